@@ -1,0 +1,1 @@
+"""The cluster as one machine: coordinator, input workers, local and Ray clusters."""

@@ -1,0 +1,1 @@
+"""The rooms as Ray actors. The only place that imports ray."""

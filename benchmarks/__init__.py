@@ -1,0 +1,1 @@
+"""Performance questions, one script each; answers in results/ as JSON."""

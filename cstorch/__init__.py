@@ -1,0 +1,1 @@
+"""What a user writes: backend, compile, trace, closures, optimizers, data."""

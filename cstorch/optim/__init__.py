@@ -1,0 +1,1 @@
+"""Optimizers and schedules as a user constructs them."""

@@ -1,0 +1,1 @@
+"""MemoryX: the weight servers. Masters and optimizer state live here and nowhere else."""

@@ -1,0 +1,1 @@
+"""Optimizer rules on fp32 masters, one per file."""

@@ -1,0 +1,1 @@
+"""Models, data pipelines, configuration, trainer and command line."""

@@ -1,0 +1,1 @@
+"""params.yaml and cluster.yaml, validated."""

@@ -1,0 +1,1 @@
+"""Data processors by name."""

@@ -1,0 +1,1 @@
+"""SwarmX: the broadcast/reduce tree between MemoryX and the CS systems."""

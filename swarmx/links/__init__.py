@@ -1,0 +1,1 @@
+"""What carries messages: memory, shared memory, gRPC. One contract."""

@@ -1,0 +1,1 @@
+"""The shared vocabulary: core, timing, compiler, telemetry. Knows no room."""

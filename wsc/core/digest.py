@@ -1,0 +1,24 @@
+"""The SHA-256 that stands for a model's weights: the "one answer" that a run prints.
+
+Parameters in sorted name order; for each its UTF-8 name, dtype, shape, and raw little-endian
+bytes of the fp32 master, so that equal digests mean equal bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+
+def weights_digest(masters: Iterable[tuple[str, np.ndarray]]) -> str:
+    """Hex SHA-256 over (name, fp32 array) pairs, given in any order."""
+    digest = hashlib.sha256()
+    for name, array in sorted(masters, key=lambda pair: pair[0]):
+        little_endian = np.ascontiguousarray(array, dtype="<f4")
+        digest.update(name.encode())
+        digest.update(b"float32")
+        digest.update(str(tuple(array.shape)).encode())
+        digest.update(little_endian.data)
+    return digest.hexdigest()

@@ -1,0 +1,112 @@
+"""Every message that travels between rooms, by protocol.
+
+    weight stream    server -> switches -> nodes   WeightsReady    credit back: WeightsReleased
+    gradient stream  nodes -> switches -> server   GradientReady   credit back: GradientReleased
+    input stream     worker -> node                BatchReady      credit back: BatchReleased
+    norm exchange    server <-> server 0           NormPartial, NormTotal
+
+``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
+it, which is what lets its owner reuse the memory and is all the backpressure there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsc.core.link import Payload
+from wsc.core.reduce_order import Span
+
+
+@dataclass(frozen=True)
+class WeightsReady:
+    """One shard of a segment's weights, in stream dtype, for one round."""
+
+    step: int
+    round: int
+    shard: int
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class WeightsReleased:
+    """Every reader below the sender is done with a weight shard."""
+
+    step: int
+    round: int
+    shard: int
+
+
+@dataclass(frozen=True)
+class GradientReady:
+    """The fp32 sum of one gradient shard over one span of micro-batches."""
+
+    step: int
+    round: int
+    shard: int
+    span: Span
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class GradientReleased:
+    """A gradient payload was merged or applied."""
+
+    step: int
+    round: int
+    shard: int
+    span: Span
+
+
+@dataclass(frozen=True)
+class BatchReady:
+    """The inputs of one micro-batch, packed one after the other in program order."""
+
+    step: int
+    micro_batch: int
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class BatchReleased:
+    """A node is done with a micro-batch's inputs."""
+
+    step: int
+    micro_batch: int
+
+
+@dataclass(frozen=True)
+class NormPartial:
+    """L2 norm of each gradient that one server owns, by position in master order."""
+
+    step: int
+    server: int
+    norms: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class NormTotal:
+    """The global gradient norm of a step, agreed by all servers."""
+
+    step: int
+    norm: float
+
+
+Message = (
+    WeightsReady
+    | WeightsReleased
+    | GradientReady
+    | GradientReleased
+    | BatchReady
+    | BatchReleased
+    | NormPartial
+    | NormTotal
+)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A message with the names of the rooms it goes from and to."""
+
+    source: str
+    target: str
+    message: Message

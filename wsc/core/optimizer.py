@@ -1,0 +1,51 @@
+"""What MemoryX is told about the optimizer: which rule, with which numbers, at which step.
+
+Pure data. The rules themselves live in memoryx.optim; the classes that a user writes live in
+cstorch.optim and produce these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wsc.core.hyper_schedules import HyperSchedule
+
+
+@dataclass(frozen=True)
+class ParamGroup:
+    """Parameters that share hyper-parameters.
+
+    ``hyper`` holds the rule's numbers (``betas``, ``eps``, ``weight_decay``, ...); ``schedules``
+    overrides single ones (``lr``, ``weight_decay``) by a function of the step.
+    """
+
+    names: tuple[str, ...]
+    hyper: Mapping[str, object]
+    schedules: Mapping[str, HyperSchedule] = field(default_factory=dict)
+
+    def at(self, step: int) -> dict[str, object]:
+        """Hyper-parameters for the update of step ``step`` (counted from 1)."""
+        scheduled = {key: schedule.at(step - 1) for key, schedule in self.schedules.items()}
+        return {**self.hyper, **scheduled}
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """The whole update of a step: rule, groups, and what happens to gradients before it.
+
+    ``max_gradient_norm`` clips by global L2 norm as ``torch.nn.utils.clip_grad_norm_`` does,
+    ``max_gradient_value`` clips each element as ``clip_grad_value_`` does; None switches off.
+    """
+
+    rule: str  # "SGD", "Adam", "AdamW", "Lion", "Adafactor", "Lamb"
+    groups: tuple[ParamGroup, ...]
+    max_gradient_norm: float | None = None
+    max_gradient_value: float | None = None
+
+    def group_of(self, name: str) -> ParamGroup:
+        """The group of a parameter; KeyError if the optimizer does not train it."""
+        for group in self.groups:
+            if name in group.names:
+                return group
+        raise KeyError(name)

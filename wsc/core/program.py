@@ -1,0 +1,181 @@
+"""What the compiler hands to the cluster: parameters, segments, and the streams between rooms.
+
+A *program* is one captured step (training or evaluation) cut into *segments*: runs of ops of one
+layer, forward or backward, in execution order. A segment names the weights that must be streamed
+to it and the gradients that leave it. A *placement* spreads the parameters over weight servers;
+program and placement together give the *shards*: the part of one segment's weights or gradients
+that one server owns, which is the unit that travels.
+
+Everything here is plain data without torch, so that the coordinator and the clock need no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+Mode = Literal["train", "eval"]
+Phase = Literal["forward", "backward"]
+
+BYTES_PER_ELEMENT = {
+    "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+GRADIENT_BYTES = 4  # gradients travel and are summed in fp32
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape and dtype (``"float32"``, ``"bfloat16"``, ``"int64"``, ...) of a tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def num_elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        return self.num_elements * BYTES_PER_ELEMENT[self.dtype]
+
+
+@dataclass(frozen=True)
+class OpWork:
+    """What the clock must know of one op: its cost family and how much it does.
+
+    ``kind`` is a family of wsc.compiler.supported_ops ("matmul", "elementwise", "view", ...);
+    ``flops`` counts multiply and add as two; ``num_bytes`` is operands plus results on the wafer.
+    """
+
+    op: str
+    kind: str
+    flops: int
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of ops of one layer in one direction: what is streamed in, stashed, and sent out.
+
+    ``inputs`` are values of the batch or of earlier segments, ``outputs`` the values that later
+    segments read, ``drops`` the values no later segment reads. ``results`` are positions in the
+    step's outputs (the loss first) paired with the value that holds them.
+    """
+
+    index: int
+    phase: Phase
+    layer: str
+    weights: tuple[str, ...]
+    gradients: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    drops: tuple[str, ...]
+    results: tuple[tuple[int, str], ...]
+    work: tuple[OpWork, ...]
+    stash_bytes: int  # of ``outputs``
+
+
+@dataclass(frozen=True)
+class Program:
+    """One captured step, for one micro-batch, the same for every node and every ``num_csx``."""
+
+    mode: Mode
+    digest: str  # hash of graph, shapes, precision and version; names the compile artifact
+    parameters: tuple[TensorSpec, ...]  # master order = the model's registration order, fp32
+    stream_dtype: str
+    inputs: tuple[TensorSpec, ...]  # of one micro-batch
+    num_results: int
+    segments: tuple[Segment, ...]
+    micro_batch_size: int
+    num_micro_batches: int
+
+    @property
+    def batch_size(self) -> int:
+        return self.micro_batch_size * self.num_micro_batches
+
+    @cached_property
+    def parameter(self) -> dict[str, TensorSpec]:
+        return {spec.name: spec for spec in self.parameters}
+
+    @cached_property
+    def trained(self) -> tuple[str, ...]:
+        """Names that receive a gradient, in master order."""
+        with_gradient = {name for segment in self.segments for name in segment.gradients}
+        return tuple(spec.name for spec in self.parameters if spec.name in with_gradient)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The parameters of one segment that one server owns: the slab that goes down or up."""
+
+    index: int
+    segment: int
+    server: int
+    names: tuple[str, ...]
+    num_elements: int
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """All weight shards (in the order they stream) and gradient shards of a program."""
+
+    weights: tuple[Shard, ...]
+    gradients: tuple[Shard, ...]
+
+    def weights_of(self, server: int) -> tuple[Shard, ...]:
+        return tuple(shard for shard in self.weights if shard.server == server)
+
+    def gradients_of(self, server: int) -> tuple[Shard, ...]:
+        return tuple(shard for shard in self.gradients if shard.server == server)
+
+    @cached_property
+    def weights_by_segment(self) -> dict[int, tuple[Shard, ...]]:
+        return _by_segment(self.weights)
+
+    @cached_property
+    def gradients_by_segment(self) -> dict[int, tuple[Shard, ...]]:
+        return _by_segment(self.gradients)
+
+
+def _by_segment(shards: Sequence[Shard]) -> dict[int, tuple[Shard, ...]]:
+    table: dict[int, tuple[Shard, ...]] = {}
+    for shard in shards:
+        table[shard.segment] = (*table.get(shard.segment, ()), shard)
+    return table
+
+
+def place(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
+    """Server of each parameter: largest first, onto the emptiest server (ties: lowest number)."""
+    load = [0] * num_servers
+    owner = {}
+    for spec in sorted(parameters, key=lambda spec: (-spec.num_elements, spec.name)):
+        server = load.index(min(load))
+        owner[spec.name] = server
+        load[server] += spec.num_elements
+    return owner
+
+
+def plan_streams(program: Program, num_servers: int) -> StreamPlan:
+    """Cut every segment's weights and gradients by owning server."""
+    owner = place(program.parameters, num_servers)
+    stream_bytes = BYTES_PER_ELEMENT[program.stream_dtype]
+    weights: list[Shard] = []
+    gradients: list[Shard] = []
+    for segment in program.segments:
+        for server in range(num_servers):
+            for names, shards, element_bytes in (
+                (segment.weights, weights, stream_bytes),
+                (segment.gradients, gradients, GRADIENT_BYTES),
+            ):
+                owned = tuple(name for name in names if owner[name] == server)
+                if owned:
+                    elements = sum(program.parameter[name].num_elements for name in owned)
+                    size = elements * element_bytes
+                    shards.append(Shard(len(shards), segment.index, server, owned, elements, size))
+    return StreamPlan(tuple(weights), tuple(gradients))

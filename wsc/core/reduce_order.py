@@ -1,0 +1,101 @@
+"""The one order in which gradients are summed: a binary tree over micro-batch indices.
+
+Floating-point addition is not associative, so "the sum over micro-batches" is only one number
+if its parentheses are fixed. They are fixed here, by the micro-batch indices alone: at level k
+the indices [lo, lo + 2^k) form a *span*; a span is the sum of its two halves, and where the
+right half starts past the last micro-batch the span is its left half unchanged. Which node
+computed a micro-batch, in which round, under which switch, never enters.
+
+    level 2        [0..4)          [4..6)
+    level 1     [0,1]  [2,3]    [4,5]
+    level 0     0   1  2   3    4   5          num_micro_batches = 6
+
+A collector anywhere in the cluster may add two spans only if they are siblings; what it cannot
+add yet it forwards as it is. The order is that of pairwise summation, whose error grows with
+log2(n) instead of n (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """The micro-batches [lo, lo + 2**level), cut off at the end of the batch."""
+
+    lo: int
+    level: int
+
+    def sibling(self) -> Span:
+        """The other half of this span's parent."""
+        return Span(self.lo ^ (1 << self.level), self.level)
+
+    def parent(self) -> Span:
+        """The span that this one and its sibling add up to."""
+        return Span(self.lo & ~(1 << self.level), self.level + 1)
+
+    def promoted(self, num_micro_batches: int) -> Span:
+        """The largest span that equals this one because all right siblings on the way are empty."""
+        span = self
+        while span != root(num_micro_batches) and span.sibling().lo >= num_micro_batches:
+            span = span.parent()
+        return span
+
+
+def leaf(micro_batch: int, num_micro_batches: int) -> Span:
+    """The span of one micro-batch, promoted past empty siblings."""
+    if not 0 <= micro_batch < num_micro_batches:
+        raise ValueError(f"micro-batch {micro_batch} is outside [0, {num_micro_batches})")
+    return Span(micro_batch, 0).promoted(num_micro_batches)
+
+
+def root(num_micro_batches: int) -> Span:
+    """The span of the whole batch."""
+    return Span(0, (num_micro_batches - 1).bit_length())
+
+
+class Merger(Generic[Value]):
+    """Adds sibling spans as they arrive, in any order, and never any others.
+
+    ``add(left, right)`` returns the sum; ``left`` always holds the lower micro-batches. It may
+    reuse either operand's storage.
+    """
+
+    def __init__(self, num_micro_batches: int, add: Callable[[Value, Value], Value]) -> None:
+        self._num_micro_batches = num_micro_batches
+        self._add = add
+        self._pending: dict[Span, Value] = {}
+
+    def offer(self, span: Span, value: Value) -> None:
+        """Take one span's value and merge as far up the tree as siblings allow."""
+        if span in self._pending:
+            raise ValueError(f"{span} was offered twice")
+        while (sibling := span.sibling()) in self._pending:
+            other = self._pending.pop(sibling)
+            value = self._add(value, other) if span < sibling else self._add(other, value)
+            span = span.parent().promoted(self._num_micro_batches)
+        self._pending[span] = value
+
+    def take(self) -> list[tuple[Span, Value]]:
+        """Everything that is held, lowest micro-batch first; afterwards the merger is empty."""
+        held = sorted(self._pending.items(), key=lambda item: item[0])
+        self._pending.clear()
+        return held
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether exactly the sum of the whole batch is held."""
+        return list(self._pending) == [root(self._num_micro_batches)]
+
+
+def merged_spans(micro_batches: range | list[int], num_micro_batches: int) -> list[Span]:
+    """The spans that a collector which sees just these micro-batches ends up with."""
+    merger: Merger[None] = Merger(num_micro_batches, add=lambda *_: None)
+    for micro_batch in micro_batches:
+        merger.offer(leaf(micro_batch, num_micro_batches), None)
+    return [span for span, _ in merger.take()]

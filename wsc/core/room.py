@@ -1,0 +1,76 @@
+"""What a room is: an object that turns messages into messages, with no thread, socket or process.
+
+The same room object runs inside LocalCluster's loop and inside a Ray actor; only the loop around
+it differs. Rooms may compute inside ``handle`` and yield what they send as soon as it is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from wsc.core.messages import Envelope
+from wsc.core.program import Mode
+
+
+@dataclass(frozen=True)
+class Job:
+    """Run steps ``first_step`` to ``last_step`` (inclusive, counted from 1) of one program.
+
+    A step number is also the sample position: step s of a training job reads global batch s - 1.
+    """
+
+    serial: int  # counts the jobs of a cluster; tells apart messages of different jobs
+    mode: Mode
+    first_step: int
+    last_step: int
+
+    @property
+    def steps(self) -> range:
+        return range(self.first_step, self.last_step + 1)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One activity of a room in measured time, for traces (``time.perf_counter_ns`` clock)."""
+
+    activity: str
+    start_ns: int
+    end_ns: int
+    step: int
+    detail: str = ""
+
+
+@dataclass
+class Report:
+    """What a room has to say when a job is over.
+
+    ``results`` maps (step, micro-batch) to the step's scalar outputs (CS nodes only); ``norms``
+    maps step to the global gradient norm before clipping (weight server 0 only, if clipping).
+    """
+
+    room: str
+    results: dict[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
+    norms: dict[int, float] = field(default_factory=dict)
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+    intervals: list[Interval] = field(default_factory=list)
+
+
+class Room(Protocol):
+    """A role of the cluster. See wsc.core.messages for who sends what to whom."""
+
+    name: str
+
+    def begin(self, job: Job) -> Iterator[Envelope]:
+        """Start a job; yields the messages that start it off."""
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        """Take one message, in any order across senders; yields the messages it causes."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether this room has done its part of the job and every credit is back."""
+
+    def report(self) -> Report:
+        """Results of the finished job."""

@@ -1,0 +1,42 @@
+"""Units: time is an integer of picoseconds, sizes are bytes, rates are bytes per second.
+
+Names carry the unit (``ready_ps``, ``slab_bytes``, ``bandwidth_bytes_per_s``); these helpers
+convert at the edges, where people read and write.
+"""
+
+from __future__ import annotations
+
+PS_PER_NS = 1_000
+PS_PER_US = 1_000_000
+PS_PER_MS = 1_000_000_000
+PS_PER_S = 1_000_000_000_000
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def transfer_ps(num_bytes: int, bandwidth_bytes_per_s: int) -> int:
+    """Picoseconds that ``num_bytes`` occupy a wire, rounded up so that nothing is free."""
+    return -(-num_bytes * PS_PER_S // bandwidth_bytes_per_s)
+
+
+def seconds(duration_ps: int) -> float:
+    """Picoseconds as seconds."""
+    return duration_ps / PS_PER_S
+
+
+def format_ps(duration_ps: int) -> str:
+    """A duration for people: ``"1.50 ms"``."""
+    for unit_ps, name in ((PS_PER_S, "s"), (PS_PER_MS, "ms"), (PS_PER_US, "us"), (PS_PER_NS, "ns")):
+        if abs(duration_ps) >= unit_ps:
+            return f"{duration_ps / unit_ps:.2f} {name}"
+    return f"{duration_ps} ps"
+
+
+def format_bytes(num_bytes: int) -> str:
+    """A size for people: ``"3.2 MiB"``."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if abs(num_bytes) >= unit:
+            return f"{num_bytes / unit:.1f} {name}"
+    return f"{num_bytes} B"

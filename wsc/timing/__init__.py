@@ -1,0 +1,1 @@
+"""The emulated clock: hardware numbers, timelines, costs, attribution, traces."""
