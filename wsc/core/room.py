@@ -7,9 +7,11 @@ it differs. Rooms may compute inside ``handle`` and yield what they send as soon
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from wsc.core.link import Arena
 from wsc.core.messages import Envelope
 from wsc.core.program import Mode
 
@@ -74,3 +76,29 @@ class Room(Protocol):
 
     def report(self) -> Report:
         """Results of the finished job."""
+
+
+class Cores(Protocol):
+    """The host's processor cores, shared by all rooms on it."""
+
+    def lease(self) -> AbstractContextManager[None]:
+        """Hold one core while computing, never while waiting for a message."""
+
+
+@dataclass(frozen=True)
+class RoomContext:
+    """What the place where a room runs lends it."""
+
+    arena: Arena
+    cores: Cores
+
+
+class RoomSpec(Protocol):
+    """How to build a room: immutable, picklable, sent to where the room will run."""
+
+    @property
+    def name(self) -> str:
+        """The room's name, unique in the cluster."""
+
+    def build(self, context: RoomContext) -> Room:
+        """The room, ready for ``begin``."""

@@ -1,0 +1,28 @@
+"""All rooms of a cluster as one object, wherever they run.
+
+``LocalRooms`` keeps them in this process, ``RayRooms`` as actors. The coordinator knows no more
+of a cluster than this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from wsc.core.room import Job, Report
+
+
+class Rooms(Protocol):
+    """The rooms of one running cluster."""
+
+    def run(self, job: Job) -> list[Report]:
+        """Let every room do its part of a job; returns when all are finished.
+
+        Raises an ApplianceError when a room fails, dies, or waits too long; the rooms are then
+        unusable and must be shut down.
+        """
+
+    def call(self, room: str, method: str, *args: Any) -> Any:
+        """Call a method of one room between jobs and return its result."""
+
+    def shutdown(self) -> None:
+        """End every room, and whatever process, socket and memory came with it. Idempotent."""

@@ -1,0 +1,51 @@
+"""cluster.yaml: the machine that is emulated, and where the emulation runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from wsc.core.config import Config, load_yaml, validate
+from wsc.timing.hardware import MachineSpec
+
+
+class RuntimeSpec(Config):
+    """How the emulated machine maps on this computer or on a Ray cluster."""
+
+    kind: Literal["ray", "local"] = "ray"
+    """``ray``: every role is an actor. ``local``: all roles in this process, deterministic."""
+
+    address: str = "local"
+    """Ray address: ``local`` starts a private instance, ``auto`` or ``host:port`` joins one."""
+
+    cores: PositiveInt | Literal["auto"] = "auto"
+    """Cores of this host that may compute at a time; ``auto`` takes all."""
+
+    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    """How Ray's placement group spreads the actors over hosts."""
+
+    link: Literal["shared_memory", "grpc"] = "shared_memory"
+    """What carries messages between actors; ``grpc`` is needed when they span hosts."""
+
+    input_workers: PositiveInt = 1
+    """At most this many input-worker processes, whatever ``num_workers_per_csx`` asks for."""
+
+    start_timeout_s: PositiveFloat = 90.0
+    """Give up when the actors are not up after this time."""
+
+    stall_timeout_s: PositiveFloat = 600.0
+    """Give up when a role waits longer than this for a message."""
+
+
+class ClusterSpec(Config):
+    """The whole of cluster.yaml."""
+
+    machine: MachineSpec = Field(default_factory=MachineSpec)
+    runtime: RuntimeSpec = Field(default_factory=RuntimeSpec)
+
+
+def load_cluster(path: Path) -> ClusterSpec:
+    """Read cluster.yaml; ConfigError names what is wrong in it."""
+    return validate(ClusterSpec, load_yaml(path), str(path))
