@@ -1,0 +1,100 @@
+"""The broadcast/reduce tree between MemoryX and the CS systems.
+
+Every switch sends what comes from above to all its children and adds what comes from below; a
+SwarmX node does so for up to four children (cluster_interface.md, 5.4). All systems hang at the
+same depth, each switch has a contiguous run of them below it and shares them out evenly among its
+children. The stream always passes SwarmX, so even a single system has one switch above it.
+
+    fan_out 4, 6 nodes        br-0
+                             /    \\
+                         br-1      br-2
+                        / | \\     / | \\
+                       0  1  2    3  4  5
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from wsc.core.errors import ConfigError
+from wsc.core.names import node_name, switch_name
+
+
+@dataclass(frozen=True)
+class TreeSwitch:
+    """The place of one switch: its neighbours, and the nodes below it."""
+
+    index: int
+    level: int  # the root is level 0
+    parent: int | None  # index of the switch above; above the root are the weight servers
+    children: tuple[str, ...]  # room names, all switches or all nodes, in node order
+    nodes: range
+
+    @property
+    def name(self) -> str:
+        return switch_name(self.index)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The balanced tree over ``num_nodes`` CS systems; ConfigError if there can be none."""
+
+    num_nodes: int
+    fan_out: int
+
+    def __post_init__(self) -> None:
+        for what, value, least in (
+            ("number of CS systems", self.num_nodes, 1),
+            ("fan-out of a switch", self.fan_out, 2),
+        ):
+            if value < least:
+                raise ConfigError(f"the {what} is too small", value=value, rule=f"at least {least}")
+
+    @cached_property
+    def depth(self) -> int:
+        """Switches on the way from a weight server to a node; the same for every node."""
+        depth = 1
+        while self.fan_out**depth < self.num_nodes:
+            depth += 1
+        return depth
+
+    @cached_property
+    def switches(self) -> tuple[TreeSwitch, ...]:
+        """All switches in breadth-first order: the root has index 0, siblings are neighbours."""
+        switches: list[TreeSwitch] = []
+        queue: deque[tuple[int, int | None, range]] = deque([(0, None, range(self.num_nodes))])
+        while queue:
+            level, parent, nodes = queue.popleft()
+            index = len(switches)
+            nodes_per_child = self.fan_out ** (self.depth - level - 1)
+            runs = _share_out(nodes, -(-len(nodes) // nodes_per_child))
+            if level == self.depth - 1:
+                children = tuple(node_name(node) for node in nodes)
+            else:
+                first_child = index + 1 + len(queue)
+                children = tuple(switch_name(first_child + i) for i in range(len(runs)))
+                queue.extend((level + 1, index, run) for run in runs)
+            switches.append(TreeSwitch(index, level, parent, children, nodes))
+        return tuple(switches)
+
+    @property
+    def num_switches(self) -> int:
+        return len(self.switches)
+
+    def parent_of(self, node: int) -> int:
+        """Index of the switch right above a node."""
+        return self._parents[node]
+
+    @cached_property
+    def _parents(self) -> tuple[int, ...]:
+        leaves = (switch for switch in self.switches if switch.level == self.depth - 1)
+        return tuple(switch.index for switch in leaves for _ in switch.nodes)
+
+
+def _share_out(nodes: range, num_parts: int) -> list[range]:
+    """Cut a run of nodes into parts whose sizes differ by at most one."""
+    bounds = [nodes.start + len(nodes) * part // num_parts for part in range(num_parts + 1)]
+    return [range(start, stop) for start, stop in pairwise(bounds)]

@@ -1,0 +1,78 @@
+"""The broadcast/reduce tree: one path per node, even shares, no switch too wide."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmx.topology import Tree
+from wsc.core.errors import ConfigError
+from wsc.core.names import node_name
+
+trees = st.builds(Tree, num_nodes=st.integers(1, 300), fan_out=st.integers(2, 9))
+
+
+@given(trees)
+def test_every_node_has_exactly_one_path_to_the_root(tree: Tree) -> None:
+    """Walking down from the root by children's names meets every node and switch once."""
+    by_name = {switch.name: switch for switch in tree.switches}
+    met, todo = [], ["br-0"]
+    while todo:
+        name = todo.pop(0)
+        met.append(name)
+        todo.extend(by_name[name].children if name in by_name else ())
+    nodes = [name for name in met if name not in by_name]
+    assert nodes == [node_name(node) for node in range(tree.num_nodes)]
+    assert sorted(set(met)) == sorted(met)
+    assert len(met) == tree.num_nodes + tree.num_switches
+
+
+@given(trees)
+def test_parents_and_children_agree_and_depth_is_the_same_everywhere(tree: Tree) -> None:
+    """Going up from any node by parents takes ``depth`` switches and ends at the root."""
+    for node in range(tree.num_nodes):
+        index: int | None = tree.parent_of(node)
+        child, steps = node_name(node), 0
+        while index is not None:
+            switch = tree.switches[index]
+            assert switch.index == index
+            assert child in switch.children
+            assert node in switch.nodes
+            child, index, steps = switch.name, switch.parent, steps + 1
+        assert (child, steps) == ("br-0", tree.depth)
+
+
+@given(trees)
+def test_no_switch_exceeds_its_fan_out_and_nodes_are_shared_out_evenly(tree: Tree) -> None:
+    """Each switch has 1 to fan_out children, below which the numbers of nodes differ by at most one."""
+    by_name = {switch.name: switch for switch in tree.switches}
+    for switch in tree.switches:
+        assert 1 <= len(switch.children) <= tree.fan_out
+        below = [len(by_name[c].nodes) if c in by_name else 1 for c in switch.children]
+        assert max(below) - min(below) <= 1
+
+
+@given(trees)
+def test_switches_of_a_level_share_the_nodes_out_in_order(tree: Tree) -> None:
+    """The node ranges of a level are contiguous, disjoint, and cover all nodes."""
+    for level in range(tree.depth):
+        nodes = [node for s in tree.switches if s.level == level for node in s.nodes]
+        assert nodes == list(range(tree.num_nodes))
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "fan_out", "depth", "num_switches"),
+    [(1, 4, 1, 1), (4, 4, 1, 1), (5, 4, 2, 3), (16, 4, 2, 5), (17, 4, 3, 8), (2048, 4, 6, 683)],
+)
+def test_the_tree_is_as_flat_as_its_fan_out_allows(
+    num_nodes: int, fan_out: int, depth: int, num_switches: int
+) -> None:
+    """Node count grows linearly in the number of systems and depth with its logarithm."""
+    tree = Tree(num_nodes, fan_out)
+    assert (tree.depth, tree.num_switches) == (depth, num_switches)
+
+
+@pytest.mark.parametrize(("num_nodes", "fan_out"), [(0, 4), (-1, 4), (3, 1)])
+def test_impossible_trees_are_refused(num_nodes: int, fan_out: int) -> None:
+    """No nodes, or switches that cannot fan out, are a configuration error."""
+    with pytest.raises(ConfigError, match="too small"):
+        Tree(num_nodes, fan_out)
