@@ -1,1 +1,1 @@
-"""Optimizer rules on fp32 masters, one per file."""
+"""Optimizer rules on fp32 masters, one family per file, and gradient clipping."""

@@ -1,0 +1,43 @@
+"""Gradient clipping, bit for bit ``torch.nn.utils.clip_grad_norm_`` and ``clip_grad_value_``.
+
+Split in the steps that several weight servers need: each finds the norms of its own gradients, one
+of them puts all together in master order, all scale their own gradients by the same coefficient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def gradient_norms(gradients: Sequence[Tensor]) -> list[float]:
+    """The L2 norm of each fp32 gradient, computed in fp32."""
+    return [float(torch.linalg.vector_norm(gradient)) for gradient in gradients]
+
+
+def total_norm(norms: Sequence[float]) -> float:
+    """The L2 norm of all gradients from their single norms; the order of ``norms`` matters."""
+    return float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float32)))
+
+
+def clip_coefficient(total: float, max_norm: float) -> float:
+    """What every gradient is multiplied by: min(1, max_norm / (total + 1e-6)), in fp32.
+
+    NaN if ``total`` is NaN. The 1e-6 is torch's guard against division by zero.
+    """
+    coefficient = max_norm / (torch.tensor(total, dtype=torch.float32) + 1e-6)
+    return float(torch.clamp(coefficient, max=1.0))
+
+
+def scale(gradients: Sequence[Tensor], coefficient: float) -> None:
+    """Multiply gradients by the clip coefficient, in place."""
+    for gradient in gradients:
+        gradient.mul_(coefficient)
+
+
+def clip_values(gradients: Sequence[Tensor], max_value: float) -> None:
+    """Clamp every element to [-max_value, max_value], in place."""
+    for gradient in gradients:
+        gradient.clamp_(min=-max_value, max=max_value)

@@ -1,0 +1,34 @@
+"""Rules by the name that an OptimizerSpec carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memoryx.optim.adafactor import Adafactor
+from memoryx.optim.adam import Adam, AdamW
+from memoryx.optim.lamb import Lamb
+from memoryx.optim.lion import Lion
+from memoryx.optim.rule import Rule
+from memoryx.optim.sgd import SGD
+from wsc.core.errors import ConfigError, nearest
+
+RULES: Mapping[str, Rule] = {
+    "SGD": SGD(),
+    "Adam": Adam(),
+    "AdamW": AdamW(),
+    "Lion": Lion(),
+    "Adafactor": Adafactor(),
+    "Lamb": Lamb(),
+}
+
+
+def find_rule(name: str) -> Rule:
+    """The rule of that name; ConfigError if MemoryX has none."""
+    if name in RULES:
+        return RULES[name]
+    guess = nearest(name, RULES)
+    raise ConfigError(
+        f"MemoryX has no optimizer rule {name!r}",
+        rule=f"known rules: {', '.join(RULES)}",
+        remedy=f"did you mean {guess!r}?" if guess else None,
+    )

@@ -1,0 +1,59 @@
+"""Clipping in the steps of several servers is torch's clipping, bit for bit."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryx.optim.clip import (
+    clip_coefficient,
+    clip_values,
+    gradient_norms,
+    scale,
+    total_norm,
+)
+
+SHAPES = [(1,), (7,), (3, 5), (100_003,), ()]
+
+
+def parameters_with(gradients):
+    parameters = [torch.nn.Parameter(torch.zeros(gradient.shape)) for gradient in gradients]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.clone()
+    return parameters
+
+
+@given(st.floats(1e-3, 1e3), st.integers(0, 2**32))
+def test_norm_clipping_is_torchs(max_norm, seed):
+    """Norm, and every scaled gradient, equal torch's, whether or not the norm exceeds."""
+    generator = torch.Generator().manual_seed(seed)
+    gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    parameters = parameters_with(gradients)
+    expected = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    here, there = gradient_norms(gradients[:2]), gradient_norms(gradients[2:])
+    total = total_norm(here + there)
+    scale(gradients, clip_coefficient(total, max_norm))
+    assert total == expected.item()
+    assert all(
+        torch.equal(ours, theirs.grad) for ours, theirs in zip(gradients, parameters, strict=True)
+    )
+
+
+@pytest.mark.parametrize("total", [math.nan, math.inf, 0.0])
+def test_extreme_norms_are_treated_as_torch_treats_them(total):
+    """NaN stays NaN, infinity gives 0, zero gives 1."""
+    expected = torch.clamp(1.0 / (torch.tensor(total) + 1e-6), max=1.0).item()
+    found = clip_coefficient(total, 1.0)
+    assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+def test_value_clipping_is_torchs():
+    """Every element is clamped; NaN is left for the NaN check."""
+    gradients = [torch.randn(shape) for shape in SHAPES] + [torch.tensor([math.nan, 3.0])]
+    parameters = parameters_with(gradients)
+    torch.nn.utils.clip_grad_value_(parameters, 0.5)
+    clip_values(gradients, 0.5)
+    for ours, theirs in zip(gradients, parameters, strict=True):
+        assert torch.equal(ours.nan_to_num(9.0), theirs.grad.nan_to_num(9.0))

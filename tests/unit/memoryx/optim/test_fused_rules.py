@@ -1,0 +1,92 @@
+"""SGD, Adam and AdamW of MemoryX are torch's fused optimizers, bit for bit."""
+
+import pytest
+import torch
+
+from memoryx.optim.registry import find_rule
+from memoryx.optim.rule import init_state
+
+SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]
+NUM_STEPS = 5
+ADAM = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.0, "amsgrad": False}
+SGD = {
+    "lr": 0.1,
+    "momentum": 0.0,
+    "dampening": 0.0,
+    "weight_decay": 0.0,
+    "nesterov": False,
+    "maximize": False,
+}
+
+CASES = [
+    ("SGD", torch.optim.SGD, SGD),
+    ("SGD", torch.optim.SGD, {**SGD, "momentum": 0.9, "weight_decay": 0.01}),
+    ("SGD", torch.optim.SGD, {**SGD, "momentum": 0.9, "nesterov": True}),
+    ("SGD", torch.optim.SGD, {**SGD, "momentum": 0.9, "dampening": 0.5, "maximize": True}),
+    ("Adam", torch.optim.Adam, ADAM),
+    ("Adam", torch.optim.Adam, {**ADAM, "weight_decay": 0.1, "amsgrad": True}),
+    ("AdamW", torch.optim.AdamW, ADAM),
+    ("AdamW", torch.optim.AdamW, {**ADAM, "weight_decay": 0.1}),
+    ("AdamW", torch.optim.AdamW, {**ADAM, "weight_decay": 0.1, "amsgrad": True}),
+]
+
+
+def complete(name, hyper):
+    return {**hyper, "correct_bias": True} if name == "AdamW" else hyper
+
+
+def views_at_odd_offsets(tensors):
+    """The same values as views of one flat buffer, each after a gap of one element."""
+    flat = torch.full((sum(tensor.numel() + 1 for tensor in tensors),), 7.0)
+    views, offset = [], 1
+    for tensor in tensors:
+        view = flat[offset : offset + tensor.numel()].view(tensor.shape)
+        views.append(view.copy_(tensor))
+        offset += tensor.numel() + 1
+    return views
+
+
+@pytest.mark.parametrize(("name", "reference", "hyper"), CASES)
+def test_bits_are_those_of_torchs_fused_optimizer(name, reference, hyper):
+    """Five steps on views at odd offsets equal torch's on its own tensors; gradients survive."""
+    generator = torch.Generator().manual_seed(0)
+    initial = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    parameters = [torch.nn.Parameter(tensor.clone()) for tensor in initial]
+    theirs = reference(parameters, **hyper, fused=True)
+    rule, hyper = find_rule(name), complete(name, hyper)
+    masters = views_at_odd_offsets(initial)
+    states = [init_state(rule, shape, hyper) for shape in SHAPES]
+    for step in range(1, NUM_STEPS + 1):
+        gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        theirs.step()
+        ours = views_at_odd_offsets(gradients)
+        rule.update(masters, ours, states, hyper, step)
+        assert all(map(torch.equal, ours, gradients))
+        assert all(map(torch.equal, masters, parameters))
+    for parameter, state in zip(parameters, states, strict=True):
+        assert all(torch.equal(theirs.state[parameter][key], state[key]) for key in state)
+
+
+def test_the_company_of_a_parameter_does_not_change_its_bits():
+    """Updating parameters in one call, in several, or in another order is the same."""
+    rule, hyper = find_rule("AdamW"), complete("AdamW", ADAM)
+    gradients = [torch.randn(shape) for shape in SHAPES]
+    together, alone = ([torch.ones(shape) for shape in SHAPES] for _ in range(2))
+    rule.update(together, gradients, [init_state(rule, s, hyper) for s in SHAPES], hyper, 1)
+    for index in reversed(range(len(SHAPES))):
+        state = init_state(rule, SHAPES[index], hyper)
+        rule.update([alone[index]], [gradients[index]], [state], hyper, 1)
+    assert all(map(torch.equal, together, alone))
+
+
+def test_adamw_without_bias_correction_uses_the_moments_as_they_are():
+    """correct_bias False gives p (1 - lr wd) - lr m / (sqrt(v) + eps)."""
+    rule = find_rule("AdamW")
+    hyper = {**ADAM, "weight_decay": 0.1, "correct_bias": False}
+    master, gradient = torch.randn(65), torch.randn(65)
+    first, second = 0.1 * gradient, 0.05 * gradient**2
+    expected = master * (1 - 1e-2 * 0.1) - 1e-2 * first / (second.sqrt() + 1e-6)
+    rule.update([master], [gradient], [init_state(rule, (65,), hyper)], hyper, 1)
+    torch.testing.assert_close(master, expected)

@@ -1,0 +1,154 @@
+"""Lion, Lamb and Adafactor follow their papers' formulas, written out here in float64."""
+
+import math
+
+import pytest
+import torch
+
+from memoryx.optim.registry import find_rule
+from memoryx.optim.rule import init_state
+
+SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
+NUM_STEPS = 5
+LION = {"lr": 1e-2, "betas": (0.9, 0.99), "weight_decay": 0.1}
+LAMB = {"lr": 1e-2, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.1, "adam": False}
+ADAFACTOR = {
+    "lr": 1e-2,
+    "eps": (1e-30, 1e-3),
+    "clip_threshold": 1.0,
+    "decay_rate": -0.8,
+    "beta1": None,
+    "weight_decay": 0.0,
+    "scale_parameter": True,
+    "relative_step": False,
+    "warmup_init": False,
+}
+
+
+def lion(p, g, state, hyper, step):
+    """Chen et al. 2023, arXiv:2302.06675, algorithm 2."""
+    beta1, beta2 = hyper["betas"]
+    m = state.get("m", torch.zeros_like(p))
+    c = beta1 * m + (1 - beta1) * g
+    state["m"] = beta2 * m + (1 - beta2) * g
+    return p - hyper["lr"] * (c.sign() + hyper["weight_decay"] * p)
+
+
+def lamb(p, g, state, hyper, step):
+    """You et al. 2020, arXiv:1904.00962, algorithm 2, phi(z) = z."""
+    beta1, beta2 = hyper["betas"]
+    state["m"] = m = beta1 * state.get("m", 0 * p) + (1 - beta1) * g
+    state["v"] = v = beta2 * state.get("v", 0 * p) + (1 - beta2) * g * g
+    r = (m / (1 - beta1**step)) / ((v / (1 - beta2**step)).sqrt() + hyper["eps"])
+    u = r + hyper["weight_decay"] * p
+    ratio = 1.0 if hyper["adam"] else p.norm() / u.norm()
+    return p - hyper["lr"] * ratio * u
+
+
+def adafactor(p, g, state, hyper, step):
+    """Shazeer and Stern 2018, arXiv:1804.04235, algorithms 4 and 5, with the paper's sums."""
+    eps1, eps2 = hyper["eps"]
+    rho = hyper["lr"]
+    if hyper["relative_step"]:
+        rho = min(1e-6 * step if hyper["warmup_init"] else 1e-2, 1 / math.sqrt(step))
+    alpha = rho
+    if hyper["scale_parameter"]:
+        alpha = max(eps2, (p * p).mean().sqrt()) * rho
+    beta2 = 1 - step ** hyper["decay_rate"]
+    squares = g * g + eps1
+    if p.dim() >= 2:
+        row = squares.sum(-1, keepdim=True)
+        column = squares.sum(-2, keepdim=True)
+        state["r"] = r = beta2 * state.get("r", 0 * row) + (1 - beta2) * row
+        state["c"] = c = beta2 * state.get("c", 0 * column) + (1 - beta2) * column
+        v = r * c / r.sum(-2, keepdim=True)
+    else:
+        state["v"] = v = beta2 * state.get("v", 0 * p) + (1 - beta2) * squares
+    u = g / v.sqrt()
+    u = alpha * u / max(1.0, (u * u).mean().sqrt() / hyper["clip_threshold"])
+    if hyper["beta1"] is not None:
+        state["m"] = u = hyper["beta1"] * state.get("m", 0 * p) + (1 - hyper["beta1"]) * u
+    return p * (1 - hyper["weight_decay"] * alpha) - u
+
+
+@pytest.mark.parametrize(
+    ("name", "formula", "hyper"),
+    [
+        ("Lion", lion, LION),
+        ("Lamb", lamb, LAMB),
+        ("Lamb", lamb, {**LAMB, "adam": True}),
+        ("Adafactor", adafactor, ADAFACTOR),
+        ("Adafactor", adafactor, {**ADAFACTOR, "beta1": 0.9, "weight_decay": 0.1}),
+        ("Adafactor", adafactor, {**ADAFACTOR, "scale_parameter": False, "clip_threshold": 0.3}),
+        ("Adafactor", adafactor, {**ADAFACTOR, "lr": None, "relative_step": True}),
+        ("Adafactor", adafactor, {**ADAFACTOR, "relative_step": True, "warmup_init": True}),
+    ],
+)
+def test_five_steps_follow_the_paper(name, formula, hyper):
+    """Masters stay within fp32 rounding of the float64 formula; gradients are only read."""
+    generator = torch.Generator().manual_seed(1)
+    rule = find_rule(name)
+    masters = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    exact = [master.double() for master in masters]
+    states = [init_state(rule, shape, hyper) for shape in SHAPES]
+    exact_states = [{} for _ in SHAPES]
+    for step in range(1, NUM_STEPS + 1):
+        gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
+        kept = [gradient.clone() for gradient in gradients]
+        rule.update(masters, gradients, states, hyper, step)
+        assert all(map(torch.equal, gradients, kept))
+        exact = [
+            formula(p, g.double(), state, hyper, step)
+            for p, g, state in zip(exact, gradients, exact_states, strict=True)
+        ]
+    for master, p in zip(masters, exact, strict=True):
+        torch.testing.assert_close(master.double(), p, rtol=1e-5, atol=1e-6)
+
+
+def test_adafactor_is_torchs_where_both_mean_the_same():
+    """Without weight decay and with lr below 1/sqrt(step) torch's Adafactor agrees."""
+    rule = find_rule("Adafactor")
+    master = torch.randn(4, 6)
+    parameter = torch.nn.Parameter(master.clone())
+    theirs = torch.optim.Adafactor([parameter], lr=1e-2, weight_decay=0.0)
+    state = init_state(rule, (4, 6), ADAFACTOR)
+    for step in range(1, NUM_STEPS + 1):
+        parameter.grad = torch.randn(4, 6)
+        theirs.step()
+        rule.update([master], [parameter.grad], [state], ADAFACTOR, step)
+    torch.testing.assert_close(master, parameter.data)
+
+
+def test_lamb_with_ratio_one_is_adamw():
+    """adam=True leaves torch's AdamW."""
+    rule, hyper = find_rule("Lamb"), {**LAMB, "adam": True}
+    master = torch.randn(65)
+    parameter = torch.nn.Parameter(master.clone())
+    theirs = torch.optim.AdamW([parameter], lr=1e-2, eps=1e-6, weight_decay=0.1)
+    state = init_state(rule, (65,), hyper)
+    for step in range(1, NUM_STEPS + 1):
+        parameter.grad = torch.randn(65)
+        theirs.step()
+        rule.update([master], [parameter.grad], [state], hyper, step)
+    torch.testing.assert_close(master, parameter.data)
+
+
+def test_lamb_moves_a_parameter_that_is_zero():
+    """A zero parameter has trust ratio 1, so that it does not stay zero for ever."""
+    rule = find_rule("Lamb")
+    master = torch.zeros(3)
+    rule.update([master], [torch.ones(3)], [init_state(rule, (3,), LAMB)], LAMB, 1)
+    torch.testing.assert_close(master, torch.full((3,), -1e-2))
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper"), [("Lion", LION), ("Lamb", LAMB), ("Adafactor", ADAFACTOR)]
+)
+def test_a_zero_gradient_makes_no_nan(name, hyper):
+    """No rule divides by zero when a gradient vanishes at the first step."""
+    rule = find_rule(name)
+    for shape in SHAPES:
+        master = torch.ones(shape)
+        state = init_state(rule, shape, hyper)
+        rule.update([master], [torch.zeros(shape)], [state], hyper, 1)
+        assert torch.isfinite(master).all()
