@@ -1,0 +1,182 @@
+"""Messages between hosts: every room serves gRPC, and streams to the rooms it sends to.
+
+One stream carries one direction, in order: see ``wire.proto``. The receiver copies a payload's
+frames into a tensor of its own, so nothing needs to be shared between the two. gRPC's threads
+only move bytes between the network and two queues; the room's own thread never runs in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+import grpc
+import torch
+
+from swarmx.links.failures import peer_gone, stalled, unknown_room, unreachable
+from swarmx.links.memory import MemorySlab
+from swarmx.links.wire import decode_header, encode_header, envelope_of, payload_of
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.link import Payload
+from wsc.core.messages import Envelope
+from wsc.core.units import MIB
+
+_FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
+_SERVICE, _METHOD = "waferstream.Link", "Stream"
+_MAX_PEERS = 1024  # each peer that sends keeps one waiting thread; they start on demand
+_FAREWELL_S = 5.0  # how long close() waits for peers to take what was sent
+_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.so_reuseport", 0))
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """Stands in the inbox where a peer's messages end."""
+
+    peer: str
+
+
+@dataclass(frozen=True)
+class _Outbound:
+    """A stream to a peer, fed from a queue; None in the queue ends it."""
+
+    channel: grpc.Channel
+    queue: SimpleQueue[Envelope | None]
+    call: grpc.Future
+
+
+class GrpcEndpoint:
+    """One room's mailbox on the network; ``send`` and ``receive`` are for one thread.
+
+    ``host`` is the name or IP address under which peers reach this host. ``session`` keeps out
+    whoever does not belong to the cluster.
+    """
+
+    def __init__(self, name: str, session: str, host: str, start_timeout_s: float) -> None:
+        self.name = name
+        self._session = session
+        self._start_timeout_s = start_timeout_s
+        self._directory: dict[str, str] = {}
+        self._outbound: dict[str, _Outbound] = {}
+        self._inbox: SimpleQueue[Envelope | _Lost] = SimpleQueue()
+        self._lost: list[str] = []
+        self._server = _server(self._take_stream)
+        self.address = f"{host}:{_bind(self._server, host)}"
+        self._server.start()
+
+    def connect(self, directory: Mapping[str, str]) -> None:
+        """Learn the addresses of other rooms; a stream is opened at the first ``send``."""
+        self._directory.update(directory)
+
+    def send(self, envelope: Envelope) -> None:
+        """Queue a message for its target's stream. Its payload is read later, by a thread.
+
+        Raises ApplianceRuntimeServerError when the target is gone or cannot be reached.
+        """
+        target = envelope.target
+        outbound = self._outbound.get(target) or self._open(target)
+        if outbound.call.done():
+            raise peer_gone(self.name, target)
+        outbound.queue.put(envelope)
+
+    def receive(self, timeout_s: float) -> Envelope:
+        """The next message; what a peer sent before it closed still arrives."""
+        try:
+            item = self._inbox.get(timeout=0 if self._lost else timeout_s)
+        except Empty:
+            if self._lost:
+                raise peer_gone(self.name, self._lost[0]) from None
+            raise stalled(self.name, timeout_s) from None
+        if isinstance(item, Envelope):
+            return item
+        self._lost.append(item.peer)
+        return self.receive(timeout_s)
+
+    def close(self) -> None:
+        """End all streams once peers have what was sent; peers notice. Idempotent."""
+        outbounds, self._outbound = self._outbound, {}
+        for outbound in outbounds.values():
+            outbound.queue.put(None)
+        for outbound in outbounds.values():
+            with contextlib.suppress(grpc.RpcError, grpc.FutureTimeoutError):
+                outbound.call.result(timeout=_FAREWELL_S)
+            outbound.channel.close()
+        self._server.stop(grace=None).wait()
+
+    def _open(self, target: str) -> _Outbound:
+        """Start the stream to a peer, waiting until it listens."""
+        if target not in self._directory:
+            raise unknown_room(self.name, target)
+        if target in self._lost:
+            raise peer_gone(self.name, target)
+        channel = grpc.insecure_channel(self._directory[target], _OPTIONS)
+        try:
+            grpc.channel_ready_future(channel).result(timeout=self._start_timeout_s)
+        except grpc.FutureTimeoutError:
+            channel.close()
+            raise unreachable(self.name, target, self._start_timeout_s) from None
+        queue: SimpleQueue[Envelope | None] = SimpleQueue()
+        call = channel.stream_unary(f"/{_SERVICE}/{_METHOD}").future(
+            _frames(queue), metadata=(("session", self._session), ("room", self.name))
+        )
+        call.add_done_callback(lambda _: self._inbox.put(_Lost(target)))
+        self._outbound[target] = _Outbound(channel, queue, call)
+        return self._outbound[target]
+
+    def _take_stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        """Put what one peer sends into the inbox, until its stream ends."""
+        caller = dict(context.invocation_metadata())
+        if caller.get("session") != self._session:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "another cluster's session")
+        try:
+            for encoded in frames:
+                header, payload_bytes = decode_header(encoded)
+                payload = _read_payload(frames, payload_bytes) if payload_bytes else None
+                self._inbox.put(envelope_of(header, payload))
+        except (grpc.RpcError, StopIteration):
+            pass  # the peer died, perhaps between two frames; the next line says so
+        self._inbox.put(_Lost(caller["room"]))
+        return b""
+
+
+def _server(take_stream: object) -> grpc.Server:
+    handler = grpc.stream_unary_rpc_method_handler(take_stream)
+    return grpc.server(
+        ThreadPoolExecutor(_MAX_PEERS, thread_name_prefix="link"),
+        handlers=[grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})],
+        options=_OPTIONS,
+        maximum_concurrent_rpcs=_MAX_PEERS,  # refuse the next one instead of leaving it to wait
+    )
+
+
+def _bind(server: grpc.Server, host: str) -> int:
+    """A free port on ``host``."""
+    try:
+        return int(server.add_insecure_port(f"{host}:0"))
+    except RuntimeError as error:
+        raise ClusterJobInitError("a room cannot listen", where=host, value=error) from error
+
+
+def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:
+    """The queue's messages as frames, until it yields None."""
+    while (envelope := queue.get()) is not None:
+        yield encode_header(envelope)
+        payload = payload_of(envelope)
+        if payload is not None:
+            content = payload.view(torch.uint8).numpy().data
+            for start in range(0, len(content), _FRAME_BYTES):
+                yield bytes(content[start : start + _FRAME_BYTES])
+
+
+def _read_payload(frames: Iterator[bytes], num_bytes: int) -> Payload:
+    """Collect a payload from the frames that follow its header."""
+    payload = MemorySlab(num_bytes)
+    content = payload.view(torch.uint8).numpy().data
+    filled = 0
+    while filled < num_bytes:
+        frame = next(frames)
+        content[filled : filled + len(frame)] = frame
+        filled += len(frame)
+    return payload

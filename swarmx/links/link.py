@@ -1,0 +1,68 @@
+"""The links by name: how a room that runs somewhere gets its mailbox and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, assert_never
+from weakref import WeakValueDictionary
+
+from swarmx.links.memory import MemoryArena, MemoryPost
+from swarmx.links.shared_memory import SharedArena
+from swarmx.links.unix_socket import SocketEndpoint
+from wsc.core.link import Arena, Endpoint
+
+LinkKind = Literal["memory", "shared_memory", "grpc"]
+
+_posts: WeakValueDictionary[str, MemoryPost] = WeakValueDictionary()
+
+
+class LinkEndpoint(Endpoint, Protocol):
+    """An endpoint that has to be told where the others are."""
+
+    address: str
+    """Where peers reach this room."""
+
+    def connect(self, directory: Mapping[str, str]) -> None:
+        """Learn the address of every room that will be sent to, by room name."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a room needs to talk: a mailbox, and memory for what it sends."""
+
+    endpoint: LinkEndpoint
+    arena: Arena
+
+    def close(self) -> None:
+        """Close the mailbox, then give the memory back."""
+        self.endpoint.close()
+        self.arena.close()
+
+
+def open_link(
+    kind: LinkKind,
+    room: str,
+    session: str,
+    *,
+    host: str = "127.0.0.1",
+    start_timeout_s: float = 90.0,
+    stall_timeout_s: float = 600.0,
+) -> Link:
+    """The link of one room; rooms of one ``session`` (a name unique to the cluster) can talk.
+
+    ``host`` is where other hosts reach this one (gRPC only). ``start_timeout_s`` bounds the wait
+    for a peer to listen, ``stall_timeout_s`` the wait for a peer to make room for a message.
+    """
+    match kind:
+        case "memory":
+            post = _posts.setdefault(session, MemoryPost())
+            return Link(post.open(room), MemoryArena())
+        case "shared_memory":
+            endpoint = SocketEndpoint(room, session, start_timeout_s, stall_timeout_s)
+            return Link(endpoint, SharedArena())
+        case "grpc":
+            from swarmx.links.grpc_link import GrpcEndpoint  # noqa: PLC0415 - loads a C library
+
+            return Link(GrpcEndpoint(room, session, host, start_timeout_s), MemoryArena())
+    assert_never(kind)

@@ -1,0 +1,78 @@
+"""Messages as bytes and back, for links that leave the host. The format is ``wire.proto``.
+
+Protobuf instead of pickle, because what a network port receives must not be able to run code.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, get_args
+
+from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
+from wsc.core import messages
+from wsc.core.link import Payload
+from wsc.core.messages import Envelope
+from wsc.core.reduce_order import Span
+
+
+def _field_name(kind: type) -> str:
+    """``WeightsReady`` -> ``weights_ready``, its place in the header."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+_KINDS: dict[str, type] = {_field_name(kind): kind for kind in get_args(messages.Message)}
+
+
+def payload_of(envelope: Envelope) -> Payload | None:
+    """The payload of a message, if it is of a kind that has one."""
+    return getattr(envelope.message, "payload", None)
+
+
+def encode_header(envelope: Envelope) -> bytes:
+    """Everything but the payload's bytes."""
+    message, payload = envelope.message, payload_of(envelope)
+    values = {name: value for name, value in vars(message).items() if name != "payload"}
+    return bytes(
+        Header(
+            source=envelope.source,
+            target=envelope.target,
+            payload_bytes=payload.num_bytes if payload else 0,
+            **{_field_name(type(message)): _to_wire(values)},
+        ).SerializeToString()
+    )
+
+
+def decode_header(encoded: bytes) -> tuple[Header, int]:
+    """The header, and how many bytes of payload follow it."""
+    header = Header.FromString(encoded)
+    return header, header.payload_bytes
+
+
+def envelope_of(header: Header, payload: Payload | None) -> Envelope:
+    """The message that a header and its payload make up."""
+    field = header.WhichOneof("message")
+    kind, body = _KINDS[field], getattr(header, field)
+    values = {
+        part.name: payload if part.name == "payload" else _from_wire(part.name, body)
+        for part in fields(kind)
+    }
+    return Envelope(header.source, header.target, kind(**values))
+
+
+def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a message as protobuf takes them: nested messages as mappings."""
+    if "span" in values:
+        values["span"] = vars(values["span"])
+    if "norms" in values:
+        values["norms"] = [{"position": where, "norm": norm} for where, norm in values["norms"]]
+    return values
+
+
+def _from_wire(name: str, body: Any) -> Any:
+    value = getattr(body, name)
+    if name == "span":
+        return Span(value.lo, value.level)
+    if name == "norms":
+        return tuple((norm.position, norm.norm) for norm in value)
+    return value

@@ -1,0 +1,286 @@
+"""One contract for every link: what a room may rely on, whatever carries its messages."""
+
+import json
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from swarmx.links.link import Link, LinkEndpoint, LinkKind, open_link
+from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError
+from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady, WeightsReleased
+from wsc.core.reduce_order import Span
+from wsc.core.units import MIB
+
+KINDS: tuple[LinkKind, ...] = ("memory", "shared_memory", "grpc")
+BETWEEN_PROCESSES: tuple[LinkKind, ...] = ("shared_memory", "grpc")
+DTYPES = (
+    torch.bfloat16,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+)
+
+
+@contextmanager
+def opened(kind: LinkKind, *rooms: str) -> Iterator[list[Link]]:
+    """Links of rooms in this process that know each other."""
+    session = uuid.uuid4().hex
+    with ExitStack() as stack:
+        links = []
+        for room in rooms:
+            links.append(open_link(kind, room, session, start_timeout_s=10, stall_timeout_s=10))
+            stack.callback(links[-1].close)
+        directory = {link.endpoint.name: link.endpoint.address for link in links}
+        for link in links:
+            link.endpoint.connect(directory)
+        yield links
+
+
+@pytest.fixture(params=KINDS)
+def links(request: pytest.FixtureRequest) -> Iterator[list[Link]]:
+    """Rooms a, b and c over each kind of link."""
+    with opened(request.param, "a", "b", "c") as three:
+        yield three
+
+
+def ready(source: str, target: str, link: Link, content: torch.Tensor, step: int = 0) -> Envelope:
+    slab = link.arena.allocate(content.nbytes)
+    slab.view(content.dtype).copy_(content)
+    return Envelope(source, target, WeightsReady(step, 0, 0, slab))
+
+
+def released(source: str, target: str, step: int) -> Envelope:
+    return Envelope(source, target, WeightsReleased(step, 0, 0))
+
+
+def random_bytes(num_bytes: int) -> torch.Tensor:
+    return torch.randint(0, 256, (num_bytes,), dtype=torch.uint8)
+
+
+def test_messages_of_one_sender_arrive_in_order(links: list[Link]) -> None:
+    """Each sender's messages come in the order they were sent, and none is lost or doubled."""
+    a, b, c = (link.endpoint for link in links)
+    for step in range(100):
+        a.send(released("a", "c", step))
+        b.send(released("b", "c", step))
+    received = [c.receive(10) for _ in range(200)]
+    for source in ("a", "b"):
+        steps = [e.message.step for e in received if e.source == source]
+        assert steps == list(range(100))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_payload_keeps_its_bits(links: list[Link], dtype: torch.dtype) -> None:
+    """The receiver sees the very bits of the sender, whatever they mean (NaNs included)."""
+    a, b, _ = links
+    content = random_bytes(4096)
+    if dtype is torch.bool:
+        content = content % 2
+    a.endpoint.send(ready("a", "b", a, content.view(dtype)))
+    view = b.endpoint.receive(10).message.payload.view(dtype)
+    assert view.dtype == dtype
+    assert torch.equal(view.view(torch.uint8), content)
+
+
+def test_large_payload_arrives(links: list[Link]) -> None:
+    """32 MB and an odd byte go through in one message."""
+    a, b, _ = links
+    content = random_bytes(32 * MIB + 1)
+    a.endpoint.send(ready("a", "b", a, content))
+    assert torch.equal(b.endpoint.receive(30).message.payload.view(torch.uint8), content)
+
+
+def test_large_message_arrives(links: list[Link]) -> None:
+    """A message may be larger than any buffer of the link, without a payload."""
+    a, b, _ = (link.endpoint for link in links)
+    norms = tuple((position, position / 3) for position in range(20_000))
+    a.send(Envelope("a", "b", NormPartial(1, 0, norms)))
+    a.send(released("a", "b", 2))
+    assert b.receive(10).message == NormPartial(1, 0, norms)
+    assert b.receive(10).message.step == 2
+
+
+def test_received_payload_can_be_relayed(links: list[Link]) -> None:
+    """A room may send on what it received without copying it."""
+    a, b, c = links
+    content = random_bytes(100_000)
+    a.endpoint.send(ready("a", "b", a, content))
+    payload = b.endpoint.receive(10).message.payload
+    span = Span(4, 2)
+    b.endpoint.send(Envelope("b", "c", GradientReady(1, 2, 3, span, payload)))
+    message = c.endpoint.receive(10).message
+    assert (message.step, message.round, message.shard, message.span) == (1, 2, 3, span)
+    assert torch.equal(message.payload.view(torch.uint8), content)
+
+
+def test_room_can_send_to_itself(links: list[Link]) -> None:
+    """The only weight server is its own peer in the norm exchange."""
+    a = links[0].endpoint
+    a.send(released("a", "a", 7))
+    assert a.receive(10).message.step == 7
+
+
+def test_live_slabs_are_aligned_and_apart(links: list[Link]) -> None:
+    """Slabs start at multiples of 64 bytes and never share memory while both are held."""
+    arena = links[0].arena
+    slabs = [arena.allocate(size) for size in (1, 63, 64, 1000, 1000)]
+    for value, slab in enumerate(slabs):
+        slab.view(torch.uint8).fill_(value)
+    for value, slab in enumerate(slabs):
+        view = slab.view(torch.uint8)
+        assert view.data_ptr() % 64 == 0
+        assert len(view) == slab.num_bytes
+        assert bool((view == value).all())
+
+
+def test_slab_cannot_be_freed_twice(links: list[Link]) -> None:
+    """A second free is refused: it would give the same memory to two owners."""
+    slab = links[0].arena.allocate(64)
+    slab.free()
+    with pytest.raises(RuntimeError, match="freed twice"):
+        slab.free()
+
+
+def test_freed_memory_is_used_again(links: list[Link]) -> None:
+    """A room that frees what it allocates can go on forever in bounded address space."""
+    arena = links[0].arena
+    places = set()
+    for _ in range(50):
+        slab = arena.allocate(8 * MIB)
+        places.add(slab.view(torch.uint8).data_ptr())
+        slab.free()
+    assert len(places) < 10
+
+
+def test_silence_is_a_deadlock_error(links: list[Link]) -> None:
+    """Waiting longer than the limit names the room that waited."""
+    with pytest.raises(ApplianceDeadlockError, match="a waited in vain"):
+        links[0].endpoint.receive(0.05)
+
+
+def test_unknown_room_is_named(links: list[Link]) -> None:
+    """A message to a room that is in no directory fails at once."""
+    with pytest.raises(ApplianceRuntimeServerError, match="knows no room 'nobody'"):
+        links[0].endpoint.send(released("a", "nobody", 1))
+
+
+def test_close_is_noticed_after_the_last_message(links: list[Link]) -> None:
+    """What a room sent before it closed arrives; then its peers learn that it is gone."""
+    a, b = links[0].endpoint, links[1].endpoint
+    b.send(released("b", "a", 1))
+    b.send(released("b", "a", 2))
+    b.close()
+    assert [a.receive(10).message.step for _ in range(2)] == [1, 2]
+    for _ in range(2):
+        with pytest.raises(ApplianceRuntimeServerError, match="a lost its link to b"):
+            a.receive(10)
+    with pytest.raises(ApplianceRuntimeServerError, match="a lost its link to b"):
+        a.send(released("a", "b", 3))
+
+
+@pytest.mark.parametrize("kind", BETWEEN_PROCESSES)
+def test_rooms_that_flood_each_other_both_finish(kind: LinkKind) -> None:
+    """Both send far more than any buffer holds before they read; neither waits for the other."""
+    count = 3000
+
+    def flood(endpoint: LinkEndpoint, peer: str, received: list[int]) -> None:
+        for step in range(count):
+            endpoint.send(released(endpoint.name, peer, step))
+        received.extend(endpoint.receive(30).message.step for _ in range(count))
+
+    at_a: list[int] = []
+    at_b: list[int] = []
+    with opened(kind, "a", "b") as (a, b):
+        other = threading.Thread(target=flood, args=(b.endpoint, "a", at_b))
+        other.start()
+        flood(a.endpoint, "b", at_a)
+        other.join()
+    assert at_a == at_b == list(range(count))
+
+
+@pytest.mark.parametrize("kind", BETWEEN_PROCESSES)
+def test_sender_waits_until_its_peer_listens(kind: LinkKind) -> None:
+    """A peer that never listens is named when the start time-out is over."""
+    link = open_link(kind, "a", uuid.uuid4().hex, start_timeout_s=0.3)
+    try:
+        link.endpoint.connect({"b": "127.0.0.1:1"})
+        with pytest.raises(ApplianceRuntimeServerError, match="a cannot reach b"):
+            link.endpoint.send(released("a", "b", 1))
+    finally:
+        link.close()
+
+
+@contextmanager
+def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
+    """A room of this process and the process of its peer ``echo``."""
+    session = uuid.uuid4().hex
+    script = Path(__file__).with_name("echo_room.py")
+    command = [sys.executable, str(script), kind, session]
+    link = open_link(kind, "a", session, start_timeout_s=30, stall_timeout_s=30)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            directory = {"echo": process.stdout.readline().strip(), "a": link.endpoint.address}
+            print(json.dumps(directory), file=process.stdin, flush=True)
+            link.endpoint.connect(directory)
+            yield link, process
+        finally:
+            link.close()
+            process.kill()
+
+
+@pytest.fixture(scope="module", params=BETWEEN_PROCESSES)
+def echo(request: pytest.FixtureRequest) -> Iterator[Link]:
+    """A link to a room in another process that returns what it gets."""
+    with echo_process(request.param) as (link, _):
+        yield link
+
+
+def test_payload_keeps_its_bits_between_processes(echo: Link) -> None:
+    """There and back through another process' own slab, every byte is the same."""
+    content = random_bytes(3 * MIB + 5)
+    echo.endpoint.send(ready("a", "echo", echo, content))
+    assert torch.equal(echo.endpoint.receive(30).message.payload.view(torch.uint8), content)
+
+
+def test_payload_is_relayed_between_processes(echo: Link) -> None:
+    """A payload comes home through a process that only passed it on."""
+    content = random_bytes(3 * MIB)
+    slab = echo.arena.allocate(content.nbytes)
+    slab.view(torch.uint8).copy_(content)
+    echo.endpoint.send(Envelope("a", "echo", GradientReady(1, 1, 1, Span(0, 1), slab)))
+    message = echo.endpoint.receive(30).message
+    assert torch.equal(message.payload.view(torch.uint8), content)
+
+
+def test_flood_between_processes(echo: Link) -> None:
+    """Thousands of messages sent before the first answer is read come back in order."""
+    for step in range(3000):
+        echo.endpoint.send(released("a", "echo", step))
+    steps = [echo.endpoint.receive(30).message.step for _ in range(3000)]
+    assert steps == list(range(3000))
+
+
+@pytest.mark.parametrize("kind", BETWEEN_PROCESSES)
+def test_killed_process_is_noticed(kind: LinkKind) -> None:
+    """A peer that is killed ends the wait at once, by name, long before the time limit."""
+    with echo_process(kind) as (link, process):
+        link.endpoint.send(released("a", "echo", 1))
+        assert link.endpoint.receive(30).message.step == 1
+        process.kill()
+        with pytest.raises(ApplianceRuntimeServerError, match="a lost its link to echo"):
+            link.endpoint.receive(30)

@@ -1,0 +1,108 @@
+"""The pool of cores: a bound on who computes, across threads and processes."""
+
+import pickle
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from appliance.cores import CorePool, UnlimitedCores
+from wsc.core.errors import ApplianceRuntimeServerError
+
+
+@pytest.fixture
+def pool() -> Iterator[CorePool]:
+    pool = CorePool(2)
+    yield pool
+    pool.close()
+
+
+def test_no_more_leases_than_cores(pool: CorePool) -> None:
+    """Of many threads that want a core, at most two hold one at a time, and all get theirs."""
+    guard = threading.Lock()
+    holding, most, done = 0, 0, 0
+
+    def work() -> None:
+        nonlocal holding, most, done
+        for _ in range(50):
+            with pool.lease():
+                with guard:
+                    holding += 1
+                    most = max(most, holding)
+                with guard:
+                    holding -= 1
+                    done += 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most <= 2
+    assert done == 8 * 50
+
+
+def test_both_cores_can_be_held(pool: CorePool) -> None:
+    """The pool gives out all it has."""
+    with pool.lease(), pool.lease():
+        pass
+
+
+def test_core_returns_when_work_fails() -> None:
+    """A room that raises while it computes does not keep its core."""
+    pool = CorePool(1)
+    with pytest.raises(ZeroDivisionError), pool.lease():
+        _ = 1 / 0
+    with pool.lease():
+        pass
+    pool.close()
+
+
+def test_unpickled_pool_shares_the_tokens() -> None:
+    """Two handles of one pool wait for each other."""
+    pool = CorePool(1)
+    twin = pickle.loads(pickle.dumps(pool))
+    with pool.lease():
+        assert not _readable(twin)
+    with twin.lease():
+        assert not _readable(pool)
+    twin.close()
+    pool.close()
+
+
+def test_other_process_shares_the_tokens(pool: CorePool) -> None:
+    """A process that takes a token and dies with it leaves one for the others."""
+    code = (
+        "import os, pickle, sys\n"
+        "lease = pickle.loads(bytes.fromhex(sys.argv[1])).lease()\n"
+        "lease.__enter__()\n"
+        "os._exit(0)\n"
+    )
+    command = [sys.executable, "-c", code, pickle.dumps(pool).hex()]
+    subprocess.run(command, check=True, timeout=60)
+    with pool.lease():
+        assert not _readable(pool)
+
+
+def test_closed_pool_is_refused() -> None:
+    """A handle whose process let go of the pipe is an error that says so."""
+    pool = CorePool(1)
+    handle = pickle.dumps(pool)
+    pool.close()
+    with pytest.raises(ApplianceRuntimeServerError, match="pool of cores is gone"):
+        pickle.loads(handle)
+
+
+def test_unlimited_cores_never_wait() -> None:
+    """In one process everybody may nest leases as they like."""
+    cores = UnlimitedCores()
+    with cores.lease(), cores.lease():
+        pass
+
+
+def _readable(pool: CorePool) -> bool:
+    """Whether a token is left."""
+    return bool(select.select([pool._pipe], [], [], 0)[0])

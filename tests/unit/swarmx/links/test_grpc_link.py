@@ -1,0 +1,41 @@
+"""gRPC between hosts: who is let in."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from swarmx.links.grpc_link import GrpcEndpoint
+from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, ClusterJobInitError
+from wsc.core.messages import Envelope, WeightsReleased
+
+
+@pytest.fixture
+def endpoint() -> Iterator[GrpcEndpoint]:
+    endpoint = GrpcEndpoint("a", "ours", "127.0.0.1", start_timeout_s=10)
+    yield endpoint
+    endpoint.close()
+
+
+def knock(stranger: GrpcEndpoint) -> None:
+    """Send to ``a`` and wait for what comes of it; the refusal may come before or after."""
+    stranger.send(Envelope("x", "a", WeightsReleased(1, 0, 0)))
+    stranger.receive(10)
+
+
+def test_stranger_is_refused(endpoint: GrpcEndpoint) -> None:
+    """A room of another session delivers nothing, and learns that it is not welcome."""
+    stranger = GrpcEndpoint("x", "theirs", "127.0.0.1", start_timeout_s=10)
+    try:
+        stranger.connect({"a": endpoint.address})
+        with pytest.raises(ApplianceRuntimeServerError, match="x lost its link to a"):
+            knock(stranger)
+        with pytest.raises(ApplianceDeadlockError):
+            endpoint.receive(0.05)
+    finally:
+        stranger.close()
+
+
+def test_address_must_be_of_this_host() -> None:
+    """A host name that is not ours is refused at the start (203.0.113.0/24 is for examples)."""
+    with pytest.raises(ClusterJobInitError, match="cannot listen"):
+        GrpcEndpoint("a", "ours", "203.0.113.1", start_timeout_s=1)

@@ -1,0 +1,68 @@
+"""Messages as protobuf: every kind survives, and the generated code is that of wire.proto."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from grpc_tools import protoc
+
+from swarmx.links import wire, wire_pb2
+from swarmx.links.memory import MemoryArena
+from swarmx.links.wire import decode_header, encode_header, envelope_of
+from wsc.core.messages import (
+    BatchReady,
+    BatchReleased,
+    Envelope,
+    GradientReady,
+    GradientReleased,
+    Message,
+    NormPartial,
+    NormTotal,
+    WeightsReady,
+    WeightsReleased,
+)
+from wsc.core.reduce_order import Span
+
+SLAB = MemoryArena().allocate(48)
+MESSAGES = (
+    WeightsReady(1, 2, 3, SLAB),
+    WeightsReleased(2**40, 0, 3),
+    GradientReady(1, 0, 3, Span(8, 3), SLAB),
+    GradientReleased(0, 0, 0, Span(0, 0)),
+    BatchReady(1, 5, SLAB),
+    BatchReleased(1, 5),
+    NormPartial(1, 2, ((0, 0.1), (7, 1e300))),
+    NormPartial(1, 2, ()),
+    NormTotal(1, float("inf")),
+)
+
+
+def test_every_kind_of_message_is_tried() -> None:
+    """A kind that is added to the vocabulary is added here, and to wire.proto."""
+    assert {type(message) for message in MESSAGES} == set(get_args(Message))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_message_survives(message: Message) -> None:
+    """A message that was encoded and decoded equals itself; its payload's size goes before it."""
+    envelope = Envelope("wgt-0", "csx-1", message)
+    header, payload_bytes = decode_header(encode_header(envelope))
+    payload = wire.payload_of(envelope)
+    assert payload_bytes == (payload.num_bytes if payload else 0)
+    assert envelope_of(header, payload) == envelope
+
+
+def test_generated_code_is_current(tmp_path: Path) -> None:
+    """wire_pb2.py is what the compiler makes of wire.proto."""
+    folder = Path(wire_pb2.__file__).parent
+    command = ["protoc", f"-I{folder}", f"--python_out={tmp_path}", str(folder / "wire.proto")]
+    assert protoc.main(command) == 0
+    assert (tmp_path / "wire_pb2.py").read_text() == (folder / "wire_pb2.py").read_text()
+
+
+def test_payload_is_no_part_of_the_header() -> None:
+    """The header of a large payload is small."""
+    slab = MemoryArena().allocate(1 << 20)
+    slab.view(torch.uint8).zero_()
+    assert len(encode_header(Envelope("a", "b", WeightsReady(1, 1, 1, slab)))) < 64
