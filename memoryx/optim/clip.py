@@ -31,13 +31,7 @@ def clip_coefficient(total: float, max_norm: float) -> float:
     return float(torch.clamp(coefficient, max=1.0))
 
 
-def scale(gradients: Sequence[Tensor], coefficient: float) -> None:
-    """Multiply gradients by the clip coefficient, in place."""
-    for gradient in gradients:
-        gradient.mul_(coefficient)
-
-
-def clip_values(gradients: Sequence[Tensor], max_value: float) -> None:
+def clip_value_(gradients: Sequence[Tensor], max_value: float) -> None:
     """Clamp every element to [-max_value, max_value], in place."""
     for gradient in gradients:
         gradient.clamp_(min=-max_value, max=max_value)

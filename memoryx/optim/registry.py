@@ -22,7 +22,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def find_rule(name: str) -> Rule:
+def rule_named(name: str) -> Rule:
     """The rule of that name; ConfigError if MemoryX has none."""
     if name in RULES:
         return RULES[name]

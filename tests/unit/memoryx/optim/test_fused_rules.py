@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from memoryx.optim.registry import find_rule
+from memoryx.optim.registry import rule_named
 from memoryx.optim.rule import init_state
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]
@@ -53,7 +53,7 @@ def test_bits_are_those_of_torchs_fused_optimizer(name, reference, hyper):
     initial = [torch.randn(shape, generator=generator) for shape in SHAPES]
     parameters = [torch.nn.Parameter(tensor.clone()) for tensor in initial]
     theirs = reference(parameters, **hyper, fused=True)
-    rule, hyper = find_rule(name), complete(name, hyper)
+    rule, hyper = rule_named(name), complete(name, hyper)
     masters = views_at_odd_offsets(initial)
     states = [init_state(rule, shape, hyper) for shape in SHAPES]
     for step in range(1, NUM_STEPS + 1):
@@ -71,7 +71,7 @@ def test_bits_are_those_of_torchs_fused_optimizer(name, reference, hyper):
 
 def test_the_company_of_a_parameter_does_not_change_its_bits():
     """Updating parameters in one call, in several, or in another order is the same."""
-    rule, hyper = find_rule("AdamW"), complete("AdamW", ADAM)
+    rule, hyper = rule_named("AdamW"), complete("AdamW", ADAM)
     gradients = [torch.randn(shape) for shape in SHAPES]
     together, alone = ([torch.ones(shape) for shape in SHAPES] for _ in range(2))
     rule.update(together, gradients, [init_state(rule, s, hyper) for s in SHAPES], hyper, 1)
@@ -83,7 +83,7 @@ def test_the_company_of_a_parameter_does_not_change_its_bits():
 
 def test_adamw_without_bias_correction_uses_the_moments_as_they_are():
     """correct_bias False gives p (1 - lr wd) - lr m / (sqrt(v) + eps)."""
-    rule = find_rule("AdamW")
+    rule = rule_named("AdamW")
     hyper = {**ADAM, "weight_decay": 0.1, "correct_bias": False}
     master, gradient = torch.randn(65), torch.randn(65)
     first, second = 0.1 * gradient, 0.05 * gradient**2

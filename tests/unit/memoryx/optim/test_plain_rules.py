@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from memoryx.optim.registry import find_rule
+from memoryx.optim.registry import rule_named
 from memoryx.optim.rule import init_state
 
 SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
@@ -87,7 +87,7 @@ def adafactor(p, g, state, hyper, step):
 def test_five_steps_follow_the_paper(name, formula, hyper):
     """Masters stay within fp32 rounding of the float64 formula; gradients are only read."""
     generator = torch.Generator().manual_seed(1)
-    rule = find_rule(name)
+    rule = rule_named(name)
     masters = [torch.randn(shape, generator=generator) for shape in SHAPES]
     exact = [master.double() for master in masters]
     states = [init_state(rule, shape, hyper) for shape in SHAPES]
@@ -107,7 +107,7 @@ def test_five_steps_follow_the_paper(name, formula, hyper):
 
 def test_adafactor_is_torchs_where_both_mean_the_same():
     """Without weight decay and with lr below 1/sqrt(step) torch's Adafactor agrees."""
-    rule = find_rule("Adafactor")
+    rule = rule_named("Adafactor")
     master = torch.randn(4, 6)
     parameter = torch.nn.Parameter(master.clone())
     theirs = torch.optim.Adafactor([parameter], lr=1e-2, weight_decay=0.0)
@@ -121,7 +121,7 @@ def test_adafactor_is_torchs_where_both_mean_the_same():
 
 def test_lamb_with_ratio_one_is_adamw():
     """adam=True leaves torch's AdamW."""
-    rule, hyper = find_rule("Lamb"), {**LAMB, "adam": True}
+    rule, hyper = rule_named("Lamb"), {**LAMB, "adam": True}
     master = torch.randn(65)
     parameter = torch.nn.Parameter(master.clone())
     theirs = torch.optim.AdamW([parameter], lr=1e-2, eps=1e-6, weight_decay=0.1)
@@ -135,7 +135,7 @@ def test_lamb_with_ratio_one_is_adamw():
 
 def test_lamb_moves_a_parameter_that_is_zero():
     """A zero parameter has trust ratio 1, so that it does not stay zero for ever."""
-    rule = find_rule("Lamb")
+    rule = rule_named("Lamb")
     master = torch.zeros(3)
     rule.update([master], [torch.ones(3)], [init_state(rule, (3,), LAMB)], LAMB, 1)
     torch.testing.assert_close(master, torch.full((3,), -1e-2))
@@ -146,7 +146,7 @@ def test_lamb_moves_a_parameter_that_is_zero():
 )
 def test_a_zero_gradient_makes_no_nan(name, hyper):
     """No rule divides by zero when a gradient vanishes at the first step."""
-    rule = find_rule(name)
+    rule = rule_named(name)
     for shape in SHAPES:
         master = torch.ones(shape)
         state = init_state(rule, shape, hyper)

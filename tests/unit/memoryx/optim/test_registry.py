@@ -2,7 +2,7 @@
 
 import pytest
 
-from memoryx.optim.registry import find_rule
+from memoryx.optim.registry import rule_named
 from memoryx.optim.rule import init_state, state_bytes
 from wsc.core.errors import ConfigError
 
@@ -10,7 +10,7 @@ from wsc.core.errors import ConfigError
 def test_an_unknown_rule_is_refused_with_the_nearest_name():
     """The error names the rule that was meant."""
     with pytest.raises(ConfigError, match="did you mean 'AdamW'"):
-        find_rule("AdamWW")
+        rule_named("AdamWW")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_an_unknown_rule_is_refused_with_the_nearest_name():
 )
 def test_state_is_fp32_zeros_of_the_stated_size(name, hyper, num_bytes):
     """state_bytes is the size of what init_state gives, for a parameter of 2 x 3 x 4."""
-    rule = find_rule(name)
+    rule = rule_named(name)
     state = init_state(rule, (2, 3, 4), hyper)
     assert state_bytes(rule, (2, 3, 4), hyper) == num_bytes
     assert sum(tensor.numel() * tensor.element_size() for tensor in state.values()) == num_bytes

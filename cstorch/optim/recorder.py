@@ -1,0 +1,103 @@
+"""What a traced step asks for besides computing: which update follows it.
+
+Inside a ``cstorch.trace`` function optimizers and schedulers do not act; they tell the recorder of
+that trace. What it has heard becomes the OptimizerSpec that MemoryX applies after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.optimizer import OptimizerSpec
+
+if TYPE_CHECKING:
+    from cstorch.optim.optimizer import Optimizer
+    from cstorch.optim.scheduler import Scheduler
+
+
+@dataclass
+class Recorder:
+    """The update that one traced step asks for.
+
+    Every method refuses, with an ApplianceCompilationError, what MemoryX cannot do once per step
+    in its fixed order: clip by value, clip by norm, update.
+    """
+
+    optimizer: Optimizer | None = None
+    schedulers: list[Scheduler] = field(default_factory=list)
+    max_gradient_norm: float | None = None
+    max_gradient_value: float | None = None
+    zeroed_gradients: bool = False
+
+    def clip_value(self, max_value: float) -> None:
+        """Gradients are clamped to [-max_value, max_value] before the update."""
+        self._refuse_after_step("clipping")
+        if self.max_gradient_value is not None:
+            raise _refusal("gradients are clipped by value twice", "once per step")
+        if self.max_gradient_norm is not None:
+            raise _refusal("gradients are clipped by norm and then by value", "first by value")
+        self.max_gradient_value = float(max_value)
+
+    def clip_norm(self, max_norm: float) -> None:
+        """Gradients are scaled to a global L2 norm of at most ``max_norm`` before the update."""
+        self._refuse_after_step("clipping")
+        if self.max_gradient_norm is not None:
+            raise _refusal("gradients are clipped by norm twice", "once per step")
+        self.max_gradient_norm = float(max_norm)
+
+    def step_optimizer(self, optimizer: Optimizer) -> None:
+        """The update is that of ``optimizer``."""
+        if self.optimizer is not None:
+            raise _refusal("two optimizer steps in one trace", "one optimizer, stepped once")
+        self.optimizer = optimizer
+
+    def step_scheduler(self, scheduler: Scheduler) -> None:
+        """A hyper-parameter follows ``scheduler``."""
+        if scheduler in self.schedulers:
+            raise _refusal("a scheduler is stepped twice in one trace", "once per step")
+        self.schedulers.append(scheduler)
+
+    def zero_gradients(self) -> None:
+        """Gradients do not carry over to the next step (in MemoryX they never do)."""
+        self.zeroed_gradients = True
+
+    def spec(self, names: Mapping[int, str]) -> OptimizerSpec | None:
+        """What MemoryX has to do after the step; None if the trace steps no optimizer.
+
+        ``names`` maps ``id(parameter)`` to the parameter's name in the model.
+        """
+        if self.optimizer is None:
+            return None
+        return replace(
+            self.optimizer.spec(names, self.schedulers),
+            max_gradient_norm=self.max_gradient_norm,
+            max_gradient_value=self.max_gradient_value,
+        )
+
+    def _refuse_after_step(self, what: str) -> None:
+        if self.optimizer is not None:
+            raise _refusal(f"{what} after optimizer.step()", "before it, after loss.backward()")
+
+
+def _refusal(what: str, rule: str) -> ApplianceCompilationError:
+    return ApplianceCompilationError(what, where="the traced step", rule=rule)
+
+
+active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)
+"""The recorder of the trace that runs now; None outside."""
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Record what happens inside; for whoever traces a step."""
+    recorder = Recorder()
+    token = active_recorder.set(recorder)
+    try:
+        yield recorder
+    finally:
+        active_recorder.reset(token)

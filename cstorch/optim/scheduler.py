@@ -1,0 +1,87 @@
+"""The base of all schedulers: it counts; the value at each step comes from a HyperSchedule.
+
+MemoryX evaluates the schedule by itself at every step (``ParamGroup.at``). What is kept here is
+for people and checkpoints: how many steps were taken, and the values of now in the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from cstorch.optim.recorder import active_recorder
+from wsc.core.errors import ConfigError
+from wsc.core.hyper_schedules import HyperSchedule, build_schedule
+
+Tags = str | Collection[str | None] | None
+
+
+class Scheduler:
+    """Sets the hyper-parameter ``key`` of an optimizer's groups by a function of the step.
+
+    ``args`` are those of the schedule ``kind`` in ``wsc.core.hyper_schedules``; the parts of a
+    sequence are schedulers themselves. ``param_group_tags`` limits it to groups that carry one of
+    these ``tags`` (None stands for groups without); by default it sets all groups.
+    """
+
+    key: ClassVar[str]
+    kind: ClassVar[type[HyperSchedule]]
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, *, param_group_tags: Tags = None, **args: Any
+    ) -> None:
+        self.optimizer = optimizer
+        self._tags = None if param_group_tags is None else _tag_set(param_group_tags)
+        self.schedule = self._build(args)
+        self.last_epoch = 0  # torch's name for the number of steps taken
+        if not any(self.sets(group) for group in optimizer.param_groups):
+            raise ConfigError(
+                "no parameter group carries a tag of the scheduler",
+                where=type(self).__name__,
+                value=param_group_tags,
+            )
+        self._write()
+
+    def sets(self, group: Mapping[str, Any]) -> bool:
+        """Whether this scheduler sets ``key`` of a parameter group."""
+        return self._tags is None or bool(self._tags & _tag_set(group.get("tags")))
+
+    def step(self) -> None:
+        """Count one step; inside a trace also note that the hyper-parameter follows this."""
+        recorder = active_recorder.get()
+        if recorder is not None:
+            recorder.step_scheduler(self)
+        self.last_epoch += 1
+        self._write()
+
+    def state_dict(self) -> dict[str, int]:
+        """The number of steps taken; all else is configuration."""
+        return {"last_epoch": self.last_epoch}
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Continue from another scheduler's count."""
+        self.last_epoch = state_dict["last_epoch"]
+        self._write()
+
+    def _build(self, args: Mapping[str, Any]) -> HyperSchedule:
+        if "schedulers" in args:
+            parts = [
+                part.schedule if isinstance(part, Scheduler) else part
+                for part in args["schedulers"]
+            ]
+            args = {**args, "schedulers": parts}
+        return build_schedule(self.kind.__name__, args, type(self).__name__)
+
+    def _write(self) -> None:
+        value = self.schedule.at(self.last_epoch)
+        for group in self.optimizer.param_groups:
+            if self.sets(group):
+                group[self.key] = value
+
+
+def _tag_set(tags: Tags) -> set[str | None]:
+    if tags is None or isinstance(tags, str):
+        return {tags}
+    return set(tags)

@@ -1,0 +1,206 @@
+"""Optimizers keep groups, refuse bad numbers, are recorded in a trace, and become a spec."""
+
+import inspect
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from cstorch import optim
+from cstorch.optim.lr_scheduler import ConstantLR, LinearLR
+from cstorch.optim.optimizer import hyper_model
+from cstorch.optim.recorder import active_recorder, recording
+from cstorch.optim.weight_decay_scheduler import ConstantWD
+from memoryx.optim.registry import RULES, rule_named
+from memoryx.optim.rule import init_state
+from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+
+CLASSES = [optim.SGD, optim.Adam, optim.AdamW, optim.Lion, optim.Adafactor, optim.Lamb]
+
+
+@pytest.fixture
+def weights():
+    return [torch.nn.Parameter(torch.zeros(size)) for size in (2, 3)]
+
+
+@pytest.fixture
+def names(weights):
+    return {id(weights[0]): "first.weight", id(weights[1]): "second.weight"}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_spec_runs_in_memoryx(kind, weights, names):
+    """Every optimizer has a rule of its name, which finds all the numbers it needs in the spec."""
+    spec = kind(weights, lr=0.1).spec(names)
+    (group,) = spec.groups
+    assert group.names == ("first.weight", "second.weight")
+    assert set(group.hyper) == set(inspect.signature(kind).parameters) - {"params"}
+    rule, hyper = rule_named(spec.rule), group.at(1)
+    master = torch.zeros(2)
+    rule.update([master], [torch.ones(2)], [init_state(rule, (2,), hyper)], hyper, 1)
+    assert (master < 0).all()
+
+
+def test_every_rule_has_an_optimizer():
+    """What MemoryX can do, a user can ask for."""
+    assert {kind.__name__ for kind in CLASSES} == set(RULES)
+
+
+def test_groups_override_single_numbers(weights, names):
+    """A group's own values win over the defaults; tags and names are no hyper-parameters."""
+    optimizer = optim.AdamW(
+        [
+            {"params": [weights[0]], "weight_decay": 0.1, "tags": "decay"},
+            {"params": [weights[1]], "betas": [0.8, 0.9], "name": "norms"},
+        ],
+        lr=1e-2,
+    )
+    first, second = optimizer.spec(names).groups
+    assert (first.hyper["weight_decay"], first.hyper["lr"]) == (0.1, 1e-2)
+    assert (second.hyper["weight_decay"], second.hyper["betas"]) == (0.0, (0.8, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "message"),
+    [
+        (optim.AdamW, {"lr": -1.0}, "'lr' is not allowed"),
+        (optim.AdamW, {"lr": float("nan")}, "'lr' is not allowed"),
+        (optim.AdamW, {"lr": "fast"}, "'lr' is not allowed"),
+        (optim.AdamW, {"betas": (0.9, 1.0)}, r"'betas\[1\]' is not allowed"),
+        (optim.AdamW, {"eps": (1e-6, 1e-6)}, "'eps' is not allowed"),
+        (optim.Adam, {"weight_decay": -0.1}, "'weight_decay' is not allowed"),
+        (optim.SGD, {"momentum": -0.1}, "'momentum' is not allowed"),
+        (optim.SGD, {"nesterov": True}, "nesterov needs a momentum"),
+        (optim.Adafactor, {"eps": 1e-3}, "'eps' is not allowed"),
+        (optim.Adafactor, {"warmup_init": True}, "warmup_init needs relative_step"),
+        (optim.Adafactor, {"lr": 0.1, "relative_step": True}, "exclude each other"),
+    ],
+)
+def test_bad_numbers_are_refused(kind, args, message, weights):
+    """A hyper-parameter out of range, or two that contradict, is a ConfigError naming it."""
+    with pytest.raises(ConfigError, match=message) as error:
+        kind(weights, **args)
+    assert f"{kind.__name__}, parameter group 0" in str(error.value)
+
+
+def test_a_misspelt_key_of_a_group_is_refused(weights):
+    """A group key that is no hyper-parameter would be ignored silently; it is an error instead."""
+    with pytest.raises(ConfigError, match="did you mean 'weight_decay'"):
+        optim.AdamW([{"params": weights, "weight_decy": 0.1}])
+
+
+def test_step_outside_a_trace_is_refused(weights):
+    """The error says where the optimizer runs and what to do."""
+    with pytest.raises(WaferStreamError, match="runs in MemoryX") as error:
+        optim.SGD(weights, lr=0.1).step()
+    assert "call step() inside a cstorch.trace function" in str(error.value)
+
+
+def test_a_trace_records_the_whole_update(weights, names):
+    """Clipping, optimizer and schedulers of a trace end up in the spec; nothing is computed."""
+    optimizer = optim.AdamW(weights)
+    rate = LinearLR(optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=10)
+    decay = ConstantWD(optimizer, val=0.5)
+    weights[0].grad = torch.ones(2)
+    with recording() as recorder:
+        recorder.clip_value(0.5)
+        recorder.clip_norm(1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        rate.step()
+        decay.step()
+    spec = recorder.spec(names)
+    assert (spec.rule, spec.max_gradient_norm, spec.max_gradient_value) == ("AdamW", 1.0, 0.5)
+    assert spec.groups[0].at(4)["lr"] == pytest.approx(0.3)
+    assert spec.groups[0].at(4)["weight_decay"] == 0.5
+    assert recorder.zeroed_gradients
+    assert weights[0].grad is not None
+    assert active_recorder.get() is None
+    optimizer.zero_grad()
+    assert weights[0].grad is None
+
+
+def test_a_trace_without_an_optimizer_has_no_update(names):
+    """An evaluation step records nothing."""
+    with recording() as recorder:
+        pass
+    assert recorder.spec(names) is None
+
+
+def test_what_memoryx_cannot_do_is_refused(weights):
+    """Two steps, clipping after the step or twice, a scheduler twice: each is an error."""
+    optimizer = optim.SGD(weights, lr=0.1)
+    scheduler = ConstantLR(optimizer, learning_rate=0.1)
+    with recording() as recorder:
+        recorder.clip_norm(1.0)
+        with pytest.raises(ApplianceCompilationError, match="by norm twice"):
+            recorder.clip_norm(1.0)
+        with pytest.raises(ApplianceCompilationError, match="first by value"):
+            recorder.clip_value(1.0)
+        optimizer.step()
+        with pytest.raises(ApplianceCompilationError, match="clipping after"):
+            recorder.clip_value(1.0)
+        with pytest.raises(ApplianceCompilationError, match="two optimizer steps"):
+            optimizer.step()
+        scheduler.step()
+        with pytest.raises(ApplianceCompilationError, match="stepped twice"):
+            scheduler.step()
+    with pytest.raises(WaferStreamError, match="no closure"):
+        optimizer.step(closure=lambda: 0.0)
+
+
+def test_step_and_zero_grad_leave_no_op_in_a_captured_graph(weights):
+    """make_fx sees neither the optimizer nor the profiler ranges that torch puts around it."""
+    optimizer = optim.SGD(weights, lr=0.1)
+
+    def step(x):
+        loss = x.sum()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    with FakeTensorMode():
+        example = torch.empty(3)
+    with recording():
+        graph = make_fx(step, _allow_non_fake_inputs=True)(example).graph
+    assert [node.op for node in graph.nodes] == ["placeholder", "call_function", "output"]
+
+
+def test_a_group_without_a_learning_rate_is_refused(weights, names):
+    """SGD without lr is fine with a scheduler and an error without; Adafactor may find its own."""
+    optimizer = optim.SGD(weights)
+    with pytest.raises(ConfigError, match="nothing gives the learning rate"):
+        optimizer.spec(names)
+    assert optimizer.spec(names, [ConstantLR(optimizer, learning_rate=0.2)]).groups[0].at(1)[
+        "lr"
+    ] == pytest.approx(0.2)
+    own = optim.Adafactor(weights, relative_step=True)
+    assert own.spec(names).groups[0].hyper["lr"] is None
+    scheduler = ConstantLR(own, learning_rate=0.2)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        own.spec(names, [scheduler])
+
+
+def test_a_parameter_of_another_model_is_refused(weights, names):
+    """Every parameter needs a name in the compiled model."""
+    optimizer = optim.SGD([*weights, torch.nn.Parameter(torch.zeros(5))], lr=0.1)
+    with pytest.raises(WaferStreamError, match="parameter that the compiled model has not"):
+        optimizer.spec(names)
+
+
+def test_state_dict_keeps_the_groups(weights):
+    """Hyper-parameters survive a round trip; state tensors are MemoryX's."""
+    optimizer = optim.AdamW(weights, lr=0.5, betas=(0.8, 0.9))
+    optimizer.preinitialize()
+    saved = optimizer.state_dict()
+    other = optim.AdamW(weights)
+    other.load_state_dict(saved)
+    assert saved["state"] == {}
+    assert (other.param_groups[0]["lr"], other.param_groups[0]["betas"]) == (0.5, (0.8, 0.9))
+
+
+def test_the_constructor_is_the_configuration():
+    """hyper_model has the constructor's names, defaults and ranges."""
+    model = hyper_model(optim.Lion)
+    assert dict(model()) == {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0}
