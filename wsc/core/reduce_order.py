@@ -39,6 +39,10 @@ class Span:
         """The span that this one and its sibling add up to."""
         return Span(self.lo & ~(1 << self.level), self.level + 1)
 
+    def size(self, num_micro_batches: int) -> int:
+        """How many micro-batches the span covers."""
+        return min(1 << self.level, num_micro_batches - self.lo)
+
     def promoted(self, num_micro_batches: int) -> Span:
         """The largest span that equals this one because all right siblings on the way are empty."""
         span = self

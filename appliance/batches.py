@@ -1,0 +1,85 @@
+"""Global batches by step number, from whatever a user's input function returns.
+
+A source with a ``batch(step)`` method is asked directly, so a resumed run starts at once. Any
+other iterable (a torch DataLoader, a list, a generator function's result) is read in order and
+wraps round when it is exhausted; to resume, it is read up to the step where the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch.utils import _pytree as pytree
+
+from wsc.core.errors import DataError
+
+
+@runtime_checkable
+class BatchSource(Protocol):
+    """Random access to global batches."""
+
+    def batch(self, step: int) -> Any:
+        """The global batch of a step (counted from 0), a pure function of the step."""
+
+
+class GlobalBatches:
+    """The global batch of each step, flattened to its tensors in pytree order."""
+
+    def __init__(self, source: BatchSource | Iterable[Any], batch_size: int) -> None:
+        self._source = source
+        self._batch_size = batch_size
+        self._iterator: Iterator[Any] | None = None
+        self._position = 0
+        self._latest: tuple[int, list[torch.Tensor]] | None = None
+
+    def leaves(self, step: int) -> list[torch.Tensor]:
+        """Tensors of the global batch for ``step`` (counted from 0); each has B rows.
+
+        Raises DataError when the source is empty or a tensor has another number of rows.
+        """
+        if self._latest is None or self._latest[0] != step:
+            source = self._source
+            if isinstance(source, BatchSource):
+                batch = source.batch(step)
+            else:
+                batch = self._next(source, step)
+            self._latest = (step, batch_leaves(batch, self._batch_size))
+        return self._latest[1]
+
+    def _next(self, source: Iterable[Any], step: int) -> Any:
+        """Batch ``step`` of a source without random access: read on, or from the start."""
+        if self._iterator is None or step < self._position:
+            self._iterator, self._position = iter(source), 0
+        while True:
+            batch = self._read(source)
+            self._position += 1
+            if self._position == step + 1:
+                return batch
+
+    def _read(self, source: Iterable[Any]) -> Any:
+        """The next batch in order, from the start again when the source is exhausted."""
+        assert self._iterator is not None
+        for _attempt in range(2):
+            for batch in self._iterator:
+                return batch
+            self._iterator = iter(source)
+        raise DataError(
+            "the input function returned a loader without a single batch",
+            remedy="check the dataset's path and that it holds at least one global batch",
+        )
+
+
+def batch_leaves(batch: Any, batch_size: int) -> list[torch.Tensor]:
+    """The tensors of a batch in pytree order, checked to have ``batch_size`` rows each."""
+    leaves = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    for leaf in leaves:
+        if leaf.ndim == 0 or leaf.shape[0] != batch_size:
+            raise DataError(
+                "a tensor of the batch has the wrong number of rows",
+                value=f"shape {tuple(leaf.shape)}",
+                rule=f"dimension 0 is the global batch size, {batch_size}",
+                remedy="let the loader drop the last, incomplete batch",
+            )
+    return leaves

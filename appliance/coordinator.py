@@ -1,0 +1,113 @@
+"""The coordinator: one running cluster, driven step by step.
+
+Starts jobs, gathers what the nodes report into one result per step, advances the emulated clock,
+and has the weight servers save, restore and show weights. Knows rooms only by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from appliance.clock import ClusterClock
+from appliance.elaborate import Elaboration
+from appliance.rooms import Rooms
+from wsc.core.digest import weights_digest
+from wsc.core.errors import ApplianceNanError
+from wsc.core.names import server_name
+from wsc.core.program import Mode, place
+from wsc.core.room import Interval, Job, Report
+from wsc.timing.attribution import StepTiming
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One finished step.
+
+    ``values`` are the step's scalar outputs, averaged over micro-batches in index order (the loss
+    first); ``gradient_norm`` is the global norm before clipping, None without clipping.
+    """
+
+    step: int
+    values: tuple[float, ...]
+    gradient_norm: float | None
+    timing: StepTiming
+
+
+class Coordinator:
+    """Drives the rooms of one cluster."""
+
+    def __init__(self, elaboration: Elaboration, clock: ClusterClock, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._clock = clock
+        self._programs = elaboration.programs
+        self._jobs = 0
+        self._reports: list[Report] = []
+        parameters = next(iter(elaboration.programs.values())).parameters
+        self._owner = place(parameters, elaboration.size.num_servers)
+        self._servers = [server_name(index) for index in range(elaboration.size.num_servers)]
+
+    def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
+        """Run steps ``first_step`` to ``last_step`` (from 1, inclusive).
+
+        Raises ApplianceNanError if a loss is not finite, or what a room failed with.
+        """
+        self._jobs += 1
+        job = Job(self._jobs, mode, first_step, last_step)
+        reports = self._rooms.run(job)
+        self._reports = reports
+        results = list(self._step_results(job, reports))
+        for result in results:
+            _check_finite(result, mode)
+        return results
+
+    def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Hand initial weights to the servers that own them."""
+        for server, names in self._by_server(values):
+            self._rooms.call(server, "store.fill", {name: values[name] for name in names})
+
+    def masters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(name, fp32 master) of every parameter in sorted name order, one at a time."""
+        for name in sorted(self._owner):
+            (array,) = self._rooms.call(server_name(self._owner[name]), "masters", [name])
+            yield name, array
+
+    def digest(self) -> str:
+        """SHA-256 of all weights."""
+        return weights_digest(self.masters())
+
+    def peak_bytes(self) -> dict[str, dict[str, int]]:
+        """Peak SRAM bytes by kind of each CS node in the last job."""
+        return {report.room: report.peak_bytes for report in self._reports if report.peak_bytes}
+
+    def intervals(self) -> dict[str, list[Interval]]:
+        """What each room did when in the last job, in measured time."""
+        return {report.room: report.intervals for report in self._reports if report.intervals}
+
+    def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
+        total = self._programs[job.mode].num_micro_batches
+        values = {key: value for report in reports for key, value in report.results.items()}
+        norms = {step: norm for report in reports for step, norm in report.norms.items()}
+        for step in job.steps:
+            by_micro_batch = [values[step, index] for index in range(total)]
+            means = tuple(sum(column) / total for column in zip(*by_micro_batch, strict=True))
+            yield StepResult(step, means, norms.get(step), self._clock.step(job.mode, step))
+
+    def _by_server(self, names: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
+        for index, server in enumerate(self._servers):
+            yield server, [name for name in names if self._owner[name] == index]
+
+
+def _check_finite(result: StepResult, mode: Mode) -> None:
+    if not all(map(math.isfinite, result.values)):
+        raise ApplianceNanError(
+            f"the {mode} loss of step {result.step} is not finite",
+            value=", ".join(map(str, result.values)),
+            rule="losses are finite numbers",
+            remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "
+            "check the data; the newest checkpoint is intact",
+        )

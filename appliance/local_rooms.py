@@ -1,0 +1,44 @@
+"""All rooms in this process: one thread, one mailbox order, the same bits every time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from appliance.cores import UnlimitedCores
+from swarmx.links.memory import MemoryArena
+from wsc.core.errors import ApplianceDeadlockError
+from wsc.core.messages import Envelope
+from wsc.core.room import Job, Report, Room, RoomContext, RoomSpec
+
+
+class LocalRooms:
+    """Rooms that take turns: the oldest message is handled first."""
+
+    def __init__(self, specs: Sequence[RoomSpec]) -> None:
+        self._rooms: dict[str, Room] = {
+            spec.name: spec.build(RoomContext(MemoryArena(), UnlimitedCores())) for spec in specs
+        }
+
+    def run(self, job: Job) -> list[Report]:
+        mail: deque[Envelope] = deque()
+        for room in self._rooms.values():
+            mail.extend(room.begin(job))
+        while mail:
+            envelope = mail.popleft()
+            mail.extend(self._rooms[envelope.target].handle(envelope))
+        if waiting := [name for name, room in self._rooms.items() if not room.finished]:
+            raise ApplianceDeadlockError(
+                "no message is left but some roles wait", value=", ".join(waiting)
+            )
+        return [room.report() for room in self._rooms.values()]
+
+    def call(self, room: str, method: str, *args: Any) -> Any:
+        target: Any = self._rooms[room]
+        for part in method.split("."):
+            target = getattr(target, part)
+        return target(*args)
+
+    def shutdown(self) -> None:
+        self._rooms.clear()

@@ -1,0 +1,123 @@
+"""A CS system: activations, kernels, and weights only while they pass through.
+
+The room keeps the mail; what it does with it is the walk of csnode.walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+
+from csnode.sram import SramLedger
+from csnode.walk import Inbox, Walk
+from wsc.compiler.compile import Compiled
+from wsc.core.messages import (
+    BatchReady,
+    BatchReleased,
+    Envelope,
+    GradientReleased,
+    WeightsReady,
+)
+from wsc.core.names import node_name
+from wsc.core.program import Mode, StreamPlan
+from wsc.core.room import Job, Report, RoomContext
+from wsc.core.rounds import Rounds
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """How to build a CS node. ``parent`` is its switch, ``worker`` its input worker."""
+
+    index: int
+    parent: str
+    worker: str
+    compiled: Mapping[Mode, Compiled]
+    plans: Mapping[Mode, StreamPlan]
+    rounds: Mapping[Mode, Rounds]
+    seed: int
+    sram_bytes: int
+
+    @property
+    def name(self) -> str:
+        return node_name(self.index)
+
+    def build(self, context: RoomContext) -> CSNode:
+        return CSNode(self, context)
+
+
+class CSNode:
+    """The room of one CS system."""
+
+    def __init__(self, spec: NodeSpec, context: RoomContext) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._context = context
+        lanes = max(rounds.lanes for rounds in spec.rounds.values())
+        self._lanes = ThreadPoolExecutor(lanes, f"{self.name}-lane", torch.set_num_threads, (1,))
+        self._inbox = Inbox()
+
+    def begin(self, job: Job) -> Iterator[Envelope]:
+        """Set out on the schedule; it pauses where the first message is missing."""
+        self._report = Report(self.name)
+        self._sram = SramLedger(self.name, self._spec.sram_bytes)
+        self._journey = self._travel(job)
+        self._arrived = False
+        yield from self._advance()
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        match envelope.message:
+            case WeightsReady(step, round_index, shard, payload):
+                self._sram.change("weights", payload.num_bytes)
+                self._inbox.weights[(step, round_index), shard] = payload
+            case BatchReady(step, micro_batch, payload):
+                self._inbox.batches[step, micro_batch] = payload
+            case GradientReleased(step, round_index, shard, span):
+                slab = self._inbox.sent.pop(((step, round_index), shard, span))
+                self._sram.change("gradients", -slab.num_bytes)
+                slab.free()
+            case message:
+                raise TypeError(f"{self.name} does not take {type(message).__name__}")
+        yield from self._advance()
+
+    @property
+    def finished(self) -> bool:
+        return self._arrived and not self._inbox.sent
+
+    def report(self) -> Report:
+        self._report.peak_bytes = dict(self._sram.peak_bytes)
+        return self._report
+
+    def _travel(self, job: Job) -> Iterator[Envelope | None]:
+        spec = self._spec
+        walk = Walk(
+            spec.compiled[job.mode],
+            spec.plans[job.mode],
+            spec.seed,
+            self._context,
+            self._lanes,
+            self._inbox,
+            self._sram,
+            self._report,
+        )
+        rounds = spec.rounds[job.mode]
+        for step in job.steps:
+            for round_index in range(rounds.count):
+                own = rounds.of_node(round_index, spec.index)
+                for message in walk.round((step, round_index), own):
+                    if message is None:
+                        yield None
+                        continue
+                    to_worker = isinstance(message, BatchReleased)
+                    target = spec.worker if to_worker else spec.parent
+                    yield Envelope(self.name, target, message)
+
+    def _advance(self) -> Iterator[Envelope]:
+        """Go on until the schedule ends or lacks a message."""
+        for envelope in self._journey:
+            if envelope is None:
+                return
+            yield envelope
+        self._arrived = True

@@ -1,0 +1,159 @@
+"""The walk of a CS node along its static schedule, for one program.
+
+A generator: it yields messages to send, and None where the next action lacks a message. Up to
+``lanes`` micro-batches run side by side, each on one thread, so the number of threads never
+changes a bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import torch
+
+from csnode.gradients import GradientPacker
+from csnode.micro_batch import MicroBatch
+from csnode.sram import SramLedger
+from wsc.compiler.compile import Compiled
+from wsc.compiler.passes.random import KEY_INPUT
+from wsc.compiler.precision import DTYPES
+from wsc.core.actions import (
+    DropActivation,
+    DropWeight,
+    ReduceGradient,
+    RunKernel,
+    StashActivation,
+    StreamWeight,
+    node_actions,
+)
+from wsc.core.link import Payload, Slab
+from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
+from wsc.core.packing import byte_ranges, shard_specs, unpack
+from wsc.core.program import Segment, StreamPlan
+from wsc.core.reduce_order import Span
+from wsc.core.rng import stream_key
+from wsc.core.room import Interval, Report, RoomContext
+
+Visit = tuple[int, int]  # step, round
+
+
+@dataclass
+class Inbox:
+    """What has arrived and is not used up, and which of our slabs are still being read."""
+
+    weights: dict[tuple[Visit, int], Payload] = field(default_factory=dict)
+    batches: dict[tuple[int, int], Payload] = field(default_factory=dict)
+    sent: dict[tuple[Visit, int, Span], Slab] = field(default_factory=dict)
+
+
+class Walk:
+    """Runs rounds of one program; shares inbox, ledger and report with its node."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        plan: StreamPlan,
+        seed: int,
+        context: RoomContext,
+        lanes: Executor,
+        inbox: Inbox,
+        sram: SramLedger,
+        report: Report,
+    ) -> None:
+        self._program = compiled.program
+        self._kernels = [kernel.build() for kernel in compiled.kernels]
+        self._plan = plan
+        self._seed = seed
+        self._context = context
+        self._lanes = lanes
+        self._inbox = inbox
+        self._sram = sram
+        self._report = report
+        self._actions = node_actions(compiled.program, plan)
+        self._packer = GradientPacker(compiled.program, context.arena)
+        self._activation_bytes = 0
+
+    def round(self, visit: Visit, own: range) -> Iterator[Message | None]:
+        """Every action of one round, for this node's micro-batches ``own`` (there may be none)."""
+        batches: list[MicroBatch] = []
+        for index in own:
+            while (visit[0], index) not in self._inbox.batches:
+                yield None
+            batches.append(self._unpack_batch(visit[0], index))
+            yield BatchReleased(visit[0], index)
+        for action in self._actions:
+            match action:
+                case StreamWeight(shard):
+                    while (visit, shard) not in self._inbox.weights:
+                        yield None
+                case RunKernel(index):
+                    self._run(visit, self._program.segments[index], batches)
+                case DropWeight(shard):
+                    payload = self._inbox.weights.pop((visit, shard))
+                    self._sram.change("weights", -payload.num_bytes)
+                    yield WeightsReleased(*visit, shard)
+                case DropActivation(_, names):
+                    for batch in batches:
+                        batch.drop(names)
+                case StashActivation():
+                    self._account(batches)
+                case ReduceGradient(shard) if batches:
+                    yield from self._reduce(visit, shard, batches)
+        for batch in batches:
+            results = tuple(batch.results[place] for place in range(self._program.num_results))
+            self._report.results[visit[0], batch.index] = results
+        self._account([])
+
+    def _unpack_batch(self, step: int, index: int) -> MicroBatch:
+        """Copy a micro-batch's inputs out of their slab, so that it can go back at once."""
+        flat = self._inbox.batches.pop((step, index)).view(torch.uint8)
+        values: dict[str, object] = {
+            spec.name: flat[start:stop].clone().view(DTYPES[spec.dtype]).view(spec.shape)
+            for spec, start, stop in byte_ranges(self._program.inputs)
+        }
+        values[KEY_INPUT] = stream_key(self._seed, step, index)
+        return MicroBatch(index, values)
+
+    def _run(self, visit: Visit, segment: Segment, batches: Sequence[MicroBatch]) -> None:
+        weights = self._weights(visit, segment)
+        kernel = self._kernels[segment.index]
+
+        def run(batch: MicroBatch) -> Interval:
+            with self._context.cores.lease():
+                start_ns = time.perf_counter_ns()
+                batch.run(segment, kernel, weights)
+                detail = f"{segment.layer} {segment.phase}, micro-batch {batch.index}"
+                stop_ns = time.perf_counter_ns()
+            return Interval("compute", start_ns, stop_ns, visit[0], detail)
+
+        if len(batches) > 1:
+            self._report.intervals.extend(self._lanes.map(run, batches))
+        else:
+            self._report.intervals.extend(map(run, batches))
+
+    def _weights(self, visit: Visit, segment: Segment) -> list[torch.Tensor]:
+        """The segment's weights as views of the slabs they arrived in."""
+        dtype = self._program.stream_dtype
+        views: dict[str, torch.Tensor] = {}
+        for shard in self._plan.weights_by_segment.get(segment.index, ()):
+            flat = self._inbox.weights[visit, shard.index].view(DTYPES[dtype])
+            specs = shard_specs(self._program, shard, dtype)
+            views.update(zip(shard.names, unpack(flat, specs), strict=True))
+        return [views[name] for name in segment.weights]
+
+    def _reduce(
+        self, visit: Visit, shard: int, batches: Sequence[MicroBatch]
+    ) -> Iterator[GradientReady]:
+        for span, slab in self._packer.pack(self._plan.gradients[shard], batches):
+            self._sram.change("gradients", slab.num_bytes)
+            self._inbox.sent[visit, shard, span] = slab
+            yield GradientReady(*visit, shard, span, slab)
+
+    def _account(self, batches: Sequence[MicroBatch]) -> None:
+        """Bring the ledger up to date with the activations that are held."""
+        now = sum(batch.num_bytes for batch in batches)
+        self._sram.change("activations", now - self._activation_bytes)
+        self._activation_bytes = now

@@ -1,0 +1,3 @@
+class Persistence:
+    def __init__(self, store):
+        self.store = store

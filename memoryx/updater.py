@@ -1,0 +1,112 @@
+"""From gradient spans to updated masters: collect, agree on the norm, clip, apply the rule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from memoryx.collector import GradientCollector, Sum
+from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms
+from memoryx.store import WeightStore
+from wsc.core.messages import GradientReady, NormPartial
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.packing import shard_specs, unpack
+from wsc.core.program import Program, Shard
+from wsc.core.room import Cores, Interval
+
+
+@dataclass
+class Updated:
+    """What one message led to: parameters now at version ``step``, or a norm to be agreed on."""
+
+    names: tuple[str, ...] = ()
+    partial: NormPartial | None = None
+
+
+class Updater:
+    """The update of one server's parameters during one job."""
+
+    def __init__(
+        self,
+        server: int,
+        store: WeightStore,
+        program: Program,
+        shards: tuple[Shard, ...],
+        optimizer: OptimizerSpec,
+        cores: Cores,
+        intervals: list[Interval],
+    ) -> None:
+        self._server = server
+        self._store = store
+        self._program = program
+        self._shards = {shard.index: shard for shard in shards}
+        self._optimizer = optimizer
+        self._cores = cores
+        self._intervals = intervals
+        self._position = {name: place for place, name in enumerate(program.trained)}
+        self._collectors: dict[tuple[int, int], GradientCollector] = {}
+        self._waiting: dict[int, dict[int, Sum]] = {}  # step -> shard -> complete sum
+
+    def take(self, message: GradientReady, release: Callable[[], None]) -> Updated:
+        """Take one span of a gradient shard; ``release`` is called once it has been read."""
+        step, shard = message.step, message.shard
+        collector = self._collectors.setdefault(
+            (step, shard), GradientCollector(self._program.num_micro_batches)
+        )
+        with self._cores.lease():
+            whole = collector.offer(message.span, message.payload, release)
+        if whole is None:
+            return Updated()
+        del self._collectors[step, shard]
+        if self._optimizer.max_gradient_value is not None:
+            clip_value_([whole.flat], self._optimizer.max_gradient_value)
+        if self._optimizer.max_gradient_norm is None:
+            return Updated(self._apply(step, {shard: whole}))
+        return self._wait_for_norm(step, shard, whole)
+
+    def clip_and_apply(self, step: int, norm: float) -> Updated:
+        """Apply a step that waited for the global gradient norm."""
+        assert self._optimizer.max_gradient_norm is not None
+        sums = self._waiting.pop(step)
+        coefficient = clip_coefficient(norm, self._optimizer.max_gradient_norm)
+        for whole in sums.values():
+            whole.flat.mul_(coefficient)
+        return Updated(self._apply(step, sums))
+
+    def _wait_for_norm(self, step: int, shard: int, whole: Sum) -> Updated:
+        waiting = self._waiting.setdefault(step, {})
+        waiting[shard] = whole
+        if len(waiting) < len(self._shards):
+            return Updated()
+        gradients = self._gradients(waiting)
+        with self._cores.lease():
+            norms = gradient_norms(list(gradients.values()))
+        places = (self._position[name] for name in gradients)
+        return Updated(
+            partial=NormPartial(step, self._server, tuple(zip(places, norms, strict=True)))
+        )
+
+    def _apply(self, step: int, sums: Mapping[int, Sum]) -> tuple[str, ...]:
+        gradients = self._gradients(sums)
+        with self._cores.lease():
+            start_ns = time.perf_counter_ns()
+            self._store.update(gradients, step)
+            stop_ns = time.perf_counter_ns()
+        self._intervals.append(
+            Interval("update", start_ns, stop_ns, step, f"{len(gradients)} tensors")
+        )
+        for whole in sums.values():
+            whole.give_back()
+        return tuple(gradients)
+
+    def _gradients(self, sums: Mapping[int, Sum]) -> dict[str, torch.Tensor]:
+        """Gradient of each parameter, as views of the sums."""
+        gradients: dict[str, torch.Tensor] = {}
+        for index, whole in sums.items():
+            shard = self._shards[index]
+            specs = shard_specs(self._program, shard, "float32")
+            gradients.update(zip(shard.names, unpack(whole.flat, specs), strict=True))
+        return gradients

@@ -1,0 +1,180 @@
+"""A broadcast-reduce node of SwarmX: relays weights down, merges gradient siblings on the way up.
+
+Down, the payload is not touched: children read the slab that the server wrote, and the switch
+counts their credits. Up, it adds spans that are siblings in the canonical order and forwards the
+rest as they are, again without copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from wsc.core.link import Payload, Slab
+from wsc.core.messages import (
+    Envelope,
+    GradientReady,
+    GradientReleased,
+    Message,
+    WeightsReady,
+    WeightsReleased,
+)
+from wsc.core.names import server_name, switch_name
+from wsc.core.program import Mode, StreamPlan
+from wsc.core.reduce_order import Merger, Span
+from wsc.core.room import Job, Report, RoomContext
+from wsc.core.rounds import Rounds
+
+Place = tuple[int, int, int]  # step, round, shard
+
+
+@dataclass(frozen=True)
+class SwitchSpec:
+    """How to build a switch: ``nodes`` are the CS nodes below, ``parent`` is None at the root."""
+
+    index: int
+    parent: str | None
+    children: tuple[str, ...]
+    nodes: range
+    plans: Mapping[Mode, StreamPlan]
+    rounds: Mapping[Mode, Rounds]
+
+    @property
+    def name(self) -> str:
+        return switch_name(self.index)
+
+    def build(self, context: RoomContext) -> Switch:
+        return Switch(self, context)
+
+
+@dataclass
+class _Part:
+    """A gradient span: what a child sent (``sent``, ``child``), or a sum in a slab of our own."""
+
+    payload: Payload
+    slab: Slab | None = None
+    sent: GradientReady | None = None
+    child: str = ""
+
+    @property
+    def flat(self) -> torch.Tensor:
+        return self.payload.view(torch.float32)
+
+
+@dataclass
+class _Reduction:
+    """The spans of one gradient shard in one round, until all children have sent theirs."""
+
+    merger: Merger[_Part]
+    micro_batches_left: int
+
+
+class Switch:
+    """The room of one switch."""
+
+    def __init__(self, spec: SwitchSpec, context: RoomContext) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._arena = context.arena
+        self._cores = context.cores
+        self._readers: dict[Place, int] = {}
+        self._sources: dict[Place, str] = {}
+        self._reductions: dict[Place, _Reduction] = {}
+        self._sent: dict[tuple[Place, Span], _Part] = {}
+        self._credits: list[Envelope] = []
+
+    def begin(self, job: Job) -> Iterator[Envelope]:
+        """Count what will pass; a switch starts nothing by itself."""
+        self._plan = self._spec.plans[job.mode]
+        self._rounds = self._spec.rounds[job.mode]
+        active = sum(bool(self._below(index)) for index in range(self._rounds.count))
+        self._weights_left = len(job.steps) * self._rounds.count * len(self._plan.weights)
+        self._gradients_left = len(job.steps) * active * len(self._plan.gradients)
+        yield from ()
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        match envelope.message:
+            case WeightsReady(step, round_index, shard) as ready:
+                place = (step, round_index, shard)
+                self._readers[place] = len(self._spec.children)
+                self._sources[place] = envelope.source
+                yield from (self._to(child, ready) for child in self._spec.children)
+            case WeightsReleased(step, round_index, shard) as released:
+                yield from self._release_weights((step, round_index, shard), released)
+            case GradientReady() as ready:
+                yield from self._reduce(envelope.source, ready)
+            case GradientReleased(step, round_index, shard, span):
+                self._give_back(self._sent.pop(((step, round_index, shard), span)))
+                yield from self._pop_credits()
+            case message:
+                raise TypeError(f"{self.name} does not take {type(message).__name__}")
+
+    @property
+    def finished(self) -> bool:
+        return self._weights_left == 0 and self._gradients_left == 0 and not self._sent
+
+    def report(self) -> Report:
+        return Report(self.name)
+
+    def _below(self, round_index: int) -> range:
+        """The micro-batches that the nodes below compute in a round."""
+        return self._rounds.of_nodes(round_index, self._spec.nodes)
+
+    def _release_weights(self, place: Place, released: WeightsReleased) -> Iterator[Envelope]:
+        self._readers[place] -= 1
+        if self._readers[place] == 0:
+            del self._readers[place]
+            self._weights_left -= 1
+            yield self._to(self._sources.pop(place), released)
+
+    def _reduce(self, child: str, ready: GradientReady) -> Iterator[Envelope]:
+        place = (ready.step, ready.round, ready.shard)
+        total = self._rounds.num_micro_batches
+        if place not in self._reductions:
+            merger: Merger[_Part] = Merger(total, self._sum)
+            self._reductions[place] = _Reduction(merger, len(self._below(ready.round)))
+        reduction = self._reductions[place]
+        reduction.merger.offer(ready.span, _Part(ready.payload, sent=ready, child=child))
+        reduction.micro_batches_left -= ready.span.size(total)
+        yield from self._pop_credits()
+        if reduction.micro_batches_left == 0:
+            del self._reductions[place]
+            self._gradients_left -= 1
+            up = self._spec.parent or server_name(self._plan.gradients[ready.shard].server)
+            for span, part in reduction.merger.take():
+                self._sent[place, span] = part
+                yield self._to(up, GradientReady(*place, span, part.payload))
+
+    def _sum(self, left: _Part, right: _Part) -> _Part:
+        """Left plus right in a slab of our own; children get theirs back."""
+        own = left if left.slab is not None else right
+        if own.slab is None:
+            slab = self._arena.allocate(left.payload.num_bytes)
+            own = _Part(slab, slab)
+            with self._cores.lease():
+                torch.add(left.flat, right.flat, out=own.flat)
+        else:
+            with self._cores.lease():
+                own.flat.add_((right if own is left else left).flat)
+        for part in (left, right):
+            if part is not own:
+                self._give_back(part)
+        return own
+
+    def _give_back(self, part: _Part) -> None:
+        """Free our own slab, or tell the child that its payload was read."""
+        if part.slab is not None:
+            part.slab.free()
+        elif part.sent is not None:
+            sent = part.sent
+            released = GradientReleased(sent.step, sent.round, sent.shard, sent.span)
+            self._credits.append(self._to(part.child, released))
+
+    def _pop_credits(self) -> Iterator[Envelope]:
+        yield from self._credits
+        self._credits.clear()
+
+    def _to(self, target: str, message: Message) -> Envelope:
+        return Envelope(self.name, target, message)

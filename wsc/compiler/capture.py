@@ -1,0 +1,193 @@
+"""Capture: one training or evaluation step of the user's program as one flat graph of aten ops.
+
+The step function (forward, loss, ``loss.backward()``) runs once under fake tensors while make_fx
+records it. Parameters become graph inputs in stream dtype, gradients and the step's return values
+become outputs. Nothing is computed and no weight memory is needed.
+
+Each node keeps in ``meta`` what later passes need:
+    ``val``            a fake tensor with shape and dtype
+    ``stack_trace``    the lines of Python that made it
+    ``seq_nr``         links a backward node to its forward node (autograd's sequence number)
+    ``layer``          path of the innermost module that ran (forward nodes)
+    ``backward``       whether autograd made it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import fx, nn
+from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
+from torch._subclasses import FakeTensorMode
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.modules import module as nn_module
+from torch.nn.utils.stateless import _reparametrize_module
+
+from wsc.compiler.capture_errors import explain
+from wsc.compiler.precision import NAMES, StreamPrecision
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import TensorSpec
+
+LAYER_KEY = "waferstream_layer"
+
+Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+"""The user's step on the flat inputs of one micro-batch; returns scalar results, loss first."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A step as a graph, with the roles of its inputs and outputs."""
+
+    module: fx.GraphModule
+    parameters: tuple[TensorSpec, ...]  # masters, in registration order
+    inputs: tuple[TensorSpec, ...]  # of one micro-batch
+    trained: tuple[str, ...]  # parameters that receive a gradient, in registration order
+    stream_dtype: str
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.module.graph
+
+    @property
+    def weights(self) -> dict[fx.Node, str]:
+        """Placeholder -> parameter name."""
+        placeholders = self.graph.find_nodes(op="placeholder")
+        return {node: spec.name for node, spec in zip(placeholders, self.parameters, strict=False)}
+
+    @property
+    def batch(self) -> dict[fx.Node, str]:
+        """Placeholder -> input name."""
+        placeholders = self.graph.find_nodes(op="placeholder")[len(self.parameters) :]
+        return {node: spec.name for node, spec in zip(placeholders, self.inputs, strict=False)}
+
+    @property
+    def results(self) -> tuple[fx.Node, ...]:
+        """The step's return values, loss first."""
+        return self._outputs[: len(self._outputs) - len(self.trained)]
+
+    @property
+    def gradients(self) -> dict[str, fx.Node]:
+        """Parameter name -> the node that holds its gradient."""
+        return dict(zip(self.trained, self._outputs[-len(self.trained) or None :], strict=False))
+
+    @property
+    def _outputs(self) -> tuple[fx.Node, ...]:
+        (output,) = self.graph.find_nodes(op="output")
+        return tuple(output.args[0])
+
+
+def capture(
+    step: Step,
+    model: nn.Module,
+    inputs: Sequence[tuple[str, torch.Tensor]],
+    precision: StreamPrecision,
+    num_micro_batches: int,
+) -> Captured:
+    """Record ``step`` on one micro-batch.
+
+    ``inputs`` are named example tensors of micro-batch shape; their values do not matter. The
+    gradient of the loss starts at ``1 / num_micro_batches``, so that gradients summed over a batch
+    are those of the mean. Raises ApplianceCompilationError naming op, line and remedy.
+    """
+    masters = dict(model.named_parameters())
+    names = list(masters)
+    trained: list[str] = []
+
+    def flat_step(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        live = {}
+        for name, weight in zip(names, weights, strict=True):
+            tensor = weight.to(precision.compute_dtype).detach()
+            live[name] = tensor.requires_grad_(masters[name].requires_grad)
+        with _reparametrize_module(model, live, tie_weights=True):
+            results = step(batch)
+        trained.extend(name for name in names if live[name].grad is not None)
+        gradients = [live[name].grad for name in trained]
+        return [result.detach() for result in results] + [g for g in gradients if g is not None]
+
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with fake_mode:
+        weights = [torch.empty(p.shape, dtype=precision.stream_dtype) for p in masters.values()]
+    batch = [fake_mode.from_tensor(tensor) for _, tensor in inputs]
+    tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
+    with (
+        _recorded_layers(model),
+        _scaled_backward(num_micro_batches),
+        fx_traceback.preserve_node_meta(),
+        fake_mode,
+        explain(model),
+    ):
+        module = tracer(weights, batch)
+    _annotate(module.graph)
+    return Captured(
+        module=module,
+        parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters.items()),
+        inputs=tuple(TensorSpec(n, tuple(t.shape), NAMES[t.dtype]) for n, t in inputs),
+        trained=tuple(trained),
+        stream_dtype=precision.stream,
+    )
+
+
+def _annotate(graph: fx.Graph) -> None:
+    """Settle each node's layer and direction under the names that the passes read."""
+    for node in graph.nodes:
+        node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
+        node.meta["backward"] = bool(node.meta.get("autograd_backward"))
+
+
+@contextmanager
+def _recorded_layers(model: nn.Module) -> Iterator[None]:
+    """Note in every forward node the path of the innermost module that was running."""
+    paths = {module: path for path, module in model.named_modules() if path}
+    running: list[Any] = []
+
+    def enter(module: nn.Module, _args: object) -> None:
+        annotation = fx_traceback.annotate({LAYER_KEY: paths.get(module, "")})
+        annotation.__enter__()
+        running.append(annotation)
+
+    def leave(_module: nn.Module, _args: object, _output: object) -> None:
+        running.pop().__exit__(None, None, None)
+
+    handles = [
+        nn_module.register_module_forward_pre_hook(enter),
+        nn_module.register_module_forward_hook(leave),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        while running:
+            running.pop().__exit__(None, None, None)
+
+
+@contextmanager
+def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
+    """Let ``loss.backward()`` start from 1/num_micro_batches and link backward to forward nodes."""
+
+    def backward(
+        loss: torch.Tensor,
+        gradient: torch.Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        if loss.numel() != 1 or gradient is not None or create_graph or inputs is not None:
+            raise ApplianceCompilationError(
+                "backward() inside a traced step takes a scalar loss and no other argument",
+                value=f"loss of shape {tuple(loss.shape)}",
+                remedy="reduce the loss to a scalar, then call loss.backward()",
+            )
+        if loss.grad_fn is not None:
+            setup_stacktrace_preservation_hooks([loss.grad_fn])
+        seed = torch.full_like(loss, 1.0 / num_micro_batches)
+        torch.autograd.backward(loss, seed, retain_graph=retain_graph)
+
+    with mock.patch.object(torch.Tensor, "backward", backward):
+        yield

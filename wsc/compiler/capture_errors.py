@@ -1,0 +1,85 @@
+"""Turn what goes wrong during capture into one message about the user's own line."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+
+from wsc.core.errors import ApplianceCompilationError, WaferStreamError
+
+_STATIC = "the step is captured once and runs on the wafer: no value is known while it is traced"
+
+_REMEDIES = {
+    "aten._local_scalar_dense": "return the tensor from the step and read it in a "
+    "cstorch.step_closure; choose between values with torch.where",
+    "aten.nonzero": "multiply by the mask or use torch.where(mask, x, 0) instead of indexing by it",
+    "aten.masked_select": "multiply by the mask or use torch.where(mask, x, 0)",
+    "aten._unique2": "compute unique values in the input function, before the batch is streamed",
+    "aten.unique_consecutive": "compute unique values in the input function",
+    "aten.bincount": "use torch.nn.functional.one_hot(x, n).sum(0) with a fixed n",
+    "aten.repeat_interleave": "pass a fixed integer instead of a tensor of repeats",
+}
+
+_OWN = Path(__file__).resolve().parents[2]
+_LIBRARIES = (str(Path(torch.__file__).parent), str(_OWN / "wsc"), str(_OWN / "cstorch"))
+
+
+@contextmanager
+def explain(model: nn.Module) -> Iterator[None]:
+    """Rename failures inside the traced step to ApplianceCompilationError, chained."""
+    try:
+        yield
+    except WaferStreamError:
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        op = str(error.func).rsplit(".", maxsplit=1)[0]
+        raise ApplianceCompilationError(
+            f"op {op} depends on the values of a tensor",
+            where=user_line(error),
+            rule=_STATIC,
+            remedy=_REMEDIES.get(op, "compute it in the input function, or with masks"),
+        ) from error
+    except UnsupportedOperatorException as error:
+        raise ApplianceCompilationError(
+            f"op {error.func} has no shape rule and cannot be traced", where=user_line(error)
+        ) from error
+    except Exception as error:
+        raise ApplianceCompilationError(
+            f"the traced step of {type(model).__name__} failed: {type(error).__name__}: {error}",
+            where=user_line(error),
+            rule=_STATIC,
+        ) from error
+
+
+def user_line(error: BaseException) -> str | None:
+    """``file:line: source`` of the innermost frame that is the user's code, not a library's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if not frame.filename.startswith((*_LIBRARIES, "<")) and frame.filename != __file__:
+            return f"{frame.filename}:{frame.lineno}: {frame.line}"
+    return None
+
+
+def line_of_node(stack_trace: str | None) -> str | None:
+    """The same, from the stack trace that a graph node carries."""
+    lines = (stack_trace or "").splitlines()
+    for index in range(len(lines) - 1, -1, -1):
+        head = lines[index].strip()
+        if not head.startswith('File "'):
+            continue
+        path = head.split('"')[1]
+        if not path.startswith((*_LIBRARIES, "<")):
+            number = head.split("line ")[1].split(",")[0]
+            source = lines[index + 1].strip() if index + 1 < len(lines) else ""
+            return f"{path}:{number}: {source}"
+    return None

@@ -1,0 +1,59 @@
+"""Random kernels with an explicit key: same key and position, same bits, on any node or thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from wsc.compiler.supported_ops import in_family
+from wsc.core.rng import stream_key
+
+
+def _generator(key: int, position: int) -> torch.Generator:
+    return torch.Generator().manual_seed(stream_key(key, position))
+
+
+@in_family("random")
+def bernoulli_(key: int, position: int, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    """``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""
+    return x.bernoulli_(p, generator=_generator(key, position))
+
+
+@in_family("random")
+def bernoulli(key: int, position: int, x: torch.Tensor, p: float | None = None) -> torch.Tensor:
+    """``torch.bernoulli``: a draw per element, with probability ``p``, or ``x`` itself."""
+    generator = _generator(key, position)
+    if p is None:
+        return torch.bernoulli(x, generator=generator)
+    return torch.empty_like(x).bernoulli_(p, generator=generator)
+
+
+@in_family("random")
+def native_dropout(
+    key: int, position: int, x: torch.Tensor, p: float, train: bool | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``aten.native_dropout``: scaled input and the boolean mask that was kept."""
+    if not train or p == 0.0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    keep = torch.empty_like(x).bernoulli_(1.0 - p, generator=_generator(key, position)).bool()
+    return x * keep * (1.0 / (1.0 - p)), keep
+
+
+@in_family("random")
+def rand_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torch.Tensor:
+    """``torch.rand_like``: uniform on [0, 1)."""
+    return torch.empty_like(x, **options).uniform_(generator=_generator(key, position))
+
+
+@in_family("random")
+def randn_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torch.Tensor:
+    """``torch.randn_like``: standard normal."""
+    return torch.empty_like(x, **options).normal_(generator=_generator(key, position))
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    kernel.__name__: kernel
+    for kernel in (bernoulli_, bernoulli, native_dropout, rand_like, randn_like)
+}

@@ -1,0 +1,105 @@
+"""Which layer, forward or backward, each op belongs to: its ``meta["region"]``.
+
+A layer is a module path up to its first number (``decoder.3`` for ``decoder.3.ffn.up``), or the
+whole path where there is none (``embedding``). Forward ops carry the path of the module that ran;
+a backward op belongs to the layer of the forward op with the same autograd sequence number; an op
+that knows neither (the loss, sums of gradients) belongs to the region that is running.
+
+Layers that stream next to nothing (a final norm) join a neighbour, so that no message is spent on
+a few kilobytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import fx
+
+from wsc.compiler.capture import Captured
+from wsc.core.program import BYTES_PER_ELEMENT, Phase
+
+SMALL_LAYER_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Region:
+    """A run of consecutive ops of one layer in one direction."""
+
+    index: int
+    phase: Phase
+    layer: str
+
+
+def assign_regions(captured: Captured) -> None:
+    """Set ``meta["region"]`` of every node but placeholders and the output."""
+    layer_of = _layers(captured)
+    joined = _join_small(captured, layer_of)
+    running = Region(0, "forward", next(iter(joined.values()), "step"))
+    for node in captured.graph.nodes:
+        if node.op in {"placeholder", "output"}:
+            continue
+        phase: Phase = "backward" if node.meta["backward"] else running.phase
+        layer = joined[layer_of[node]] if node in layer_of else running.layer
+        if (phase, layer) != (running.phase, running.layer):
+            running = Region(running.index + 1, phase, layer)
+        node.meta["region"] = running
+
+
+def layer_name(path: str) -> str:
+    """``decoder.3`` of ``decoder.3.ffn.up``; the path itself if it holds no number."""
+    parts = path.split(".")
+    for index, part in enumerate(parts):
+        if part.isdecimal():
+            return ".".join(parts[: index + 1])
+    return path
+
+
+def _layers(captured: Captured) -> dict[fx.Node, str]:
+    """Layer of each node that knows one."""
+    by_sequence: dict[int, str] = {}
+    layers: dict[fx.Node, str] = {}
+    for node in captured.graph.nodes:
+        sequence = node.meta.get("seq_nr")
+        if node.meta["backward"]:
+            known = None if node.meta.get("is_gradient_acc") else by_sequence.get(sequence)
+        else:
+            known = layer_name(node.meta["layer"]) or None
+            if known and sequence is not None:
+                by_sequence[sequence] = known
+        if known:
+            layers[node] = known
+    return layers
+
+
+def _join_small(captured: Captured, layer_of: dict[fx.Node, str]) -> dict[str, str]:
+    """Layer -> name of the joined layer that it belongs to, in forward order."""
+    order: list[str] = []
+    for node, layer in layer_of.items():
+        if not node.meta["backward"] and layer not in order:
+            order.append(layer)
+    size = _streamed_bytes(captured)
+    joined: dict[str, str] = {}
+    for position, layer in enumerate(order):
+        if size.get(layer, 0) >= SMALL_LAYER_BYTES or len(order) == 1:
+            joined[layer] = layer
+        elif position > 0 and not _is_numbered(order[position - 1]):
+            joined[layer] = joined[order[position - 1]]
+        elif position + 1 < len(order) and not _is_numbered(layer):
+            joined[layer] = order[position + 1]
+        else:
+            joined[layer] = layer
+    return {layer: joined.get(target, target) for layer, target in joined.items()}
+
+
+def _is_numbered(layer: str) -> bool:
+    return layer.rsplit(".", maxsplit=1)[-1].isdecimal()
+
+
+def _streamed_bytes(captured: Captured) -> dict[str, int]:
+    """Bytes of the parameters that live in each layer, by their names."""
+    element_bytes = BYTES_PER_ELEMENT[captured.stream_dtype]
+    size: dict[str, int] = {}
+    for spec in captured.parameters:
+        layer = layer_name(spec.name.rpartition(".")[0])
+        size[layer] = size.get(layer, 0) + spec.num_elements * element_bytes
+    return size

@@ -1,0 +1,41 @@
+"""In which dtype weights stream, and in which a CS node computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "int16": torch.int16,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "bool": torch.bool,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class StreamPrecision:
+    """``stream`` is the dtype on the wire, ``compute`` the dtype of weights inside a kernel.
+
+    Masters are fp32 always. ``bfloat16``/``float32`` rounds the weights to bf16 for the stream and
+    computes in fp32 (precision_opt_level 0); ``bfloat16``/``bfloat16`` computes in bf16 too.
+    """
+
+    stream: str = "bfloat16"
+    compute: str = "bfloat16"
+
+    @property
+    def stream_dtype(self) -> torch.dtype:
+        return DTYPES[self.stream]
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        return DTYPES[self.compute]

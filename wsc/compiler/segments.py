@@ -1,0 +1,143 @@
+"""Cut a captured step at its region boundaries into segments that a CS node runs one by one.
+
+For each region: what it reads (weights, batch inputs, values of earlier regions), what later
+regions read of it (the stash), which gradients and results it finishes, and its ops as the source
+of one Python function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from wsc.compiler.capture import Captured
+from wsc.compiler.kernel_source import KernelSource, kernel_source
+from wsc.compiler.passes.random import KEY_INPUT
+from wsc.compiler.passes.regions import Region
+from wsc.compiler.work import work_of
+from wsc.core.program import Segment
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The nodes of one region and the values that cross its borders, all in graph order."""
+
+    region: Region
+    nodes: tuple[fx.Node, ...]
+    weights: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]  # read by later regions
+    drops: tuple[fx.Node, ...]  # inputs or outputs that nothing reads afterwards
+    gradients: tuple[tuple[str, fx.Node], ...]
+    results: tuple[tuple[int, fx.Node], ...]
+
+
+def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[KernelSource, ...]]:
+    """The segments in execution order, and the kernel of each.
+
+    A kernel takes the segment's weights, then its inputs, and returns its outputs, then its
+    gradients, then its results.
+    """
+    segments, kernels = [], []
+    for index, cut in enumerate(_cuts(captured)):
+        segments.append(_segment(index, cut, captured))
+        returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
+        kernels.append(
+            kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)
+        )
+    return tuple(segments), tuple(kernels)
+
+
+def _cuts(captured: Captured) -> Iterator[Cut]:
+    runs = _runs(captured.graph)
+    home = {node: position for position, run in enumerate(runs) for node in run}
+    last_read = _last_reads(home)
+    weights, batch = captured.weights, captured.batch
+    for position, run in enumerate(runs):
+        reads = _reads(run)
+        inputs = tuple(n for n in reads if n not in weights)
+        outputs = tuple(n for n in run if last_read.get(n, -1) > position)
+        dropped = tuple(n for n in inputs if last_read[n] == position and n.name != KEY_INPUT)
+        yield Cut(
+            region=run[0].meta["region"],
+            nodes=tuple(run),
+            weights=tuple(n for n in reads if n in weights),
+            inputs=inputs,
+            outputs=outputs,
+            drops=dropped,
+            gradients=tuple(
+                (name, node)
+                for name, node in captured.gradients.items()
+                if _producer(node, home, batch) == position
+            ),
+            results=tuple(
+                (place, node)
+                for place, node in enumerate(captured.results)
+                if _producer(node, home, batch) == position
+            ),
+        )
+
+
+def _producer(node: fx.Node, home: dict[fx.Node, int], batch: dict[fx.Node, str]) -> int:
+    """Position of the run that makes a value; an input returned as it is counts for the first."""
+    return 0 if node in batch else home[node]
+
+
+def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
+    runs: list[list[fx.Node]] = []
+    for node in graph.nodes:
+        if node.op in {"placeholder", "output", "get_attr"}:
+            continue
+        if not runs or runs[-1][0].meta["region"] != node.meta["region"]:
+            runs.append([])
+        runs[-1].append(node)
+    return runs
+
+
+def _reads(run: list[fx.Node]) -> list[fx.Node]:
+    """Values a run takes from outside, constants apart, in order of first use."""
+    inside = set(run)
+    operands = (operand for node in run for operand in node.all_input_nodes)
+    return list(dict.fromkeys(n for n in operands if n not in inside and n.op != "get_attr"))
+
+
+def _last_reads(home: dict[fx.Node, int]) -> dict[fx.Node, int]:
+    """Position of the last run that reads each value."""
+    last: dict[fx.Node, int] = {}
+    for node, position in home.items():
+        for operand in node.all_input_nodes:
+            last[operand] = max(last.get(operand, -1), position)
+    return last
+
+
+def _segment(index: int, cut: Cut, captured: Captured) -> Segment:
+    weights, batch = captured.weights, captured.batch
+    return Segment(
+        index=index,
+        phase=cut.region.phase,
+        layer=cut.region.layer,
+        weights=tuple(weights[node] for node in cut.weights),
+        gradients=tuple(name for name, _ in cut.gradients),
+        inputs=tuple(batch.get(node, node.name) for node in cut.inputs),
+        outputs=tuple(node.name for node in cut.outputs),
+        drops=tuple(batch.get(node, node.name) for node in cut.drops),
+        results=tuple((place, node.name) for place, node in cut.results),
+        work=tuple(work_of(node) for node in cut.nodes),
+        stash_bytes=sum(_storage_bytes(cut.outputs)),
+    )
+
+
+def _storage_bytes(nodes: tuple[fx.Node, ...]) -> Iterator[int]:
+    """Bytes behind each distinct storage; views of one tensor count once."""
+    seen: set[Any] = set()
+    for node in nodes:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            storage = value.untyped_storage()
+            if storage._cdata not in seen:
+                seen.add(storage._cdata)
+                yield storage.nbytes()
