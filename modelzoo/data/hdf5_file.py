@@ -1,0 +1,168 @@
+"""One HDF5 file of token sequences, in any of the three layouts that are in use.
+
+    sample    dataset ``data`` (num_sequences, 3, T): rows input_ids, attention_mask, labels
+    named     datasets ``input_ids``, ``attention_mask``, ``labels``, each (num_sequences, T)
+    corpus    dataset ``data`` (num_tokens,): sequences are cut out when they are read
+
+Integers of any width, compressed or not (cluster_interface.md, section 7.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import h5py
+import numpy as np
+
+from wsc.core.errors import DataError
+
+FEATURES = ("input_ids", "attention_mask", "labels")
+Layout = Literal["sample", "named", "corpus"]
+
+
+@dataclass(frozen=True)
+class Hdf5File:
+    """What a file holds: ``num_sequences`` of ``length`` tokens. Keeps no handle open."""
+
+    path: Path
+    layout: Layout
+    num_sequences: int
+    length: int
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Sequences as int64 (len(rows), 3, length). Raises DataError if the file is broken."""
+        sequences = np.empty((len(rows), len(FEATURES), self.length), dtype=np.int64)
+        with _opened(self.path) as file:
+            for index, row in enumerate(rows):
+                sequences[index] = self._read_one(file, int(row))
+        return sequences
+
+    def _read_one(self, file: h5py.File, row: int) -> np.ndarray:
+        if self.layout == "sample":
+            return np.asarray(file["data"][row])
+        if self.layout == "named":
+            return np.stack([file[feature][row] for feature in FEATURES])
+        first = row * self.length
+        window = file["data"][first : first + self.length + 1]
+        return np.stack([window[:-1], np.ones_like(window[1:]), window[1:]])
+
+
+def inspect(path: Path, max_sequence_length: int | None) -> Hdf5File:
+    """Find out what a file holds.
+
+    ``max_sequence_length`` cuts a corpus; for the other layouts it must be what the file has, or
+    None. Raises DataError if the file cannot be read, or is none of the layouts.
+    """
+    with _opened(path) as file:
+        if "data" not in file:
+            found = _inspect_named(path, file)
+        elif len(_shape_of_integers(path, file, "data")) == 1:
+            return _inspect_corpus(path, file, max_sequence_length)
+        else:
+            found = _inspect_sample(path, file)
+        declared = file.attrs.get("n_examples", found.num_sequences)
+    if declared != found.num_sequences:
+        raise DataError(
+            "the file does not hold as many sequences as it says",
+            where=str(path),
+            value=f"{found.num_sequences}, attribute n_examples {declared}",
+            rule="n_examples is the number of sequences",
+            remedy="write the file again; it may be a partial copy",
+        )
+    if max_sequence_length not in {None, found.length}:
+        raise DataError(
+            "the sequences are not max_sequence_length long",
+            where=str(path),
+            value=f"{found.length}, max_sequence_length {max_sequence_length}",
+            rule="only a corpus file can be cut to any length",
+            remedy="remove max_sequence_length from the dataloader",
+        )
+    return found
+
+
+def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None) -> Hdf5File:
+    (num_tokens,) = _shape_of_integers(path, file, "data")
+    if max_sequence_length is None:
+        raise DataError(
+            "a corpus file needs max_sequence_length",
+            where=str(path),
+            value=f"data of shape ({num_tokens},)",
+            rule="a flat run of tokens is cut into sequences when it is read",
+            remedy="set max_sequence_length in the dataloader",
+        )
+    num_sequences = max(0, num_tokens - 1) // max_sequence_length
+    return Hdf5File(path, "corpus", num_sequences, max_sequence_length)
+
+
+def _inspect_sample(path: Path, file: h5py.File) -> Hdf5File:
+    shape = _shape_of_integers(path, file, "data")
+    if len(shape) != 3 or shape[1] != len(FEATURES):
+        raise _wrong_shape(path, "data", shape, "(num_sequences, 3, max_sequence_length)")
+    return Hdf5File(path, "sample", shape[0], shape[2])
+
+
+def _inspect_named(path: Path, file: h5py.File) -> Hdf5File:
+    shapes = {name: _shape_of_integers(path, file, name) for name in FEATURES}
+    expected = shapes["input_ids"]
+    for name, shape in shapes.items():
+        if len(shape) != 2 or shape != expected:
+            rule = "(num_sequences, max_sequence_length), the same for all three"
+            raise _wrong_shape(path, name, shape, rule)
+    return Hdf5File(path, "named", *expected)
+
+
+def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...]:
+    dataset = file.get(name)
+    if not isinstance(dataset, h5py.Dataset):
+        raise DataError(
+            f"dataset {name!r} is missing",
+            where=str(path),
+            value=f"the file holds {', '.join(file) or 'nothing'}",
+            rule=f"either 'data' or all of {', '.join(FEATURES)}",
+        )
+    if dataset.dtype.kind not in "iu":
+        raise DataError(
+            f"dataset {name!r} does not hold integers",
+            where=str(path),
+            value=dataset.dtype,
+            rule="token ids and masks are integers, int32 by custom",
+        )
+    return tuple(dataset.shape)
+
+
+def _wrong_shape(path: Path, name: str, shape: tuple[int, ...], rule: str) -> DataError:
+    return DataError(
+        f"dataset {name!r} has the wrong shape",
+        where=str(path),
+        value=shape,
+        rule=rule,
+        remedy="prepare the data without packing of variable-length sequences (VSL)",
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    """Open for reading; whatever the HDF5 library dislikes becomes a DataError."""
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            _complaint(path),
+            where=str(path),
+            value=error,
+            rule="a complete HDF5 file that may be read",
+            remedy="write or copy the file again",
+        ) from error
+
+
+def _complaint(path: Path) -> str:
+    if not path.is_file():
+        return "the file is gone"
+    if not h5py.is_hdf5(path):
+        return "the file is not HDF5"
+    return "the HDF5 file is truncated or damaged"

@@ -1,0 +1,67 @@
+"""The order of samples: a function of seed, epoch and position, and of nothing else.
+
+The samples of all epochs form one endless stream; position k holds sample k mod n of epoch
+k div n. Each epoch's shuffle is a keyed permutation that is computed per position, so that any
+step of a dataset of any length is reached at once and without memory: a Feistel network (Luby and
+Rackoff 1988) over the next power of four, walked round until it falls below n (Black and Rogaway,
+"Ciphers with arbitrary finite domains", CT-RSA 2002, cycle-walking).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wsc.core.rng import stream_key
+
+_NUM_ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class SampleOrder:
+    """Which sample stands at which position of the stream, for epochs of ``num_samples``."""
+
+    num_samples: int
+    shuffle: bool
+    seed: int
+
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """Sample indices at int64 stream positions."""
+        epochs, offsets = np.divmod(positions, self.num_samples)
+        if not self.shuffle:
+            return offsets
+        indices = np.empty_like(offsets)
+        for epoch in np.unique(epochs):
+            inside = epochs == epoch
+            indices[inside] = self._permute(offsets[inside], int(epoch))
+        return indices
+
+    def _permute(self, offsets: np.ndarray, epoch: int) -> np.ndarray:
+        keys = [stream_key(self.seed, "order", epoch, index) for index in range(_NUM_ROUNDS)]
+        half_bits = max(1, -(-(self.num_samples - 1).bit_length() // 2))
+        indices = _feistel(offsets.astype(np.uint64), keys, half_bits)
+        while (outside := indices >= self.num_samples).any():
+            indices[outside] = _feistel(indices[outside], keys, half_bits)
+        return indices.astype(np.int64)
+
+
+def _feistel(values: np.ndarray, keys: list[int], half_bits: int) -> np.ndarray:
+    """A permutation of [0, 4**half_bits): each round is undone by itself, whatever it mixes."""
+    shift, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
+    left, right = values >> shift, values & mask
+    for key in keys:
+        left, right = right, left ^ (mix64(right ^ np.uint64(key)) & mask)
+    return (left << shift) | right
+
+
+def mix64(values: np.ndarray) -> np.ndarray:
+    """Scramble uint64 values, wrapping round: the output function of SplitMix64.
+
+    Constants: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+    OOPSLA 2014, section 5 (variant 13).
+    """
+    mixed = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    scrambled: np.ndarray = mixed ^ (mixed >> np.uint64(31))
+    return scrambled

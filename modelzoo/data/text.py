@@ -1,0 +1,110 @@
+"""Text, byte by byte: a vocabulary of 256, no tokenizer, no preparation."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from modelzoo.data.files import find_files
+from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
+from wsc.core.errors import DataError
+
+STDLIB = "stdlib"
+_SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+_NEWLINE = np.frombuffer(b"\n", dtype=np.uint8)
+
+
+class TextDataProcessor(DataProcessor):
+    """Next-byte prediction on plain text."""
+
+    path: str
+    """A file, a folder, a glob, or ``stdlib``.
+
+    ``stdlib`` is the source code of the running Python's standard library (about 12 MB), which
+    is text that every machine has; its bytes differ from one Python release to another.
+    """
+
+    suffixes: tuple[str, ...] = (".txt", ".md", ".py")
+    """Which files of a folder are read."""
+
+    max_sequence_length: PositiveInt
+
+    split: Literal["train", "eval"] = "train"
+    """``eval`` is the tail of the text, which ``train`` never sees."""
+
+    eval_fraction: float = Field(default=0.02, ge=0, lt=1)
+
+    shuffle: bool = True
+
+    def source(self) -> BatchSource:
+        text = _join(self._files(), self.path)
+        train_bytes = round(len(text) * (1 - self.eval_fraction))
+        part = text[:train_bytes] if self.split == "train" else text[train_bytes:]
+        return OrderedBatches(
+            TextWindows(part, self.max_sequence_length, f"{self.path}, split {self.split}"),
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            shuffle_seed=self.shuffle_seed,
+        )
+
+    def _files(self) -> list[Path]:
+        return stdlib_files() if self.path == STDLIB else find_files(self.path, self.suffixes)
+
+
+class TextWindows:
+    """Windows of ``length`` + 1 bytes, ``length`` apart: each byte is predicted once.
+
+    Raises DataError if the text is shorter than one window.
+    """
+
+    def __init__(self, text: np.ndarray, length: int, name: str) -> None:
+        if len(text) <= length:
+            raise DataError(
+                "the text is shorter than one sequence",
+                where=name,
+                value=f"{len(text)} bytes, max_sequence_length {length}",
+                rule="at least max_sequence_length + 1 bytes",
+                remedy="lower max_sequence_length or add text",
+            )
+        self.name = name
+        self._windows = np.lib.stride_tricks.sliding_window_view(text, length + 1)[::length]
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def read(self, indices: np.ndarray) -> Batch:
+        return next_token_batch(self._windows[indices])
+
+
+def stdlib_files() -> list[Path]:
+    """The standard library's modules, sorted, without tests and installed packages."""
+    found: list[Path] = []
+    for folder, subfolders, names in os.walk(sysconfig.get_path("stdlib")):
+        subfolders[:] = set(subfolders) - _SKIPPED_FOLDERS
+        found.extend(Path(folder, name) for name in names if name.endswith(".py"))
+    return sorted(found)
+
+
+def _join(files: list[Path], name: str) -> np.ndarray:
+    """All bytes, with a newline between files."""
+    parts: list[np.ndarray] = []
+    for file in files:
+        parts += [_read(file), _NEWLINE]
+    text = np.concatenate(parts[:-1])
+    if text.size == 0:
+        raise DataError("the text is empty", where=name, rule="files with at least one byte")
+    return text
+
+
+def _read(file: Path) -> np.ndarray:
+    try:
+        return np.fromfile(file, dtype=np.uint8)
+    except OSError as error:
+        raise DataError(
+            "the file cannot be read", where=str(file), value=error.strerror or error
+        ) from error

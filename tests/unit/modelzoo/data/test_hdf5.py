@@ -1,0 +1,126 @@
+"""Unit tests of modelzoo.data.hdf5."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from modelzoo.data.hdf5 import GptHDF5MapDataProcessor, parse_subset
+from modelzoo.data.source import BatchSource
+from wsc.core.errors import DataError
+
+
+def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:
+    """Sequences whose every input is their own number, counted over all files."""
+    data = np.zeros((count, 3, length), dtype=np.int32)
+    data[:, 0] = np.arange(first, first + count)[:, None]
+    data[:, 1], data[:, 2] = 1, 7
+    path.parent.mkdir(exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file["data"] = data
+
+
+def open_hdf5(data_dir: object, **keys: object) -> BatchSource:
+    defaults = {"data_processor": "GptHDF5MapDataProcessor", "data_dir": data_dir, "batch_size": 5}
+    return GptHDF5MapDataProcessor.model_validate(defaults | keys).source()
+
+
+def numbers(source: BatchSource, step: int) -> list[int]:
+    return source.batch(step)["input_ids"][:, 0].tolist()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten sequences in three files, one of them empty."""
+    write_samples(tmp_path / "a.h5", 0, 4)
+    write_samples(tmp_path / "b.h5", 4, 0)
+    write_samples(tmp_path / "c.h5", 4, 6)
+    return tmp_path
+
+
+def test_files_are_one_dataset(folder: Path) -> None:
+    """Batches cross the borders of files, and of epochs."""
+    source = open_hdf5(str(folder))
+    assert len(source) == 2
+    assert [numbers(source, step) for step in range(3)] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+        [0, 1, 2, 3, 4],
+    ]
+
+
+def test_batches_have_the_agreed_form(folder: Path) -> None:
+    """Contiguous int64, whatever the file holds, and each feature in its place."""
+    batch = open_hdf5(str(folder)).batch(0)
+    assert list(batch) == ["input_ids", "attention_mask", "labels"]
+    assert batch["attention_mask"].unique().tolist() == [1]
+    assert batch["labels"].unique().tolist() == [7]
+    for tensor in batch.values():
+        assert tensor.shape == (5, 4)
+        assert tensor.dtype == torch.int64
+        assert tensor.is_contiguous()
+
+
+def test_shuffling_reads_each_sequence_once(folder: Path) -> None:
+    """In an order that is not that of the files."""
+    source = open_hdf5(str(folder), shuffle=True)
+    epoch = numbers(source, 0) + numbers(source, 1)
+    assert epoch != sorted(epoch)
+    assert sorted(epoch) == list(range(10))
+
+
+def test_files_of_several_folders(tmp_path: Path) -> None:
+    """Sorted all together, or folder after folder as listed."""
+    write_samples(tmp_path / "x" / "a.h5", 0, 5)
+    write_samples(tmp_path / "y" / "a.h5", 5, 5)
+    folders = [str(tmp_path / "y"), str(tmp_path / "x")]
+    assert numbers(open_hdf5(folders), 0) == [0, 1, 2, 3, 4]
+    assert numbers(open_hdf5(folders, sort_files=False), 0) == [5, 6, 7, 8, 9]
+
+
+def test_data_subset_takes_parts(folder: Path) -> None:
+    """The parts in order, as one dataset; the rest is never read."""
+    source = open_hdf5(str(folder), data_subset="0.1-0.3,0.7-1.0")
+    assert len(source) == 1
+    assert numbers(source, 0) == [1, 2, 7, 8, 9]
+
+
+@given(st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True).map(sorted))
+def test_subsets_are_read_as_written(percents: list[int]) -> None:
+    """Any rising list of ranges comes back as numbers."""
+    ends = [percent / 100 for percent in percents[: len(percents) // 2 * 2]]
+    ranges = tuple(zip(ends[::2], ends[1::2], strict=True))
+    assert parse_subset(",".join(f"{start}-{stop}" for start, stop in ranges)) == ranges
+
+
+@pytest.mark.parametrize("text", ["", "0.5", "0.5-0.2", "0.2-0.2", "0-2", "0-0.5,0.4-1", "a-b"])
+def test_broken_subsets_are_refused(text: str) -> None:
+    """When the configuration is read, before any file is."""
+    with pytest.raises(ValidationError, match="rising ranges"):
+        open_hdf5("nowhere", data_subset=text)
+
+
+def test_different_sequence_lengths_are_refused(folder: Path) -> None:
+    """The error names two files that disagree."""
+    write_samples(folder / "d.h5", 0, 2, length=8)
+    with pytest.raises(DataError, match="different lengths") as caught:
+        open_hdf5(str(folder))
+    assert caught.value.where == f"{folder / 'a.h5'}, {folder / 'd.h5'}"
+
+
+def test_a_dataset_shorter_than_a_batch_is_refused(folder: Path) -> None:
+    """Rather than repeated inside one batch."""
+    with pytest.raises(DataError, match="shorter than one global batch"):
+        open_hdf5(str(folder), batch_size=11)
+
+
+@pytest.mark.parametrize("keys", [{"drop_last": False}, {"use_vsl": True}, {"data_dir": []}])
+def test_what_is_not_supported_is_refused(keys: dict[str, object]) -> None:
+    """Never silently ignored."""
+    with pytest.raises(ValidationError):
+        open_hdf5(**({"data_dir": "nowhere"} | keys))

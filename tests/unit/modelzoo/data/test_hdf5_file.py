@@ -1,0 +1,124 @@
+"""Unit tests of modelzoo.data.hdf5_file."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from modelzoo.data.hdf5_file import FEATURES, inspect
+from wsc.core.errors import DataError
+
+SAMPLES = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+
+
+def write(path: Path, n_examples: int | None = None, **datasets: np.ndarray) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, values in datasets.items():
+            file.create_dataset(name, data=values, compression="gzip" if values.ndim else None)
+        if n_examples is not None:
+            file.attrs["n_examples"] = n_examples
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "output_chunk_0_0.h5"
+
+
+def test_sample_layout(path: Path) -> None:
+    """Three rows per sequence, read in any order, with repetition."""
+    file = inspect(write(path, data=SAMPLES, n_examples=2), max_sequence_length=None)
+    assert (file.layout, file.num_sequences, file.length) == ("sample", 2, 4)
+    assert np.array_equal(file.read(np.array([1, 0, 1])), SAMPLES[[1, 0, 1]])
+
+
+def test_named_layout(path: Path) -> None:
+    """Features as datasets of their own give the same sequences as the sample layout."""
+    named = {name: SAMPLES[:, row] for row, name in enumerate(FEATURES)}
+    file = inspect(write(path, **named), max_sequence_length=4)
+    assert (file.layout, file.num_sequences, file.length) == ("named", 2, 4)
+    assert np.array_equal(file.read(np.array([1])), SAMPLES[[1]])
+
+
+def test_corpus_layout(path: Path) -> None:
+    """Flat tokens are cut to any length; labels are the next tokens, and all count."""
+    file = inspect(write(path, data=np.arange(10, dtype=np.uint16)), max_sequence_length=4)
+    assert (file.layout, file.num_sequences, file.length) == ("corpus", 2, 4)
+    expected = [[[4, 5, 6, 7], [1, 1, 1, 1], [5, 6, 7, 8]]]
+    assert file.read(np.array([1])).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("datasets", "what"),
+    [
+        ({}, "'input_ids' is missing"),
+        ({"input_ids": SAMPLES[:, 0], "labels": SAMPLES[:, 2]}, "'attention_mask' is missing"),
+        ({"data/nested": SAMPLES}, "'data' is missing"),
+        ({"data": SAMPLES.astype(np.float32)}, "does not hold integers"),
+        ({"data": SAMPLES[0]}, "wrong shape"),
+        ({"data": np.int32(7)}, "wrong shape"),
+        ({"data": np.zeros((2, 5, 4), np.int32)}, "wrong shape"),
+        (dict.fromkeys(FEATURES, SAMPLES), "'input_ids' has the wrong shape"),
+        (
+            dict.fromkeys(FEATURES, SAMPLES[:, 0]) | {"labels": SAMPLES[:, 0, :3]},
+            "'labels' has the wrong shape",
+        ),
+        ({"data": SAMPLES, "n_examples": 3}, "as many sequences as it says"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be(
+    path: Path, datasets: dict[str, np.ndarray], what: str
+) -> None:
+    """Every way of being wrong is told with the path, what was found, and the rule."""
+    write(path, **datasets)
+    with pytest.raises(DataError, match=what) as caught:
+        inspect(path, max_sequence_length=None)
+    assert caught.value.where == str(path)
+    assert caught.value.value
+    assert caught.value.rule
+
+
+@pytest.mark.parametrize("length", [None, 5])
+def test_max_sequence_length_goes_with_corpus_files(path: Path, length: int | None) -> None:
+    """It is needed for a corpus, and cannot change sequences that are already cut."""
+    write(path, data=SAMPLES if length else np.arange(10))
+    with pytest.raises(DataError, match="max_sequence_length"):
+        inspect(path, length)
+
+
+def test_a_file_that_is_not_hdf5(path: Path) -> None:
+    """Text with the suffix of HDF5 is recognised."""
+    path.write_text("hello")
+    with pytest.raises(DataError, match="is not HDF5") as caught:
+        inspect(path, None)
+    assert caught.value.where == str(path)
+
+
+def test_a_truncated_file(path: Path) -> None:
+    """Half a copy is refused when it is opened."""
+    write(path, data=SAMPLES)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match="truncated or damaged"):
+        inspect(path, None)
+
+
+def test_a_damaged_chunk(path: Path) -> None:
+    """Bytes that do not decompress are refused when they are read, not trained on."""
+    file = inspect(write(path, data=SAMPLES), None)
+    with h5py.File(path) as opened:
+        chunk = opened["data"].id.get_chunk_info(0)
+    raw = bytearray(path.read_bytes())
+    raw[chunk.byte_offset : chunk.byte_offset + chunk.size] = b"\xff" * chunk.size
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match="truncated or damaged"):
+        file.read(np.array([0]))
+
+
+def test_a_file_that_vanished(path: Path) -> None:
+    """Deleting data under a run is an error with the path."""
+    file = inspect(write(path, data=SAMPLES), None)
+    path.unlink()
+    with pytest.raises(DataError, match="is gone") as caught:
+        file.read(np.array([0]))
+    assert caught.value.where == str(path)
