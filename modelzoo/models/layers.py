@@ -1,0 +1,144 @@
+"""The layers of a decoder. Shapes: B batch, T sequence, H heads, D head, C hidden, F filter."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from modelzoo.models.gpt_config import GptConfig
+
+Rotation = tuple[torch.Tensor, torch.Tensor]
+"""Cosines and sines, each (T, 1, rotary_dim / 2), broadcast over heads."""
+
+
+class LearnedPosition(nn.Module):
+    """One trained vector per position, added to the embedded tokens."""
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.max_position_embeddings, config.hidden_size))
+
+    def forward(self, embedded: torch.Tensor) -> torch.Tensor:
+        return embedded + self.weight[: embedded.shape[1]]
+
+
+class RotaryPosition(nn.Module):
+    """Angles of rotary position embedding (Su et al. 2021, RoFormer, section 3.2.2).
+
+    Pair i of position t turns by t * theta^(-2i / rotary_dim). Computed in fp32, where bf16
+    could not tell positions above 256 apart; handed on in the dtype of the activations.
+    """
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        self._rotary_dim = config.rotated_dim
+        self._theta = config.rope_theta
+
+    def forward(self, embedded: torch.Tensor) -> Rotation:
+        device, dtype = embedded.device, embedded.dtype
+        exponents = torch.arange(0, self._rotary_dim, 2, dtype=torch.float32, device=device)
+        frequencies = self._theta ** (-exponents / self._rotary_dim)
+        positions = torch.arange(embedded.shape[1], dtype=torch.float32, device=device)
+        angles = (positions[:, None] * frequencies)[:, None, :]
+        return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(heads: torch.Tensor, rotation: Rotation) -> torch.Tensor:
+    """Turn the leading elements of each head of (B, T, H, D).
+
+    Element i of the first half pairs with element i of the second half, as in LLaMA.
+    """
+    cos, sin = rotation
+    half = cos.shape[-1]
+    first, second, rest = heads[..., :half], heads[..., half : 2 * half], heads[..., 2 * half :]
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    return torch.cat([*turned, rest] if rest.shape[-1] else turned, dim=-1)
+
+
+class Attention(nn.Module):
+    """Causal self-attention; with fewer heads of keys and values than of queries, grouped
+    (Ainslie et al. 2023, GQA).
+    """
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        hidden, kv_width = config.hidden_size, config.num_kv_heads * config.head_dim
+        bias = config.use_projection_bias_in_attention
+        self.query = nn.Linear(hidden, hidden, bias=bias)
+        self.key = nn.Linear(hidden, kv_width, bias=bias)
+        self.value = nn.Linear(hidden, kv_width, bias=bias)
+        self.output = nn.Linear(hidden, hidden, bias=config.use_ffn_bias_in_attention)
+        self._head_dim = config.head_dim
+        self._queries_per_kv = config.num_heads // config.num_kv_heads
+        is_scaled = config.attention_type == "scaled_dot_product"
+        self._scale = config.head_dim**-0.5 if is_scaled else 1.0
+        self._dropout_rate = config.attention_dropout_rate
+
+    def forward(self, x: torch.Tensor, rotation: Rotation | None) -> torch.Tensor:
+        query, key, value = (
+            projection(x).unflatten(-1, (-1, self._head_dim))
+            for projection in (self.query, self.key, self.value)
+        )
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        mixed = F.scaled_dot_product_attention(
+            query.transpose(1, 2),
+            self._for_each_query(key).transpose(1, 2),
+            self._for_each_query(value).transpose(1, 2),
+            is_causal=True,
+            dropout_p=self._dropout_rate if self.training else 0.0,
+            scale=self._scale,
+        )
+        projected: torch.Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return projected
+
+    def _for_each_query(self, heads: torch.Tensor) -> torch.Tensor:
+        """Repeat each of (B, T, kv heads, D) for the query heads that share it."""
+        if self._queries_per_kv == 1:
+            return heads
+        return heads.repeat_interleave(self._queries_per_kv, dim=2)
+
+
+class FeedForward(nn.Module):
+    """Two projections with a nonlinearity between; SwiGLU adds a gate (Shazeer 2020, eq. 6)."""
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        hidden, filters, bias = config.hidden_size, config.filter_size, config.use_ffn_bias
+        self.up = nn.Linear(hidden, filters, bias=bias)
+        is_gated = config.nonlinearity == "swiglu"
+        self.gate = nn.Linear(hidden, filters, bias=bias) if is_gated else None
+        self.down = nn.Linear(filters, hidden, bias=bias)
+        self._nonlinearity = F.relu if config.nonlinearity == "relu" else F.gelu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.gate is None:
+            inner = self._nonlinearity(self.up(x))
+        else:
+            inner = F.silu(self.gate(x)) * self.up(x)
+        projected: torch.Tensor = self.down(inner)
+        return projected
+
+
+class DecoderLayer(nn.Module):
+    """Attention and feed-forward, each normalized before and added to the residual stream."""
+
+    def __init__(self, config: GptConfig) -> None:
+        super().__init__()
+        self.attention_norm = norm(config)
+        self.attention = Attention(config)
+        self.feed_forward_norm = norm(config)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout_rate)
+
+    def forward(self, x: torch.Tensor, rotation: Rotation | None) -> torch.Tensor:
+        x = x + self.dropout(self.attention(self.attention_norm(x), rotation))
+        added: torch.Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return added
+
+
+def norm(config: GptConfig) -> nn.Module:
+    """The normalization that the configuration names, over the hidden dimension."""
+    kind = nn.LayerNorm if config.norm_type == "layernorm" else nn.RMSNorm
+    return kind(config.hidden_size, eps=config.layer_norm_epsilon)

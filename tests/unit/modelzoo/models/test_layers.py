@@ -1,0 +1,111 @@
+"""Unit tests of modelzoo.models.layers."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from modelzoo.models.gpt_config import ExtraAttentionParams, GptConfig
+from modelzoo.models.layers import Attention, FeedForward, RotaryPosition, norm, rotate
+
+HIDDEN, HEADS, LENGTH = 32, 4, 6
+CONFIG = GptConfig(
+    hidden_size=HIDDEN,
+    num_heads=HEADS,
+    filter_size=48,
+    position_embedding_type="rotary",
+    attention_dropout_rate=0.0,
+)
+
+
+def config_with(**changes: object) -> GptConfig:
+    return CONFIG.model_copy(update=changes)
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", ["scaled_dot_product", "dot_product"])
+def test_attention_is_the_formula(kind: str) -> None:
+    """softmax(mask(Q K^T s)) V per head, s = 1/sqrt(head_dim) only if scaled (Vaswani 2017, eq. 1)."""
+    attention = Attention(config_with(attention_type=kind))
+    x = random(2, LENGTH, HIDDEN)
+    query, key, value = (
+        projection(x).view(2, LENGTH, HEADS, -1).transpose(1, 2)
+        for projection in (attention.query, attention.key, attention.value)
+    )
+    scale = 1 / math.sqrt(HIDDEN // HEADS) if kind == "scaled_dot_product" else 1.0
+    future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    scores = (query @ key.mT * scale).masked_fill(future, -math.inf)
+    mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(2, LENGTH, HIDDEN)
+    torch.testing.assert_close(attention(x, None), attention.output(mixed))
+
+
+def test_grouped_queries_share_keys_and_values() -> None:
+    """Two groups are full attention whose key and value heads are equal in pairs."""
+    grouped = Attention(
+        config_with(
+            attention_module="multiquery_attention",
+            extra_attention_params=ExtraAttentionParams(num_kv_groups=2),
+        )
+    )
+    full = Attention(CONFIG)
+    state = grouped.state_dict()
+    for name in ("key.weight", "key.bias", "value.weight", "value.bias"):
+        heads = state[name].unflatten(0, (2, -1))
+        state[name] = heads.repeat_interleave(2, dim=0).flatten(0, 1)
+    full.load_state_dict(state)
+    x = random(2, LENGTH, HIDDEN)
+    rotation = RotaryPosition(CONFIG)(x)
+    torch.testing.assert_close(grouped(x, rotation), full(x, rotation))
+
+
+@pytest.mark.parametrize("rotary_dim", [2, 4, 8])
+def test_rotated_heads_see_only_distances(rotary_dim: int) -> None:
+    """The product of a query and a key depends on how far apart they stand (RoFormer, eq. 16)."""
+    same_everywhere = random(2, 1, 1, HIDDEN // HEADS).expand(2, LENGTH, 1, -1)
+    config = config_with(rotary_dim=rotary_dim)
+    rotation = RotaryPosition(config)(random(1, LENGTH, HIDDEN))
+    query, key = rotate(same_everywhere, rotation).squeeze(2)
+    products = query @ key.T
+    torch.testing.assert_close(products[1:, 1:], products[:-1, :-1])
+    assert not torch.allclose(products[1:], products[:-1])
+
+
+def test_rotation_keeps_its_precision_in_bf16() -> None:
+    """Angles of far positions are those of fp32: only the result is rounded."""
+    far = torch.empty(1, 1000, HIDDEN)
+    cos, sin = RotaryPosition(CONFIG)(far)
+    cos_bf16, sin_bf16 = RotaryPosition(CONFIG)(far.bfloat16())
+    assert torch.equal(cos_bf16, cos.bfloat16())
+    assert torch.equal(sin_bf16, sin.bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("nonlinearity", "function"),
+    [("gelu", nn.functional.gelu), ("relu", nn.functional.relu)],
+)
+def test_feed_forward(nonlinearity: str, function: nn.Module) -> None:
+    """Up, nonlinearity, down."""
+    layer = FeedForward(config_with(nonlinearity=nonlinearity))
+    x = random(2, LENGTH, HIDDEN)
+    torch.testing.assert_close(layer(x), layer.down(function(layer.up(x))))
+
+
+def test_swiglu_gates() -> None:
+    """(silu(x W) * x V) W2 (Shazeer 2020, eq. 6)."""
+    layer = FeedForward(config_with(nonlinearity="swiglu", use_ffn_bias=False))
+    x = random(2, LENGTH, HIDDEN)
+    gate = x @ layer.gate.weight.T
+    expected = (gate * gate.sigmoid() * (x @ layer.up.weight.T)) @ layer.down.weight.T
+    torch.testing.assert_close(layer(x), expected)
+
+
+def test_norms() -> None:
+    """The kind and the epsilon are the configuration's."""
+    assert isinstance(norm(CONFIG), nn.LayerNorm)
+    rms = norm(config_with(norm_type="rmsnorm", layer_norm_epsilon=1e-3))
+    assert isinstance(rms, nn.RMSNorm)
+    assert rms.eps == 1e-3
