@@ -69,11 +69,11 @@ class Tree:
         while queue:
             level, parent, nodes = queue.popleft()
             index = len(switches)
-            nodes_per_child = self.fan_out ** (self.depth - level - 1)
-            runs = _share_out(nodes, -(-len(nodes) // nodes_per_child))
             if level == self.depth - 1:
                 children = tuple(node_name(node) for node in nodes)
             else:
+                nodes_per_child = self.fan_out ** (self.depth - level - 1)
+                runs = _share_out(nodes, -(-len(nodes) // nodes_per_child))
                 first_child = index + 1 + len(queue)
                 children = tuple(switch_name(first_child + i) for i in range(len(runs)))
                 queue.extend((level + 1, index, run) for run in runs)

@@ -1,0 +1,329 @@
+"""The whole emulated cluster on small programs written by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.clock import ClusterClock, prediction
+from wsc.core.program import Mode, OpWork, Program, Segment, TensorSpec, plan_streams
+from wsc.core.units import PS_PER_MS, PS_PER_US
+from wsc.timing.attribution import StepTiming, samples_per_s
+from wsc.timing.hardware import MachineSpec
+
+MEGA, GIGA, TERA = 10**6, 10**9, 10**12
+
+
+def make_program(
+    *,
+    mode: Mode = "train",
+    layers: int = 3,
+    elements: int = MEGA,
+    flops: int = TERA,
+    micro_batches: int = 8,
+    input_elements: int = 1000,
+) -> Program:
+    """``layers`` equal layers with two parameters each; backward does twice the forward's work."""
+    names = [(f"{layer}.weight", f"{layer}.bias") for layer in range(layers)]
+    forward = [("forward", layer) for layer in range(layers)]
+    backward = [("backward", layer) for layer in reversed(range(layers))]
+    order = forward + (backward if mode == "train" else [])
+    segments = tuple(
+        Segment(
+            index=index,
+            phase=phase,  # type: ignore[arg-type]
+            layer=str(layer),
+            weights=names[layer],
+            gradients=names[layer] if phase == "backward" else (),
+            inputs=(),
+            outputs=("x",),
+            drops=("x",),
+            results=((0, "loss"),) if index == layers - 1 else (),
+            work=(OpWork("mm", "matmul", flops * (2 if phase == "backward" else 1), 8),),
+            stash_bytes=4,
+        )
+        for index, (phase, layer) in enumerate(order)
+    )
+    return Program(
+        mode=mode,
+        digest="by hand",
+        parameters=tuple(
+            TensorSpec(name, shape, "float32")
+            for pair in names
+            for name, shape in zip(pair, [(elements,), (100,)], strict=True)
+        ),
+        stream_dtype="bfloat16",
+        inputs=(TensorSpec("tokens", (input_elements,), "int32"),),
+        num_results=1,
+        segments=segments,
+        micro_batch_size=4,
+        num_micro_batches=micro_batches,
+    )
+
+
+def make_machine(**changes: dict[str, Any]) -> MachineSpec:
+    """A CS-2 whose segments start at once, with changes by section."""
+    system = {"segment_overhead_ps": 0, **changes.pop("system", {})}
+    return MachineSpec.model_validate({"system": system, **changes})
+
+
+def make_clock(
+    program: Program,
+    machine: MachineSpec | None = None,
+    *,
+    num_nodes: int = 1,
+    num_servers: int = 1,
+    clips_by_norm: bool = False,
+    record: bool = False,
+    others: Sequence[Program] = (),
+) -> ClusterClock:
+    programs = {p.mode: p for p in (program, *others)}
+    return ClusterClock(
+        machine or make_machine(),
+        num_nodes,
+        programs,
+        {mode: plan_streams(p, num_servers) for mode, p in programs.items()},
+        num_servers,
+        optimizer_bytes_per_parameter=8,
+        clips_by_norm=clips_by_norm,
+        record=record,
+    )
+
+
+def run(clock: ClusterClock, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
+    return [clock.step(mode, step) for step in range(1, steps + 1)]
+
+
+programs = st.builds(
+    make_program,
+    layers=st.integers(1, 5),
+    elements=st.sampled_from([1, 1000, MEGA, 100 * MEGA]),
+    flops=st.sampled_from([0, GIGA, TERA, 100 * TERA]),
+    micro_batches=st.integers(1, 9),
+    input_elements=st.sampled_from([1, MEGA, 1000 * MEGA]),
+)
+shapes = st.fixed_dictionaries(
+    {
+        "num_nodes": st.integers(1, 10),
+        "num_servers": st.integers(1, 3),
+        "clips_by_norm": st.booleans(),
+    }
+)
+
+
+@given(programs, shapes)
+@settings(max_examples=60, deadline=None)
+def test_attributions_sum_to_the_step_time_and_steps_follow_each_other(
+    program: Program, shape: dict[str, Any]
+) -> None:
+    """Every picosecond of every node's step has one cause, none is negative, none is left out."""
+    timings = run(make_clock(program, **shape), steps=3)
+    assert timings[0].start_ps == 0
+    for previous, timing in pairwise(timings):
+        assert timing.start_ps == previous.end_ps
+    for timing in timings:
+        for attribution in (timing.attribution, timing.spare):
+            assert attribution.total_ps == timing.duration_ps
+            assert min(attribution.shares().values()) >= 0
+        assert timing.attribution.idle == 0
+        assert 1 <= timing.num_busy <= shape["num_nodes"]
+
+
+BANDWIDTHS = [
+    ("system", "io_bandwidth_bytes_per_s"),
+    ("system", "sram_bandwidth_bytes_per_s"),
+    ("memoryx", "bandwidth_bytes_per_s"),
+    ("memoryx", "memory_bandwidth_bytes_per_s"),
+    ("swarmx", "link_bandwidth_bytes_per_s"),
+    ("input", "bandwidth_bytes_per_s"),
+    ("memoryx", "prefetch_shards"),
+    ("memoryx", "drain_shards"),
+    ("system", "clock_hz"),
+]
+
+
+@given(programs, shapes, st.sampled_from(BANDWIDTHS))
+@settings(max_examples=60, deadline=None)
+def test_twice_as_much_of_any_resource_never_slows_a_run(
+    program: Program, shape: dict[str, Any], resource: tuple[str, str]
+) -> None:
+    """Doubling any bandwidth, window or the clock ends a run no later."""
+    section, key = resource
+    value = getattr(getattr(make_machine(), section), key)
+    ends = [
+        run(make_clock(program, make_machine(**{section: {key: amount}}), **shape))[-1].end_ps
+        for amount in (value, 2 * value)
+    ]
+    assert ends[1] <= ends[0]
+
+
+@given(st.integers(1, 40), st.integers(1, 12))
+@settings(max_examples=30, deadline=None)
+def test_more_systems_never_slow_a_compute_bound_batch(micro_batches: int, num_nodes: int) -> None:
+    """With much to compute and little to stream, one more system does not lengthen a step."""
+    program = make_program(elements=1000, flops=100 * TERA, micro_batches=micro_batches)
+    machine = make_machine(swarmx={"hop_latency_ps": 0})
+    durations = [
+        run(make_clock(program, machine, num_nodes=nodes))[-1].duration_ps
+        for nodes in (num_nodes, num_nodes + 1)
+    ]
+    assert durations[1] <= durations[0]
+
+
+def test_a_compute_bound_step_takes_the_time_of_its_arithmetic() -> None:
+    """Where arithmetic dwarfs the stream, a step is its rounds' flops over the sustained rate."""
+    machine = make_machine()
+    program = make_program(layers=4, elements=1000, flops=100 * TERA, micro_batches=8)
+    timing = run(make_clock(program, machine, num_nodes=4))[-1]
+    flops = 2 * 4 * (1 + 2) * 100 * TERA  # 2 rounds of 4 layers, forward and twice that backward
+    rate = machine.system.peak_flops_per_s * machine.system.matmul_utilisation
+    assert timing.duration_ps / 1e12 == pytest.approx(flops / rate, rel=0.001)
+    assert timing.attribution.shares()["compute"] > 0.999
+
+
+def test_a_stream_bound_step_takes_the_time_of_its_bytes_and_waits_for_weights() -> None:
+    """Where the stream dwarfs arithmetic, a step lasts as long as its weights are on the wire."""
+    program = make_program(layers=8, elements=100 * MEGA, flops=GIGA, micro_batches=8)
+    timing = run(make_clock(program))[-1]
+    weight_bytes = 8 * 2 * 8 * 100 * MEGA * 2  # 8 rounds, down twice, 8 layers, bf16
+    assert timing.duration_ps / 1e12 == pytest.approx(weight_bytes / 150e9, rel=0.1)
+    assert timing.attribution.shares()["weights"] > 0.5
+
+
+def test_a_slow_input_shows_as_waiting_for_input() -> None:
+    """A batch that comes in slower than it is computed is named as the cause."""
+    machine = make_machine(input={"bandwidth_bytes_per_s": 10_000})
+    timing = run(make_clock(make_program(elements=1000), machine))[-1]
+    assert timing.attribution.shares()["input"] > 0.9
+    assert timing.duration_ps == pytest.approx(8 * 400 * PS_PER_MS, rel=0.01)
+
+
+def test_a_slow_optimizer_shows_as_waiting_for_the_reduce() -> None:
+    """If MemoryX takes long to sum and update, systems wait at the end of the step."""
+    machine = make_machine(memoryx={"memory_bandwidth_bytes_per_s": 10 * GIGA})
+    timing = run(make_clock(make_program(), machine, num_nodes=8))[-1]
+    assert timing.attribution.shares()["reduce"] > 0.5
+
+
+def test_updating_each_layer_at_once_hides_what_clipping_by_norm_exposes() -> None:
+    """Updates overlap the backward pass unless they must wait for the norm of all gradients."""
+    program = make_program(layers=8, elements=10 * MEGA, micro_batches=1)
+    machine = make_machine(memoryx={"memory_bandwidth_bytes_per_s": 500 * GIGA})
+    overlapped, clipped = (
+        run(make_clock(program, machine, clips_by_norm=clips))[-1] for clips in (False, True)
+    )
+    assert clipped.attribution.reduce > 2 * overlapped.attribution.reduce
+    assert clipped.attribution.compute == overlapped.attribution.compute
+
+
+def test_the_update_is_exposed_only_at_the_boundary_between_steps() -> None:
+    """Between rounds weights stream ahead; between steps the first layer waits for its update."""
+    program = make_program(elements=10 * MEGA, flops=10 * TERA, micro_batches=4)
+    one_step_of_four = run(make_clock(program))[-1]
+    four_steps_of_one = run(make_clock(make_program(
+        elements=10 * MEGA, flops=10 * TERA, micro_batches=1
+    )))  # fmt: skip
+    assert one_step_of_four.attribution.reduce == pytest.approx(
+        four_steps_of_one[-1].attribution.reduce, rel=0.01
+    )
+    assert one_step_of_four.attribution.reduce > 0
+
+
+def test_prefetch_hides_the_latency_of_the_tree() -> None:
+    """A window of one shard pays the round trip for every segment; a wider one does not."""
+    program = make_program(layers=6, elements=1000, flops=10 * TERA)
+    narrow, wide = (
+        run(make_clock(program, make_machine(memoryx={"prefetch_shards": shards})))[-1]
+        for shards in (1, 3)
+    )
+    segments = 8 * 12
+    assert narrow.attribution.weights >= (segments - 1) * 2 * 5 * PS_PER_US
+    assert wide.attribution.weights < narrow.attribution.weights / 10
+
+
+def test_systems_without_a_micro_batch_in_the_last_round_are_idle_there() -> None:
+    """9 micro-batches on 8 systems: one works two rounds, seven work one and then nothing."""
+    program = make_program(elements=1000, flops=100 * TERA, micro_batches=9)
+    timing = run(make_clock(program, num_nodes=8))[-1]
+    assert timing.num_busy == 1
+    assert timing.spare.shares()["idle"] == pytest.approx(0.5, abs=0.01)
+    assert timing.spare.compute * 2 == timing.attribution.compute
+
+
+def test_the_clock_gives_the_same_answer_every_time() -> None:
+    """Two clocks of one cluster agree in every number of every step."""
+    program = make_program(micro_batches=5)
+    assert run(make_clock(program, num_nodes=3)) == run(make_clock(program, num_nodes=3))
+
+
+def test_steps_settle_to_one_length() -> None:
+    """After the first steps have filled the pipes every step takes exactly as long."""
+    timings = run(make_clock(make_program(), num_nodes=2), steps=6)
+    assert timings[-1].duration_ps == timings[-2].duration_ps == timings[-3].duration_ps
+
+
+def test_the_number_of_servers_hardly_matters_since_they_share_the_groups_bandwidth() -> None:
+    """Two server processes emulate the same MemoryX as one, up to how evenly they are loaded."""
+    program = make_program(layers=6)
+    one, two = (run(make_clock(program, num_servers=n))[-1].duration_ps for n in (1, 2))
+    assert two == pytest.approx(one, rel=0.02)
+
+
+def test_evaluation_streams_forward_only_and_does_not_disturb_training() -> None:
+    """A forward-only program takes its forward time and leaves the clock running on."""
+    train = make_program(elements=1000, flops=100 * TERA)
+    clock = make_clock(train, others=[make_program(mode="eval", elements=1000, flops=100 * TERA)])
+    first = clock.step("train", 1)
+    evaluated = clock.step("eval", 1)
+    again = clock.step("train", 2)
+    assert evaluated.start_ps == first.end_ps
+    assert again.start_ps == evaluated.end_ps
+    assert evaluated.attribution.compute * 3 == pytest.approx(first.attribution.compute)
+    assert evaluated.attribution.reduce == 0
+
+
+def test_recording_changes_no_time_and_lists_what_every_timeline_does() -> None:
+    """The record holds non-overlapping work of each timeline; without it nothing is kept."""
+    program = make_program()
+    silent, recorded = make_clock(program), make_clock(program, record=True)
+    assert run(silent) == run(recorded)
+    assert silent.occupancies == []
+    timelines: dict[str, list[tuple[int, int]]] = {}
+    for work in recorded.occupancies:
+        timelines.setdefault(work.timeline, []).append((work.start_ps, work.end_ps))
+    assert {"CS wafer", "SwarmX down", "SwarmX up", "MemoryX out", "steps"} <= set(timelines)
+    for spans in timelines.values():
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_two_thousand_systems_cost_no_more_host_time_than_eight() -> None:
+    """A step of a 12-layer program takes well under 20 ms of host time at any cluster size."""
+    for num_nodes, micro_batches in ((8, 8), (2048, 2048)):
+        program = make_program(layers=12, micro_batches=micro_batches)
+        clock = make_clock(program, num_nodes=num_nodes)
+        best_s = min(_host_seconds(clock, step) for step in range(1, 6))
+        assert best_s < 0.020
+
+
+def _host_seconds(clock: ClusterClock, step: int) -> float:
+    start_s = time.perf_counter()
+    clock.step("train", step)
+    return time.perf_counter() - start_s
+
+
+def test_a_prediction_says_rate_step_time_and_causes_in_one_line() -> None:
+    """The line names the machine and agrees with the timing it was made from."""
+    machine = make_machine()
+    timing = run(make_clock(make_program(), machine, num_nodes=2))[-1]
+    line = prediction(machine, 2, timing)
+    assert "\n" not in line
+    assert line.startswith("Emulated 2 x CS-2: ")
+    assert f"{samples_per_s([timing]):.4g} samples/s" in line
+    assert "compute " in line
+    assert timing.duration_ps < 100 * PS_PER_MS

@@ -1,0 +1,83 @@
+"""The clock twin of the CS systems."""
+
+import pytest
+
+from csnode.clock import NodeClock
+from wsc.core.program import Shard
+from wsc.timing.attribution import Attribution
+from wsc.timing.cost import SegmentCost
+from wsc.timing.hardware import InputSpec, WaferSpec
+from wsc.timing.timeline import Arrival
+
+SHARD = Shard(0, 0, 0, ("w",), 10, 20)
+COST = SegmentCost(compute_ps=1000, overhead_ps=100)
+
+
+@pytest.fixture
+def node() -> NodeClock:
+    """A system that takes in and sends out one byte per ns, with room for two batches."""
+    wafer = WaferSpec(io_bandwidth_bytes_per_s=10**9)
+    return NodeClock(wafer, InputSpec(bandwidth_bytes_per_s=10**9, prefetch_batches=2))
+
+
+def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: NodeClock) -> None:
+    """Arithmetic runs while weights come in; the rest of the stream is waited for."""
+    node.receive_weights(SHARD, Arrival(500, 20_500), updated_ps=200)
+    node.run(COST)
+    assert node.free_ps == 20_500
+    assert node.attribution() == Attribution(
+        reduce=200, weights=300 + 20_500 - 1600, compute=1000, overhead=100
+    )
+
+
+def test_weights_that_came_in_time_cost_nothing(node: NodeClock) -> None:
+    """A shard that was there before the last segment ended is not waited for."""
+    node.rest("idle", 50_000)
+    node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
+    node.run(COST)
+    assert node.free_ps == 51_100
+    assert node.attribution().weights == 0
+
+
+def test_a_shard_updated_late_is_a_wait_for_the_reduce(node: NodeClock) -> None:
+    """The later shard of a segment delays its end, and the cause is its update."""
+    node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
+    node.receive_weights(SHARD, Arrival(60_000, 80_000), updated_ps=60_000)
+    node.run(COST)
+    assert node.free_ps == 80_000
+    assert node.attribution().reduce == 60_000 - 20_000  # from the first shard's last byte on
+    assert node.attribution().weights == (20_000 - 1100) + 20_000
+
+
+def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeClock) -> None:
+    """Unlike weights, inputs are used whole."""
+    node.receive_batch(3)
+    node.run(COST)
+    assert node.attribution() == Attribution(input=3000, compute=1000, overhead=100)
+
+
+def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeClock) -> None:
+    """The second micro-batch arrives during the first; the third waits for the first to end."""
+    for _ in range(3):
+        node.receive_batch(1)
+        node.run(SegmentCost(5000, 0))
+        node.release_batch()
+    assert node.free_ps == 1000 + 3 * 5000
+    assert node.attribution().input == 1000
+
+
+def test_gradients_leave_when_their_segment_has_ended(node: NodeClock) -> None:
+    """They go out one after the other while the wafer computes on."""
+    node.run(COST)
+    assert node.send_gradient(SHARD) == Arrival(1100, 21_100)
+    node.run(COST)
+    assert node.send_gradient(SHARD) == Arrival(21_100, 41_100)
+    assert node.free_ps == 2200
+
+
+def test_a_new_account_forgets_charges_but_not_time(node: NodeClock) -> None:
+    """Time goes on from where it was."""
+    node.run(COST)
+    node.forget()
+    assert node.attribution() == Attribution()
+    assert node.free_ps == 1100

@@ -1,0 +1,88 @@
+"""The machine of cluster.yaml and the sources of its numbers."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from wsc.core.config import validate
+from wsc.core.errors import ConfigError
+from wsc.timing.hardware import CS2, CS3, MachineSpec, describe
+
+
+def machine(**sections: Any) -> MachineSpec:
+    return validate(MachineSpec, sections, "cluster.yaml")
+
+
+def test_systems_are_chosen_by_name() -> None:
+    """The names of the two real systems give their presets; a CS-2 is the default."""
+    assert machine() == machine(system="CS-2")
+    assert machine(system="CS-2").system == CS2
+    assert machine(system="CS-3").system == CS3
+
+
+def test_the_peaks_are_the_published_ones() -> None:
+    """7.5 PFLOP/s on a CS-2 and 15.6 on a CS-3, dense fp16."""
+    assert pytest.approx(7.5e15, rel=0.005) == CS2.peak_flops_per_s
+    assert pytest.approx(15.6e15, rel=0.005) == CS3.peak_flops_per_s
+
+
+def test_single_numbers_of_a_system_can_be_changed() -> None:
+    """What a mapping does not give is as in the system that it names."""
+    changed = machine(system={"name": "CS-3", "io_bandwidth_bytes_per_s": 1.5e12}).system
+    assert changed == CS3.model_copy(update={"io_bandwidth_bytes_per_s": 1_500_000_000_000})
+    assert machine(system={"cores": 7}).system == CS2.model_copy(update={"cores": 7})
+
+
+def numeric_fields() -> list[tuple[str, str]]:
+    parts = {part: getattr(MachineSpec(), part) for part in MachineSpec.model_fields}
+    return [(part, key) for part, spec in parts.items() for key in type(spec).model_fields
+            if key != "name"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "key"), numeric_fields())
+def test_impossible_hardware_is_refused(part: str, key: str) -> None:
+    """No number may be negative, and only latencies and overheads may be zero."""
+    may_be_zero = key in {"hop_latency_ps", "segment_overhead_ps"}
+    for value in (-1,) if may_be_zero else (-1, 0):
+        with pytest.raises(ConfigError, match=rf"{part}.{key}"):
+            machine(**{part: {key: value}})
+
+
+@pytest.mark.parametrize(
+    ("sections", "named"),
+    [
+        ({"system": "CS-4"}, "CS-4"),
+        ({"system": {"corse": 1}}, "did you mean 'cores'"),
+        ({"swarmx": {"fan_out": 1}}, "swarmx.fan_out"),
+        ({"system": {"matmul_utilisation": 1.5}}, "matmul_utilisation"),
+        ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
+    ],
+)
+def test_mistakes_are_named(sections: dict[str, Any], named: str) -> None:
+    """The error carries the key or value that is wrong."""
+    with pytest.raises(ConfigError, match=named):
+        machine(**sections)
+
+
+@pytest.mark.parametrize("preset", ["CS-2", "CS-3"])
+def test_every_number_has_a_status_and_a_source(preset: str) -> None:
+    """Nothing but names and process counts goes without saying how well it is known."""
+    spec = machine(system=preset)
+    for part in MachineSpec.model_fields:
+        section: BaseModel = getattr(spec, part)
+        for key, info in type(section).model_fields.items():
+            if key not in {"name", "weight_servers"}:
+                assert isinstance(info.json_schema_extra, dict)
+                assert info.json_schema_extra["status"] in {
+                    "published", "derived", "fitted", "assumed"
+                }  # fmt: skip
+                assert info.description, f"{part}.{key} has no source"
+
+
+def test_the_table_shows_values_sources_and_what_was_changed() -> None:
+    """A default shows where it comes from; a changed number shows what it stands in for."""
+    lines = describe(machine(system="CS-3", swarmx={"fan_out": 8})).splitlines()
+    table = {line.split()[0]: line for line in lines}
+    assert table["system.cores"].split()[1:3] == ["900000", "published"]
+    assert table["swarmx.fan_out"].split()[1:] == ["8", "set", "instead", "of", "4"]

@@ -1,0 +1,97 @@
+"""Where the time of a step goes.
+
+Every picosecond of a system's step has one of six causes:
+
+    compute    arithmetic and memory traffic of kernels
+    overhead   starting segments and kernels
+    weights    waiting for weights that were ready to leave MemoryX
+    input      waiting for the micro-batch
+    reduce     waiting for gradients to be summed and applied: before streamed weights are up to
+               date, or before gradients that have not left the system make room for more
+    idle       nothing to do: the batch has run out of micro-batches for this system
+
+A step *ends* when its last kernel has ended and the parameters of the first segment are updated:
+from then on nothing of this step is in the way of the next one's first kernel, and no kernel of the
+next step starts before. The next step starts at that very moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Literal
+
+from wsc.core.units import seconds
+
+Cause = Literal["compute", "overhead", "weights", "input", "reduce", "idle"]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Picoseconds by cause."""
+
+    compute: int = 0
+    overhead: int = 0
+    weights: int = 0
+    input: int = 0
+    reduce: int = 0
+    idle: int = 0
+
+    @property
+    def total_ps(self) -> int:
+        return sum(asdict(self).values())
+
+    def shares(self) -> dict[str, float]:
+        """Each cause's part of the whole, 0 to 1; all 0 if no time passed."""
+        total_ps = self.total_ps or 1
+        return {field.name: getattr(self, field.name) / total_ps for field in fields(self)}
+
+    def then_idle(self, total_ps: int) -> Attribution:
+        """The same, followed by nothing until ``total_ps`` have passed."""
+        return Attribution(**{**asdict(self), "idle": self.idle + total_ps - self.total_ps})
+
+
+def waits(since_ps: int, until: Sequence[tuple[Cause, int]]) -> Iterator[tuple[Cause, int]]:
+    """Share the time from ``since_ps`` to the last of several ends out among their causes.
+
+    Each cause is charged the time by which it outlasts the causes that ended before it, so a
+    charge says what would be gained at most if that cause vanished.
+    """
+    for cause, end_ps in sorted(until, key=lambda wait: wait[1]):
+        if end_ps > since_ps:
+            yield cause, end_ps - since_ps
+            since_ps = end_ps
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """One step on the emulated clock.
+
+    ``attribution`` is that of the systems that have a micro-batch in every round, on which the
+    step's length depends; ``spare`` that of the systems without one in the last round.
+    """
+
+    step: int
+    start_ps: int
+    end_ps: int
+    batch_size: int
+    num_busy: int  # systems with a micro-batch in the last round
+    attribution: Attribution
+    spare: Attribution
+
+    def __post_init__(self) -> None:
+        for attribution in (self.attribution, self.spare):
+            if attribution.total_ps != self.duration_ps:
+                raise ValueError(
+                    f"step {self.step} takes {self.duration_ps} ps, "
+                    f"of which {attribution.total_ps} are attributed"
+                )
+
+    @property
+    def duration_ps(self) -> int:
+        return self.end_ps - self.start_ps
+
+
+def samples_per_s(timings: Sequence[StepTiming]) -> float:
+    """Samples per emulated second over a run of consecutive steps."""
+    return sum(t.batch_size for t in timings) / seconds(timings[-1].end_ps - timings[0].start_ps)
