@@ -1,0 +1,16 @@
+"""Names inside a checkpoint file, shared by writer and reader."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+MODEL = "model"
+OPTIMIZER_STATE = "optimizer.state"
+
+FORMAT_VERSION = "1.0"
+WAFERSTREAM_VERSION = version("waferstream")
+
+FORMAT_ATTRIBUTE = "__version__"
+WRITER_ATTRIBUTE = "__waferstream_version__"
+SPEC_ATTRIBUTE = "__spec__"
+OBJECTS_ATTRIBUTE = "__objects__"

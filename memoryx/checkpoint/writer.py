@@ -1,0 +1,142 @@
+"""Writing a checkpoint file: tensors appended by each server in turn, metadata last.
+
+Nothing here makes a write atomic; ``appliance.checkpoints`` does, with a file name that nobody
+reads before it is complete.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from memoryx.checkpoint.layout import (
+    FORMAT_ATTRIBUTE,
+    FORMAT_VERSION,
+    OBJECTS_ATTRIBUTE,
+    SPEC_ATTRIBUTE,
+    WAFERSTREAM_VERSION,
+    WRITER_ATTRIBUTE,
+)
+from wsc.core.errors import CheckpointError
+from wsc.core.units import KIB
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+# More than HDF5 takes for what is not tensor bytes: header and index entry of one object (names
+# are below 1 KiB), and the tables of the whole file.
+_OBJECT_BYTES = 4 * KIB
+_FILE_BYTES = 64 * KIB
+
+
+def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """Add one dataset ``<prefix>.<name>`` per tensor; creates the file if there is none.
+
+    CheckpointError if a key is there already or the file cannot be written.
+    """
+    num_bytes = sum(array.nbytes + _OBJECT_BYTES for array in tensors.values())
+    with _appending(path, num_bytes) as file:
+        for name, array in tensors.items():
+            key = f"{prefix}.{name}"
+            if key in file:
+                raise CheckpointError(
+                    f"tensor {key!r} is written twice",
+                    where=str(path),
+                    rule="one weight server owns a parameter",
+                )
+            file.create_dataset(key, data=array)
+
+
+def write_metadata(path: Path, objects: Mapping[str, Any]) -> None:
+    """Finish the file: record which tensors it holds, and all states that are no tensors.
+
+    ``objects`` maps state names (``global_step``, ``schedulers``, ``dataloader``, ...) to values
+    of JSON types. CheckpointError if a value is of another type or the file cannot be written.
+    """
+    objects_json = _to_json(path, objects)
+    with _appending(path, 0) as file:
+        spec_json = json.dumps(_spec(file))
+    with _appending(path, len(objects_json.encode()) + len(spec_json.encode())) as file:
+        file.attrs[FORMAT_ATTRIBUTE] = FORMAT_VERSION
+        file.attrs[WRITER_ATTRIBUTE] = WAFERSTREAM_VERSION
+        file.attrs[OBJECTS_ATTRIBUTE] = objects_json
+        file.attrs[SPEC_ATTRIBUTE] = spec_json
+
+
+def cannot_write(path: Path, error: Exception) -> CheckpointError:
+    """The CheckpointError for an error of the operating system or of HDF5 while writing."""
+    number = getattr(error, "errno", None)
+    return CheckpointError(
+        "the checkpoint cannot be written",
+        where=str(path),
+        value=os.strerror(number) if number else error,
+        remedy=(
+            "free space, point model_dir elsewhere, or keep fewer checkpoints"
+            if number in _FULL
+            else None
+        ),
+    )
+
+
+@contextmanager
+def _appending(path: Path, num_bytes: int) -> Iterator[h5py.File]:
+    """The file, open for at most ``num_bytes`` more of tensors or text."""
+    try:
+        if not path.exists():
+            _create(path)
+        _reserve(path, num_bytes + _FILE_BYTES)
+        with h5py.File(path, "r+") as file:
+            yield file
+    except (OSError, RuntimeError) as error:
+        raise cannot_write(path, error) from error
+
+
+def _create(path: Path) -> None:
+    """An empty HDF5 file, built in memory for the reason given in ``_reserve``."""
+    image = io.BytesIO()
+    h5py.File(image, "w").close()
+    path.write_bytes(image.getvalue())
+
+
+def _reserve(path: Path, num_bytes: int) -> None:
+    """Make sure of the disk space before HDF5 writes; it cuts off the rest when it closes.
+
+    HDF5 cannot close a file that it cannot write, and the process dies of it. Asked beforehand,
+    a full disk is an ordinary OSError.
+    """
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, num_bytes)
+
+
+def _spec(file: h5py.File) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Dtype and shape of every dataset."""
+    spec = {}
+
+    def note(key: str, item: h5py.HLObject) -> None:
+        if isinstance(item, h5py.Dataset):
+            spec[key] = (item.dtype.name, item.shape)
+
+    file.visititems(note)
+    return spec
+
+
+def _to_json(path: Path, objects: Mapping[str, Any]) -> str:
+    for name, value in objects.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"state {name!r} cannot be kept in a checkpoint",
+                where=str(path),
+                value=error,
+                rule="mappings, lists, strings, numbers, booleans and null",
+            ) from error
+    return json.dumps(dict(objects))

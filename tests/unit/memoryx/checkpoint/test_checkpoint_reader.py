@@ -1,0 +1,173 @@
+"""Reading gives back what was written, lazily, and refuses everything doubtful."""
+
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from memoryx.checkpoint import Reader, append_tensors, write_metadata
+from memoryx.checkpoint.layout import SPEC_ATTRIBUTE
+from wsc.core.errors import CheckpointError
+
+OBJECTS = {"global_step": 7, "schedulers": [{"last_epoch": 7}], "seed": 2**40}
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "checkpoint_7.mdl"
+    append_tensors(path, "model", {"a.weight": np.arange(6, dtype=np.float32).reshape(2, 3)})
+    append_tensors(path, "optimizer.state", {"a.weight.exp_avg": np.ones((2, 3), np.float32)})
+    write_metadata(path, OBJECTS)
+    return path
+
+
+@given(
+    tensors=st.dictionaries(
+        st.text("abc._/0", min_size=1, max_size=8).filter(
+            lambda name: "/" not in (name[0], name[-1]) and "//" not in name and "." not in name
+        ),
+        npst.arrays(
+            st.sampled_from([np.float32, np.float16, np.int64, np.bool_]),
+            npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+        ),
+        max_size=4,
+    )
+)
+def test_what_is_written_comes_back(tmp_path_factory, tensors):
+    """Any names, shapes (scalars and empty ones too) and dtypes survive bit for bit."""
+    names = list(tensors)
+    if any(one != other and other.startswith(one + "/") for one in names for other in names):
+        return  # a dataset cannot be a folder as well
+    path = tmp_path_factory.mktemp("round_trip") / "c.mdl"
+    append_tensors(path, "model", tensors)
+    write_metadata(path, OBJECTS)
+    reader = Reader(path)
+    assert reader.objects == OBJECTS
+    assert sorted(reader.names("model")) == sorted(tensors)
+    for name, array in tensors.items():
+        found = reader[f"model.{name}"]
+        assert (found.dtype, found.shape) == (array.dtype, array.shape)
+        assert found.tobytes() == array.tobytes()
+
+
+def test_opening_reads_no_tensor(path, monkeypatch):
+    """Names, shapes and objects are known before any dataset is touched."""
+
+    def touched(*_):
+        raise AssertionError("a tensor was read")
+
+    monkeypatch.setattr(h5py.Dataset, "read_direct", touched)
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", touched)
+    reader = Reader(path)
+    assert reader.names("model") == ("a.weight",)
+    assert reader.tensors["model.a.weight"].shape == (2, 3)
+    with pytest.raises(AssertionError):
+        reader["model.a.weight"]
+
+
+def test_tensors_are_read_in_place(path):
+    """Masters are filled without a copy, views of a flat buffer too."""
+    flat = np.full(8, 9.0, np.float32)
+    Reader(path).read_into({"model.a.weight": flat[1:7].reshape(2, 3)})
+    assert flat.tolist() == [9, 0, 1, 2, 3, 4, 5, 9]
+
+
+def test_a_reader_travels_to_another_process(path):
+    """Weight servers get a pickled reader and read their own tensors."""
+    reader = pickle.loads(pickle.dumps(Reader(path)))
+    assert reader["model.a.weight"][1, 2] == 5
+
+
+def test_a_file_that_changed_is_not_read(path):
+    """Written to, replaced or deleted after opening: each is refused."""
+    reader = Reader(path)
+    append_tensors(path, "model", {"b": np.ones(1)})
+    with pytest.raises(CheckpointError, match="changed after it was opened"):
+        reader["model.a.weight"]
+    path.unlink()
+    with pytest.raises(CheckpointError, match="No such file"):
+        reader["model.a.weight"]
+
+
+def test_every_truncation_is_noticed(path):
+    """A file cut off anywhere is refused when it is opened."""
+    whole = path.read_bytes()
+    for size in (0, 7, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError, match="damaged") as error:
+            Reader(path)
+        assert str(path) in str(error.value)
+
+
+def test_a_file_of_another_kind_is_refused(path):
+    """Neither text nor a foreign HDF5 file passes for a checkpoint; nor does a folder."""
+    path.write_text("model: 1\n")
+    with pytest.raises(CheckpointError, match="no checkpoint at all"):
+        Reader(path)
+    path.unlink()
+    with h5py.File(path, "w") as file:
+        file["x"] = 1
+    with pytest.raises(CheckpointError, match="never finished"):
+        Reader(path)
+    with pytest.raises(CheckpointError, match="no checkpoint at all"):
+        Reader(path.parent)
+
+
+def test_a_file_without_its_last_write_is_refused(tmp_path):
+    """Tensors alone, without the metadata that comes last, are not a checkpoint."""
+    path = tmp_path / "c.mdl"
+    append_tensors(path, "model", {"w": np.ones(1)})
+    with pytest.raises(CheckpointError, match="never finished"):
+        Reader(path)
+
+
+def test_a_missing_key_names_the_nearest(path):
+    """The error names file, key, and what was probably meant."""
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.a.wieght'") as error:
+        Reader(path)["model.a.wieght"]
+    assert "did you mean 'model.a.weight'" in str(error.value)
+    with h5py.File(path, "r+") as file:
+        del file["model.a.weight"]
+    with pytest.raises(CheckpointError, match="listed but missing"):
+        Reader(path)["model.a.weight"]
+
+
+@pytest.mark.parametrize("expected", [np.empty((3, 2), np.float32), np.empty((2, 3), np.float16)])
+def test_another_shape_or_dtype_is_refused(path, expected):
+    """The error names the key, what was found and what was expected; nothing is read."""
+    with pytest.raises(CheckpointError, match=r"'model.a.weight'") as error:
+        Reader(path).read_into({"model.a.weight": expected})
+    assert "found float32 (2, 3), expected float" in str(error.value)
+
+
+def test_versions_must_agree_in_major_and_minor(path):
+    """strict_version accepts another patch release and refuses another minor one."""
+    reader = Reader(path)
+    reader.require_version()
+    major, minor, *_ = reader.writer_version.split(".")
+    reader.writer_version = f"{major}.{minor}.99"
+    reader.require_version()
+    reader.writer_version = f"{major}.{int(minor) + 1}.0"
+    with pytest.raises(CheckpointError, match="another version of WaferStream"):
+        reader.require_version()
+
+
+def test_another_format_is_refused(path):
+    """A file of a later format is not guessed at."""
+    with h5py.File(path, "r+") as file:
+        file.attrs["__version__"] = "2.0"
+    with pytest.raises(CheckpointError, match="another format"):
+        Reader(path)
+
+
+@pytest.mark.parametrize("spec", ["{", '{"w": 3}', '{"w": ["flat32", [1]]}'])
+def test_damaged_metadata_is_refused(path, spec):
+    """Metadata that cannot be understood is damage like any other."""
+    with h5py.File(path, "r+") as file:
+        file.attrs[SPEC_ATTRIBUTE] = spec
+    with pytest.raises(CheckpointError, match="damaged"):
+        Reader(path)
