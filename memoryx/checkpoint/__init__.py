@@ -16,7 +16,15 @@ and, in attributes of the file,
 Weight servers append their tensors to the same file one after the other; none ever holds another's.
 """
 
+from memoryx.checkpoint.layout import MODEL, OPTIMIZER_STATE
 from memoryx.checkpoint.reader import Reader
 from memoryx.checkpoint.writer import append_tensors, cannot_write, write_metadata
 
-__all__ = ["Reader", "append_tensors", "cannot_write", "write_metadata"]
+__all__ = [
+    "MODEL",
+    "OPTIMIZER_STATE",
+    "Reader",
+    "append_tensors",
+    "cannot_write",
+    "write_metadata",
+]

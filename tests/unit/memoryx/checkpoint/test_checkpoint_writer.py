@@ -9,15 +9,21 @@ import h5py
 import numpy as np
 import pytest
 
-from memoryx.checkpoint import Reader, append_tensors, write_metadata
+from memoryx.checkpoint import (
+    MODEL,
+    OPTIMIZER_STATE,
+    Reader,
+    append_tensors,
+    write_metadata,
+)
 from wsc.core.errors import CheckpointError
 
 
 def test_the_file_is_plain_hdf5_with_one_dataset_per_tensor(tmp_path):
     """Any HDF5 tool finds the tensors under their dotted paths."""
     path = tmp_path / "c.mdl"
-    append_tensors(path, "model", {"a.weight": np.ones((2, 3), np.float32)})
-    append_tensors(path, "optimizer.state", {"a.weight.exp_avg": np.zeros((2, 3), np.float32)})
+    append_tensors(path, MODEL, {"a.weight": np.ones((2, 3), np.float32)})
+    append_tensors(path, OPTIMIZER_STATE, {"a.weight.exp_avg": np.zeros((2, 3), np.float32)})
     write_metadata(path, {"global_step": 3})
     with h5py.File(path) as file:
         assert sorted(file) == ["model.a.weight", "optimizer.state.a.weight.exp_avg"]
