@@ -6,14 +6,15 @@ A configuration is data, read once at the edge; objects are built from it and ne
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.config_errors import explain
+from wsc.core.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -30,26 +31,41 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """A YAML loader that refuses a mapping with the same key twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        first_line: dict[Any, int] = {}
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":  # "<<: *anchor" may repeat its keys
+                continue
             key = self.construct_object(key_node, deep=True)
-            if key in seen:
+            where = f"line {key_node.start_mark.line + 1}"
+            if not isinstance(key, Hashable):
+                raise ConfigError(
+                    "a list or mapping stands as a key",
+                    where=where,
+                    value=key,
+                    rule="keys are single words or numbers",
+                )
+            if key in first_line:
                 raise ConfigError(
                     f"key {key!r} stands twice in one mapping",
-                    where=str(key_node.start_mark).strip(),
+                    where=f"{where}, first at line {first_line[key]}",
                     rule="keys of a mapping are unique",
                     remedy="keep one of the two",
                 )
-            seen.add(key)
+            first_line[key] = key_node.start_mark.line + 1
         return super().construct_mapping(node, deep=deep)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes a word that the loader would read as a number."""
+
+
 # YAML 1.1 reads "1e-3" as a string; people who write learning rates mean the number.
-_UniqueKeyLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
+for _side in (_UniqueKeyLoader, _Dumper):
+    _side.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
+        list("-+0123456789"),
+    )
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -65,10 +81,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         data = yaml.load(text, Loader=_UniqueKeyLoader)
     except ConfigError as error:
-        raise ConfigError(
-            error.what, where=f"{path}, {error.where}", rule=error.rule, remedy=error.remedy
-        ) from error
-    except yaml.YAMLError as error:
+        raise _inside(str(path), error) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError("the file is not YAML", where=str(path), value=error) from error
     if not isinstance(data, dict):
         raise ConfigError(
@@ -77,55 +91,31 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def dump_yaml(data: Mapping[str, Any]) -> str:
+    """Plain data as ASCII YAML, in its own order; ``load_yaml`` reads the same data back."""
+    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False)
+
+
 def validate(kind: type[Model], data: Mapping[str, Any], where: str) -> Model:
     """Build a configuration from plain data; ConfigError names the first wrong key.
 
-    ``where`` says where the data came from: a file, a flag, or a key path inside a file.
+    ``where`` says where the data came from: a file, a flag, or a key path inside a file. A
+    validator may raise a ConfigError itself, with the place inside the data as its ``where``.
     """
     try:
         return kind.model_validate(dict(data))
+    except ConfigError as error:
+        raise _inside(where, error) from error
     except ValidationError as error:
-        raise _explain(kind, error, where) from error
+        raise explain(kind, data, error, where) from error
 
 
-def _explain(kind: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    first, *others = error.errors()
-    path = ".".join(str(part) for part in first["loc"])
-    more = f" (and {len(others)} more)" if others else ""
-    if first["type"] == "extra_forbidden":
-        known = _known_keys(kind, first["loc"])
-        guess = nearest(str(first["loc"][-1]), known)
-        return ConfigError(
-            f"unknown key {path!r}{more}",
-            where=where,
-            rule=f"known keys: {', '.join(sorted(known))}",
-            remedy=f"did you mean {guess!r}?" if guess else None,
-        )
-    if first["type"] == "missing":
-        return ConfigError(f"key {path!r} is missing{more}", where=where, rule=first["msg"])
+def _inside(outer: str, error: ConfigError) -> ConfigError:
+    """The same error, its place preceded by the file or section that holds it."""
     return ConfigError(
-        f"value of {path!r} is not allowed{more}",
-        where=where,
-        value=repr(first.get("input")),
-        rule=first["msg"].removeprefix("Value error, "),
+        error.what,
+        where=", ".join(filter(None, (outer, error.where))),
+        value=error.value,
+        rule=error.rule,
+        remedy=error.remedy,
     )
-
-
-def _known_keys(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Keys allowed at the parent of ``path``, as far as nested models can be followed."""
-    model: Any = kind
-    for part in path[:-1]:
-        info = getattr(model, "model_fields", {}).get(part)
-        model = _model_in(info.annotation) if info else model
-    fields = getattr(model, "model_fields", {})
-    return [info.alias or name for name, info in fields.items()]
-
-
-def _model_in(annotation: Any) -> Any:
-    """The model class in an annotation such as ``X | None`` or ``tuple[X, ...]``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        if (found := _model_in(argument)) is not None:
-            return found
-    return None

@@ -1,0 +1,137 @@
+"""Turn a pydantic error into a ConfigError that a person can act on.
+
+The first problem is told in full: the key as it stands in the file, its value, every rule it
+could have met, and the nearest known word. An unknown key comes first, because a misspelt key
+is often the reason why another one is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from wsc.core.errors import ConfigError, nearest
+
+_FEW = 12
+
+_Location = tuple[int | str, ...]
+
+
+def explain(
+    kind: type[BaseModel], data: Mapping[str, Any], error: ValidationError, where: str
+) -> ConfigError:
+    """The ConfigError for what pydantic found wrong in ``data`` read as a ``kind``."""
+    problems = error.errors(include_url=False)
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    paths = [_path(data, problem) for problem in problems]
+    first, path = problems[0], paths[0]
+    same = [problem for problem, other in zip(problems, paths, strict=True) if other == path]
+    others = len(set(paths)) - 1
+    more = f" (and {others} more)" if others else ""
+    match first["type"]:
+        case "extra_forbidden":
+            known = _known_keys(kind, first["loc"])
+            return unknown(f"key {path!r}{more}", "keys", str(first["loc"][-1]), known, where)
+        case "missing":
+            return ConfigError(f"key {path!r} is missing{more}", where=where)
+        case "union_tag_invalid":
+            known = _known_classes(kind, first["loc"])
+            tag = str(first["ctx"]["tag"])
+            return unknown(f"class {tag!r} at {path!r}{more}", "classes", tag, known, where)
+        case "union_tag_not_found":
+            known = _known_classes(kind, first["loc"])
+            rules = [f"one class with its arguments; known classes: {', '.join(known)}"]
+        case _:
+            rules = [problem["msg"].removeprefix("Value error, ") for problem in same]
+    value = first["input"]
+    return ConfigError(
+        f"value of {path!r} is not allowed{more}",
+        where=where,
+        value=None if isinstance(value, Mapping | BaseModel) else repr(value),
+        rule="; or: ".join(rules),
+        remedy=next(filter(None, map(_remedy, same)), None),
+    )
+
+
+def unknown(what: str, noun: str, word: str, known: Sequence[str], where: str) -> ConfigError:
+    """An unknown key or class; every known one is listed where none is near or they are few."""
+    remedy = _did_you_mean(word, known)
+    listed = remedy is None or len(known) <= _FEW
+    return ConfigError(
+        f"unknown {what}",
+        where=where,
+        rule=f"known {noun}: {', '.join(known)}" if listed else None,
+        remedy=remedy,
+    )
+
+
+def _remedy(problem: ErrorDetails) -> str | None:
+    """What a validator advises, or the allowed word nearest to the one that was written."""
+    context, value = problem.get("ctx", {}), problem["input"]
+    allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+    guess = _did_you_mean(value, allowed) if isinstance(value, str) else None
+    return str(context["remedy"]) if "remedy" in context else guess
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    guess = nearest(word, known)
+    return f"did you mean {guess!r}?" if guess else None
+
+
+def _path(data: Any, problem: ErrorDetails) -> str:
+    """The place of a problem as it stands in the file: ``callbacks[0].KeepNCheckpoints.n``.
+
+    Pydantic's location also names union members and list places that the file does not have;
+    only what can be followed in the data is kept.
+    """
+    path = ""
+    *parents, last = problem["loc"] or ("",)
+    for part in (*parents, last):
+        match data, part:
+            case Mapping(), _ if part in data:
+                path, data = f"{path}.{part}", data[part]
+            case list() | tuple(), int() if part < len(data):
+                path, data = f"{path}[{part}]", data[part]
+    if problem["type"] == "missing":
+        path = f"{path}.{last}"
+    return path.removeprefix(".")
+
+
+def _known_keys(kind: type[BaseModel], location: _Location) -> list[str]:
+    """Keys allowed at the parent of ``location``, sorted."""
+    return sorted(key for model in _models_at(kind, location[:-1]) for key in _fields_by_key(model))
+
+
+def _known_classes(kind: type[BaseModel], location: _Location) -> list[str]:
+    """Classes that may stand at ``location``, in the order of their declaration."""
+    return [model.__name__ for model in _models_at(kind, location)]
+
+
+def _models_at(kind: type[BaseModel], location: _Location) -> list[type[BaseModel]]:
+    """Configuration classes that the types allow at ``location``."""
+    models = [kind]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        named = [model for model in models if model.__name__ == part]
+        fields = (_fields_by_key(model).get(part) for model in models)
+        models = named or [
+            found for field in fields if field for found in _models_in(field.annotation)
+        ]
+    return models
+
+
+def _fields_by_key(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The model classes in an annotation such as ``X | None`` or ``tuple[X, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
