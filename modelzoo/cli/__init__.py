@@ -1,1 +1,1 @@
-"""Flags and entry points."""
+"""The command line of run.py."""

@@ -1,1 +1,1 @@
-"""params.yaml and cluster.yaml, validated."""
+"""params.yaml, validated and resolved: plain data for whoever builds the run."""

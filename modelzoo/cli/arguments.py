@@ -1,0 +1,127 @@
+"""The command line of ``run.py``, parsed: what was typed, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn, cast
+
+from modelzoo.cli.flags import CONFIG_FLAGS, RUN_FLAGS, Flag
+from modelzoo.config.overrides import Override
+from wsc.core.errors import ConfigError, nearest
+
+Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
+
+_FLAGS = (*RUN_FLAGS, *CONFIG_FLAGS)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A parsed command line."""
+
+    params: Path
+    mode: Mode
+    cluster: Path | None
+    """cluster.yaml; None when none was named and none was found."""
+    trace: Path | None
+    debug: bool
+    typed: Mapping[str, Any]
+    """Value by name, of the flags that were really typed."""
+
+    def overrides(self) -> tuple[Override, ...]:
+        """Typed values for the configuration, in the order of their declaration."""
+        return tuple(
+            Override(flag.spelling[-1], path, self.typed[flag.name], flag.how)
+            for flag in CONFIG_FLAGS
+            if flag.name in self.typed
+            for path in flag.paths
+        )
+
+
+def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Arguments:
+    """Parse ``argv`` (without the program's name).
+
+    ``home`` is the folder of ``run.py`` and ``cwd`` the current one: both are searched for
+    cluster.yaml. Prints a message and exits with code 2 when the command line is wrong, with
+    code 0 after ``--help``. Raises ConfigError for a device that is not emulated.
+    """
+    parser = build_parser()
+    _refuse_unknown_flags(parser, argv)
+    parsed = vars(parser.parse_args(argv))
+    given = {name: value for name, value in parsed.items() if value is not None}
+    if (device := given.get("device", "CSX")) != "CSX":
+        raise ConfigError(
+            "only CSX is emulated",
+            where="command line",
+            value=device,
+            remedy="plain PyTorch runs on CPU/GPU without WaferStream",
+        )
+    if "params" not in given:
+        parser.error("the following arguments are required: -p/--params")
+    typed = {flag.name: flag.collect(given[flag.name]) for flag in _FLAGS if flag.name in given}
+    return Arguments(
+        params=Path(typed["params"]),
+        mode=cast("Mode", typed.get("mode", "train")),
+        cluster=_cluster_file(typed.get("cluster"), (cwd or Path(), home)),
+        trace=Path(typed["trace"]) if "trace" in typed else None,
+        debug="debug" in typed,
+        typed=typed,
+    )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The argparse parser; a flag that was not typed leaves no attribute."""
+    parser = argparse.ArgumentParser(
+        prog="run.py",
+        usage="run.py [CSX] --params FILE [--mode MODE] [flags]",
+        description="Train and evaluate a model on an emulated wafer-scale cluster.",
+        epilog="A typed flag wins over the same key in the params file.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    run = parser.add_argument_group("the run")
+    config = parser.add_argument_group("over the params file")
+    exclusive: dict[str, argparse._MutuallyExclusiveGroup] = {}
+    for group, flags in ((run, RUN_FLAGS), (config, CONFIG_FLAGS)):
+        for flag in flags:
+            _add(group, flag, exclusive)
+    return parser
+
+
+def _add(
+    group: argparse._ArgumentGroup,
+    flag: Flag,
+    exclusive: dict[str, argparse._MutuallyExclusiveGroup],
+) -> None:
+    target: argparse._ActionsContainer = group
+    if flag.excludes is not None:
+        if flag.excludes not in exclusive:
+            exclusive[flag.excludes] = group.add_mutually_exclusive_group()
+        target = exclusive[flag.excludes]
+    target.add_argument(*flag.spelling, help=flag.help, **flag.options)
+
+
+def _refuse_unknown_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Exit when a flag is not known, before argparse complains of what it then misses."""
+    words = (word for flag in _FLAGS for word in flag.spelling if not flag.positional)
+    known = ["-h", "--help", *words]
+    for word in argv:
+        name = word.split("=")[0] if word.startswith("--") else word[:2]
+        is_flag = word.startswith("-") and not name[1:].isdecimal() and word != "-"
+        if is_flag and name not in known:
+            _refuse(parser, name, known)
+
+
+def _refuse(parser: argparse.ArgumentParser, name: str, known: Sequence[str]) -> NoReturn:
+    guess = nearest(name, known)
+    parser.error(f"unknown flag {name}" + (f"; did you mean {guess}?" if guess else ""))
+
+
+def _cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
+    """The named file, else the first cluster.yaml in ``folders``."""
+    if typed is not None:
+        return Path(typed)
+    candidates = (folder / "cluster.yaml" for folder in folders)
+    return next((path for path in candidates if path.is_file()), None)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modelzoo.config.callbacks import (
+    CheckLoss,
+    ComputeNorm,
+    KeepNCheckpoints,
+    LoadCheckpointStates,
+    ProgressLogger,
+    TensorBoardLogger,
+)
+from modelzoo.config.params import InitConfig
+from wsc.core.config import validate
+from wsc.core.errors import ConfigError
+
+MICRO = "csx.performance.micro_batch_size"
+
+
+def init(**sections: Any) -> InitConfig:
+    return validate(InitConfig, {"model": {"name": "gpt3"}, **sections}, "f.yaml")
+
+
+def test_defaults_run_unless_they_are_taken_away() -> None:
+    """CheckLoss and both loggers run by default; {Name: null} removes one, and stays removed."""
+    assert init().callbacks == (CheckLoss(),)
+    assert init().loggers == (ProgressLogger(), TensorBoardLogger())
+    section = init(callbacks=[{"CheckLoss": None}], loggers=[{"TensorBoardLogger": None}])
+    assert section.callbacks == ()
+    assert section.loggers == (ProgressLogger(),)
+    assert validate(InitConfig, section.dump(), "again") == section
+
+
+def test_a_default_may_be_named() -> None:
+    """A default with arguments, or without, stands once."""
+    section = init(callbacks=[{"CheckLoss": {}}], loggers=[{"TensorBoardLogger": {}}])
+    assert section.callbacks == (CheckLoss(),)
+    assert len(section.loggers) == 2
+
+
+def test_taking_away_what_the_vendor_adds_changes_nothing() -> None:
+    """Stock files remove callbacks that exist on the real machine alone."""
+    assert init(callbacks=[{"FlopUtilization": None}, {"ComputeNorm": None}]) == init()
+
+
+def test_callbacks_are_read_with_their_arguments() -> None:
+    """The order of the file is kept, defaults follow."""
+    states = "model, optimizer"
+    section = init(
+        callbacks=[
+            {"ComputeNorm": {}},
+            {"KeepNCheckpoints": {"n": 3}},
+            {"LoadCheckpointStates": {"load_checkpoint_states": states}},
+        ]
+    )
+    assert section.callbacks == (
+        ComputeNorm(),
+        KeepNCheckpoints(n=3),
+        LoadCheckpointStates(load_checkpoint_states=("model", "optimizer")),
+        CheckLoss(),
+    )
+    assert section.callbacks[1].arguments() == {"n": 3}
+
+
+def test_a_scoped_micro_batch_size_wins_over_a_global_one() -> None:
+    """Scoped, else global, else auto; null is the whole share."""
+    both = init(callbacks=[{"GlobalFlags": {MICRO: 8}}, {"ScopedTrainFlags": {MICRO: 4}}])
+    assert both.micro_batch_size("train") == 4
+    assert both.micro_batch_size("validate") == 8
+    assert init().micro_batch_size("train") == "auto"
+    assert init(callbacks=[{"ScopedTrainFlags": {}}]).micro_batch_size("train") == "auto"
+    assert init(callbacks=[{"GlobalFlags": {MICRO: None}}]).micro_batch_size("train") is None
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "complaint"),
+    [
+        ([{"KeepNCheckpoint": {"n": 1}}], "did you mean 'KeepNCheckpoints'?"),
+        ([{"CheckLos": None}], "did you mean 'CheckLoss'?"),
+        ([{"KeepNCheckpoints": {"n": 0}}], "callbacks[0].KeepNCheckpoints.n"),
+        ([{"KeepNCheckpoints": {"n": 1}}, {"KeepNCheckpoints": {"n": 2}}], "stands twice"),
+        ([{"ScopedTrainFlags": {"csx.performance.microbatch_size": 1}}], f"'{MICRO}'?"),
+        ([{"ScopedTrainFlags": {MICRO: 0}}], MICRO),
+        ([{"ScopedTrainFlags": {MICRO: "explore"}}], "not supported yet"),
+        ([{"ScopedTrainFlags": {MICRO: {"explore": {"min": 1}}}}], "not supported yet"),
+        ([{"GlobalFlags": {"csx.debug.drop_data": True}}], "not supported yet"),
+        ([{"GlobalFlags": {"csx.precision.optimization_level": 2}}], "precision_opt_level: 2"),
+        ([{"GlobalFlags": {"csx.performance.max_transfer_bytes": 2**32}}], "2147483648"),
+        (
+            [{"LoadCheckpointStates": {"load_checkpoint_states": "modle"}}],
+            "did you mean 'model'?",
+        ),
+        ("CheckLoss", "known classes: CheckLoss"),
+        (5, "'callbacks'"),
+    ],
+)
+def test_a_wrong_callback_is_explained(callbacks: Any, complaint: str) -> None:
+    """Every mistake names its place, or the words that are known."""
+    with pytest.raises(ConfigError) as caught:
+        init(callbacks=callbacks)
+    assert complaint in str(caught.value)
