@@ -27,12 +27,17 @@ class BatchSource(Protocol):
 class GlobalBatches:
     """The global batch of each step, flattened to its tensors in pytree order."""
 
-    def __init__(self, source: BatchSource | Iterable[Any], batch_size: int) -> None:
+    def __init__(self, source: BatchSource | Iterable[Any], batch_size: int | None = None) -> None:
         self._source = source
         self._batch_size = batch_size
         self._iterator: Iterator[Any] | None = None
         self._position = 0
         self._latest: tuple[int, list[torch.Tensor]] | None = None
+
+    def first(self) -> tuple[Any, list[torch.Tensor]]:
+        """The first global batch as the loader gives it, and its tensors."""
+        batch = self._batch(0)
+        return batch, batch_leaves(batch, self._batch_size)
 
     def leaves(self, step: int) -> list[torch.Tensor]:
         """Tensors of the global batch for ``step`` (counted from 0); each has B rows.
@@ -40,13 +45,12 @@ class GlobalBatches:
         Raises DataError when the source is empty or a tensor has another number of rows.
         """
         if self._latest is None or self._latest[0] != step:
-            source = self._source
-            if isinstance(source, BatchSource):
-                batch = source.batch(step)
-            else:
-                batch = self._next(source, step)
-            self._latest = (step, batch_leaves(batch, self._batch_size))
+            self._latest = (step, batch_leaves(self._batch(step), self._batch_size))
         return self._latest[1]
+
+    def _batch(self, step: int) -> Any:
+        source = self._source
+        return source.batch(step) if isinstance(source, BatchSource) else self._next(source, step)
 
     def _next(self, source: Iterable[Any], step: int) -> Any:
         """Batch ``step`` of a source without random access: read on, or from the start."""
@@ -71,10 +75,14 @@ class GlobalBatches:
         )
 
 
-def batch_leaves(batch: Any, batch_size: int) -> list[torch.Tensor]:
-    """The tensors of a batch in pytree order, checked to have ``batch_size`` rows each."""
+def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:
+    """The tensors of a batch in pytree order, checked to have equally many rows.
+
+    How many is ``batch_size``, or what the first tensor has.
+    """
     leaves = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:
+        batch_size = batch_size or (leaf.shape[0] if leaf.ndim else None)
         if leaf.ndim == 0 or leaf.shape[0] != batch_size:
             raise DataError(
                 "a tensor of the batch has the wrong number of rows",

@@ -18,8 +18,6 @@ cost of a walk does not depend on their number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from csnode.clock import NodeClock
 from memoryx.clock import MemoryXClock
 from swarmx.clock import SwarmXClock
@@ -46,42 +44,50 @@ from wsc.timing.timeline import Occupancy
 class ClusterClock:
     """Advances step by step; times are picoseconds since the first step began.
 
-    ``clips_by_norm`` says that no parameter is updated before the global gradient norm is known,
-    which takes the gradients of all parameters. ``optimizer_bytes_per_parameter`` is the size of
-    the optimizer's state (Adam in fp32: 8). With ``record``, ``occupancies`` lists every activity.
+    With ``record``, ``occupancies`` lists every activity.
     """
 
     def __init__(
         self,
         machine: MachineSpec,
         num_nodes: int,
-        programs: Mapping[Mode, Program],
-        plans: Mapping[Mode, StreamPlan],
         num_servers: int,
-        optimizer_bytes_per_parameter: int,
         *,
-        clips_by_norm: bool = False,
         record: bool = False,
     ) -> None:
         self.occupancies: list[Occupancy] = []
         log = self.occupancies if record else None
         self._num_nodes = num_nodes
         self._num_servers = num_servers
-        self._clips_by_norm = clips_by_norm
+        self._wafer = machine.system
         self._record = record
         self._node = NodeClock(machine.system, machine.input, log)
         self._swarmx = SwarmXClock(machine.swarmx, num_nodes, log)
         self._memoryx = MemoryXClock(
             machine.memoryx,
             num_servers,
-            optimizer_bytes_per_parameter,
             self._swarmx.latency_ps,
             log,
         )
-        self._schedules = {
-            mode: _Schedule(program, plans[mode], machine.system)
-            for mode, program in programs.items()
-        }
+        self._schedules: dict[Mode, _Schedule] = {}
+
+    def install(
+        self,
+        program: Program,
+        plan: StreamPlan,
+        *,
+        state_bytes_per_element: int = 0,
+        clips_by_norm: bool = False,
+    ) -> None:
+        """Get ready to walk a program.
+
+        ``state_bytes_per_element`` is the size of the optimizer's state (Adam in fp32: 8).
+        ``clips_by_norm`` says that no parameter is updated before the global gradient norm is
+        known, which takes the gradients of all parameters.
+        """
+        self._schedules[program.mode] = _Schedule(
+            program, plan, self._wafer, state_bytes_per_element, clips_by_norm
+        )
 
     def step(self, mode: Mode, step: int) -> StepTiming:
         """Let the machine do one step and say how long it took and why."""
@@ -119,12 +125,12 @@ class ClusterClock:
                 case DropWeight(index):
                     self._memoryx.release(schedule.plan.weights[index], self._node.free_ps)
                 case ReduceGradient(index):
-                    updates = is_last and not self._clips_by_norm
+                    updates = is_last and not schedule.clips_by_norm
                     self._reduce(schedule, schedule.plan.gradients[index], updates)
                 case StashActivation() | DropActivation():
                     pass  # takes room in SRAM, not time
         self._node.release_batch()
-        if is_last and self._clips_by_norm:
+        if is_last and schedule.clips_by_norm:
             self._update_all(schedule)
 
     def _stream(self, schedule: _Schedule, shard: Shard) -> None:
@@ -145,7 +151,7 @@ class ClusterClock:
         summed = self._swarmx.reduce(sent, shard.num_bytes, label)
         added_ps = self._memoryx.collect(shard, summed, label)
         if updates:
-            self._memoryx.update(shard, added_ps, label)
+            self._memoryx.update(shard, added_ps, schedule.state_bytes, label)
 
     def _update_all(self, schedule: _Schedule) -> None:
         """Every server updates its parameters, once all servers know all gradients."""
@@ -154,15 +160,25 @@ class ClusterClock:
             for action in server_actions(schedule.plan, server, is_last_round=True):
                 if isinstance(action, UpdateParameter):
                     shard = schedule.plan.gradients[action.shard]
-                    self._memoryx.update(shard, summed_ps, schedule.label(shard.segment))
+                    label = schedule.label(shard.segment)
+                    self._memoryx.update(shard, summed_ps, schedule.state_bytes, label)
 
 
 class _Schedule:
     """One program with all that does not change from step to step."""
 
-    def __init__(self, program: Program, plan: StreamPlan, wafer: WaferSpec) -> None:
+    def __init__(
+        self,
+        program: Program,
+        plan: StreamPlan,
+        wafer: WaferSpec,
+        state_bytes: int,
+        clips_by_norm: bool,
+    ) -> None:
         self.program = program
         self.plan = plan
+        self.state_bytes = state_bytes
+        self.clips_by_norm = clips_by_norm
         self.actions = node_actions(program, plan)
         self.costs = [segment_ps(segment.work, wafer) for segment in program.segments]
         self.input_bytes = sum(spec.num_bytes for spec in program.inputs)

@@ -7,21 +7,26 @@ and has the weight servers save, restore and show weights. Knows rooms only by n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from appliance.clock import ClusterClock
-from appliance.elaborate import Elaboration
 from appliance.rooms import Rooms
+from memoryx.checkpoint import write_metadata
+from memoryx.optim.registry import state_bytes_per_element
+from wsc.compiler.installation import Installation
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError
 from wsc.core.names import server_name
-from wsc.core.program import Mode, place
+from wsc.core.program import Mode, TensorSpec, place
 from wsc.core.room import Interval, Job, Report
 from wsc.timing.attribution import StepTiming
+from wsc.timing.timeline import Occupancy
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,31 @@ class StepResult:
 class Coordinator:
     """Drives the rooms of one cluster."""
 
-    def __init__(self, elaboration: Elaboration, clock: ClusterClock, rooms: Rooms) -> None:
+    def __init__(
+        self, parameters: Sequence[TensorSpec], num_servers: int, clock: ClusterClock, rooms: Rooms
+    ) -> None:
         self._rooms = rooms
         self._clock = clock
-        self._programs = elaboration.programs
+        self._micro_batches: dict[Mode, int] = {}
         self._jobs = 0
         self._reports: list[Report] = []
-        parameters = next(iter(elaboration.programs.values())).parameters
-        self._owner = place(parameters, elaboration.size.num_servers)
-        self._servers = [server_name(index) for index in range(elaboration.size.num_servers)]
+        self._owner = place(parameters, num_servers)
+        self._servers = [server_name(index) for index in range(num_servers)]
+
+    def install(self, installation: Installation) -> None:
+        """Give every room its part of a program."""
+        self._rooms.call_all("install", installation)
+        program, optimizer = installation.program, installation.optimizer
+        if optimizer is None:
+            self._clock.install(program, installation.plan)
+        else:
+            self._clock.install(
+                program,
+                installation.plan,
+                state_bytes_per_element=state_bytes_per_element(optimizer, program.parameter),
+                clips_by_norm=optimizer.max_gradient_norm is not None,
+            )
+        self._micro_batches[installation.mode] = installation.program.num_micro_batches
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive).
@@ -70,6 +91,27 @@ class Coordinator:
         for server, names in self._by_server(values):
             self._rooms.call(server, "store.fill", {name: values[name] for name in names})
 
+    def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
+        """Have the servers write to a new file one after the other, then finish it.
+
+        ``states`` may hold ``model`` and ``optimizer``; ``objects`` are the states that are no
+        tensors. CheckpointError if the file cannot be written.
+        """
+        for state in states:
+            for server in self._servers:
+                self._rooms.call(server, f"persistence.save_{state}", path)
+        write_metadata(path, objects)
+
+    def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
+        """Have the servers read ``model`` and ``optimizer`` (as far as in ``states``) from a file.
+
+        CheckpointError if it is damaged or does not match.
+        """
+        for state in ("model", "optimizer"):
+            if state in states:
+                for server in self._servers:
+                    self._rooms.call(server, f"persistence.restore_{state}", path, strict)
+
     def masters(self) -> Iterator[tuple[str, np.ndarray]]:
         """(name, fp32 master) of every parameter in sorted name order, one at a time."""
         for name in sorted(self._owner):
@@ -84,12 +126,13 @@ class Coordinator:
         """Peak SRAM bytes by kind of each CS node in the last job."""
         return {report.room: report.peak_bytes for report in self._reports if report.peak_bytes}
 
-    def intervals(self) -> dict[str, list[Interval]]:
-        """What each room did when in the last job, in measured time."""
-        return {report.room: report.intervals for report in self._reports if report.intervals}
+    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+        """What each room did when: all of emulated time, and the last job in measured time."""
+        measured = {report.room: report.intervals for report in self._reports if report.intervals}
+        return self._clock.occupancies, measured
 
     def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
-        total = self._programs[job.mode].num_micro_batches
+        total = self._micro_batches[job.mode]
         values = {key: value for report in reports for key, value in report.results.items()}
         norms = {step: norm for report in reports for step, norm in report.norms.items()}
         for step in job.steps:

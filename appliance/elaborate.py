@@ -1,22 +1,25 @@
-"""Elaboration: from a workload and the size of a cluster to the specs of all its rooms.
+"""Elaboration: from the size of a cluster to the specs of its rooms, and from a compiled program
+to what is installed in them.
 
 Everything that can be wrong with the combination is found here, before any process starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.input_worker import WorkerSpec
-from appliance.workload import ClusterSize, Workload
 from csnode.node import NodeSpec
 from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
+from wsc.compiler.compile import Compiled
+from wsc.compiler.installation import InputFeed, Installation
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.names import switch_name, worker_name
-from wsc.core.program import Mode, Program, StreamPlan, plan_streams
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Program, TensorSpec, plan_streams
 from wsc.core.room import RoomSpec
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_bytes
@@ -24,79 +27,94 @@ from wsc.timing.hardware import MachineSpec
 
 
 @dataclass(frozen=True)
-class Elaboration:
-    """A cluster on paper: its rooms, and the plans that they share."""
+class ClusterSize:
+    """How many of each role, and how many micro-batches a node runs side by side on its host."""
 
-    size: ClusterSize
-    machine: MachineSpec
-    programs: Mapping[Mode, Program]
-    plans: Mapping[Mode, StreamPlan]
-    rooms: tuple[RoomSpec, ...]
+    num_csx: int
+    num_servers: int = 1
+    num_workers: int = 1
+    lanes: int = 1
 
 
-def elaborate(workload: Workload, size: ClusterSize, machine: MachineSpec) -> Elaboration:
-    """All rooms of a cluster for a workload.
+def elaborate(
+    parameters: Sequence[TensorSpec], size: ClusterSize, machine: MachineSpec, seed: int
+) -> tuple[RoomSpec, ...]:
+    """All rooms of a cluster that holds these parameters: servers, switches, nodes, workers.
 
-    Raises ConfigError or ApplianceResourceExhausted when the two do not go together.
+    Raises ApplianceResourceExhausted if the weights do not fit MemoryX.
     """
-    programs = {mode: compiled.program for mode, compiled in workload.compiled.items()}
-    for program in programs.values():
-        _check_batch(program, size)
-    _check_memory(workload, machine)
-    plans = {mode: plan_streams(program, size.num_servers) for mode, program in programs.items()}
-    rounds = {
-        mode: Rounds(program.num_micro_batches, size.num_csx, size.lanes)
-        for mode, program in programs.items()
-    }
+    _check_capacity(parameters, machine)
     tree = Tree(size.num_csx, machine.swarmx.fan_out)
-    rooms: list[RoomSpec] = [
+    servers = (
         ServerSpec(
             index=index,
             num_servers=size.num_servers,
             root=switch_name(0),
-            programs=programs,
-            plans=plans,
-            rounds=rounds,
-            optimizer=workload.optimizer,
+            parameters=tuple(parameters),
             window=machine.memoryx.prefetch_shards,
         )
         for index in range(size.num_servers)
-    ]
-    rooms += [
+    )
+    switches = (
         SwitchSpec(
             index=switch.index,
             parent=None if switch.parent is None else switch_name(switch.parent),
             children=switch.children,
             nodes=switch.nodes,
-            plans=plans,
-            rounds=rounds,
         )
         for switch in tree.switches
-    ]
-    rooms += [
+    )
+    nodes = (
         NodeSpec(
             index=node,
             parent=switch_name(tree.parent_of(node)),
             worker=worker_name(node % size.num_workers),
-            compiled=workload.compiled,
-            plans=plans,
-            rounds=rounds,
-            seed=workload.seed,
+            seed=seed,
+            lanes=size.lanes,
             sram_bytes=machine.system.sram_bytes,
         )
         for node in range(size.num_csx)
-    ]
-    rooms += [
-        WorkerSpec(
-            index=worker,
-            nodes=tuple(range(worker, size.num_csx, size.num_workers)),
-            feeds=workload.feeds,
-            programs=programs,
-            rounds=rounds,
-        )
+    )
+    workers = (
+        WorkerSpec(index=worker, nodes=tuple(range(worker, size.num_csx, size.num_workers)))
         for worker in range(size.num_workers)
-    ]
-    return Elaboration(size, machine, programs, plans, tuple(rooms))
+    )
+    return (*servers, *switches, *nodes, *workers)
+
+
+def plan_installation(
+    compiled: Compiled,
+    feed: InputFeed,
+    optimizer: OptimizerSpec | None,
+    size: ClusterSize,
+    machine: MachineSpec,
+) -> Installation:
+    """Fit a compiled program to a cluster.
+
+    Raises ConfigError if there are too few micro-batches for the systems, and
+    ApplianceResourceExhausted if a micro-batch's activations do not fit a wafer.
+    """
+    program = compiled.program
+    _check_batch(program, size)
+    _check_activations(program, machine)
+    return Installation(
+        program=program,
+        kernels=compiled.kernels,
+        plan=plan_streams(program, size.num_servers),
+        rounds=Rounds(program.num_micro_batches, size.num_csx, size.lanes),
+        feed=feed,
+        optimizer=optimizer,
+    )
+
+
+def _check_capacity(parameters: Sequence[TensorSpec], machine: MachineSpec) -> None:
+    masters = sum(spec.num_bytes for spec in parameters)
+    if masters > machine.memoryx.dram_bytes:
+        raise ApplianceResourceExhausted(
+            f"the model's fp32 weights need {format_bytes(masters)} of MemoryX",
+            rule=f"MemoryX has {format_bytes(machine.memoryx.dram_bytes)}",
+            remedy="choose a smaller model, or raise memoryx.dram_bytes in cluster.yaml",
+        )
 
 
 def _check_batch(program: Program, size: ClusterSize) -> None:
@@ -110,28 +128,18 @@ def _check_batch(program: Program, size: ClusterSize) -> None:
         )
 
 
-def _check_memory(workload: Workload, machine: MachineSpec) -> None:
-    """Masters and optimizer state must fit MemoryX; activations of a micro-batch the wafer."""
-    program = next(iter(workload.compiled.values())).program
-    masters = sum(spec.num_bytes for spec in program.parameters)
-    if masters > machine.memoryx.dram_bytes:
+def _check_activations(program: Program, machine: MachineSpec) -> None:
+    peak = stash_bytes(program)
+    if peak > machine.system.sram_bytes:
         raise ApplianceResourceExhausted(
-            f"the model's fp32 weights need {format_bytes(masters)} of MemoryX",
-            rule=f"MemoryX has {format_bytes(machine.memoryx.dram_bytes)}",
-            remedy="choose a smaller model, or raise memoryx.dram_bytes in cluster.yaml",
+            f"the activations of one {program.mode} micro-batch need {format_bytes(peak)} of SRAM",
+            value=f"micro-batch of {program.micro_batch_size} samples",
+            rule=f"a {machine.system.name} has {format_bytes(machine.system.sram_bytes)}",
+            remedy="choose a smaller csx.performance.micro_batch_size",
         )
-    for mode, compiled in workload.compiled.items():
-        peak = peak_stash_bytes(compiled.program)
-        if peak > machine.system.sram_bytes:
-            raise ApplianceResourceExhausted(
-                f"the activations of one {mode} micro-batch need {format_bytes(peak)} of SRAM",
-                value=f"micro-batch of {compiled.program.micro_batch_size} samples",
-                rule=f"a {machine.system.name} has {format_bytes(machine.system.sram_bytes)}",
-                remedy="choose a smaller csx.performance.micro_batch_size",
-            )
 
 
-def peak_stash_bytes(program: Program) -> int:
-    """Upper bound of what one micro-batch stashes: all that the forward segments keep."""
+def stash_bytes(program: Program) -> int:
+    """What one micro-batch has stashed when its forward pass is done."""
     forward = (segment for segment in program.segments if segment.phase == "forward")
     return sum(segment.stash_bytes for segment in forward)

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from appliance.batches import GlobalBatches
+from wsc.compiler.installation import Installation
 from wsc.compiler.precision import NAMES
 from wsc.core.errors import DataError
 from wsc.core.link import Slab
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.names import node_name, worker_name
 from wsc.core.packing import byte_ranges, packed_bytes
-from wsc.core.program import Mode, Program
+from wsc.core.program import Mode
 from wsc.core.room import Job, Report, RoomContext
-from wsc.core.rounds import Rounds
-
-
-@dataclass(frozen=True)
-class InputFeed:
-    """Where the batches of one program come from.
-
-    ``source`` is run on the worker and returns a loader; ``leaves`` picks, of a batch's tensors in
-    pytree order, those that the program's inputs are.
-    """
-
-    source: Callable[[], Any]
-    leaves: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -38,9 +25,6 @@ class WorkerSpec:
 
     index: int
     nodes: tuple[int, ...]
-    feeds: Mapping[Mode, InputFeed]
-    programs: Mapping[Mode, Program]
-    rounds: Mapping[Mode, Rounds]
     prefetch: int = 2  # micro-batches per lane that wait at a node
 
     @property
@@ -58,16 +42,21 @@ class InputWorker:
         self.name = spec.name
         self._spec = spec
         self._arena = context.arena
+        self._installed: dict[Mode, Installation] = {}
         self._batches: dict[Mode, GlobalBatches] = {}
 
+    def install(self, installation: Installation) -> None:
+        mode = installation.mode
+        self._installed[mode] = installation
+        loader = installation.feed.source()
+        self._batches[mode] = GlobalBatches(loader, installation.program.batch_size)
+
     def begin(self, job: Job) -> Iterator[Envelope]:
-        self._program = self._spec.programs[job.mode]
-        self._feed = self._spec.feeds[job.mode]
-        if job.mode not in self._batches:
-            loader = self._feed.source()
-            self._batches[job.mode] = GlobalBatches(loader, self._program.batch_size)
+        installed = self._installed[job.mode]
+        self._program = installed.program
+        self._leaves = installed.feed.leaves
+        self._rounds = rounds = installed.rounds
         self._current = self._batches[job.mode]
-        rounds = self._spec.rounds[job.mode]
         self._queues = {node: self._micro_batches(job, node) for node in self._spec.nodes}
         self._unreleased: dict[tuple[int, int], Slab] = {}
         for _ in range(self._spec.prefetch * rounds.lanes):
@@ -78,8 +67,7 @@ class InputWorker:
         match envelope.message:
             case BatchReleased(step, micro_batch):
                 self._unreleased.pop((step, micro_batch)).free()
-                rounds = self._spec.rounds[self._program.mode]
-                yield from self._send_next(rounds.node_of(micro_batch))
+                yield from self._send_next(self._rounds.node_of(micro_batch))
             case message:
                 raise TypeError(f"{self.name} does not take {type(message).__name__}")
 
@@ -92,7 +80,7 @@ class InputWorker:
 
     def _micro_batches(self, job: Job, node: int) -> Iterator[tuple[int, int]]:
         """(step, micro-batch) that a node will compute, in order."""
-        rounds = self._spec.rounds[job.mode]
+        rounds = self._rounds
         for step in job.steps:
             for round_index in range(rounds.count):
                 for micro_batch in rounds.of_node(round_index, node):
@@ -112,7 +100,7 @@ class InputWorker:
         slab = self._arena.allocate(packed_bytes(specs))
         flat = slab.view(torch.uint8)
         first = micro_batch * self._program.micro_batch_size
-        for leaf, (spec, start, stop) in zip(self._feed.leaves, byte_ranges(specs), strict=True):
+        for leaf, (spec, start, stop) in zip(self._leaves, byte_ranges(specs), strict=True):
             rows = leaves[leaf][first : first + self._program.micro_batch_size]
             if tuple(rows.shape) != spec.shape or NAMES[rows.dtype] != spec.dtype:
                 raise DataError(

@@ -40,5 +40,9 @@ class LocalRooms:
             target = getattr(target, part)
         return target(*args)
 
+    def call_all(self, method: str, *args: Any) -> None:
+        for room in self._rooms:
+            self.call(room, method, *args)
+
     def shutdown(self) -> None:
         self._rooms.clear()

@@ -24,5 +24,8 @@ class Rooms(Protocol):
     def call(self, room: str, method: str, *args: Any) -> Any:
         """Call a method of one room between jobs and return its result."""
 
+    def call_all(self, method: str, *args: Any) -> None:
+        """Call a method of every room, side by side where they can."""
+
     def shutdown(self) -> None:
         """End every room, and whatever process, socket and memory came with it. Idempotent."""

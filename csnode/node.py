@@ -5,15 +5,15 @@ The room keeps the mail; what it does with it is the walk of csnode.walk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
 
 from csnode.sram import SramLedger
-from csnode.walk import Inbox, Walk
-from wsc.compiler.compile import Compiled
+from csnode.walk import Inbox, InstalledKernels, Walk
+from wsc.compiler.installation import Installation
 from wsc.core.messages import (
     BatchReady,
     BatchReleased,
@@ -22,9 +22,8 @@ from wsc.core.messages import (
     WeightsReady,
 )
 from wsc.core.names import node_name
-from wsc.core.program import Mode, StreamPlan
+from wsc.core.program import Mode
 from wsc.core.room import Job, Report, RoomContext
-from wsc.core.rounds import Rounds
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,8 @@ class NodeSpec:
     index: int
     parent: str
     worker: str
-    compiled: Mapping[Mode, Compiled]
-    plans: Mapping[Mode, StreamPlan]
-    rounds: Mapping[Mode, Rounds]
     seed: int
+    lanes: int
     sram_bytes: int
 
     @property
@@ -55,9 +52,14 @@ class CSNode:
         self.name = spec.name
         self._spec = spec
         self._context = context
-        lanes = max(rounds.lanes for rounds in spec.rounds.values())
-        self._lanes = ThreadPoolExecutor(lanes, f"{self.name}-lane", torch.set_num_threads, (1,))
+        self._lanes = ThreadPoolExecutor(
+            spec.lanes, f"{self.name}-lane", torch.set_num_threads, (1,)
+        )
         self._inbox = Inbox()
+        self._kernels: dict[Mode, InstalledKernels] = {}
+
+    def install(self, installation: Installation) -> None:
+        self._kernels[installation.mode] = InstalledKernels(installation)
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         """Set out on the schedule; it pauses where the first message is missing."""
@@ -92,9 +94,9 @@ class CSNode:
 
     def _travel(self, job: Job) -> Iterator[Envelope | None]:
         spec = self._spec
+        installed = self._kernels[job.mode]
         walk = Walk(
-            spec.compiled[job.mode],
-            spec.plans[job.mode],
+            installed,
             spec.seed,
             self._context,
             self._lanes,
@@ -102,7 +104,7 @@ class CSNode:
             self._sram,
             self._report,
         )
-        rounds = spec.rounds[job.mode]
+        rounds = installed.rounds
         for step in job.steps:
             for round_index in range(rounds.count):
                 own = rounds.of_node(round_index, spec.index)

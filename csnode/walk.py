@@ -17,7 +17,7 @@ import torch
 from csnode.gradients import GradientPacker
 from csnode.micro_batch import MicroBatch
 from csnode.sram import SramLedger
-from wsc.compiler.compile import Compiled
+from wsc.compiler.installation import Installation
 from wsc.compiler.passes.random import KEY_INPUT
 from wsc.compiler.precision import DTYPES
 from wsc.core.actions import (
@@ -32,7 +32,7 @@ from wsc.core.actions import (
 from wsc.core.link import Payload, Slab
 from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
 from wsc.core.packing import byte_ranges, shard_specs, unpack
-from wsc.core.program import Segment, StreamPlan
+from wsc.core.program import Segment
 from wsc.core.reduce_order import Span
 from wsc.core.rng import stream_key
 from wsc.core.room import Interval, Report, RoomContext
@@ -49,13 +49,23 @@ class Inbox:
     sent: dict[tuple[Visit, int, Span], Slab] = field(default_factory=dict)
 
 
+class InstalledKernels:
+    """A program made ready to run: its kernels built, its schedule derived."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.program = installation.program
+        self.plan = installation.plan
+        self.rounds = installation.rounds
+        self.kernels = [kernel.build() for kernel in installation.kernels]
+        self.actions = node_actions(installation.program, installation.plan)
+
+
 class Walk:
     """Runs rounds of one program; shares inbox, ledger and report with its node."""
 
     def __init__(
         self,
-        compiled: Compiled,
-        plan: StreamPlan,
+        installed: InstalledKernels,
         seed: int,
         context: RoomContext,
         lanes: Executor,
@@ -63,17 +73,17 @@ class Walk:
         sram: SramLedger,
         report: Report,
     ) -> None:
-        self._program = compiled.program
-        self._kernels = [kernel.build() for kernel in compiled.kernels]
-        self._plan = plan
+        self._program = installed.program
+        self._kernels = installed.kernels
+        self._plan = installed.plan
+        self._actions = installed.actions
         self._seed = seed
         self._context = context
         self._lanes = lanes
         self._inbox = inbox
         self._sram = sram
         self._report = report
-        self._actions = node_actions(compiled.program, plan)
-        self._packer = GradientPacker(compiled.program, context.arena)
+        self._packer = GradientPacker(installed.program, context.arena)
         self._activation_bytes = 0
 
     def round(self, visit: Visit, own: range) -> Iterator[Message | None]:

@@ -33,7 +33,6 @@ class MemoryXClock:
         self,
         spec: MemoryXSpec,
         num_servers: int,
-        optimizer_bytes_per_parameter: int,
         credit_latency_ps: int,
         record: list[Occupancy] | None = None,
     ) -> None:
@@ -42,7 +41,6 @@ class MemoryXClock:
         self._in = Wire("MemoryX in", spec.bandwidth_bytes_per_s, record=record)
         self._memory = [Timeline(f"MemoryX memory {server}", record) for server in servers]
         self._memory_bytes_per_s = max(1, spec.memory_bandwidth_bytes_per_s // num_servers)
-        self._update_bytes = GRADIENT_BYTES + 2 * (MASTER_BYTES + optimizer_bytes_per_parameter)
         self._weight_windows = [Window(spec.prefetch_shards) for _ in servers]
         self._gradient_windows = [Window(spec.drain_shards) for _ in servers]
         self._credit_latency_ps = credit_latency_ps
@@ -79,9 +77,12 @@ class MemoryXClock:
         self._gradient_windows[shard.server].give_back(added_ps + self._credit_latency_ps)
         return added_ps
 
-    def update(self, shard: Shard, ready_ps: int, activity: str = "") -> None:
+    def update(
+        self, shard: Shard, ready_ps: int, state_bytes_per_element: int, activity: str = ""
+    ) -> None:
         """Apply the optimizer to the parameters of a gradient shard."""
-        done_ps = self._move(shard, ready_ps, self._update_bytes, activity)
+        update_bytes = GRADIENT_BYTES + 2 * (MASTER_BYTES + state_bytes_per_element)
+        done_ps = self._move(shard, ready_ps, update_bytes, activity)
         self._updated_ps.update(dict.fromkeys(shard.names, done_ps))
 
     def _move(self, shard: Shard, ready_ps: int, bytes_per_element: int, activity: str) -> int:

@@ -7,7 +7,7 @@ first layers of the next step go out while the last updates of this one are stil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from memoryx.norms import NormExchange
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from memoryx.updater import Updated, Updater
+from wsc.compiler.installation import Installation
 from wsc.compiler.precision import DTYPES
 from wsc.core.link import Slab
 from wsc.core.messages import (
@@ -31,9 +32,8 @@ from wsc.core.messages import (
 from wsc.core.names import server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.packing import shard_specs, unpack
-from wsc.core.program import Mode, Program, Shard, StreamPlan, place
+from wsc.core.program import Mode, Shard, TensorSpec, place
 from wsc.core.room import Job, Report, RoomContext
-from wsc.core.rounds import Rounds
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,7 @@ class ServerSpec:
     index: int
     num_servers: int
     root: str
-    programs: Mapping[Mode, Program]
-    plans: Mapping[Mode, StreamPlan]
-    rounds: Mapping[Mode, Rounds]
-    optimizer: OptimizerSpec | None  # None where nothing is trained
+    parameters: tuple[TensorSpec, ...]  # of the whole model
     window: int
 
     @property
@@ -64,23 +61,28 @@ class WeightServer:
         self.name = spec.name
         self._spec = spec
         self._context = context
-        parameters = next(iter(spec.programs.values())).parameters
-        owner = place(parameters, spec.num_servers)
-        owned = tuple(p for p in parameters if owner[p.name] == spec.index)
-        self.store = WeightStore(owned, spec.optimizer)
+        owner = place(spec.parameters, spec.num_servers)
+        owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
+        self.store = WeightStore(owned)
         self.persistence = Persistence(self.store)
+        self._installed: dict[Mode, Installation] = {}
+
+    def install(self, installation: Installation) -> None:
+        self._installed[installation.mode] = installation
+        if installation.optimizer is not None:
+            self.store.train_with(installation.optimizer)
 
     def begin(self, job: Job) -> Iterator[Envelope]:
-        spec = self._spec
-        self._program = spec.programs[job.mode]
-        self._plan = spec.plans[job.mode]
+        installed = self._installed[job.mode]
+        self._program = installed.program
+        self._plan = installed.plan
         self._report = Report(self.name)
-        self._sends = self._schedule(job, spec.rounds[job.mode].count)
+        self._sends = self._schedule(job, installed.rounds.count)
         self._next_send = next(self._sends, None)
         self._unreleased: dict[tuple[int, int, int], Slab] = {}
         self._version = dict.fromkeys(self._program.trained, job.first_step - 1)
         self._credits: list[Envelope] = []
-        self._begin_updates(job)
+        self._begin_updates(job, installed.optimizer)
         yield from self._stream()
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
@@ -111,18 +113,18 @@ class WeightServer:
         """Copies of some masters, for digests and for handing weights to the user."""
         return [self.store.masters[name].numpy().copy() for name in names]
 
-    def _begin_updates(self, job: Job) -> None:
+    def _begin_updates(self, job: Job, optimizer: OptimizerSpec | None) -> None:
         spec = self._spec
         owned = self._plan.gradients_of(spec.index)
         self._updates_left = len(job.steps) * sum(len(shard.names) for shard in owned)
-        if spec.optimizer is not None and self._plan.gradients:
+        if optimizer is not None and self._plan.gradients:
             self._norms = NormExchange(sorted({shard.server for shard in self._plan.gradients}))
             self._updater = Updater(
                 spec.index,
                 self.store,
                 self._program,
                 owned,
-                spec.optimizer,
+                optimizer,
                 self._context.cores,
                 self._report.intervals,
             )

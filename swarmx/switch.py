@@ -7,11 +7,12 @@ rest as they are, again without copying.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
+from wsc.compiler.installation import Installation
 from wsc.core.link import Payload, Slab
 from wsc.core.messages import (
     Envelope,
@@ -22,10 +23,9 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.names import server_name, switch_name
-from wsc.core.program import Mode, StreamPlan
+from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Span
 from wsc.core.room import Job, Report, RoomContext
-from wsc.core.rounds import Rounds
 
 Place = tuple[int, int, int]  # step, round, shard
 
@@ -38,8 +38,6 @@ class SwitchSpec:
     parent: str | None
     children: tuple[str, ...]
     nodes: range
-    plans: Mapping[Mode, StreamPlan]
-    rounds: Mapping[Mode, Rounds]
 
     @property
     def name(self) -> str:
@@ -84,11 +82,15 @@ class Switch:
         self._reductions: dict[Place, _Reduction] = {}
         self._sent: dict[tuple[Place, Span], _Part] = {}
         self._credits: list[Envelope] = []
+        self._installed: dict[Mode, Installation] = {}
+
+    def install(self, installation: Installation) -> None:
+        self._installed[installation.mode] = installation
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         """Count what will pass; a switch starts nothing by itself."""
-        self._plan = self._spec.plans[job.mode]
-        self._rounds = self._spec.rounds[job.mode]
+        self._plan = self._installed[job.mode].plan
+        self._rounds = self._installed[job.mode].rounds
         active = sum(bool(self._below(index)) for index in range(self._rounds.count))
         self._weights_left = len(job.steps) * self._rounds.count * len(self._plan.weights)
         self._gradients_left = len(job.steps) * active * len(self._plan.gradients)

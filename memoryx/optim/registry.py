@@ -8,9 +8,11 @@ from memoryx.optim.adafactor import Adafactor
 from memoryx.optim.adam import Adam, AdamW
 from memoryx.optim.lamb import Lamb
 from memoryx.optim.lion import Lion
-from memoryx.optim.rule import Rule
+from memoryx.optim.rule import Rule, state_bytes
 from memoryx.optim.sgd import SGD
 from wsc.core.errors import ConfigError, nearest
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
 
 RULES: Mapping[str, Rule] = {
     "SGD": SGD(),
@@ -32,3 +34,11 @@ def rule_named(name: str) -> Rule:
         rule=f"known rules: {', '.join(RULES)}",
         remedy=f"did you mean {guess!r}?" if guess else None,
     )
+
+
+def state_bytes_per_element(optimizer: OptimizerSpec, parameters: Mapping[str, TensorSpec]) -> int:
+    """Bytes of optimizer state per trained element, on average over the model, rounded up."""
+    rule = rule_named(optimizer.rule)
+    pairs = [(parameters[name], group) for group in optimizer.groups for name in group.names]
+    state = sum(state_bytes(rule, spec.shape, group.hyper) for spec, group in pairs)
+    return -(-state // max(1, sum(spec.num_elements for spec, _ in pairs)))

@@ -83,17 +83,15 @@ def make_clock(
     record: bool = False,
     others: Sequence[Program] = (),
 ) -> ClusterClock:
-    programs = {p.mode: p for p in (program, *others)}
-    return ClusterClock(
-        machine or make_machine(),
-        num_nodes,
-        programs,
-        {mode: plan_streams(p, num_servers) for mode, p in programs.items()},
-        num_servers,
-        optimizer_bytes_per_parameter=8,
-        clips_by_norm=clips_by_norm,
-        record=record,
-    )
+    clock = ClusterClock(machine or make_machine(), num_nodes, num_servers, record=record)
+    for installed in (program, *others):
+        clock.install(
+            installed,
+            plan_streams(installed, num_servers),
+            state_bytes_per_element=8,
+            clips_by_norm=clips_by_norm,
+        )
+    return clock
 
 
 def run(clock: ClusterClock, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:

@@ -97,6 +97,6 @@ def _steady_step(row: Row, micro_batch: int) -> StepTiming:
         micro_batch_size=micro_batch,
         num_micro_batches=batch // micro_batch,
     )
-    plans = {"train": plan_streams(program, 1)}
-    clock = ClusterClock(MachineSpec(), 1, {"train": program}, plans, 1, 8)
+    clock = ClusterClock(MachineSpec(), 1, 1)
+    clock.install(program, plan_streams(program, 1), state_bytes_per_element=8)
     return [clock.step("train", step) for step in (1, 2, 3)][-1]

@@ -15,7 +15,7 @@ from wsc.compiler.kernel_source import KernelSource
 from wsc.compiler.passes import run_passes
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.segments import build_segments
-from wsc.core.program import Mode, Program
+from wsc.core.program import Program
 from wsc.version import VERSION
 
 
@@ -31,7 +31,6 @@ class Compiled:
 class CompileRequest:
     """Everything that decides the result of a compile."""
 
-    mode: Mode
     precision: StreamPrecision
     micro_batch_size: int
     num_micro_batches: int
@@ -48,6 +47,7 @@ def compile_step(
 ) -> tuple[Compiled, bool]:
     """Capture and compile one step; also says whether the artifact came from the cache.
 
+    A step that calls ``backward`` becomes a training program, any other an evaluation program.
     Raises ApplianceCompilationError for a step that cannot be captured or has no kernels.
     """
     captured = capture(step, model, inputs, request.precision, request.num_micro_batches)
@@ -66,7 +66,7 @@ def _lower(
     run_passes(captured, disabled)
     segments, kernels = build_segments(captured)
     program = Program(
-        mode=request.mode,
+        mode="train" if captured.trained else "eval",
         digest=digest,
         parameters=captured.parameters,
         stream_dtype=request.precision.stream,

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 def shard_specs(program: Program, shard: Shard, dtype: str) -> tuple[TensorSpec, ...]:
     """What lies in a shard's payload."""
-    return tuple(
-        TensorSpec(name, program.parameter[name].shape, dtype) for name in shard.names
-    )
+    return tuple(TensorSpec(name, program.parameter[name].shape, dtype) for name in shard.names)
 
 
 def packed_bytes(specs: Sequence[TensorSpec]) -> int:

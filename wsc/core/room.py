@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from wsc.core.link import Arena
 from wsc.core.messages import Envelope
@@ -64,8 +64,11 @@ class Room(Protocol):
 
     name: str
 
+    def install(self, installation: Any) -> None:
+        """Take this room's part of a program (a wsc.compiler.installation.Installation)."""
+
     def begin(self, job: Job) -> Iterator[Envelope]:
-        """Start a job; yields the messages that start it off."""
+        """Start a job of an installed program; yields the messages that start it off."""
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         """Take one message, in any order across senders; yields the messages it causes."""

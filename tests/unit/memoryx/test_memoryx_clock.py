@@ -14,9 +14,7 @@ SPEC = MemoryXSpec(
 
 
 def clock(num_servers: int = 1) -> MemoryXClock:
-    return MemoryXClock(
-        SPEC, num_servers, optimizer_bytes_per_parameter=8, credit_latency_ps=50
-    )  # fmt: skip
+    return MemoryXClock(SPEC, num_servers, credit_latency_ps=50)
 
 
 def shard(name: str, num_elements: int = 10, server: int = 0, element_bytes: int = 2) -> Shard:
@@ -47,7 +45,7 @@ def test_an_updated_parameter_streams_when_its_own_update_is_done() -> None:
     memoryx.admit(gradient)
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
     assert added_ps == 40_000 + 10 * 12
-    memoryx.update(gradient, added_ps)
+    memoryx.update(gradient, added_ps, 8)
     assert memoryx.updated_ps(("a", "b")) == memoryx.free_ps == added_ps + 10 * 28
     assert memoryx.updated_ps(("b",)) == 0
     assert memoryx.stream(shard("b")).first_ps == 0

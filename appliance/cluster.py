@@ -1,0 +1,101 @@
+"""A running cluster as its user sees it: one object, whatever it runs on.
+
+``start_cluster`` elaborates the rooms and brings them up in this process or on Ray. Both kinds
+are driven by the same Coordinator; on Ray it is an actor of its own and calls go through a proxy.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from appliance.clock import ClusterClock
+from appliance.coordinator import Coordinator
+from appliance.elaborate import ClusterSize, elaborate
+from appliance.local_rooms import LocalRooms
+from appliance.rooms import Rooms
+from appliance.spec import ClusterSpec
+from wsc.core.program import TensorSpec
+from wsc.core.room import RoomSpec
+from wsc.timing.hardware import MachineSpec
+
+
+@dataclass(frozen=True)
+class CoordinatorFactory:
+    """How to build the coordinator where it will run, once its rooms are up."""
+
+    parameters: tuple[TensorSpec, ...]
+    size: ClusterSize
+    machine: MachineSpec
+    record: bool
+
+    def __call__(self, rooms: Rooms) -> Coordinator:
+        size = self.size
+        clock = ClusterClock(self.machine, size.num_csx, size.num_servers, record=self.record)
+        return Coordinator(self.parameters, size.num_servers, clock, rooms)
+
+
+class Cluster:
+    """A handle on a running cluster; ``shutdown`` ends every process it started."""
+
+    def __init__(self, hosted: Any, size: ClusterSize) -> None:
+        self.size = size
+        self._hosted = hosted
+
+    def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the coordinator and wait for its result."""
+        return self._hosted.invoke(method, *args, **kwargs)
+
+    def shutdown(self) -> None:
+        """End the cluster. Idempotent; called on success, failure and Ctrl-C alike."""
+        self._hosted.shutdown()
+
+
+class _HostedHere:
+    """A coordinator in this process."""
+
+    def __init__(self, factory: CoordinatorFactory, specs: Sequence[RoomSpec]) -> None:
+        self._rooms = LocalRooms(specs)
+        self._coordinator = factory(self._rooms)
+
+    def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._coordinator, method)(*args, **kwargs)
+
+    def shutdown(self) -> None:
+        self._rooms.shutdown()
+
+
+def start_cluster(
+    parameters: Sequence[TensorSpec],
+    size: ClusterSize,
+    spec: ClusterSpec,
+    seed: int,
+    record: bool = False,
+) -> Cluster:
+    """Bring up a cluster that holds ``parameters`` (all zero at first).
+
+    With ``record`` the emulated clock keeps every activity for a trace. Raises
+    ApplianceResourceExhausted if the model does not fit, ClusterJobInitError if the roles do not
+    come up.
+    """
+    size = replace(size, lanes=_lanes(size, spec))
+    rooms = elaborate(parameters, size, spec.machine, seed)
+    factory = CoordinatorFactory(tuple(parameters), size, spec.machine, record)
+    if spec.runtime.kind == "local":
+        return Cluster(_HostedHere(factory, rooms), size)
+    from appliance.ray_cluster.coordinator import RayHosted  # noqa: PLC0415  (half a second)
+
+    session = f"waferstream-{uuid.uuid4().hex[:8]}"
+    return Cluster(RayHosted(factory, rooms, spec.runtime, session), size)
+
+
+def _lanes(size: ClusterSize, spec: ClusterSpec) -> int:
+    """Micro-batches side by side on a node, such that nodes and lanes fill the host's cores."""
+    if spec.runtime.kind == "local":
+        return 1
+    cores = spec.runtime.cores
+    host = len(os.sched_getaffinity(0)) if cores == "auto" else cores
+    return max(1, host // size.num_csx)

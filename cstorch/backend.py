@@ -1,0 +1,219 @@
+"""The backend: the one device that a program talks to, and behind it the cluster.
+
+One per process. It holds what the program asks for (how many systems, where to compile), and from
+the first traced step on the running cluster. ``shutdown`` ends the cluster and frees the place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from appliance.cluster import Cluster, start_cluster
+from appliance.coordinator import StepResult
+from appliance.elaborate import ClusterSize, plan_installation
+from cstorch.cluster_config import ClusterConfig
+from memoryx.checkpoint import Reader
+from wsc.compiler.artifact import ArtifactCache
+from wsc.compiler.compile import Compiled
+from wsc.compiler.installation import InputFeed
+from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode
+from wsc.timing.trace import write_trace
+
+if TYPE_CHECKING:
+    from cstorch.utils.data.data_executor import DataExecutor
+
+log = logging.getLogger("waferstream")
+
+STATES = ("model", "optimizer", "global_step")
+"""What a checkpoint can restore."""
+
+
+class Backend:
+    """A CSX backend. Made by ``cstorch.backend``."""
+
+    def __init__(
+        self,
+        backend_type: str,
+        *,
+        cluster_config: ClusterConfig | None = None,
+        compile_dir: Path | str | None = None,
+        compile_only: bool = False,
+        validate_only: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if backend_type.upper() != "CSX":
+            raise ConfigError(
+                "only CSX is emulated",
+                value=backend_type,
+                remedy="plain PyTorch runs on CPU and GPU without WaferStream",
+            )
+        if compile_only and validate_only:
+            raise ConfigError("compile_only and validate_only exclude each other")
+        self.backend_type = "CSX"
+        self.cluster_config = cluster_config or ClusterConfig()
+        self.compile_only = compile_only
+        self.validate_only = validate_only
+        self.seed = seed
+        self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
+        self.model: nn.Module | None = None
+        self.executor: DataExecutor | None = None
+        self.global_step = 0
+        self.cluster: Cluster | None = None
+        self._restore: tuple[Path, frozenset[str], bool] | None = None
+
+    is_csx = True
+    is_cpu = is_gpu = False
+
+    @property
+    def is_e2e_execution(self) -> bool:
+        """Whether steps are executed, not only compiled or validated."""
+        return not (self.compile_only or self.validate_only)
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The torch device of tensors on the user's side."""
+        return torch.device("cpu")
+
+    @property
+    @contextmanager
+    def device(self) -> Iterator[torch.device]:
+        """Models are built inside ``with backend.device:``."""
+        with self.torch_device:
+            yield self.torch_device
+
+    def register(self, model: nn.Module) -> None:
+        """Take the model whose weights MemoryX will hold; one per process."""
+        if self.model is not None and self.model is not model:
+            raise WaferStreamError(
+                "a second model is compiled in one process", rule="one model per backend"
+            )
+        self.model = model
+
+    def restore(
+        self, path: Path, states: Collection[str] = STATES, strict: bool = True
+    ) -> dict[str, Any]:
+        """Start from a checkpoint: the weight servers read it when the cluster starts.
+
+        Returns the checkpoint's states that are no tensors. CheckpointError if it is damaged.
+        """
+        reader = Reader(path)
+        self._restore = (path, frozenset(states), strict)
+        if "global_step" in states:
+            self.global_step = int(reader.objects.get("global_step", 0))
+        return reader.objects
+
+    def size(self) -> ClusterSize:
+        """How many of each role the cluster has."""
+        config = self.cluster_config
+        machine, runtime = config.cluster.machine, config.cluster.runtime
+        workers = max(1, config.num_csx * config.num_workers_per_csx)
+        return ClusterSize(
+            num_csx=config.num_csx,
+            num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
+            num_workers=min(workers, runtime.input_workers, config.num_csx),
+        )
+
+    def install(self, compiled: Compiled, feed: InputFeed, optimizer: OptimizerSpec | None) -> None:
+        """Put a program on the cluster; the first one starts the cluster and sends the weights."""
+        size = self.size()
+        machine = self.cluster_config.cluster.machine
+        installation = plan_installation(compiled, feed, optimizer, size, machine)
+        starts = self.cluster is None
+        if self.cluster is None:
+            self.cluster = self._start(compiled, size)
+        self.cluster.invoke("install", installation)
+        if starts:
+            self._load_weights(self.cluster)
+
+    def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
+        """Run steps of an installed program."""
+        results: list[StepResult] = self._running().invoke("run", mode, first_step, last_step)
+        if mode == "train":
+            self.global_step = last_step
+        return results
+
+    def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
+        """Have the cluster write ``states`` to a new file, and ``objects`` with them."""
+        self._running().invoke("save", path, states, objects)
+
+    def weights_digest(self) -> str:
+        """SHA-256 of the weights as they are in MemoryX now."""
+        digest: str = self._running().invoke("digest")
+        return digest
+
+    def shutdown(self) -> None:
+        """End the cluster and free the place for another backend. Idempotent."""
+        global _current  # noqa: PLW0603  (the one backend of this process)
+        if self.cluster is not None:
+            self.cluster.shutdown()
+            self.cluster = None
+        if _current is self:
+            _current = None
+
+    def write_trace(self, path: Path) -> None:
+        """Write both clocks of the cluster's life so far as a Perfetto trace."""
+        emulated, measured = self._running().invoke("activities")
+        write_trace(path, emulated, measured)
+
+    def _start(self, compiled: Compiled, size: ClusterSize) -> Cluster:
+        config = self.cluster_config
+        log.info("Preparing to execute using %d CSX", size.num_csx)
+        return start_cluster(
+            compiled.program.parameters,
+            size,
+            config.cluster,
+            self.seed,
+            record=config.trace_path is not None,
+        )
+
+    def _load_weights(self, cluster: Cluster) -> None:
+        assert self.model is not None
+        path, states, strict = self._restore or (None, frozenset(), True)
+        if "model" not in states or not strict:
+            log.info("About to send initial weights")
+            values = {name: p.detach() for name, p in self.model.named_parameters()}
+            cluster.invoke("load_weights", values)
+            log.info("Finished sending initial weights")
+        if path is not None:
+            log.info("Loading weights from checkpoint %s", path)
+            cluster.invoke("restore", path, states, strict)
+
+    def _running(self) -> Cluster:
+        if self.cluster is None:
+            raise WaferStreamError(
+                "the cluster is not running", remedy="run a traced step in an executor loop first"
+            )
+        return self.cluster
+
+
+_current: Backend | None = None
+
+
+def backend(backend_type: str | None = None, **options: Any) -> Backend:
+    """Make the backend of this process, or return it when called without arguments.
+
+    Options are those of ``Backend``. RuntimeError for a second construction.
+    """
+    global _current  # noqa: PLW0603  (the one backend of this process)
+    if backend_type is None and not options:
+        return current_backend()
+    if _current is not None:
+        raise RuntimeError("a backend exists already; there is one per process")
+    _current = Backend(backend_type or "CSX", **options)
+    return _current
+
+
+def current_backend() -> Backend:
+    """The backend of this process; RuntimeError if there is none."""
+    if _current is None:
+        raise RuntimeError('no backend yet: call cstorch.backend("CSX") first')
+    return _current

@@ -1,0 +1,34 @@
+"""What a job asks of the cluster; names and defaults are the vendor's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from appliance.spec import ClusterSpec
+from wsc.core.config import Config
+
+
+class ClusterConfig(Config):
+    """Sizes of the emulated cluster, and the cluster.yaml that describes its machine."""
+
+    num_csx: PositiveInt = 1
+    """CS systems for the job."""
+
+    max_wgt_servers: NonNegativeInt = 0
+    """Weight servers; 0 takes the number that cluster.yaml gives."""
+
+    num_workers_per_csx: NonNegativeInt = 1
+    """Input workers per system; 0 lets the cluster choose. cluster.yaml bounds the total."""
+
+    job_labels: dict[str, str] = Field(default_factory=dict)
+
+    job_time_sec: PositiveInt | None = None
+    """End the run with an error after this many seconds."""
+
+    cluster: ClusterSpec = Field(default_factory=ClusterSpec)
+    """The emulated machine and where it runs."""
+
+    trace_path: Path | None = None
+    """Write a Perfetto trace of both clocks here when the run ends."""

@@ -1,0 +1,74 @@
+"""``cstorch.save`` and ``cstorch.load``: checkpoints whose tensors the cluster writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cstorch.backend import current_backend
+from memoryx.checkpoint import Reader, cannot_write
+from wsc.core.errors import CheckpointError
+
+CLUSTER_STATES = ("model", "optimizer")
+"""States whose tensors live in MemoryX; of these only the names count, whatever is under them."""
+
+
+def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
+    """Write a checkpoint; for use in a checkpoint closure.
+
+    ``state_dict`` names what to save: ``model`` and ``optimizer`` are written by the weight
+    servers, everything else must be of JSON types. The file appears whole or not at all; an
+    existing one is replaced. CheckpointError if it cannot be written.
+    """
+    target = Path(path)
+    states = [state for state in CLUSTER_STATES if state in state_dict]
+    if not states:
+        raise CheckpointError(
+            "the state to save holds nothing that is on the cluster",
+            where=str(target),
+            rule=f"at least one of {', '.join(CLUSTER_STATES)}",
+        )
+    objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
+    partial = target.with_name(f".{target.name}.writing")
+    try:
+        partial.unlink(missing_ok=True)
+        current_backend().save(partial.absolute(), states, objects)
+        partial.rename(target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: Path | str) -> dict[str, Any]:
+    """The states of a checkpoint; tensors are read from the file when they are accessed.
+
+    To continue training on the cluster use ``Backend.restore``, which never brings the weights to
+    this process. CheckpointError if the file is damaged.
+    """
+    reader = Reader(Path(path))
+    tensors = {state: LazyTensors(reader, state) for state in CLUSTER_STATES}
+    return {**reader.objects, **{state: lazy for state, lazy in tensors.items() if lazy}}
+
+
+class LazyTensors(Mapping[str, torch.Tensor]):
+    """Tensors of one state of a checkpoint by name, each read on access."""
+
+    def __init__(self, reader: Reader, state: str) -> None:
+        self._reader = reader
+        self._state = state
+        self._names = reader.names(state)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        return torch.from_numpy(self._reader[f"{self._state}.{name}"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,193 @@
+"""``cstorch.trace``: turn a step function into a program of the cluster.
+
+The body is recorded on its first call and never runs again; later calls return the same
+placeholders, whose values step closures receive after the step has run.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cstorch import backends
+from cstorch.amp import stream_precision
+from cstorch.backend import Backend, current_backend
+from cstorch.micro_batches import micro_batch_size
+from cstorch.optim.recorder import Recorder, recording
+from cstorch.step_values import StepValue
+from wsc.compiler.compile import Compiled, CompileRequest, compile_step
+from wsc.compiler.installation import InputFeed
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import Mode
+
+log = logging.getLogger("waferstream")
+
+Closure = tuple[Callable[..., Any], Any]
+"""A step closure that was called inside a trace, and its (args, kwargs) with StepValues."""
+
+
+@dataclass
+class Trace:
+    """What a step hands out while it is traced."""
+
+    results: list[torch.Tensor] = field(default_factory=list)
+    closures: list[Closure] = field(default_factory=list)
+
+    def hand_out(self, tree: Any) -> Any:
+        """Make every tensor in a pytree a result of the step; returns placeholders."""
+        return pytree.tree_map_only(torch.Tensor, self._result, tree)
+
+    def _result(self, tensor: torch.Tensor) -> StepValue:
+        if tensor.numel() != 1:
+            raise ApplianceCompilationError(
+                "a traced step returns a tensor that is not a scalar",
+                value=f"shape {tuple(tensor.shape)}",
+                rule="results of a step are scalars, averaged over its micro-batches",
+                remedy="reduce it inside the step (mean, sum, ...)",
+            )
+        self.results.append(tensor)
+        return StepValue(len(self.results) - 1)
+
+
+active_trace: ContextVar[Trace | None] = ContextVar("active_trace", default=None)
+
+
+class TracedStep:
+    """A step function that runs on the cluster."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._installed_on: Backend | None = None
+        self._outputs: Any = None
+        self.mode: Mode
+        self.batch_size: int
+        self.closures: list[Closure] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask for one step; only inside a DataExecutor loop."""
+        backend = current_backend()
+        executor = backend.executor
+        if executor is None:
+            raise ApplianceCompilationError(
+                "a traced step was called outside of an executor loop",
+                remedy="iterate over cstorch.utils.data.DataExecutor and call the step inside",
+            )
+        if self._installed_on is not backend:
+            self._install(backend, args, kwargs)
+        executor.attach(self)
+        return self._outputs
+
+    def _install(self, backend: Backend, args: Any, kwargs: Any) -> None:
+        executor = backend.executor
+        assert executor is not None
+        leaves, structure = pytree.tree_flatten((args, kwargs))
+        positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        feed = InputFeed(
+            executor.dataloader.source,
+            tuple(executor.position_of(leaves[i]) for i in positions),
+        )
+        trace = Trace()
+
+        def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            filled = list(leaves)
+            for position, tensor in zip(positions, batch, strict=True):
+                filled[position] = tensor
+            step_args, step_kwargs = pytree.tree_unflatten(filled, structure)
+            token = active_trace.set(trace)
+            try:
+                self._outputs = trace.hand_out(self._function(*step_args, **step_kwargs))
+            finally:
+                active_trace.reset(token)
+            return trace.results
+
+        tensors = [leaves[i] for i in positions]
+        with recording() as recorder, _recorded_clipping(recorder):
+            compiled = _compile(backend, step, tensors)
+        self.mode = compiled.program.mode
+        self.batch_size = compiled.program.batch_size
+        self.closures = trace.closures
+        self._installed_on = backend
+        if backend.is_e2e_execution:
+            backend.install(compiled, feed, _optimizer(backend, recorder, compiled))
+
+
+def trace(function: Callable[..., Any]) -> TracedStep:
+    """Decorate a step function: forward, ``loss.backward()``, clipping, optimizer, scheduler."""
+    return TracedStep(function)
+
+
+def _compile(
+    backend: Backend,
+    step: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]],
+    tensors: Sequence[torch.Tensor],
+) -> Compiled:
+    if backend.model is None:
+        raise ApplianceCompilationError(
+            "no model was compiled", remedy="call cstorch.compile(model, backend) first"
+        )
+    config = backend.cluster_config
+    batch_size = tensors[0].shape[0]
+    requested = backends.csx.performance.micro_batch_size
+    size = micro_batch_size(batch_size, requested, config.num_csx)
+    log.info("Compiling the model. This may take a few minutes.")
+    num_micro_batches = batch_size // size
+    log.info("Effective batch size is %d: %d x micro-batch %d", batch_size, num_micro_batches, size)
+    inputs = [(f"input_{i}", tensor[:size]) for i, tensor in enumerate(tensors)]
+    request = CompileRequest(
+        precision=stream_precision(),
+        micro_batch_size=size,
+        num_micro_batches=num_micro_batches,
+        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
+    )
+    compiled, was_cached = compile_step(step, backend.model, inputs, request, backend.cache)
+    digest = compiled.program.digest
+    if was_cached:
+        log.info('Found existing cached compile with hash: "%s"', digest)
+    elif backend.cache is not None:
+        log.info("Compile artifacts successfully written to %s", backend.cache.root / digest)
+    log.info("Compile was successful!")
+    return compiled
+
+
+def _optimizer(backend: Backend, recorder: Recorder, compiled: Compiled) -> Any:
+    assert backend.model is not None
+    names = {id(parameter): name for name, parameter in backend.model.named_parameters()}
+    optimizer = recorder.spec(names)
+    if compiled.program.mode == "train" and optimizer is None:
+        raise ApplianceCompilationError(
+            "the step computes gradients but steps no optimizer",
+            remedy="call optimizer.step() after loss.backward(), or leave backward() out",
+        )
+    return optimizer
+
+
+@contextmanager
+def _recorded_clipping(recorder: Recorder) -> Iterator[None]:
+    """Let torch's clipping functions be recorded: the gradients are in MemoryX."""
+
+    def clip_norm(_parameters: Any, max_norm: float, norm_type: float = 2.0, **_: Any) -> None:
+        if float(norm_type) != 2.0:
+            raise ApplianceCompilationError(
+                "gradients can be clipped by their L2 norm only", value=f"norm_type {norm_type}"
+            )
+        recorder.clip_norm(max_norm)
+
+    def clip_value(_parameters: Any, clip_value: float, **_: Any) -> None:
+        recorder.clip_value(clip_value)
+
+    utils = torch.nn.utils
+    with (
+        mock.patch.object(utils, "clip_grad_norm_", clip_norm),
+        mock.patch.object(utils, "clip_grad_value_", clip_value),
+    ):
+        yield

@@ -1,0 +1,184 @@
+"""The loop: iterate over a DataExecutor and call the traced step inside.
+
+Iterations only collect what the user asks for; the cluster runs from one activation step to the
+next in one go, so that the steps in between overlap. Values exist at activation steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from appliance.batches import GlobalBatches
+from appliance.coordinator import StepResult
+from cstorch.backend import current_backend
+from cstorch.step_values import resolve
+from cstorch.utils.data.dataloader import DataLoader
+from cstorch.utils.data.profiler import Profiler
+from wsc.core.errors import ApplianceError, ConfigError
+
+if TYPE_CHECKING:
+    from cstorch.trace import TracedStep
+
+log = logging.getLogger("waferstream")
+
+MAX_STEPS = 2**31 - 1
+
+
+class DataExecutor:
+    """Runs ``num_steps`` steps (default: one epoch) of the step that is called in the loop.
+
+    ``checkpoint_steps`` k means steps k, 2k, ... and the last one; 0 or None means never.
+    ``activation_steps`` (default 1) is how often values come back; it is reduced to the greatest
+    common divisor with the checkpoint steps.
+    """
+
+    def __init__(
+        self,
+        dataloader: DataLoader,
+        num_steps: int | None = None,
+        checkpoint_steps: int | None = None,
+        activation_steps: int | None = None,
+    ) -> None:
+        self._backend = current_backend()
+        self.dataloader = dataloader
+        self.num_steps = self._checked_steps(num_steps)
+        self.checkpoint_steps = checkpoint_steps or 0
+        self.activation_steps = self._checked_activation(activation_steps or 1)
+        self.iteration = 0
+        self.results: list[StepResult] = []
+        self.profiler = Profiler()
+        self._step: TracedStep | None = None
+        self._queued: list[tuple[Callable[..., Any], Any]] = []
+
+    @property
+    def user_iteration(self) -> int:
+        """The current iteration, counted from 1."""
+        return self.iteration + 1
+
+    @property
+    def is_initial_step(self) -> bool:
+        return self.iteration == 0
+
+    @property
+    def on_final_iteration(self) -> bool:
+        return self.user_iteration == self.num_steps
+
+    @property
+    def is_checkpoint_step(self) -> bool:
+        """Whether a checkpoint is due after this iteration's step."""
+        if not self.checkpoint_steps or not self._backend.is_e2e_execution:
+            return False
+        return self.on_final_iteration or self.user_iteration % self.checkpoint_steps == 0
+
+    @property
+    def is_activation_step(self) -> bool:
+        """Whether values come back after this iteration's step."""
+        return self.on_final_iteration or self.user_iteration % self.activation_steps == 0
+
+    def __len__(self) -> int:
+        return self.num_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._backend.executor is not None:
+            raise ConfigError("two executor loops run at the same time")
+        batch, self._leaves = GlobalBatches(self.dataloader.local).first()
+        self._backend.executor = self
+        self._deadline = self._time_limit()
+        self._done = 0
+        try:
+            for iteration in range(self.num_steps):
+                self.iteration = iteration
+                yield batch
+                self._finish_iteration()
+        finally:
+            self._backend.executor = None
+
+    def attach(self, step: TracedStep) -> None:
+        """The loop runs this step."""
+        if self._step is not None and self._step is not step:
+            raise ConfigError(
+                "two traced steps are called in one executor loop",
+                remedy="trace one function, or use a second executor",
+            )
+        self._step = step
+
+    def position_of(self, tensor: torch.Tensor) -> int:
+        """Which tensor of the batch an argument of the traced step is."""
+        for position, leaf in enumerate(self._leaves):
+            if leaf is tensor:
+                return position
+        raise ConfigError(
+            "a tensor argument of the traced step is not part of the batch",
+            value=f"shape {tuple(tensor.shape)}, {tensor.dtype}",
+            rule="the cluster streams the loader's batches; this process sees the first one only",
+            remedy="change tensors in the input function or inside the traced step",
+        )
+
+    def queue(self, function: Callable[..., Any], arguments: Any) -> None:
+        """Run a closure after this iteration's step, if values come back then."""
+        if self.is_activation_step and self._backend.is_e2e_execution:
+            self._queued.append((function, arguments))
+
+    def _finish_iteration(self) -> None:
+        if self._step is None or not self._backend.is_e2e_execution:
+            return
+        if self.is_activation_step:
+            self._run_to_here(self._step)
+            values = self.results[-1].values
+            for function, arguments in [*self._step.closures, *self._queued]:
+                args, kwargs = resolve(arguments, values)
+                function(*args, **kwargs)
+            self._queued.clear()
+
+    def _run_to_here(self, step: TracedStep) -> None:
+        """Have the cluster run all steps since the last activation step."""
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise ApplianceError(
+                "the job ran out of time",
+                value=f"{self._backend.cluster_config.job_time_sec} s",
+                where="job_time_sec",
+            )
+        count = self.user_iteration - self._done
+        before = self._backend.global_step if step.mode == "train" else self._done
+        started_s = time.perf_counter()
+        self.results = self._backend.run(step.mode, before + 1, before + count)
+        elapsed_s = time.perf_counter() - started_s
+        self.profiler.add(self.results, step.batch_size, elapsed_s)
+        self._done += count
+
+    def _checked_steps(self, num_steps: int | None) -> int:
+        if not self._backend.is_e2e_execution:
+            return 1
+        if num_steps is None:
+            try:
+                num_steps = len(self.dataloader)
+            except TypeError as error:
+                raise ConfigError(
+                    "the number of steps is not known",
+                    rule="num_steps, or a loader with a length",
+                ) from error
+        if not 0 < num_steps <= MAX_STEPS:
+            raise ConfigError("num_steps is out of range", value=num_steps, rule="1 to 2**31 - 1")
+        return num_steps
+
+    def _checked_activation(self, activation_steps: int) -> int:
+        if not self.checkpoint_steps:
+            return activation_steps
+        reduced = math.gcd(activation_steps, self.checkpoint_steps)
+        if reduced != activation_steps:
+            log.warning(
+                "activation_steps is reduced from %d to %d to meet checkpoint steps",
+                activation_steps,
+                reduced,
+            )
+        return reduced
+
+    def _time_limit(self) -> float | None:
+        seconds = self._backend.cluster_config.job_time_sec
+        return None if seconds is None else time.monotonic() + seconds

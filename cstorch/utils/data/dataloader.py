@@ -1,0 +1,31 @@
+"""A loader that is built where it runs: on the input workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+from wsc.core.errors import DataError
+
+
+class DataLoader:
+    """``input_fn(*args, **kwargs)`` returns a torch DataLoader or any iterable of global batches.
+
+    It is run once on every input worker, and once here for the first batch, which is all that the
+    user's process sees.
+    """
+
+    def __init__(self, input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        if not callable(input_fn):
+            raise DataError("DataLoader takes a function that makes a loader", value=input_fn)
+        self.source: Callable[[], Any] = partial(input_fn, *args, **kwargs)
+
+    @cached_property
+    def local(self) -> Any:
+        """The loader as it is on the user's side."""
+        return self.source()
+
+    def __len__(self) -> int:
+        """Global batches in an epoch; TypeError if the loader does not know."""
+        return len(self.local)

@@ -1,0 +1,54 @@
+"""Rates of a running loop: measured on this host, and emulated for the stated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from appliance.coordinator import StepResult
+from wsc.timing.attribution import StepTiming, samples_per_s
+
+SMOOTHING = 0.4  # weight of the newest measurement (cluster_interface.md, 4.5)
+
+
+class RateTracker:
+    """Samples per second: smoothed (``rate``) and over the whole loop (``global_rate``)."""
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        self._samples = 0
+        self._seconds = 0.0
+
+    def add(self, samples: int, elapsed_s: float) -> None:
+        """Take one measurement."""
+        newest = samples / elapsed_s
+        first = self._samples == 0
+        self.rate = newest if first else SMOOTHING * newest + (1 - SMOOTHING) * self.rate
+        self._samples += samples
+        self._seconds += elapsed_s
+
+    @property
+    def global_rate(self) -> float:
+        return self._samples / self._seconds if self._seconds else 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time spent in steps, measured on this host."""
+        return self._seconds
+
+
+class Profiler:
+    """Both clocks of a loop."""
+
+    def __init__(self) -> None:
+        self.rate_tracker = RateTracker()
+        self.timings: list[StepTiming] = []
+
+    def add(self, results: Sequence[StepResult], batch_size: int, elapsed_s: float) -> None:
+        """Take the results of some steps that ran in one go."""
+        self.rate_tracker.add(batch_size * len(results), elapsed_s)
+        self.timings.extend(result.timing for result in results)
+
+    @property
+    def emulated_rate(self) -> float:
+        """Samples per second that the stated machine would have reached so far."""
+        return samples_per_s(self.timings) if self.timings else 0.0
