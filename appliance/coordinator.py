@@ -72,18 +72,22 @@ class Coordinator:
             )
         self._micro_batches[installation.mode] = installation.program.num_micro_batches
 
-    def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
+    def run(
+        self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
+    ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive).
 
-        Raises ApplianceNanError if a loss is not finite, or what a room failed with.
+        Raises what a room failed with, and, with ``check_finite``, ApplianceNanError if a result
+        of a step is not finite.
         """
         self._jobs += 1
         job = Job(self._jobs, mode, first_step, last_step)
         reports = self._rooms.run(job)
         self._reports = reports
         results = list(self._step_results(job, reports))
-        for result in results:
-            _check_finite(result, mode)
+        if check_finite:
+            for result in results:
+                _check_finite(result, mode)
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:

@@ -49,6 +49,7 @@ class Backend:
         compile_only: bool = False,
         validate_only: bool = False,
         seed: int = 0,
+        check_loss: bool = True,
     ) -> None:
         if backend_type.upper() != "CSX":
             raise ConfigError(
@@ -63,6 +64,7 @@ class Backend:
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
+        self.check_loss = check_loss
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
         self.model: nn.Module | None = None
         self.executor: DataExecutor | None = None
@@ -136,7 +138,9 @@ class Backend:
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps of an installed program."""
-        results: list[StepResult] = self._running().invoke("run", mode, first_step, last_step)
+        results: list[StepResult] = self._running().invoke(
+            "run", mode, first_step, last_step, self.check_loss
+        )
         if mode == "train":
             self.global_step = last_step
         return results

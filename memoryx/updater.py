@@ -61,6 +61,8 @@ class Updater:
         if whole is None:
             return Updated()
         del self._collectors[step, shard]
+        if self._optimizer.loss_scale != 1.0:
+            whole.flat.div_(self._optimizer.loss_scale)
         if self._optimizer.max_gradient_value is not None:
             clip_value_([whole.flat], self._optimizer.max_gradient_value)
         if self._optimizer.max_gradient_norm is None:

@@ -32,6 +32,7 @@ class Recorder:
     schedulers: list[Scheduler] = field(default_factory=list)
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
+    loss_scale: float = 1.0
     zeroed_gradients: bool = False
 
     def clip_value(self, max_value: float) -> None:
@@ -49,6 +50,12 @@ class Recorder:
         if self.max_gradient_norm is not None:
             raise _refusal("gradients are clipped by norm twice", "once per step")
         self.max_gradient_norm = float(max_norm)
+
+    def scale_loss(self, loss_scale: float) -> None:
+        """The loss is multiplied by ``loss_scale``, so gradients are divided by it."""
+        if self.loss_scale != 1.0:
+            raise _refusal("the loss is scaled twice", "once per step")
+        self.loss_scale = float(loss_scale)
 
     def step_optimizer(self, optimizer: Optimizer) -> None:
         """The update is that of ``optimizer``."""
@@ -77,6 +84,7 @@ class Recorder:
             self.optimizer.spec(names, self.schedulers),
             max_gradient_norm=self.max_gradient_norm,
             max_gradient_value=self.max_gradient_value,
+            loss_scale=self.loss_scale,
         )
 
     def _refuse_after_step(self, what: str) -> None:

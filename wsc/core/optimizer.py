@@ -42,6 +42,7 @@ class OptimizerSpec:
     groups: tuple[ParamGroup, ...]
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
+    loss_scale: float = 1.0  # the loss was multiplied by it; gradients are divided first of all
 
     def group_of(self, name: str) -> ParamGroup:
         """The group of a parameter; KeyError if the optimizer does not train it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,21 +35,24 @@ class DataExecutor:
 
     ``checkpoint_steps`` k means steps k, 2k, ... and the last one; 0 or None means never.
     ``activation_steps`` (default 1) is how often values come back; it is reduced to the greatest
-    common divisor with the checkpoint steps.
+    common divisor with the checkpoint steps. Either may also be a collection of steps of this
+    loop, counted from 1, which are taken as they are. Values always come back after the last step.
     """
 
     def __init__(
         self,
         dataloader: DataLoader,
         num_steps: int | None = None,
-        checkpoint_steps: int | None = None,
-        activation_steps: int | None = None,
+        checkpoint_steps: int | Collection[int] | None = None,
+        activation_steps: int | Collection[int] | None = None,
     ) -> None:
         self._backend = current_backend()
         self.dataloader = dataloader
         self.num_steps = self._checked_steps(num_steps)
         self.checkpoint_steps = checkpoint_steps or 0
-        self.activation_steps = self._checked_activation(activation_steps or 1)
+        self.activation_steps = self._checked_activation(
+            1 if activation_steps is None else activation_steps
+        )
         self.iteration = 0
         self.results: list[StepResult] = []
         self.profiler = Profiler()
@@ -74,12 +77,19 @@ class DataExecutor:
         """Whether a checkpoint is due after this iteration's step."""
         if not self.checkpoint_steps or not self._backend.is_e2e_execution:
             return False
-        return self.on_final_iteration or self.user_iteration % self.checkpoint_steps == 0
+        if isinstance(self.checkpoint_steps, int):
+            is_multiple = self.user_iteration % self.checkpoint_steps == 0
+            return is_multiple or self.on_final_iteration
+        return self.user_iteration in self.checkpoint_steps
 
     @property
     def is_activation_step(self) -> bool:
         """Whether values come back after this iteration's step."""
-        return self.on_final_iteration or self.user_iteration % self.activation_steps == 0
+        if self.on_final_iteration or self.is_checkpoint_step:
+            return True
+        if isinstance(self.activation_steps, int):
+            return self.user_iteration % self.activation_steps == 0
+        return self.user_iteration in self.activation_steps
 
     def __len__(self) -> int:
         return self.num_steps
@@ -167,10 +177,11 @@ class DataExecutor:
             raise ConfigError("num_steps is out of range", value=num_steps, rule="1 to 2**31 - 1")
         return num_steps
 
-    def _checked_activation(self, activation_steps: int) -> int:
-        if not self.checkpoint_steps:
+    def _checked_activation(self, activation_steps: int | Collection[int]) -> Any:
+        both = (activation_steps, self.checkpoint_steps)
+        if not self.checkpoint_steps or not all(isinstance(steps, int) for steps in both):
             return activation_steps
-        reduced = math.gcd(activation_steps, self.checkpoint_steps)
+        reduced = math.gcd(*both)  # type: ignore[arg-type]
         if reduced != activation_steps:
             log.warning(
                 "activation_steps is reduced from %d to %d to meet checkpoint steps",
