@@ -113,6 +113,11 @@ class Backend:
             self.global_step = int(reader.objects.get("global_step", 0))
         return reader.objects
 
+    def reload(self) -> None:
+        """Let a cluster that runs already read the checkpoint named by ``restore``."""
+        if self.cluster is not None:
+            self._load_weights(self.cluster)
+
     def size(self) -> ClusterSize:
         """How many of each role the cluster has."""
         config = self.cluster_config

@@ -1,0 +1,57 @@
+"""The files of a run below ``model_dir`` (cluster_interface.md, section 4.6).
+
+model_dir/
+    checkpoint_<step>.mdl, checkpoints_index.yaml
+    run_summary.json, loss.png            of the newest run
+    latest_run.log -> <timestamp>/run.log
+    <timestamp>/
+        run.log                           everything the run said
+        trainer_params.yaml, cluster.yaml the resolved configuration
+        events.out.tfevents.*             for TensorBoard
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from pathlib import Path
+
+from appliance.spec import ClusterSpec
+from modelzoo.config.params import Params
+from wsc.core.config import dump_yaml
+from wsc.core.errors import ConfigError
+
+
+class RunFolder:
+    """Makes the folder of one run and keeps its log. Close it to release the log file."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self.model_dir = model_dir
+        self.path = model_dir / datetime.now().strftime("%Y%m%d_%H%M%S_%f")[:-3]
+        try:
+            self.path.mkdir(parents=True)
+            self._log = logging.FileHandler(self.path / "run.log")
+        except OSError as error:
+            raise ConfigError(
+                "the model folder cannot be written", where=str(model_dir), value=error.strerror
+            ) from error
+        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
+        logging.getLogger("waferstream").addHandler(self._log)
+        self._point_latest()
+
+    def save_configuration(self, params: Params, cluster: ClusterSpec) -> None:
+        """Write what the run was really started with."""
+        (self.path / "trainer_params.yaml").write_text(dump_yaml(params.dump()))
+        (self.path / "cluster.yaml").write_text(dump_yaml(cluster.model_dump(mode="json")))
+
+    def close(self) -> None:
+        """Detach and close the log file."""
+        logging.getLogger("waferstream").removeHandler(self._log)
+        self._log.close()
+
+    def _point_latest(self) -> None:
+        link = self.model_dir / "latest_run.log"
+        fresh = self.model_dir / ".latest_run.log"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(Path(self.path.name) / "run.log")
+        fresh.rename(link)

@@ -1,0 +1,276 @@
+"""The trainer: a program on cstorch, like one that a user writes by hand.
+
+Builds model, optimizer and data from the configuration, then runs executor loops: training in
+stages, an evaluation after each. Everything else (progress, events, pictures) observes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+import cstorch
+from appliance.checkpoint_states import selected_states
+from appliance.checkpoints import CheckpointFolder
+from cstorch.backend import STATES, Backend
+from memoryx.checkpoint import Reader
+from modelzoo.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
+from modelzoo.config.dataloader import DataLoaderConfig
+from modelzoo.config.params import InitConfig, Params
+from modelzoo.trainer.build import (
+    Step,
+    check_vocabulary,
+    evaluation_step,
+    make_loader,
+    make_model,
+    make_optimizer,
+    training_step,
+)
+from modelzoo.trainer.observers import EvaluationLog, Observer, TrainingLog
+from modelzoo.trainer.stages import RunPlan, Stage, plan_run
+from wsc.core.digest import weights_digest
+from wsc.core.errors import ConfigError
+
+log = logging.getLogger("waferstream")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left when a run is over."""
+
+    first_step: int
+    last_step: int
+    weights_sha256: str | None  # None if nothing was executed
+    checkpoint: Path | None
+
+
+class Trainer:
+    """One run of one configuration on one backend."""
+
+    def __init__(self, params: Params, backend: Backend, observers: Sequence[Observer]) -> None:
+        self._trainer = params.trainer
+        self._init: InitConfig = params.trainer.init
+        self._backend = backend
+        self._observers = observers
+        self._folder = CheckpointFolder(
+            self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
+        )
+        self._checkpoint: Path | None = None
+        with backend.device:
+            self._model: nn.Module = make_model(self._init)
+        cstorch.compile(self._model, backend)
+        self._evaluate_step: Step = evaluation_step(self._model)
+
+    def fit(self, evaluates: bool) -> Outcome:
+        """Train, with evaluations in between where ``evaluates`` and there is data for them."""
+        fit = self._trainer.fit
+        if fit is None or self._init.optimizer is None:
+            missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
+            raise ConfigError(f"training needs {missing}", where="params file")
+        self._start_from(fit.ckpt_path)
+        loader = make_loader(fit.train_dataloader, "trainer.fit.train_dataloader")
+        check_vocabulary(self._init, loader, "trainer.fit.train_dataloader")
+        evaluations = fit.val_dataloader if evaluates else ()
+        plan = plan_run(
+            self._init.loop,
+            start=self._backend.global_step,
+            steps_in_epoch=len(loader),
+            log_every=self._init.logging.log_steps,
+            checkpoint_every=self._init.checkpoint.steps or 0,
+            evaluates=bool(evaluations),
+        )
+        if not plan.stages:
+            return self._nothing_left(plan)
+        optimizer, schedulers = make_optimizer(self._init, self._model)
+        step = training_step(self._init, self._model, optimizer, schedulers)
+        rate = schedulers[0].schedule.at if schedulers else None
+        for stage in plan.stages:
+            self._set_micro_batch("train")
+            self._train(loader, step, plan, stage, rate)
+            if stage.evaluates:
+                self._evaluate_all(evaluations)
+            if not self._backend.is_e2e_execution:
+                return Outcome(plan.start + 1, plan.end, None, None)
+        digest = self._backend.weights_digest()
+        log.info("Training completed successfully!")
+        return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
+
+    def validate(self) -> Outcome:
+        """One evaluation of one checkpoint."""
+        validation = self._trainer.validation
+        if validation is None:
+            raise ConfigError("evaluation needs trainer.validate", where="params file")
+        self._start_from(validation.ckpt_path)
+        self._evaluate_all((validation.val_dataloader,))
+        return self._evaluated()
+
+    def validate_all(self) -> Outcome:
+        """Every checkpoint on every data set."""
+        section = self._trainer.validate_all
+        if section is None:
+            raise ConfigError("eval_all needs trainer.validate_all", where="params file")
+        paths = [path for pattern in section.ckpt_paths for path in _matching(pattern)]
+        if not section.ckpt_paths:
+            paths = [self._folder.path / entry.file for entry in self._folder.entries()]
+        if not paths:
+            raise ConfigError("no checkpoint to evaluate", where=str(self._folder.path))
+        for path in paths:
+            self._restore(path)
+            self._backend.reload()
+            self._evaluate_all(section.val_dataloaders)
+        return self._evaluated()
+
+    def _train(
+        self,
+        loader: cstorch.utils.data.DataLoader,
+        step: Step,
+        plan: RunPlan,
+        stage: Stage,
+        rate: Any,
+    ) -> None:
+        executor = cstorch.utils.data.DataExecutor(
+            loader,
+            num_steps=len(stage),
+            activation_steps=stage.relative(set(plan.log_steps)),
+            checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
+        )
+        seen: list[tuple[int, float]] = []
+
+        @cstorch.step_closure
+        def report(_loss: object) -> None:
+            seen.extend((result.step, result.values[0]) for result in executor.results)
+            now = stage.first + executor.iteration
+            if now in plan.log_steps:
+                self._tell_trained(executor, tuple(seen), rate, stage.last - now, plan.end - now)
+                seen.clear()
+
+        @cstorch.checkpoint_closure
+        def save() -> None:
+            self._save(stage.first + executor.iteration)
+
+        for batch in executor:
+            report(step(batch))
+            save()
+
+    def _evaluate_all(self, configs: Sequence[DataLoaderConfig]) -> None:
+        self._set_micro_batch("validate")
+        for index, config in enumerate(configs):
+            self._evaluate(make_loader(config, f"val_dataloader {index}"))
+
+    def _evaluate(self, loader: cstorch.utils.data.DataLoader) -> None:
+        steps = self._init.loop.eval_steps or len(loader)
+        executor = cstorch.utils.data.DataExecutor(loader, num_steps=steps, activation_steps=steps)
+        for batch in executor:
+            self._evaluate_step(batch)
+        if not self._backend.is_e2e_execution:
+            return
+        losses = [result.values[0] for result in executor.results]
+        loss = sum(losses) / len(losses)
+        tracker = executor.profiler.rate_tracker
+        evaluation = EvaluationLog(
+            step=self._backend.global_step,
+            batches=len(losses),
+            samples=sum(timing.batch_size for timing in executor.profiler.timings),
+            loss=loss,
+            perplexity=math.exp(min(loss, 700.0)),  # exp overflows a float beyond 709
+            rate=tracker.global_rate,
+            seconds=tracker.elapsed_s,
+        )
+        for observer in self._observers:
+            observer.evaluated(evaluation)
+
+    def _tell_trained(
+        self,
+        executor: cstorch.utils.data.DataExecutor,
+        losses: tuple[tuple[int, float], ...],
+        rate: Any,
+        left_in_stage: int,
+        left: int,
+    ) -> None:
+        newest = executor.results[-1]
+        tracker = executor.profiler.rate_tracker
+        training = TrainingLog(
+            step=newest.step,
+            losses=losses,
+            gradient_norm=newest.gradient_norm,
+            learning_rate=None if rate is None else rate(newest.step - 1),
+            rate=tracker.rate,
+            global_rate=tracker.global_rate,
+            emulated_rate=executor.profiler.emulated_rate,
+            timings=tuple(executor.profiler.timings[-len(losses) :]),
+            steps_left_in_stage=left_in_stage,
+            steps_left=left,
+        )
+        for observer in self._observers:
+            observer.trained(training)
+
+    def _save(self, step: int) -> None:
+        log.info("Saving checkpoint at step %d", step)
+        with self._folder.draft(step) as draft:
+            state = {"model": {}, "optimizer": {}, "global_step": step, "seed": self._init.seed}
+            cstorch.save(state, draft.partial)
+        self._checkpoint = draft.final
+        log.info("Saved checkpoint %s", draft.final)
+        for observer in self._observers:
+            observer.saved(step, draft.final)
+
+    def _start_from(self, path: Path | str | None) -> None:
+        """Restore the named checkpoint, or the newest, or start afresh."""
+        self._folder.prepare()
+        if path == "newest":
+            autoload = self._init.checkpoint.autoload_last_checkpoint
+            path = self._folder.newest() if autoload else None
+        if path is not None:
+            self._restore(Path(path))
+
+    def _restore(self, path: Path) -> None:
+        checkpoint = self._init.checkpoint
+        if checkpoint.strict_version:
+            Reader(path).require_version()
+        strict = not checkpoint.disable_strict_checkpoint_loading
+        self._backend.restore(path, self._states() & set(STATES), strict)
+        self._checkpoint = path
+        log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
+
+    def _states(self) -> frozenset[str]:
+        for callback in self._init.callbacks:
+            if isinstance(callback, LoadCheckpointStates):
+                chosen = callback.load_checkpoint_states
+                return selected_states(chosen if isinstance(chosen, str) else ",".join(chosen))
+        return frozenset(STATES)
+
+    def _keep(self) -> int | None:
+        keep = [c.n for c in self._init.callbacks if isinstance(c, KeepNCheckpoints)]
+        return keep[0] if keep else None
+
+    def _set_micro_batch(self, scope: Any) -> None:
+        cstorch.backends.csx.performance.micro_batch_size = self._init.micro_batch_size(scope)
+
+    def _nothing_left(self, plan: RunPlan) -> Outcome:
+        """The checkpoint is already at the last step: say so, and show the weights it holds."""
+        log.info("Nothing left to train: %s is at step %d", self._checkpoint, plan.start)
+        if self._checkpoint is None:
+            return Outcome(plan.start + 1, plan.start, None, None)
+        reader = Reader(self._checkpoint)
+        masters = ((name, reader[f"model.{name}"]) for name in reader.names("model"))
+        return Outcome(plan.start + 1, plan.start, weights_digest(masters), self._checkpoint)
+
+    def _evaluated(self) -> Outcome:
+        step = self._backend.global_step
+        digest = self._backend.weights_digest() if self._backend.is_e2e_execution else None
+        log.info("Evaluation completed successfully!")
+        return Outcome(step, step, digest, self._checkpoint)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Files that a path or glob names, in sorted order."""
+    found = sorted(pattern.parent.glob(pattern.name))
+    if not found:
+        raise ConfigError("no checkpoint matches", where="validate_all.ckpt_paths", value=pattern)
+    return found
