@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from appliance.cores import UnlimitedCores
 from swarmx.links.memory import MemoryArena
@@ -22,6 +25,10 @@ class LocalRooms:
         }
 
     def run(self, job: Job) -> list[Report]:
+        with _single_threaded():
+            return self._run(job)
+
+    def _run(self, job: Job) -> list[Report]:
         mail: deque[Envelope] = deque()
         for room in self._rooms.values():
             mail.extend(room.begin(job))
@@ -46,3 +53,14 @@ class LocalRooms:
 
     def shutdown(self) -> None:
         self._rooms.clear()
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Compute on one thread, as every actor does: the number of threads can change a bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

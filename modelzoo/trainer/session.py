@@ -1,4 +1,4 @@
-"""One run from start to finish: backend, trainer, observers, files; everything ends whatever happens."""
+"""One run from start to finish; backend, cluster and files are closed whatever happens."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from modelzoo.config.loop import LoopConfig
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of training steps without an evaluation in between; ``first`` and ``last`` inclusive."""
+    """Training steps without an evaluation in between; ``first`` and ``last`` inclusive."""
 
     first: int
     last: int
