@@ -8,10 +8,12 @@ only move bytes between the network and two queues; the room's own thread never 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import grpc
 import torch
@@ -26,7 +28,7 @@ from wsc.core.units import MIB
 
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
 _SERVICE, _METHOD = "waferstream.Link", "Stream"
-_MAX_PEERS = 1024  # each peer that sends keeps one waiting thread; they start on demand
+_MAX_PEERS = 1024  # each peer that sends keeps one waiting thread
 _FAREWELL_S = 5.0  # how long close() waits for peers to take what was sent
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.so_reuseport", 0))
 
@@ -141,10 +143,26 @@ class GrpcEndpoint:
         return b""
 
 
+class _DaemonThreads(Executor):
+    """A thread per stream, which never keeps a process from ending as a pool's thread would."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return future
+
+
 def _server(take_stream: object) -> grpc.Server:
     handler = grpc.stream_unary_rpc_method_handler(take_stream)
     return grpc.server(
-        ThreadPoolExecutor(_MAX_PEERS, thread_name_prefix="link"),
+        _DaemonThreads(),
         handlers=[grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})],
         options=_OPTIONS,
         maximum_concurrent_rpcs=_MAX_PEERS,  # refuse the next one instead of leaving it to wait

@@ -1,5 +1,7 @@
 """gRPC between hosts: who is let in."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -39,3 +41,16 @@ def test_address_must_be_of_this_host() -> None:
     """A host name that is not ours is refused at the start (203.0.113.0/24 is for examples)."""
     with pytest.raises(ClusterJobInitError, match="cannot listen"):
         GrpcEndpoint("a", "ours", "203.0.113.1", start_timeout_s=1)
+
+
+def test_open_endpoint_does_not_keep_a_process() -> None:
+    """A process that fails before it closes its endpoints, with streams open, still ends."""
+    code = (
+        "from swarmx.links.grpc_link import GrpcEndpoint\n"
+        "from wsc.core.messages import Envelope, WeightsReleased\n"
+        "a = GrpcEndpoint('a', 'ours', '127.0.0.1', start_timeout_s=10)\n"
+        "a.connect({'a': a.address})\n"
+        "a.send(Envelope('a', 'a', WeightsReleased(1, 0, 0)))\n"
+        "a.receive(10)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

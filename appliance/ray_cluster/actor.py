@@ -1,0 +1,85 @@
+"""A room in a process of its own: a thin shell that gives it a link and runs its loop."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import ray
+import torch
+
+from appliance.cores import CorePool
+from appliance.room_loop import run_room
+from appliance.spec import RuntimeSpec
+from swarmx.links.link import Link, open_link
+from wsc.core.room import Job, Report, Room, RoomContext, RoomSpec
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Where a room has come up. ``host`` is Ray's id of the host, ``address`` is for the link."""
+
+    host: str
+    pid: int
+    address: str
+    log_path: str
+
+
+class HostedProcess:
+    """What every actor of the cluster starts as: one thread, and the user's search path.
+
+    ``search_path`` is ``sys.path`` of the process that starts the actor: what can be imported
+    there can be imported here. It comes before anything that needs it to be unpickled.
+    """
+
+    def __init__(self, search_path: Sequence[str]) -> None:
+        sys.path.extend(path for path in search_path if path not in sys.path)
+        torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
+
+    def log_path(self) -> str:
+        """The file that Ray has made this process' standard error."""
+        return os.readlink("/proc/self/fd/2")
+
+
+class RoomActor(HostedProcess):
+    """Hosts one room. Called in this order: ``open``, ``connect``, then ``run`` and ``call``."""
+
+    _runtime: RuntimeSpec
+    _link: Link
+    _room: Room
+
+    def open(self, room: str, runtime: RuntimeSpec, session: str) -> Presence:
+        """Open the link and say where it is."""
+        self._runtime = runtime
+        self._link = open_link(
+            runtime.link,
+            room,
+            session,
+            host=ray.util.get_node_ip_address(),
+            start_timeout_s=runtime.start_timeout_s,
+            stall_timeout_s=runtime.stall_timeout_s,
+        )
+        host = ray.get_runtime_context().get_node_id()
+        return Presence(host, os.getpid(), self._link.endpoint.address, self.log_path())
+
+    def open_cores(self) -> CorePool:
+        """The pool of this host's cores; one room of each host opens it for all of them."""
+        cores = self._runtime.cores
+        return CorePool(len(os.sched_getaffinity(0)) if cores == "auto" else cores)
+
+    def connect(self, spec: RoomSpec, directory: Mapping[str, str], cores: CorePool) -> None:
+        """Learn where the other rooms are, and build this one."""
+        self._link.endpoint.connect(directory)
+        self._room = spec.build(RoomContext(self._link.arena, cores))
+
+    def run(self, job: Job) -> Report:
+        """Do the room's part of a job."""
+        return run_room(self._room, self._link.endpoint, job, self._runtime.stall_timeout_s)
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the room, or, with dots, of a part of it."""
+        return attrgetter(method)(self._room)(*args)

@@ -1,0 +1,95 @@
+"""Coming into contact with Ray, quickly or with an error that says why not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+import ray
+from ray.exceptions import RayError
+
+from appliance.spec import RuntimeSpec
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.units import MIB
+
+_ANSWER_S = 5.0
+_OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
+
+# What ray.init raises; SystemExit is how it gives up on an address.
+_INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
+
+# Client preface and empty SETTINGS frame (RFC 9113, sections 3.4 and 6.5): any gRPC server replies
+# with its own SETTINGS, whose type is the fourth byte.
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_SETTINGS_TYPE = 4
+
+
+def enter(runtime: RuntimeSpec) -> bool:
+    """Connect this process to Ray; False if it was connected already, and is not ours to leave.
+
+    Raises ClusterJobInitError, within seconds when no Ray listens at ``runtime.address``.
+    """
+    if ray.is_initialized():
+        return False
+    if runtime.address != "local":
+        _check_address(runtime.address)
+    try:
+        _init(runtime.address)
+    except _INIT_FAILURES as error:
+        ray.shutdown()
+        raise ClusterJobInitError(
+            "Ray could not be started" if runtime.address == "local" else "Ray could not be joined",
+            where=f"runtime.address: {runtime.address}",
+            value=str(error.__cause__ or error).strip().splitlines()[-1],
+        ) from error
+    except BaseException:  # Ctrl-C: leave no half-started instance
+        ray.shutdown()
+        raise
+    return True
+
+
+def _init(address: str) -> None:
+    is_private = address == "local"
+    ray.init(
+        address=address,
+        include_dashboard=False if is_private else None,
+        object_store_memory=_OBJECT_STORE_BYTES if is_private else None,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+
+
+def _check_address(address: str) -> None:
+    """Look whether a gRPC server listens there: ray.init alone would try for many minutes."""
+    where = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    if where == "auto":
+        return  # ray.init looks for an instance on this host, and is quick to find none
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ClusterJobInitError(
+            "this is no address of a Ray cluster",
+            where="runtime.address",
+            value=where,
+            rule="local, auto, or host:port",
+        )
+    try:
+        _greet(host, int(port))
+    except (OSError, OverflowError) as error:
+        raise ClusterJobInitError(
+            "no Ray cluster answers",
+            where=f"runtime.address: {where}",
+            value=error,
+            remedy="start it with `ray start --head`, or let runtime.address be 'local'",
+        ) from error
+
+
+def _greet(host: str, port: int) -> None:
+    with socket.create_connection((host, port), timeout=_ANSWER_S) as connection:
+        if os.environ.get("RAY_USE_TLS") == "1":
+            return  # who listens can only be told with Ray's certificates
+        connection.settimeout(_ANSWER_S)
+        connection.sendall(_HTTP2_HELLO)
+        reply = connection.recv(9)
+    if len(reply) < 4 or reply[3] != _SETTINGS_TYPE:
+        raise ConnectionError("the port is open, but not Ray's (whose default is 6379)")

@@ -1,0 +1,19 @@
+"""A user's process that plays forever: ``python ray_driver.py <session>``, until it is ended."""
+
+import sys
+
+from toy_rooms import FOREVER, Umpire, players
+
+from appliance.ray_cluster.coordinator import RayHosted
+from appliance.spec import RuntimeSpec
+
+if __name__ == "__main__":
+    hosted = RayHosted(Umpire, players(), RuntimeSpec(), sys.argv[1])
+    try:
+        print("ready", flush=True)
+        hosted.invoke("play", FOREVER)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        hosted.shutdown()
+    print("ended", flush=True)

@@ -1,0 +1,45 @@
+"""Joining a Ray cluster that is not there."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from appliance.ray_cluster.connection import enter
+from appliance.spec import RuntimeSpec
+from wsc.core.errors import ClusterJobInitError
+
+
+def test_address_that_does_not_answer_fails_fast() -> None:
+    """A closed port is found out in seconds; Ray by itself tries for more than a minute."""
+    with socket.socket() as taken:  # bound but not listening: nobody else can answer there
+        taken.bind(("127.0.0.1", 0))
+        start = time.monotonic()
+        with pytest.raises(ClusterJobInitError, match="no Ray cluster answers"):
+            enter(RuntimeSpec(address=f"127.0.0.1:{taken.getsockname()[1]}"))
+    assert time.monotonic() - start < 6
+
+
+def test_port_of_another_service_is_told_apart() -> None:
+    """A web server is not taken for Ray, which would wait for it for many minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = threading.Thread(target=refuse_politely, args=(server,))
+        answer.start()
+        with pytest.raises(ClusterJobInitError, match="but not Ray's"):
+            enter(RuntimeSpec(address=f"127.0.0.1:{server.getsockname()[1]}"))
+        answer.join()
+
+
+def refuse_politely(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1024)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "ray://head:10001x", "head:", ":6379"])
+def test_malformed_address_is_refused(address: str) -> None:
+    """What is no host and port is told so, without asking the network."""
+    with pytest.raises(ClusterJobInitError, match="no address of a Ray cluster"):
+        enter(RuntimeSpec(address=address))
