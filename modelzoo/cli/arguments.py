@@ -63,7 +63,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
     typed = {flag.name: flag.collect(given[flag.name]) for flag in _FLAGS if flag.name in given}
     return Arguments(
         params=Path(typed["params"]),
-        mode=cast("Mode", typed.get("mode", "train")),
+        mode=cast("Mode", typed.get("mode", "train_and_eval")),
         cluster=_cluster_file(typed.get("cluster"), (cwd or Path(), home)),
         trace=Path(typed["trace"]) if "trace" in typed else None,
         debug="debug" in typed,

@@ -92,7 +92,7 @@ RUN_FLAGS: tuple[Flag, ...] = (
     Flag("params", "YAML file of the run: model, optimizer, data, loop", short="p"),
     Flag(
         "mode",
-        "what to run (default: train)",
+        "what to run (default: train_and_eval, with evaluation where there is data for it)",
         short="m",
         options={"choices": ("train", "eval", "train_and_eval", "eval_all")},
     ),

@@ -54,7 +54,7 @@ def test_only_what_is_typed_is_an_override() -> None:
     arguments = parse("--params", "p.yaml")
     assert arguments.overrides() == ()
     assert arguments.typed == {"params": "p.yaml"}
-    assert (arguments.params, arguments.mode) == (Path("p.yaml"), "train")
+    assert (arguments.params, arguments.mode) == (Path("p.yaml"), "train_and_eval")
     assert (arguments.trace, arguments.debug) == (None, False)
 
 

@@ -1,0 +1,33 @@
+# make train   set up, then train the default model on four emulated systems
+# make test    set up, then run the whole test suite
+# make check   format, lint, types, import contracts
+# make bench   how fast streaming is against not streaming
+.PHONY: train test check bench clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+train: $(STAMP)
+	$(BIN)/python run.py --params params.yaml --num_csx=4 --model_dir model_dir
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.streaming --json benchmarks/results/streaming.json
+
+clean:
+	rm -rf $(VENV) model_dir build *.egg-info
