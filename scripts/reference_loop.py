@@ -1,0 +1,160 @@
+"""The yardstick: the training that a params.yaml describes, as a plain PyTorch loop.
+
+    python scripts/reference_loop.py --params params.yaml --steps 20
+
+One model on one device, autograd, torch's fused optimizers, no cluster. Only the model and the
+data are WaferStream's. Its last line is the SHA-256 that ``run.py`` prints for the same file: the
+cluster computes what this loop computes, bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from modelzoo.config.load import load_params
+from modelzoo.config.params import InitConfig
+from modelzoo.data.registry import build_source
+from modelzoo.data.source import Batch
+from modelzoo.models.registry import build_model
+from wsc.core.digest import weights_digest
+
+Gradients = list[torch.Tensor]
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Lion(torch.optim.Optimizer):
+    """Chen et al. 2023, arXiv:2302.06675, algorithm 2; torch has no class of it."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        for group in self.param_groups:
+            lr, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
+            for p in group["params"]:
+                momentum = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                direction = momentum.lerp(p.grad, 1 - beta1).sign()
+                p.mul_(1 - lr * decay).add_(direction, alpha=-lr)
+                momentum.lerp_(p.grad, 1 - beta2)
+
+
+def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Module:
+    """Train the model of ``trainer.init`` on one global batch per step; returns it."""
+    refuse_dropout(init)
+    model = build_model(init.model.dump(), init.seed)
+    masters = list(model.parameters())
+    optimizer = make_optimizer(init, masters)
+    size = micro_batch_size(init, batch_size)
+    for step, batch in enumerate(batches):
+        gradients_of = partial(backward, model, init, batch, size, batch_size // size)
+        for master, gradient in zip(
+            masters, tree_sum(gradients_of, batch_size // size), strict=True
+        ):
+            master.grad = gradient / init.precision.loss_scaling_factor
+        clip(init, masters)
+        for group in optimizer.param_groups:
+            group["lr"] = init.schedulers[0].at(step) if init.schedulers else group["lr"]
+        optimizer.step()
+    return model
+
+
+def backward(
+    model: nn.Module, init: InitConfig, batch: Batch, size: int, count: int, index: int
+) -> Gradients:
+    """What micro-batch ``index`` of ``count`` adds to the fp32 gradients of the mean loss."""
+    stream, compute = DTYPES[init.precision.stream_dtype], DTYPES[init.precision.compute_dtype]
+    weights = {
+        name: master.detach().to(stream).to(compute).requires_grad_()
+        for name, master in model.named_parameters()
+    }
+    rows = slice(index * size, (index + 1) * size)
+    micro_batch = {name: tensor[rows] for name, tensor in batch.items()}
+    loss = torch.func.functional_call(model, weights, kwargs=micro_batch)
+    scaled = loss * init.precision.loss_scaling_factor / count
+    return [gradient.float() for gradient in torch.autograd.grad(scaled, list(weights.values()))]
+
+
+def tree_sum(gradients_of: Callable[[int], Gradients], count: int) -> Gradients:
+    """The sum over ``count`` micro-batches: halves of 2**k, each the sum of its own halves."""
+
+    def subtree(first: int, size: int) -> Gradients:
+        if size == 1:
+            return gradients_of(first)
+        left = subtree(first, size // 2)
+        if first + size // 2 >= count:
+            return left
+        right = subtree(first + size // 2, size // 2)
+        return [a + b for a, b in zip(left, right, strict=True)]
+
+    return subtree(0, 1 << (count - 1).bit_length())
+
+
+def clip(init: InitConfig, masters: Iterable[nn.Parameter]) -> None:
+    """By value, then by global norm, as far as the configuration asks for it."""
+    if init.precision.max_gradient_value is not None:
+        nn.utils.clip_grad_value_(masters, init.precision.max_gradient_value)
+    if init.precision.max_gradient_norm is not None:
+        nn.utils.clip_grad_norm_(masters, init.precision.max_gradient_norm)
+
+
+def micro_batch_size(init: InitConfig, batch_size: int) -> int:
+    """``auto`` is the largest divisor of the batch that leaves 8 micro-batches or more."""
+    size = init.micro_batch_size("train")
+    if size == "auto":
+        return max(d for d in range(1, max(1, batch_size // 8) + 1) if batch_size % d == 0)
+    return batch_size if size is None else size
+
+
+def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer on fp32 masters; weight decay is for matrices only."""
+    assert init.optimizer is not None, "params.yaml names no optimizer"
+    name, arguments = init.optimizer.class_name, init.optimizer.arguments()
+    decay = arguments.pop("weight_decay")
+    if not arguments.pop("correct_bias", True):
+        raise SystemExit("torch's AdamW always corrects its bias")
+    if arguments["lr"] is None:
+        arguments["lr"] = init.schedulers[0].at(0)
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": d} for d in (decay, 0.0)]
+    for master in masters:
+        groups[master.ndim <= 1]["params"].append(master)
+    if name == "Lion":
+        return Lion(groups, arguments)
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(groups, **arguments, fused=True)
+    return optimizer
+
+
+def refuse_dropout(init: InitConfig) -> None:
+    """The cluster keys its random numbers by (seed, step, micro-batch, op); torch cannot."""
+    rates = ("dropout_rate", "embedding_dropout_rate", "attention_dropout_rate")
+    if any(init.model.dump().get(rate) != 0 for rate in rates):
+        raise SystemExit(f"the reference loop draws no random numbers: set {', '.join(rates)} to 0")
+
+
+def weights_sha256(model: nn.Module) -> str:
+    """The digest of the fp32 masters."""
+    return weights_digest((name, p.detach().numpy()) for name, p in model.named_parameters())
+
+
+def main() -> None:
+    """Read params.yaml, train, print the digest."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--params", type=Path, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    trainer = load_params(arguments.params).trainer
+    assert trainer.fit is not None, "params.yaml has no trainer.fit"
+    loader = trainer.fit.train_dataloader
+    source = build_source(loader.dump(), "trainer.fit.train_dataloader")
+    batches: Iterator[Batch] = map(source.batch, range(arguments.steps))
+    print(f"Weights SHA-256: {weights_sha256(train(trainer.init, batches, source.batch_size))}")
+
+
+if __name__ == "__main__":
+    main()

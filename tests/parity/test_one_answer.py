@@ -1,0 +1,195 @@
+"""The promise: one answer. Whatever the cluster looks like, training ends with the same weights,
+and they are those of a plain PyTorch loop, bit for bit.
+
+Digests are compared within one run of the tests and never written down: another torch or another
+processor may well have another one.
+"""
+
+from dataclasses import replace
+from functools import cache, partial
+
+import pytest
+import reference_loop
+from local_machine import BF16, compile_model, installation, start
+from tiny_training import (
+    GPT,
+    LLAMA,
+    LOADER,
+    NUM_MICRO_BATCHES,
+    Shape,
+    init_config,
+    make_optimizer,
+    train_on_cluster,
+)
+
+from appliance.elaborate import ClusterSize
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+from wsc.timing.hardware import MachineSpec, SwarmXSpec
+
+STEPS = 3
+DROPOUT = GPT | {
+    "num_hidden_layers": 1,
+    "dropout_rate": 0.2,
+    "embedding_dropout_rate": 0.1,
+    "attention_dropout_rate": 0.1,
+}
+
+# Every number of systems with every fan-out, and 1 and 3 servers with either.
+SHAPES = [
+    Shape(num_csx, fan_out, servers)
+    for num_csx, fan_out, servers in [
+        *((1, 2, 3), (1, 3, 1), (1, 4, 3)),
+        *((2, 2, 1), (2, 3, 3), (2, 4, 1)),
+        *((3, 2, 3), (3, 3, 1), (3, 4, 3)),
+        *((4, 2, 1), (4, 3, 3), (4, 4, 1)),
+        *((8, 2, 3), (8, 3, 1), (8, 4, 3)),
+    ]
+]
+source = partial(build_source, LOADER, "test")
+
+
+def by_shape(shapes):
+    return pytest.mark.parametrize(
+        "shape", shapes, ids=lambda s: f"{s.num_csx}csx-fan{s.fan_out}-{s.servers}wgt"
+    )
+
+
+def reference_digest(init, steps=STEPS):
+    batches = (source().batch(step) for step in range(steps))
+    return reference_loop.weights_sha256(reference_loop.train(init, batches, source().batch_size))
+
+
+@cache
+def default_reference():
+    return reference_digest(init_config())
+
+
+class Machine:
+    """One compiled program, to be trained on clusters of any size without compiling again."""
+
+    def __init__(self, config):
+        init = init_config(config)
+        self.model = build_model(init.model.dump(), init.seed)
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        optimizer, schedulers = make_optimizer(init, self.model)
+        limit = init.precision.max_gradient_norm
+        self.update = replace(optimizer.spec(names, schedulers), max_gradient_norm=limit)
+        first = source().batch(0)
+        self.compiled = compile_model(self.model, first, NUM_MICRO_BATCHES, precision=BF16)
+
+    def train(self, size, fan_out=4, seed=0):
+        machine = MachineSpec(swarmx=SwarmXSpec(fan_out=fan_out))
+        installed = installation(self.compiled, source, self.update, size, machine)
+        cluster = start(installed, self.model, size, machine, seed)
+        cluster.run("train", 1, STEPS)
+        return cluster.digest()
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return Machine(GPT)
+
+
+@pytest.fixture(scope="module")
+def gpt_with_dropout():
+    return Machine(DROPOUT)
+
+
+@by_shape(SHAPES)
+def test_no_shape_of_the_cluster_changes_a_bit(shape, gpt):
+    """Systems, fan-out and weight servers decide where things happen, never what comes out."""
+    size = ClusterSize(shape.num_csx, shape.servers)
+    assert gpt.train(size, shape.fan_out) == default_reference()
+
+
+@by_shape([Shape(1, 4, 1), Shape(4, 3, 3), Shape(8, 2, 1)])
+def test_the_front_end_changes_no_bit(shape):
+    """A program written with cstorch ends with the weights of the plain loop."""
+    assert train_on_cluster(init_config(), shape, STEPS) == default_reference()
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("num_csx", [1, 3])
+def test_no_number_of_lanes_changes_a_bit(num_csx, lanes, gpt):
+    """Micro-batches side by side on a node give what they give one after the other."""
+    assert gpt.train(ClusterSize(num_csx, 2, lanes=lanes)) == default_reference()
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_no_number_of_input_workers_changes_a_bit(num_workers, gpt):
+    """Every worker finds its nodes' rows of the same global batches."""
+    assert gpt.train(ClusterSize(3, num_workers=num_workers)) == default_reference()
+
+
+def test_a_second_run_ends_with_the_same_bits(gpt_with_dropout):
+    """Nothing depends on the moment, the process' memory or what ran before."""
+    size = ClusterSize(3, 2, lanes=2)
+    assert gpt_with_dropout.train(size) == gpt_with_dropout.train(size)
+
+
+def test_more_steps_end_elsewhere():
+    """The digest does tell weights apart."""
+    assert reference_digest(init_config(), STEPS + 1) != default_reference()
+
+
+def test_dropout_does_not_know_the_cluster(gpt_with_dropout):
+    """Random numbers belong to seed, step, micro-batch and op, so systems cannot change them."""
+    sizes = [
+        ClusterSize(n, servers, lanes=n % 3 + 1) for n in (1, 2, 3, 4, 8) for servers in (1, 3)
+    ]
+    assert len({gpt_with_dropout.train(size) for size in sizes}) == 1
+
+
+def test_dropout_depends_on_the_seed(gpt_with_dropout):
+    """Another seed draws other numbers, from the same initial weights."""
+    size = ClusterSize(2)
+    assert gpt_with_dropout.train(size, seed=1) != gpt_with_dropout.train(size, seed=2)
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [
+        {"precision_opt_level": 1},
+        {"precision_opt_level": 0},
+        {"enabled": False},
+        {"fp16_type": "float16", "loss_scaling_factor": 1024.0},
+    ],
+    ids=["bf16-in-bf16", "bf16-in-fp32", "fp32", "fp16-scaled"],
+)
+@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+def test_every_precision_is_that_of_the_plain_loop(model, precision):
+    """Casts on the way to a node round as the plain loop's do; sums are fp32 in both."""
+    init = init_config(model, precision={"max_gradient_norm": 0.5, **precision})
+    assert train_on_cluster(init, Shape(3, 2, 3), STEPS) == reference_digest(init)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "limits"),
+    [
+        ({"SGD": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}}, {}),
+        ({"SGD": {}}, {"max_gradient_norm": 0.5}),
+        ({"Adam": {"amsgrad": True, "weight_decay": 0.01}}, {}),
+        ({"AdamW": {"weight_decay": 0.1}}, {}),
+        ({"AdamW": {"weight_decay": 0.1}}, {"max_gradient_value": 0.01}),
+        ({"Lion": {"weight_decay": 0.1}}, {"max_gradient_norm": 0.5}),
+    ],
+)
+def test_every_optimizer_is_that_of_the_plain_loop(optimizer, limits):
+    """MemoryX updates as torch's fused optimizers do, clipped before as torch clips."""
+    init = init_config(optimizer=optimizer, precision=limits)
+    assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return train_on_cluster(init_config(DROPOUT), Shape(4), 6)
+
+
+@by_shape([Shape(1), Shape(3, 2, 3), Shape(8, 4, 2)])
+def test_an_interrupted_run_ends_where_it_would_have_ended(shape, uninterrupted, tmp_path):
+    """Three steps, a checkpoint, and three more on another cluster are six steps."""
+    path = tmp_path / "checkpoint.mdl"
+    half = train_on_cluster(init_config(DROPOUT), Shape(2, servers=2), 3, save=path)
+    resumed = train_on_cluster(init_config(DROPOUT), shape, 3, restore=path)
+    assert resumed == uninterrupted != half

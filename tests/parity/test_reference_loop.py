@@ -1,0 +1,37 @@
+"""The yardstick as a script: what it prints, and what it refuses to stand for."""
+
+import sys
+
+import pytest
+import reference_loop
+import yaml
+from tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
+
+from cstorch.micro_batches import micro_batch_size
+
+
+def test_the_script_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, capsys):
+    """Its last line can be laid beside that of run.py for the same params.yaml."""
+    init = init_config()
+    params = tmp_path / "params.yaml"
+    trainer = {"init": init.dump(), "fit": {"train_dataloader": LOADER}}
+    params.write_text(yaml.safe_dump({"trainer": trainer}))
+    monkeypatch.setattr(sys, "argv", ["reference_loop.py", "--params", str(params), "--steps", "2"])
+    reference_loop.main()
+    digest = train_on_cluster(init, Shape(2), 2)
+    assert capsys.readouterr().out == f"Weights SHA-256: {digest}\n"
+
+
+@pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate"])
+def test_dropout_is_refused(rate):
+    """Torch draws random numbers in another order, so there is nothing to compare."""
+    with pytest.raises(SystemExit, match="draws no random numbers"):
+        reference_loop.train(init_config(GPT | {rate: 0.1}), [], batch_size=22)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 8, 12, 22, 48, 64])
+def test_it_cuts_the_batch_as_the_cluster_does(batch_size):
+    """``auto`` means the same micro-batches for up to eight systems."""
+    init = init_config(callbacks=[])
+    size = reference_loop.micro_batch_size(init, batch_size)
+    assert size == micro_batch_size(batch_size, "auto", num_csx=1)

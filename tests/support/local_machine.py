@@ -1,0 +1,129 @@
+"""A cluster without cstorch: rooms and coordinator in this process, of any size.
+
+For tests that need what no user can ask for (a number of lanes), and for those of single rooms,
+which take a compiled program and drive one room by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from appliance.clock import ClusterClock
+from appliance.coordinator import Coordinator
+from appliance.elaborate import ClusterSize, elaborate, plan_installation
+from appliance.local_rooms import LocalRooms
+from wsc.compiler.compile import Compiled, CompileRequest, compile_step
+from wsc.compiler.installation import InputFeed, Installation
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.timing.hardware import MachineSpec
+
+FP32 = StreamPrecision("float32", "float32")
+BF16 = StreamPrecision("bfloat16", "bfloat16")
+MACHINE = MachineSpec()
+
+
+class Regression(nn.Module):
+    """A small network whose forward pass is its own loss."""
+
+    def __init__(self, width: int = 4, depth: int = 2) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        generator = torch.Generator().manual_seed(0)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.5, generator=generator)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mean squared distance of (B, width) outputs to ``y``."""
+        hidden = x.to(self.layers[0].weight.dtype)
+        for layer in self.layers:
+            hidden = torch.tanh(layer(hidden))
+        return (hidden.float() - y).square().mean()
+
+
+def random_batches(count: int, rows: int, width: int = 4) -> list[dict[str, torch.Tensor]]:
+    """``count`` global batches for ``Regression``."""
+    generator = torch.Generator().manual_seed(1)
+    pairs = torch.randn(count, 2, rows, width, generator=generator)
+    return [{"x": x.clone(), "y": y.clone()} for x, y in pairs]
+
+
+def compile_model(
+    model: nn.Module,
+    batch: Mapping[str, torch.Tensor],
+    num_micro_batches: int,
+    *,
+    trains: bool = True,
+    precision: StreamPrecision = FP32,
+) -> Compiled:
+    """The program of ``model(**batch)``, with its backward pass if it ``trains``."""
+    tensors, structure = pytree.tree_flatten(dict(batch))
+    size = len(tensors[0]) // num_micro_batches
+
+    def step(leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(**pytree.tree_unflatten(leaves, structure))
+        if trains:
+            loss.backward()
+        return [loss]
+
+    inputs = [(f"input_{i}", tensor[:size]) for i, tensor in enumerate(tensors)]
+    request = CompileRequest(precision, size, num_micro_batches, target="test")
+    compiled, _ = compile_step(step, model, inputs, request)
+    return compiled
+
+
+def sgd(model: nn.Module, lr: float = 0.1, **limits: float) -> OptimizerSpec:
+    """Plain gradient descent on all parameters."""
+    hyper = {
+        "lr": lr,
+        "momentum": 0.0,
+        "dampening": 0.0,
+        "weight_decay": 0.0,
+        "nesterov": False,
+        "maximize": False,
+    }
+    names = tuple(name for name, _ in model.named_parameters())
+    return OptimizerSpec("SGD", (ParamGroup(names, hyper),), **limits)
+
+
+def installation(
+    compiled: Compiled,
+    source: Callable[[], Any],
+    optimizer: OptimizerSpec | None,
+    size: ClusterSize,
+    machine: MachineSpec = MACHINE,
+) -> Installation:
+    """The program as a cluster of that size gets it, fed with whole batches of ``source()``."""
+    feed = InputFeed(source, tuple(range(len(compiled.program.inputs))))
+    return plan_installation(compiled, feed, optimizer, size, machine)
+
+
+def start(
+    installed: Installation,
+    model: nn.Module,
+    size: ClusterSize,
+    machine: MachineSpec = MACHINE,
+    seed: int = 0,
+) -> Coordinator:
+    """A running cluster with the program installed and the model's weights loaded."""
+    parameters = installed.program.parameters
+    rooms = LocalRooms(elaborate(parameters, size, machine, seed))
+    clock = ClusterClock(machine, size.num_csx, size.num_servers)
+    coordinator = Coordinator(parameters, size.num_servers, clock, rooms)
+    coordinator.install(installed)
+    coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
+    return coordinator
+
+
+def train_regression(size: ClusterSize, **limits: float) -> Coordinator:
+    """A cluster with ``Regression`` on it, to be run on two batches of ten rows."""
+    model, batches = Regression(), random_batches(2, rows=10)
+    compiled = compile_model(model, batches[0], num_micro_batches=5)
+    installed = installation(compiled, partial(random_batches, 2, 10), sgd(model, **limits), size)
+    return start(installed, model, size)

@@ -1,0 +1,173 @@
+"""A training run small enough for a test, and the clusters that it can run on.
+
+``train_on_cluster`` is what a user's program does: it goes through cstorch and all rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import cstorch
+from cstorch import amp, backends
+from cstorch.optim import lr_scheduler
+from cstorch.optim.optimizer import Optimizer
+from cstorch.optim.scheduler import Scheduler
+from cstorch.trace import TracedStep
+from modelzoo.config.params import InitConfig
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+from wsc.core.config import validate
+
+GPT = {
+    "name": "gpt2",
+    "vocab_size": 64,
+    "max_position_embeddings": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_heads": 2,
+    "filter_size": 32,
+    "dropout_rate": 0.0,
+    "embedding_dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+}
+LLAMA = GPT | {
+    "name": "llama",
+    "share_embedding_weights": False,
+    "position_embedding_type": "rotary",
+    "norm_type": "rmsnorm",
+    "nonlinearity": "swiglu",
+    "use_ffn_bias": False,
+}
+# 11 micro-batches of 2: neither a power of two nor a multiple of any number of systems.
+LOADER = {
+    "data_processor": "DummyDataProcessor",
+    "batch_size": 22,
+    "max_sequence_length": 8,
+    "vocab_size": 64,
+}
+MICRO_BATCH_SIZE = 2
+NUM_MICRO_BATCHES = 11
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a cluster."""
+
+    num_csx: int = 1
+    fan_out: int = 4
+    servers: int = 1
+
+
+def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
+    """``trainer.init``: by default AdamW with weight decay, a schedule and clipping."""
+    adamw = {"AdamW": {"weight_decay": 0.1, "betas": [0.9, 0.95]}}
+    line = {"initial_learning_rate": 0.02, "end_learning_rate": 0.001, "total_iters": 8}
+    data = {
+        "model": model,
+        "optimizer": adamw,
+        "schedulers": [{"LinearLR": line}],
+        "precision": {"max_gradient_norm": 0.5},
+        "callbacks": [{"GlobalFlags": {"csx.performance.micro_batch_size": MICRO_BATCH_SIZE}}],
+        **sections,
+    }
+    return validate(InitConfig, data, "test")
+
+
+def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
+    """A cluster of that size in this process."""
+    return cstorch.ClusterConfig(
+        num_csx=shape.num_csx,
+        max_wgt_servers=shape.servers,
+        cluster={
+            "runtime": {"kind": "local"},
+            "machine": {"swarmx": {"fan_out": shape.fan_out}, **machine},
+        },
+    )
+
+
+def train_on_cluster(
+    init: InitConfig,
+    shape: Shape,
+    steps: int = 3,
+    *,
+    restore: Path | None = None,
+    save: Path | None = None,
+    inspect: Callable[[cstorch.Backend], Any] = cstorch.Backend.weights_digest,
+) -> Any:
+    """Train for ``steps`` steps; returns what ``inspect`` finds at the end, the weights' digest.
+
+    The run goes on from the checkpoint ``restore`` and leaves one at ``save``.
+    """
+    _set_precision(init)
+    backend = cstorch.backend("CSX", cluster_config=cluster_config(shape), seed=init.seed)
+    try:
+        if restore is not None:
+            backend.restore(restore)
+        with backend.device:
+            model = build_model(init.model.dump(), init.seed)
+        compiled = cstorch.compile(model, backend)
+        step = _training_step(init, compiled)
+        loader = cstorch.utils.data.DataLoader(build_source, LOADER, "test")
+        executor = cstorch.utils.data.DataExecutor(
+            loader, num_steps=steps, checkpoint_steps=steps if save else None
+        )
+        for batch in executor:
+            step(batch)
+            _save(save, backend)
+        return inspect(backend)
+    finally:
+        backend.shutdown()
+        backends.reset()
+        amp.enable_mixed_precision()
+        amp.set_half_dtype("bfloat16")
+
+
+@cstorch.checkpoint_closure
+def _save(path: Path, backend: cstorch.Backend) -> None:
+    cstorch.save({"model": {}, "optimizer": {}, "global_step": backend.global_step}, path)
+
+
+def _set_precision(init: InitConfig) -> None:
+    amp.enable_mixed_precision(init.precision.enabled)
+    amp.set_half_dtype(init.precision.fp16_type)
+    backends.csx.precision.optimization_level = init.precision.precision_opt_level
+    backends.csx.performance.micro_batch_size = MICRO_BATCH_SIZE
+
+
+def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
+    """The optimizer, with weight decay on matrices only, and its schedulers."""
+    assert init.optimizer is not None
+    arguments = init.optimizer.arguments()
+    decay = arguments.pop("weight_decay")
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = getattr(cstorch.optim, init.optimizer.class_name)(groups, **arguments)
+    schedulers = [
+        getattr(lr_scheduler, type(schedule).__name__)(optimizer, **dict(schedule))
+        for schedule in init.schedulers
+    ]
+    return optimizer, schedulers
+
+
+def _training_step(init: InitConfig, model: nn.Module) -> TracedStep:
+    precision = init.precision
+    scaler = amp.GradScaler(precision.loss_scaling_factor)
+    optimizer, schedulers = make_optimizer(init, model)
+
+    @cstorch.trace
+    def training_step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        limits = precision.max_gradient_norm, precision.max_gradient_value
+        amp.optimizer_step(loss, optimizer, scaler, *limits)
+        for scheduler in schedulers:
+            scheduler.step()
+        return loss
+
+    return training_step
