@@ -1,0 +1,91 @@
+"""The promise of weight streaming: a node holds activations, and of the weights only a window."""
+
+from functools import partial
+
+import pytest
+from arenas import StrictArena
+from local_machine import (
+    BF16,
+    FP32,
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+    start,
+)
+from tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
+
+from appliance import local_rooms
+from appliance.elaborate import ClusterSize
+from csnode.micro_batch import MicroBatch
+
+DEPTHS = (4, 16, 64)
+WIDTH = 8
+SLIM = GPT | {"hidden_size": 8, "num_heads": 1, "filter_size": 8}
+
+
+def peaks(depth):
+    """Peak bytes by kind of two nodes that train a network of that depth for a step."""
+    model, batches = Regression(WIDTH, depth), random_batches(1, rows=4, width=WIDTH)
+    compiled = compile_model(model, batches[0], num_micro_batches=2)
+    size = ClusterSize(num_csx=2)
+    source = partial(random_batches, 1, 4, WIDTH)
+    cluster = start(installation(compiled, source, sgd(model), size), model, size)
+    cluster.run("train", 1, 1)
+    return cluster.peak_bytes()
+
+
+def test_a_deeper_model_keeps_no_more_weights_on_a_node():
+    """Sixteen times the layers, the same peak of weights; activations are what grows."""
+    by_depth = [peaks(depth) for depth in DEPTHS]
+    for node in ("csx-0", "csx-1"):
+        shallow, *deeper = [peak[node] for peak in by_depth]
+        assert all(peak["weights"] == shallow["weights"] for peak in deeper)
+        assert all(peak["activations"] > 2 * shallow["activations"] for peak in deeper)
+
+
+def test_a_deeper_gpt_keeps_no_more_weights_on_a_node():
+    """The same, as a user would see it: through cstorch, with tied embeddings."""
+
+    def weights(num_layers):
+        init = init_config(SLIM | {"num_hidden_layers": num_layers})
+        peak = train_on_cluster(
+            init, Shape(2), 1, inspect=lambda backend: backend.cluster.invoke("peak_bytes")
+        )
+        return [peak[node]["weights"] for node in ("csx-0", "csx-1")]
+
+    assert weights(8) == weights(4)
+
+
+@pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+def test_nothing_on_a_node_is_a_view_of_a_weight(model, precision, monkeypatch):
+    """What a segment stashes shares no memory with the weights that streamed past.
+
+    In fp32 a cast would be no copy, so whatever autograd saves of a weight would be the payload.
+    """
+    checked = []
+    run = MicroBatch.run
+
+    def run_and_look(self, segment, kernel, weights):
+        run(self, segment, kernel, weights)
+        tensors = [*self.values.values(), *self.gradients.values()]
+        held = {t.untyped_storage().data_ptr() for t in tensors if hasattr(t, "untyped_storage")}
+        payloads = {weight.untyped_storage().data_ptr() for weight in weights}
+        assert held.isdisjoint(payloads)
+        checked.append(len(payloads))
+
+    monkeypatch.setattr(MicroBatch, "run", run_and_look)
+    settings = {"enabled": precision == BF16}
+    train_on_cluster(init_config(model, precision=settings), Shape(2, servers=2), 1)
+    assert sum(checked) > len(checked) // 2
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["bf16", "fp32"])
+def test_weights_that_were_released_may_be_overwritten(enabled, monkeypatch):
+    """With every slab filled with NaN as soon as it is free, training ends with the same bits."""
+    init = init_config(precision={"enabled": enabled})
+    expected = train_on_cluster(init, Shape(2, servers=2), 2)
+    monkeypatch.setattr(local_rooms, "MemoryArena", StrictArena)
+    assert train_on_cluster(init, Shape(2, servers=2), 2) == expected
