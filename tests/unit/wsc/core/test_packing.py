@@ -1,0 +1,50 @@
+"""Several tensors in one payload, and back."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_programs import program
+
+from wsc.core.packing import byte_ranges, packed_bytes, shard_specs, unpack
+from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec, plan_streams
+
+shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+
+
+def specs(dtypes):
+    return st.lists(st.tuples(shapes, dtypes)).map(
+        lambda pairs: [TensorSpec(f"t{i}", *pair) for i, pair in enumerate(pairs)]
+    )
+
+
+@given(specs(st.just("float32")))
+def test_unpacking_gives_every_element_once(one_dtype):
+    """The views follow one another and share the payload's memory."""
+    flat = torch.arange(sum(spec.num_elements for spec in one_dtype), dtype=torch.float32)
+    views = list(unpack(flat, one_dtype))
+    assert [tuple(view.shape) for view in views] == [spec.shape for spec in one_dtype]
+    assert torch.equal(torch.cat([view.reshape(-1) for view in views] or [flat]), flat)
+    for view in views:
+        view.fill_(-1)
+    assert (flat == -1).all()
+
+
+@given(specs(st.sampled_from(list(BYTES_PER_ELEMENT))))
+def test_byte_ranges_follow_one_another(mixed):
+    """No gap, no overlap, and together the size of the payload."""
+    stop = 0
+    for spec, start, end in byte_ranges(mixed):
+        assert (start, end - start) == (stop, spec.num_bytes)
+        stop = end
+    assert stop == packed_bytes(mixed)
+
+
+def test_a_shard_holds_its_parameters_in_their_shapes():
+    """In the order of the shard's names, in the dtype that travels."""
+    tiny = program("bfloat16")
+    shard = plan_streams(tiny, 1).weights[0]
+    assert shard_specs(tiny, shard, "bfloat16") == (
+        TensorSpec("first.weight", (4, 4), "bfloat16"),
+        TensorSpec("first.bias", (4,), "bfloat16"),
+    )
+    assert packed_bytes(shard_specs(tiny, shard, "bfloat16")) == shard.num_bytes

@@ -1,0 +1,101 @@
+"""Programs as data: sizes, who owns which parameter, and what travels as one piece."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_programs import program, segment
+
+from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec, place, plan_streams
+
+specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
+    lambda sizes: [TensorSpec(f"p{i}", (size,), "float32") for i, size in enumerate(sizes)]
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "num_bytes"),
+    [((2, 3), "float32", 24), ((), "int64", 8), ((4, 0), "bfloat16", 0), ((5,), "bool", 5)],
+)
+def test_the_size_of_a_tensor(shape, dtype, num_bytes):
+    """Elements times bytes; a scalar has one element, an empty shape none."""
+    assert TensorSpec("x", shape, dtype).num_bytes == num_bytes
+
+
+@given(specs, st.integers(1, 8))
+def test_every_parameter_has_one_owner(parameters, num_servers):
+    """Placement covers all, names existing servers only, and does not depend on the order."""
+    owner = place(parameters, num_servers)
+    assert owner.keys() == {spec.name for spec in parameters}
+    assert set(owner.values()) <= set(range(num_servers))
+    assert place(parameters[::-1], num_servers) == owner
+
+
+@given(specs, st.integers(1, 8))
+def test_servers_are_loaded_evenly(parameters, num_servers):
+    """No two servers differ by more than the largest parameter."""
+    load = Counter(dict.fromkeys(range(num_servers), 0))
+    for spec in parameters:
+        load[place(parameters, num_servers)[spec.name]] += spec.num_elements
+    largest = max(spec.num_elements for spec in parameters)
+    assert max(load.values()) - min(load.values()) <= largest
+
+
+@pytest.mark.parametrize("num_servers", [1, 2, 3, 7])
+def test_shards_are_the_segments_cut_by_server(num_servers):
+    """Each segment's weights and gradients travel whole, each from or to its owner."""
+    tiny = program()
+    owner = place(tiny.parameters, num_servers)
+    plan = plan_streams(tiny, num_servers)
+    for shards, wanted in (
+        (plan.weights, lambda segment: segment.weights),
+        (plan.gradients, lambda segment: segment.gradients),
+    ):
+        assert [shard.index for shard in shards] == list(range(len(shards)))
+        for shard in shards:
+            assert {owner[name] for name in shard.names} == {shard.server}
+        for one in tiny.segments:
+            sent = [name for s in shards if s.segment == one.index for name in s.names]
+            assert Counter(sent) == Counter(wanted(one))
+
+
+def test_a_weight_used_twice_streams_twice():
+    """Nothing is kept on the wafer for a later segment."""
+    plan = plan_streams(program(), 1)
+    assert sum("first.weight" in shard.names for shard in plan.weights) == 2
+    assert sum("first.weight" in shard.names for shard in plan.gradients) == 1
+
+
+def test_weights_travel_in_stream_dtype_and_gradients_in_fp32():
+    """The bytes on the wire are those of the dtype, not those of the master."""
+    plan = plan_streams(program("bfloat16"), 2)
+    for shard in plan.weights:
+        assert shard.num_bytes == shard.num_elements * BYTES_PER_ELEMENT["bfloat16"]
+    for shard in plan.gradients:
+        assert shard.num_bytes == shard.num_elements * 4
+
+
+def test_shards_by_server_and_by_segment():
+    """Both views hold all shards, in stream order."""
+    plan = plan_streams(program(), 2)
+    by_server = [shard for server in range(2) for shard in plan.weights_of(server)]
+    assert sorted(by_server, key=lambda shard: shard.index) == list(plan.weights)
+    by_segment = [shard for shards in plan.weights_by_segment.values() for shard in shards]
+    assert by_segment == list(plan.weights)
+    assert [s for shards in plan.gradients_by_segment.values() for s in shards] == list(
+        plan.gradients
+    )
+
+
+def test_trained_parameters_stand_in_master_order():
+    """The order of the norm's summands, whatever the order in which gradients leave."""
+    tiny = program()
+    assert tiny.trained == ("first.weight", "first.bias", "last.weight")
+    frozen = program(segments=(segment(0, weights=("first.weight",)),))
+    assert frozen.trained == ()
+
+
+def test_the_batch_is_all_micro_batches():
+    """Global batch = micro-batch size times their number."""
+    assert program().batch_size == 2 * 5

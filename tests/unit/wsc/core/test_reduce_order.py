@@ -1,0 +1,145 @@
+"""The reduce order: whoever adds what, when and where, the parentheses are the same."""
+
+from functools import partial
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wsc.core.reduce_order import Merger, Span, leaf, merged_spans, root
+
+counts = st.integers(1, 40)
+
+
+def expression(first, size, count):
+    """The canonical sum of micro-batches [first, first + size), written out."""
+    if size == 1:
+        return str(first)
+    half = size // 2
+    left = expression(first, half, count)
+    if first + half >= count:
+        return left
+    return f"({left}+{expression(first + half, half, count)})"
+
+
+def canonical(count):
+    size = 1
+    while size < count:
+        size *= 2
+    return expression(0, size, count)
+
+
+def added(left, right):
+    return f"({left}+{right})"
+
+
+def merged(parts, count):
+    merger = Merger(count, added)
+    for span, value in parts:
+        merger.offer(span, value)
+    return merger.take()
+
+
+@st.composite
+def groupings(draw, parts):
+    """The parts in any order, cut into any number of groups, some of them empty."""
+    shuffled = draw(st.permutations(parts))
+    cuts = sorted(draw(st.lists(st.integers(0, len(parts)), max_size=6)))
+    bounds = [0, *cuts, len(parts)]
+    return [shuffled[a:b] for a, b in pairwise(bounds)]
+
+
+@given(st.data(), counts)
+def test_no_grouping_moves_a_parenthesis(data, count):
+    """Nodes, switches and rounds may be anything: the sum is one expression."""
+    parts = [(leaf(index, count), str(index)) for index in range(count)]
+    for _level in ("nodes", "switches", "rounds"):
+        groups = data.draw(groupings(parts))
+        parts = [part for group in groups for part in merged(group, count)]
+    assert merged(data.draw(st.permutations(parts)), count) == [(root(count), canonical(count))]
+
+
+@pytest.mark.parametrize(
+    ("count", "written"),
+    [
+        (1, "0"),
+        (2, "(0+1)"),
+        (3, "((0+1)+2)"),
+        (5, "(((0+1)+(2+3))+4)"),
+        (6, "(((0+1)+(2+3))+(4+5))"),
+        (7, "(((0+1)+(2+3))+((4+5)+6))"),
+    ],
+)
+def test_the_order_is_that_of_the_documentation(count, written):
+    """Small batches, written out by hand."""
+    assert merged([(leaf(i, count), str(i)) for i in range(count)], count)[0][1] == written
+
+
+@given(st.data(), counts)
+def test_only_siblings_are_added(data, count):
+    """What is held covers the micro-batches that were offered, each once."""
+    chosen = data.draw(st.lists(st.integers(0, count - 1), unique=True))
+    spans = merged_spans(chosen, count)
+    covered = [i for span in spans for i in range(span.lo, span.lo + span.size(count))]
+    assert sorted(chosen) == covered
+    promoted = set(spans)
+    assert not any(span.sibling() in promoted for span in spans)
+
+
+@given(st.data(), counts)
+def test_a_run_of_micro_batches_becomes_few_spans(data, count):
+    """A node forwards at most two spans per level of the tree for the run that it computed."""
+    start = data.draw(st.integers(0, count))
+    stop = data.draw(st.integers(start, count))
+    assert len(merged_spans(range(start, stop), count)) <= max(1, 2 * root(count).level)
+
+
+@given(st.data(), counts)
+def test_whole_is_the_whole_batch_only(data, count):
+    """A merger is whole when the last micro-batch comes and not one earlier."""
+    merger = Merger(count, added)
+    for index in data.draw(st.permutations(range(count))):
+        assert not merger.is_whole
+        merger.offer(leaf(index, count), str(index))
+    assert merger.is_whole
+    assert merger.take() == [(root(count), canonical(count))]
+    assert merger.take() == []
+
+
+def test_the_lower_half_comes_first():
+    """``add`` gets the lower micro-batches as its left operand, whoever arrives first."""
+    for order in ((0, 1), (1, 0)):
+        assert merged([(leaf(i, 2), str(i)) for i in order], 2) == [(Span(0, 1), "(0+1)")]
+
+
+def test_a_span_comes_once():
+    """A gradient that arrives twice is a broken protocol, not another addend."""
+    merger = Merger(4, added)
+    merger.offer(Span(1, 0), "1")
+    with pytest.raises(ValueError, match="twice"):
+        merger.offer(Span(1, 0), "1")
+
+
+@pytest.mark.parametrize("micro_batch", [-1, 3])
+def test_a_leaf_lies_in_the_batch(micro_batch):
+    """There is no span of a micro-batch that does not exist."""
+    with pytest.raises(ValueError, match=r"outside \[0, 3\)"):
+        leaf(micro_batch, 3)
+
+
+@given(counts, st.integers(0, 39))
+def test_sibling_and_parent_agree(count, index):
+    """Siblings are each other's siblings, have one parent, and do not overlap."""
+    span = leaf(index % count, count)
+    sibling = span.sibling()
+    assert sibling.sibling() == span
+    assert sibling.parent() == span.parent()
+    assert abs(sibling.lo - span.lo) == 1 << span.level
+
+
+def test_promotion_skips_empty_siblings():
+    """The odd one out at the end stands for as large a span as nothing else fills."""
+    size = partial(Span.size, num_micro_batches=5)
+    assert leaf(4, 5) == Span(4, 2)
+    assert (size(Span(4, 2)), size(Span(0, 2)), size(root(5))) == (1, 4, 5)
