@@ -97,7 +97,9 @@ class RayRooms:
                 "num_cpus": cpus_of(room, self._runtime),
                 "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, bundle),
             }
-            self._actors[room] = ray.remote(**options)(RoomActor).remote(sys.path)
+            # A class of the room's own name: that is what ps and Ray's messages show.
+            named = type(room, (RoomActor,), {})
+            self._actors[room] = ray.remote(**options)(named).remote(sys.path)
 
     def _open(self) -> None:
         """Have every room open its link, in time."""

@@ -44,6 +44,10 @@ class RunFolder:
         (self.path / "trainer_params.yaml").write_text(dump_yaml(params.dump()))
         (self.path / "cluster.yaml").write_text(dump_yaml(cluster.model_dump(mode="json")))
 
+    def note(self, line: str) -> None:
+        """Put a line into run.log alone; the terminal has it already."""
+        self._log.emit(logging.makeLogRecord({"msg": line, "levelname": "INFO"}))
+
     def close(self) -> None:
         """Detach and close the log file."""
         logging.getLogger("waferstream").removeHandler(self._log)

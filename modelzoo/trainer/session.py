@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
+
+import torch
 
 import cstorch
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.backend import Backend
 from modelzoo.cli.arguments import Arguments
-from modelzoo.config.callbacks import CheckLoss
+from modelzoo.config.callbacks import CheckLoss, TensorBoardLogger
+from modelzoo.config.callbacks import ProgressLogger as ProgressConfig
 from modelzoo.config.params import Params
+from modelzoo.trainer.observers import Events, History, Observer, Progress
 from modelzoo.trainer.run_folder import RunFolder
+from modelzoo.trainer.summary import write_results
 from modelzoo.trainer.trainer import Outcome, Trainer
 
 log = logging.getLogger("waferstream")
 
 
 def run_session(arguments: Arguments, params: Params) -> None:
-    """Do what the command line asks for; WaferStreamError if it fails."""
+    """Do what the command line asks for; WaferStreamError if it fails.
+
+    Ends with the line ``Weights SHA-256: <hex>`` where there are weights.
+    """
+    torch.set_num_threads(1)  # this process only traces; the cores belong to the cluster
     cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
-    folder = RunFolder(params.trainer.init.model_dir)
-    try:
+    history = History()
+    with ExitStack() as stack:
+        folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
         folder.save_configuration(params, cluster)
         backend = make_backend(params, cluster, arguments.trace)
-        try:
-            outcome = _run_mode(arguments.mode, Trainer(params, backend, []))
-            if arguments.trace is not None and backend.cluster is not None:
-                backend.write_trace(arguments.trace)
-                log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", arguments.trace)
-        finally:
-            backend.shutdown()
-    finally:
-        folder.close()
+        stack.callback(backend.shutdown)
+        observers = [history, *_observers(params, cluster, folder)]
+        for observer in observers:
+            stack.enter_context(closing(observer))
+        trainer = Trainer(params, backend, observers)
+        outcome = _run_mode(arguments.mode, trainer)
+        if arguments.trace is not None and backend.cluster is not None:
+            backend.write_trace(arguments.trace)
+            log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", arguments.trace)
+    write_results(params, cluster, arguments.mode, trainer.model, outcome, history)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
 
@@ -62,6 +75,19 @@ def make_backend(params: Params, cluster: ClusterSpec, trace: Path | None) -> Ba
         seed=init.seed,
         check_loss=any(isinstance(callback, CheckLoss) for callback in init.callbacks),
     )
+
+
+def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Sequence[Observer]:
+    init = params.trainer.init
+    observers: list[Observer] = []
+    for logger in init.loggers:
+        if isinstance(logger, ProgressConfig) and params.trainer.fit is not None:
+            machine = f"{init.backend.cluster_config.num_csx} x {cluster.machine.system.name}"
+            batch_size = params.trainer.fit.train_dataloader.batch_size
+            observers.append(Progress(machine, batch_size, folder.note))
+        elif isinstance(logger, TensorBoardLogger):
+            observers.append(Events(logger.summary_dir or folder.path))
+    return observers
 
 
 def _run_mode(mode: str, trainer: Trainer) -> Outcome:

@@ -49,21 +49,23 @@ def plan_run(
 ) -> RunPlan:
     """Lay out a run that continues after step ``start``.
 
-    Values are logged after the run's first and last step and after every multiple of
-    ``log_every``; checkpoints are written after multiples of ``checkpoint_every`` (0: never) and
-    after the last step.
+    Values are logged after the run's first step, after every multiple of ``log_every``, and at the
+    end of each stage; checkpoints are written after multiples of ``checkpoint_every`` (0: never)
+    and after the last step.
     """
     end = run_end(loop, start, steps_in_epoch)
     due = range(start + 1, end + 1)
-    logged = {step for step in due if step % log_every == 0} | {start + 1, end}
     saved = {step for step in due if step % checkpoint_every == 0} if checkpoint_every else set()
     if checkpoint_every:
         saved.add(end)
     every = _eval_interval(loop, end - start) if evaluates else 0
+    stages = tuple(_stages(start, end, every))
+    logged = {step for step in due if step % log_every == 0}
+    logged |= {start + 1, *(stage.last for stage in stages)}
     return RunPlan(
         start=start,
         end=end,
-        stages=tuple(_stages(start, end, every)),
+        stages=stages,
         log_steps=frozenset(logged & set(due)),
         checkpoint_steps=frozenset(saved & set(due)),
     )

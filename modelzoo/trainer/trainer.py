@@ -18,7 +18,9 @@ from torch import nn
 import cstorch
 from appliance.checkpoint_states import selected_states
 from appliance.checkpoints import CheckpointFolder
+from appliance.coordinator import StepResult
 from cstorch.backend import STATES, Backend
+from cstorch.utils.data.profiler import Profiler
 from memoryx.checkpoint import Reader
 from modelzoo.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from modelzoo.config.dataloader import DataLoaderConfig
@@ -36,6 +38,7 @@ from modelzoo.trainer.observers import EvaluationLog, Observer, TrainingLog
 from modelzoo.trainer.stages import RunPlan, Stage, plan_run
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ConfigError
+from wsc.core.hyper_schedules import HyperSchedule
 
 log = logging.getLogger("waferstream")
 
@@ -62,10 +65,11 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._checkpoint: Path | None = None
+        self._profiler = Profiler()  # of all training stages together
         with backend.device:
-            self._model: nn.Module = make_model(self._init)
-        cstorch.compile(self._model, backend)
-        self._evaluate_step: Step = evaluation_step(self._model)
+            self.model: nn.Module = make_model(self._init)
+        cstorch.compile(self.model, backend)
+        self._evaluate_step: Step = evaluation_step(self.model)
 
     def fit(self, evaluates: bool) -> Outcome:
         """Train, with evaluations in between where ``evaluates`` and there is data for them."""
@@ -87,9 +91,9 @@ class Trainer:
         )
         if not plan.stages:
             return self._nothing_left(plan)
-        optimizer, schedulers = make_optimizer(self._init, self._model)
-        step = training_step(self._init, self._model, optimizer, schedulers)
-        rate = schedulers[0].schedule.at if schedulers else None
+        optimizer, schedulers = make_optimizer(self._init, self.model)
+        step = training_step(self._init, self.model, optimizer, schedulers)
+        rate = schedulers[0].schedule if schedulers else None
         for stage in plan.stages:
             self._set_micro_batch("train")
             self._train(loader, step, plan, stage, rate)
@@ -132,7 +136,7 @@ class Trainer:
         step: Step,
         plan: RunPlan,
         stage: Stage,
-        rate: Any,
+        rate: HyperSchedule | None,
     ) -> None:
         executor = cstorch.utils.data.DataExecutor(
             loader,
@@ -140,15 +144,35 @@ class Trainer:
             activation_steps=stage.relative(set(plan.log_steps)),
             checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
         )
-        seen: list[tuple[int, float]] = []
+        executor.profiler = self._profiler
+        seen: list[StepResult] = []
+        told_s = self._profiler.rate_tracker.elapsed_s
 
         @cstorch.step_closure
         def report(_loss: object) -> None:
-            seen.extend((result.step, result.values[0]) for result in executor.results)
-            now = stage.first + executor.iteration
-            if now in plan.log_steps:
-                self._tell_trained(executor, tuple(seen), rate, stage.last - now, plan.end - now)
-                seen.clear()
+            nonlocal told_s
+            seen.extend(executor.results)
+            now = seen[-1].step
+            if now not in plan.log_steps:
+                return
+            tracker = executor.profiler.rate_tracker
+            training = TrainingLog(
+                step=now,
+                losses=tuple((result.step, result.values[0]) for result in seen),
+                gradient_norm=seen[-1].gradient_norm,
+                learning_rate=None if rate is None else rate.at(now - 1),
+                rate=tracker.rate,
+                global_rate=tracker.global_rate,
+                emulated_rate=executor.profiler.emulated_rate,
+                seconds=tracker.elapsed_s - told_s,
+                timings=tuple(result.timing for result in seen),
+                steps_left_in_stage=stage.last - now,
+                steps_left=plan.end - now,
+            )
+            seen.clear()
+            told_s = tracker.elapsed_s
+            for observer in self._observers:
+                observer.trained(training)
 
         @cstorch.checkpoint_closure
         def save() -> None:
@@ -184,31 +208,6 @@ class Trainer:
         )
         for observer in self._observers:
             observer.evaluated(evaluation)
-
-    def _tell_trained(
-        self,
-        executor: cstorch.utils.data.DataExecutor,
-        losses: tuple[tuple[int, float], ...],
-        rate: Any,
-        left_in_stage: int,
-        left: int,
-    ) -> None:
-        newest = executor.results[-1]
-        tracker = executor.profiler.rate_tracker
-        training = TrainingLog(
-            step=newest.step,
-            losses=losses,
-            gradient_norm=newest.gradient_norm,
-            learning_rate=None if rate is None else rate(newest.step - 1),
-            rate=tracker.rate,
-            global_rate=tracker.global_rate,
-            emulated_rate=executor.profiler.emulated_rate,
-            timings=tuple(executor.profiler.timings[-len(losses) :]),
-            steps_left_in_stage=left_in_stage,
-            steps_left=left,
-        )
-        for observer in self._observers:
-            observer.trained(training)
 
     def _save(self, step: int) -> None:
         log.info("Saving checkpoint at step %d", step)

@@ -1,0 +1,86 @@
+"""What a finished run leaves beside its checkpoints: ``run_summary.json`` and ``loss.png``."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import nn
+
+from appliance.spec import ClusterSpec
+from modelzoo.config.params import Params
+from modelzoo.trainer.observers import History
+from modelzoo.trainer.trainer import Outcome
+from wsc.telemetry.files import write_json
+from wsc.telemetry.host import describe_host
+from wsc.telemetry.pictures import loss_picture
+from wsc.telemetry.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
+from wsc.version import VERSION
+
+log = logging.getLogger("waferstream")
+
+PICTURE_NAME = "loss.png"
+
+
+def write_results(
+    params: Params,
+    cluster: ClusterSpec,
+    mode: str,
+    model: nn.Module,
+    outcome: Outcome,
+    history: History,
+) -> None:
+    """Write the summary, and the picture if there is a loss to draw."""
+    init = params.trainer.init
+    summary = summarize(params, cluster, mode, model, outcome, history)
+    write_json(init.model_dir / SUMMARY_NAME, summary.to_json())
+    if history.train or history.evaluations:
+        evaluations = [(step, loss) for step, loss, _ in history.evaluations]
+        title = (
+            f"{summary.model.name}, {summary.model.parameters / 1e6:.1f} M parameters, "
+            f"{summary.num_csx} x {summary.system}"
+        )
+        loss_picture(init.model_dir / PICTURE_NAME, history.train, evaluations, title)
+    if history.samples:
+        log.info(
+            "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
+        )
+
+
+def summarize(
+    params: Params,
+    cluster: ClusterSpec,
+    mode: str,
+    model: nn.Module,
+    outcome: Outcome,
+    history: History,
+) -> RunSummary:
+    """The run in numbers."""
+    trainer = params.trainer
+    init = trainer.init
+    data = trainer.fit.train_dataloader if trainer.fit else None
+    size = init.micro_batch_size("train")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    measured = emulated = None
+    if history.timings:
+        host = describe_host(torch.__version__)
+        measured = Measured(history.samples / history.seconds, history.seconds, host)
+        emulated = Emulated.of(history.timings)
+    return RunSummary(
+        status="completed",
+        mode=mode,
+        version=VERSION,
+        num_csx=init.backend.cluster_config.num_csx,
+        system=cluster.machine.system.name,
+        model=ModelSummary(str(init.model.dump()["name"]), parameters),
+        batch_size=data.batch_size if data else 0,
+        micro_batch_size=size if isinstance(size, int) else None,
+        first_step=outcome.first_step,
+        last_step=outcome.last_step,
+        train=tuple(history.train),
+        eval=tuple(history.evaluations),
+        weights_sha256=outcome.weights_sha256,
+        checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
+        measured=measured,
+        emulated=emulated,
+    )

@@ -1,0 +1,107 @@
+"""``run.py`` as a user starts it, on a run small enough for a test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGEST = "Weights SHA-256: "
+
+TINY = {
+    "trainer": {
+        "init": {
+            "model": {
+                "name": "gpt2",
+                "vocab_size": 256,
+                "max_position_embeddings": 16,
+                "hidden_size": 16,
+                "num_hidden_layers": 2,
+                "num_heads": 2,
+                "filter_size": 32,
+                "dropout_rate": 0.0,
+                "embedding_dropout_rate": 0.0,
+                "attention_dropout_rate": 0.0,
+            },
+            "optimizer": {"AdamW": {"lr": 0.01, "weight_decay": 0.1}},
+            "precision": {"precision_opt_level": 0, "max_gradient_norm": 1.0},
+            "loop": {"max_steps": 8, "eval_frequency": 4, "eval_steps": 2},
+            "checkpoint": {"steps": 2},
+            "logging": {"log_steps": 2},
+        },
+        "fit": {
+            "train_dataloader": {
+                "data_processor": "TextDataProcessor",
+                "path": "text.txt",  # in the run's folder
+                "batch_size": 8,
+                "max_sequence_length": 16,
+            },
+            "val_dataloader": {
+                "data_processor": "TextDataProcessor",
+                "path": "text.txt",  # in the run's folder
+                "split": "eval",
+                "batch_size": 8,
+                "max_sequence_length": 16,
+                "shuffle": False,
+            },
+        },
+    }
+}
+
+
+def write_run(folder: Path, *, kind: str = "local", **changes: Any) -> list[str]:
+    """Flags of a tiny run in ``folder``; ``changes`` are dotted keys of trainer.init (``__``)."""
+    params = yaml.safe_load(yaml.safe_dump(TINY))
+    for dotted, value in changes.items():
+        *path, last = dotted.split("__")
+        section = params["trainer"]
+        for key in path:
+            section = section.setdefault(key, {})
+        section[last] = value
+    for loader in params["trainer"]["fit"].values():
+        loader["path"] = str(folder / loader["path"])
+    (folder / "text.txt").write_bytes(bytes(i * i * 31 % 251 for i in range(20_000)))
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    (folder / "cluster.yaml").write_text(yaml.safe_dump({"runtime": {"kind": kind}}))
+    return [
+        f"--params={folder / 'params.yaml'}",
+        f"--cluster={folder / 'cluster.yaml'}",
+        f"--model_dir={folder / 'model_dir'}",
+    ]
+
+
+@contextmanager
+def start(flags: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """``run.py`` with these flags; ended when the block is left, if it still runs."""
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "run.py"), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=60)
+
+
+def finish(flags: list[str]) -> tuple[int, str, str]:
+    """Run to the end: exit code, standard output, standard error."""
+    with start(flags) as process:
+        out, err = process.communicate(timeout=110)
+    return process.returncode, out, err
+
+
+def digest_of(out: str) -> str:
+    """The hash on the last line of a run's output."""
+    last = out.splitlines()[-1]
+    assert last.startswith(DIGEST), out
+    return last.removeprefix(DIGEST)

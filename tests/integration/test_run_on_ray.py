@@ -1,0 +1,106 @@
+"""``run.py`` on real Ray: one answer, clean ends, and nothing lost when a process is killed."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from run_py import digest_of, finish, start, write_run
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+
+
+def descendants(pid: int) -> set[int]:
+    """The process tree below a process."""
+    found = set()
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found |= {child} | descendants(child)
+    return found
+
+
+def role_process(root: int, role: str) -> int:
+    """The process of the actor that hosts a role, by the title that Ray gives it."""
+    for pid in descendants(root):
+        try:
+            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if title.startswith(b"ray::") and role.encode() in title:
+            return pid
+    raise AssertionError(f"no process hosts {role}")
+
+
+def wait_for_end(pids: set[int], timeout_s: float = 20) -> set[int]:
+    """The processes that still run when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while left := {pid for pid in pids if Path(f"/proc/{pid}").exists()}:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return left
+
+
+def read_until(stream, phrase: str) -> str:
+    """Lines up to and including the first that holds ``phrase``."""
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if phrase in line:
+            return "".join(lines)
+    raise AssertionError(f"{phrase!r} never came:\n{''.join(lines)}")
+
+
+@pytest.fixture(scope="module")
+def local_digest(tmp_path_factory) -> str:
+    """What one system in one process makes of the run."""
+    code, out, err = finish(write_run(tmp_path_factory.mktemp("local")))
+    assert code == 0, err
+    return digest_of(out)
+
+
+def test_killed_role_is_named_and_the_run_continues_to_the_same_weights(
+    tmp_path: Path, local_digest: str
+) -> None:
+    """kill -9 of a CS node ends the run with its name and log; started again, with other numbers
+    of systems and servers, it resumes and reaches the weights of the uninterrupted local run."""
+    flags = [*write_run(tmp_path, kind="ray"), "--num_csx=3"]
+    with start([*flags, "--max_steps=100000"]) as process:
+        read_until(process.stdout, "Saved checkpoint")
+        tree = descendants(process.pid)
+        os.kill(role_process(process.pid, "csx-1"), signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "csx-1" in err
+    assert "log" in err
+    assert "Traceback" not in err
+    assert wait_for_end(tree) == set()
+
+    resumed = tmp_path / "model_dir"
+    for checkpoint in sorted(resumed.glob("checkpoint_*.mdl")):
+        if checkpoint.name != "checkpoint_2.mdl":
+            checkpoint.unlink()
+    code, out, err = finish([*flags, "--num_csx=2", "--num_wgt_servers=3"])
+    assert code == 0, err
+    assert "Starting from checkpoint" in out
+    assert digest_of(out) == local_digest
+
+
+def test_interrupted_run_leaves_no_process_and_an_intact_checkpoint(tmp_path: Path) -> None:
+    """Ctrl-C during training: exit code 130, no process of the run survives, resume works."""
+    flags = [*write_run(tmp_path, kind="ray"), "--num_csx=2"]
+    with start([*flags, "--max_steps=100000"]) as process:
+        read_until(process.stdout, "Saved checkpoint")
+        tree = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted" in err
+    assert "Traceback" not in err
+    assert wait_for_end(tree) == set()
+    assert list((tmp_path / "model_dir").glob("*.mdl"))
+    assert not list((tmp_path / "model_dir").glob(".*.partial"))
