@@ -1,1 +1,1 @@
-"""What a run says about itself: rates, logs, pictures, summaries."""
+"""What a run tells people: progress lines, event files, pictures and summaries."""

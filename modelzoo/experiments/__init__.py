@@ -1,0 +1,1 @@
+"""Experiments made of several runs: what scripts/ call."""

@@ -1,0 +1,80 @@
+"""The scaling experiment in words and rows, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsc.core.units import format_ps
+from wsc.telemetry.scaling import Point, Scaling
+
+COLUMNS = (
+    "systems",
+    "emulated samples/s",
+    "efficiency",
+    "emulated step",
+    "compute",
+    "largest loss",
+    "measured samples/s",
+    "weights SHA-256",
+)
+
+
+def rows(scaling: Scaling) -> list[tuple[str, ...]]:
+    """One row of cells for each point, under ``COLUMNS``."""
+    return [_row(point) for point in scaling.points]
+
+
+def _row(point: Point) -> tuple[str, ...]:
+    shares = point.emulated.attribution_ps.shares()
+    compute = shares.pop("compute")
+    cause, share = max(shares.items(), key=lambda item: item[1])
+    return (
+        str(point.num_csx),
+        _rate(point.emulated.samples_per_s),
+        f"{point.emulated_efficiency:.1%}",
+        format_ps(point.emulated.step_ps),
+        f"{compute:.1%}",
+        f"{cause} {share:.1%}",
+        _rate(point.measured.samples_per_s),
+        point.weights_sha256[:12],
+    )
+
+
+def _rate(samples_per_s: float) -> str:
+    return f"{samples_per_s:,.0f}" if samples_per_s >= 100 else f"{samples_per_s:.3g}"
+
+
+def table(scaling: Scaling) -> str:
+    """The rows as aligned text."""
+    lines = [COLUMNS, *rows(scaling)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(_aligned(line, widths) for line in lines)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def title(scaling: Scaling) -> str:
+    """What was trained, in one line."""
+    run = scaling.run
+    return (
+        f"{run.model.name}, {_count(run.model.parameters)} parameters, "
+        f"batch {run.batch_size}, {run.last_step - run.first_step + 1} steps"
+    )
+
+
+def _count(number: int) -> str:
+    for unit, name in ((10**9, "billion"), (10**6, "million"), (10**3, "thousand")):
+        if number >= unit:
+            return f"{number / unit:.3g} {name}"
+    return str(number)
+
+
+def verdict(scaling: Scaling) -> str:
+    """Whether all runs end with the same weights, in one sentence."""
+    if scaling.weights_sha256 is None:
+        return "One answer: NO. The runs end with different weights."
+    return (
+        f"One answer: yes. All {len(scaling.points)} runs end with the same weights, bit for bit."
+    )

@@ -1,0 +1,128 @@
+"""Unit tests of scripts/scaling_curve.py, with a run.py that answers at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import scaling_curve
+from summaries import summary, with_digest
+
+RUN_PY = """
+import json, pathlib, sys
+flags = dict(argument.split("=", 1) for argument in sys.argv[1:])
+if flags["--num_csx"] == "3":
+    sys.exit("three systems are too many")
+model_dir = pathlib.Path(flags["--model_dir"])
+model_dir.mkdir(parents=True)
+answers = json.loads(pathlib.Path(__file__).with_name("answers.json").read_text())
+(model_dir / "run_summary.json").write_text(json.dumps(answers[flags["--num_csx"]]))
+"""
+
+WAITING_RUN_PY = """
+import pathlib, signal, sys
+here = pathlib.Path(__file__)
+def end(*_):
+    here.with_name("ended").touch()
+    sys.exit(1)
+signal.signal(signal.SIGTERM, end)
+here.with_name("started").touch()
+print("started", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source tree whose runs on 1 and 2 systems agree, while 4 systems find other weights."""
+    runs = {1: summary(1), 2: summary(2), 4: with_digest(summary(4), "cd" * 32)}
+    answers = {str(count): run.to_json() for count, run in runs.items()}
+    (tmp_path / "answers.json").write_text(json.dumps(answers))
+    (tmp_path / "run.py").write_text(RUN_PY)
+    (tmp_path / "params.yaml").write_text("trainer: {}")
+    monkeypatch.setattr(scaling_curve, "HOME", tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def curve(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The exit code of a command line."""
+    monkeypatch.setattr(sys, "argv", ["scaling_curve.py", "--out", "out", *words])
+    return scaling_curve.main()
+
+
+def test_a_curve_ends_with_table_verdict_and_page(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line is the page, which is there."""
+    assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "2,1", "--steps", "10") == 0
+    *_, header, first, second, empty, verdict, page = capsys.readouterr().out.splitlines()
+    assert header.split()[0] == "systems"
+    assert (first.split()[0], second.split()[0]) == ("1", "2")
+    assert empty == ""
+    assert verdict.startswith("One answer: yes.")
+    assert (home / page).read_text().startswith("<!doctype html>")
+
+
+def test_different_weights_are_a_failure_with_results(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page is written, and the exit code tells."""
+    assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "1,4") == 1
+    assert "One answer: NO." in capsys.readouterr().out
+    assert (home / "out" / "scaling.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--params", "params.yaml", "--num_csx", "1,zwei"), "Error: the number of systems"),
+        (("--params", "no.yaml", "--num_csx", "1"), "Error: the file cannot be read"),
+        (("--params", "params.yaml", "--num_csx", "3"), "Error: the run with num_csx=3 failed"),
+    ],
+)
+def test_a_failure_is_one_message(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    """Exit code 1, a message without a stack trace, no results."""
+    assert curve(monkeypatch, *words) == 1
+    error = capfd.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (home / "out").exists()
+
+
+def test_a_run_tells_its_own_error_first(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What run.py writes to stderr reaches the terminal, above the summary of the failure."""
+    curve(monkeypatch, "--params", "params.yaml", "--num_csx", "3")
+    own, _, last = capfd.readouterr().err.partition("\nError: ")
+    assert "three systems are too many" in own
+    assert "exit code 1" in last
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_the_run_under_way(home: Path, signal_number: int) -> None:
+    """The run is told to end and has ended when the script does."""
+    (home / "run.py").write_text(WAITING_RUN_PY)
+    script = Path(scaling_curve.__file__)
+    start = (
+        f"import sys; sys.path.insert(0, {str(script.parent)!r}); import pathlib, scaling_curve; "
+        f"scaling_curve.HOME = pathlib.Path({str(home)!r}); sys.exit(scaling_curve.main())"
+    )
+    command = [sys.executable, "-c", start, "--params=params.yaml", "--num_csx=1", "--out=out"]
+    with subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        os.kill(process.pid, signal_number)
+        assert process.wait(timeout=30) == scaling_curve.INTERRUPTED
+    assert (home / "ended").exists()

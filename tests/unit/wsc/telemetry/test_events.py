@@ -1,0 +1,36 @@
+"""Unit tests of wsc.telemetry.events."""
+
+from pathlib import Path
+
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+from wsc.telemetry.events import EventWriter
+
+
+def events(path: Path) -> list[Event]:
+    """The records of an event file: length (8 bytes), its checksum (4), data, its checksum (4)."""
+    data, found = path.read_bytes(), []
+    while data:
+        length = int.from_bytes(data[:8], "little")
+        found.append(Event.FromString(data[12 : 12 + length]))
+        data = data[16 + length :]
+    return found
+
+
+def test_scalars_are_in_the_event_file_once_it_is_closed(tmp_path: Path) -> None:
+    """Name, value and step can be read back."""
+    writer = EventWriter(tmp_path)
+    writer.scalar("train/loss", 2.5, 10)
+    writer.scalar("eval/loss", 3.5, 20)
+    writer.close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    scalars = [
+        (value.tag, value.simple_value, event.step)
+        for event in events(path)
+        for value in event.summary.value
+    ]
+    assert scalars == [
+        ("train/loss", pytest.approx(2.5), 10),
+        ("eval/loss", pytest.approx(3.5), 20),
+    ]

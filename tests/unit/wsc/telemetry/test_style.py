@@ -1,0 +1,30 @@
+"""Unit tests of wsc.telemetry.style."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wsc.telemetry.style import spread
+
+HEIGHTS = st.lists(st.integers(0, 100), max_size=12).map(lambda xs: [x / 100 for x in xs])
+
+
+@given(HEIGHTS)
+def test_labels_never_overlap_and_keep_their_order(heights: list[float]) -> None:
+    """Neighbours are a line apart, whoever was lower stays lower."""
+    placed = spread(heights, 0.1)
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    for lower, upper in pairwise(order):
+        assert placed[upper] - placed[lower] > 0.1 - 1e-9
+
+
+@given(st.permutations([0.0, 0.2, 0.5, 0.9]))
+def test_labels_with_room_stay_where_they_are(heights: list[float]) -> None:
+    """Nothing moves without need."""
+    assert spread(heights, 0.1) == heights
+
+
+def test_labels_that_touch_share_the_room_around_their_mean() -> None:
+    """Neither of two equal labels is preferred, and a far one is left alone."""
+    assert spread([0.5, 0.5, 0.9], 0.1) == [0.45, 0.55, 0.9]
