@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wsc.compiler.listing import schedule_listing
+from wsc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from wsc.compiler.compile import Compiled
@@ -43,10 +44,9 @@ class ArtifactCache:
         return compiled
 
     def store(self, compiled: Compiled) -> Path:
-        """Write an artifact; returns its folder."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        """Write an artifact; returns its folder. ConfigError if the cache can have no folder."""
         target = self.root / compiled.program.digest
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=self.root))
+        partial = self._new_folder(target.name)
         try:
             (partial / "compiled.pkl").write_bytes(pickle.dumps(compiled))
             (partial / "schedule.txt").write_text(schedule_listing(compiled.program))
@@ -57,6 +57,17 @@ class ArtifactCache:
             # convenience and never a reason to fail.
             shutil.rmtree(partial, ignore_errors=True)
         return target
+
+    def _new_folder(self, name: str) -> Path:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.root))
+        except OSError as error:
+            raise ConfigError(
+                "compile_dir is no folder that can be written to",
+                where=str(self.root),
+                value=error.strerror,
+            ) from error
 
 
 def _kernels_text(compiled: Compiled) -> str:

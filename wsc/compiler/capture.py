@@ -116,9 +116,9 @@ def capture(
     batch = [fake_mode.from_tensor(tensor) for _, tensor in inputs]
     tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
     with (
+        fx_traceback.preserve_node_meta(),
         _recorded_layers(model),
         _scaled_backward(num_micro_batches),
-        fx_traceback.preserve_node_meta(),
         fake_mode,
         explain(model),
     ):

@@ -19,8 +19,8 @@ _FAMILIES = {
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "norm": "native_layer_norm native_layer_norm_backward _fused_rms_norm "
     "_fused_rms_norm_backward native_group_norm native_group_norm_backward",
-    "softmax": "_softmax _safe_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
-    "logsumexp nll_loss_forward nll_loss_backward",
+    "softmax": "_softmax _safe_softmax _softmax_backward_data _log_softmax "
+    "_log_softmax_backward_data logsumexp nll_loss_forward nll_loss_backward",
     "reduction": "sum mean amax amin max min argmax argmin any all prod var var_mean cumsum "
     "norm linalg_vector_norm std topk sort",
     "gather": "embedding embedding_dense_backward index index_select gather scatter scatter_add "

@@ -1,0 +1,55 @@
+"""Run a compiled program's kernels one after the other, and the same model in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from wsc.compiler.compile import Compiled
+from wsc.compiler.keyed_random import KEY_INPUT
+from wsc.compiler.precision import DTYPES, StreamPrecision
+
+Gradients = dict[str, torch.Tensor]
+
+
+def run_kernels(
+    compiled: Compiled, model: nn.Module, batch: Mapping[str, torch.Tensor], key: int = 0
+) -> tuple[list[torch.Tensor], Gradients]:
+    """Results and gradients of one micro-batch, as a CS node finds them."""
+    program = compiled.program
+    dtype = DTYPES[program.stream_dtype]
+    weights = {name: p.detach().to(dtype) for name, p in model.named_parameters()}
+    values = dict(zip((spec.name for spec in program.inputs), batch.values(), strict=True))
+    values[KEY_INPUT] = key
+    results: dict[int, torch.Tensor] = {}
+    gradients: Gradients = {}
+    for segment, source in zip(program.segments, compiled.kernels, strict=True):
+        operands = [weights[name] for name in segment.weights]
+        operands += [values[name] for name in segment.inputs]
+        returned = iter(source.build()(*operands))
+        values.update((name, next(returned)) for name in segment.outputs)
+        gradients.update((name, next(returned)) for name in segment.gradients)
+        results.update((place, next(returned)) for place, _ in segment.results)
+        for name in segment.drops:
+            del values[name]
+        assert next(returned, None) is None
+    return [results[place] for place in sorted(results)], gradients
+
+
+def run_eagerly(
+    model: nn.Module,
+    batch: Mapping[str, torch.Tensor],
+    precision: StreamPrecision,
+    num_micro_batches: int,
+) -> tuple[torch.Tensor, Gradients]:
+    """Loss and gradients by autograd, on weights cast as they are for the stream."""
+    weights = {}
+    for name, master in model.named_parameters():
+        cast = master.detach().to(precision.stream_dtype).to(precision.compute_dtype).clone()
+        weights[name] = cast.requires_grad_(master.requires_grad)
+    loss = torch.func.functional_call(model, weights, kwargs=dict(batch))
+    (loss / num_micro_batches).backward()
+    found = {name: weight.grad for name, weight in weights.items()}
+    return loss.detach(), {name: grad for name, grad in found.items() if grad is not None}

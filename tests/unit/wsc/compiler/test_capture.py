@@ -1,0 +1,151 @@
+"""A captured and compiled step computes what the same step computes in eager mode."""
+
+import pytest
+import torch
+from kernels import run_eagerly, run_kernels
+from local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tiny_training import GPT, LLAMA, LOADER
+from torch import nn
+
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+from wsc.compiler.capture import capture
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import TensorSpec
+
+NUM_MICRO_BATCHES = 3
+ONE_LAYER = {"num_hidden_layers": 1}
+MIXED = StreamPrecision("bfloat16", "float32")
+
+
+class Awkward(Regression):
+    """A weight used twice, one that is frozen, one that is not used, and a constant buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers[1].weight.requires_grad_(False)
+        self.unused = nn.Parameter(torch.ones(3))
+        self.register_buffer("mask", torch.tensor([1.0, 0.0, 1.0, 1.0]))
+
+    def forward(self, x, y):
+        return super().forward(x, y) + (self.layers[0](x.to(self.mask)).float() * self.mask).mean()
+
+
+def tokens():
+    return build_source({**LOADER, "batch_size": 6}, "test").batch(0)
+
+
+MODELS = {
+    "gpt": (lambda: build_model(GPT | ONE_LAYER, 0), tokens),
+    "llama": (lambda: build_model(LLAMA | ONE_LAYER, 0), tokens),
+    "mlp": (Regression, lambda: random_batches(1, 6)[0]),
+    "awkward": (Awkward, lambda: random_batches(1, 6)[0]),
+}
+
+
+@pytest.fixture(scope="module")
+def built():
+    return {name: (model(), batch()) for name, (model, batch) in MODELS.items()}
+
+
+@pytest.mark.parametrize("precision", [FP32, MIXED, BF16], ids=["fp32", "mixed", "bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_compute_what_autograd_computes(name, precision, built):
+    """Loss and every gradient, bit for bit, on a micro-batch that was not captured."""
+    model, batch = built[name]
+    if name == "awkward" and precision == BF16:
+        model.mask = model.mask.bfloat16()
+    compiled = compile_model(model, batch, NUM_MICRO_BATCHES, precision=precision)
+    micro_batch = {key: tensor[2:4] for key, tensor in batch.items()}
+    loss, expected = run_eagerly(model, micro_batch, precision, NUM_MICRO_BATCHES)
+    results, gradients = run_kernels(compiled, model, micro_batch)
+    assert torch.equal(results[0], loss)
+    assert gradients.keys() == expected.keys() == set(compiled.program.trained)
+    for parameter, gradient in gradients.items():
+        assert torch.equal(gradient, expected[parameter]), parameter
+
+
+def test_an_evaluation_computes_the_same_loss(built):
+    """Without backward the program has no gradients and the same result."""
+    model, batch = built["gpt"]
+    compiled = compile_model(model, batch, NUM_MICRO_BATCHES, trains=False)
+    micro_batch = {key: tensor[:2] for key, tensor in batch.items()}
+    results, gradients = run_kernels(compiled, model, micro_batch)
+    assert compiled.program.mode == "eval"
+    assert gradients == {}
+    assert compiled.program.trained == ()
+    assert torch.equal(results[0], run_eagerly(model, micro_batch, FP32, 1)[0])
+
+
+def test_capture_computes_nothing_and_changes_nothing():
+    """A model on the meta device has no values, and no gradient is left behind."""
+    with torch.device("meta"):
+        model = Regression(width=1000)
+    batch = {name: torch.empty(2, 1000, device="cpu") for name in ("x", "y")}
+    compiled = compile_model(model, batch, 1)
+    assert compiled.program.parameter["layers.0.weight"].shape == (1000, 1000)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_what_a_capture_says_about_the_step():
+    """Parameters in registration order as fp32, inputs by name, gradients of what is trained."""
+    model = Awkward()
+    named = [("a", torch.zeros(2, 4)), ("b", torch.zeros(2, 4))]
+
+    def step(batch):
+        loss = model(*batch)
+        loss.backward()
+        return [loss, loss * 2]
+
+    captured = capture(step, model, named, MIXED, 4)
+    assert [spec.name for spec in captured.parameters] == [n for n, _ in model.named_parameters()]
+    assert {spec.dtype for spec in captured.parameters} == {"float32"}
+    assert captured.inputs == (
+        TensorSpec("a", (2, 4), "float32"),
+        TensorSpec("b", (2, 4), "float32"),
+    )
+    assert captured.trained == ("layers.0.weight", "layers.0.bias", "layers.1.bias")
+    assert captured.stream_dtype == "bfloat16"
+    assert len(captured.results) == 2
+    assert list(captured.gradients) == list(captured.trained)
+    weights = {name: node.meta["val"].dtype for node, name in captured.weights.items()}
+    assert set(weights.values()) == {torch.bfloat16}
+
+
+def refusals():
+    def vector_loss(loss):
+        (loss * torch.ones(2)).backward()
+
+    def own_gradient(loss):
+        loss.backward(torch.tensor(2.0))
+
+    def second_order(loss):
+        loss.backward(create_graph=True)
+
+    return [vector_loss, own_gradient, second_order]
+
+
+@pytest.mark.parametrize("backward", refusals(), ids=lambda function: function.__name__)
+def test_backward_takes_a_scalar_loss_and_nothing_else(backward):
+    """What cannot be the gradient of a mean over micro-batches is refused, with a remedy."""
+    model = Regression()
+
+    def step(batch):
+        loss = model(*batch)
+        backward(loss)
+        return [loss]
+
+    named = [(name, tensor) for name, tensor in random_batches(1, 2)[0].items()]
+    with pytest.raises(ApplianceCompilationError, match="scalar loss") as caught:
+        capture(step, model, named, FP32, 1)
+    assert caught.value.remedy
+
+
+def test_capture_gives_tensors_their_backward_back():
+    """After a capture, ``backward`` is torch's own again, also after a failed one."""
+    before = torch.Tensor.backward
+    compile_model(Regression(), random_batches(1, 2)[0], 1)
+    with pytest.raises(ApplianceCompilationError):
+        compile_model(nn.Linear(3, 3), {"input": torch.zeros(2, 4)}, 1)
+    assert torch.Tensor.backward is before
