@@ -6,16 +6,19 @@ instead of its parts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from csnode.micro_batch import MicroBatch
-from wsc.core.link import Arena, Slab
+from wsc.core.link import Slab
 from wsc.core.packing import shard_specs, unpack
 from wsc.core.program import Program, Shard
 from wsc.core.reduce_order import Merger, Span, leaf
+from wsc.core.room import RoomContext
 
 
 @dataclass
@@ -27,11 +30,16 @@ class _Part:
 
 
 class GradientPacker:
-    """Packs gradient shards into fp32 slabs, one slab per maximal span of micro-batches."""
+    """Packs gradient shards into fp32 slabs, one slab per maximal span of micro-batches.
 
-    def __init__(self, program: Program, arena: Arena) -> None:
+    Tensors are independent of each other, so ``lanes`` work on them side by side.
+    """
+
+    def __init__(self, program: Program, context: RoomContext, lanes: Executor) -> None:
         self._program = program
-        self._arena = arena
+        self._arena = context.arena
+        self._cores = context.cores
+        self._lanes = lanes
 
     def pack(self, shard: Shard, batches: Sequence[MicroBatch]) -> list[tuple[Span, Slab]]:
         """The slabs to send for one shard; tensors lie one after the other in shard order."""
@@ -43,9 +51,13 @@ class GradientPacker:
         return [(span, self._packed(shard, part)) for span, part in merger.take()]
 
     def _sum(self, shard: Shard, left: _Part, right: _Part) -> _Part:
-        self._packed(shard, left)
-        for target, addend in zip(left.tensors, right.tensors, strict=True):
-            target.add_(addend)
+        if left.slab is None:
+            pairs = list(zip(left.tensors, right.tensors, strict=True))
+            slab, views = self._allocate(shard)
+            self._each(_add_into, ((view, *pair) for view, pair in zip(views, pairs, strict=True)))
+            left.slab, left.tensors = slab, views
+        else:
+            self._each(torch.Tensor.add_, zip(left.tensors, right.tensors, strict=True))
         if right.slab is not None:
             right.slab.free()
         return left
@@ -53,10 +65,31 @@ class GradientPacker:
     def _packed(self, shard: Shard, part: _Part) -> Slab:
         """The part's slab; on first use its tensors are copied in and replaced by views of it."""
         if part.slab is None:
-            part.slab = self._arena.allocate(shard.num_bytes)
-            flat = part.slab.view(torch.float32)
-            views = list(unpack(flat, shard_specs(self._program, shard, "float32")))
-            for view, tensor in zip(views, part.tensors, strict=True):
-                view.copy_(tensor)
+            part.slab, views = self._allocate(shard)
+            self._each(torch.Tensor.copy_, zip(views, part.tensors, strict=True))
             part.tensors = views
         return part.slab
+
+    def _allocate(self, shard: Shard) -> tuple[Slab, list[torch.Tensor]]:
+        """A slab for a shard, and its view for each tensor."""
+        slab = self._arena.allocate(shard.num_bytes)
+        specs = shard_specs(self._program, shard, "float32")
+        return slab, list(unpack(slab.view(torch.float32), specs))
+
+    def _each(self, act: Callable[..., Any], operands: Iterable[tuple[torch.Tensor, ...]]) -> None:
+        """Do something for every tensor of a shard, on as many cores as there are lanes."""
+
+        def on_a_core(tensors: tuple[torch.Tensor, ...]) -> None:
+            with self._cores.lease():
+                act(*tensors)
+
+        for _ in self._lanes.map(on_a_core, operands):
+            pass
+
+
+def _add_into(target: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """``target = left + right`` in fp32, in one pass where the gradients are fp32 already."""
+    if left.dtype == torch.float32:
+        torch.add(left, right, out=target)
+    else:
+        target.copy_(left).add_(right)

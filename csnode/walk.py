@@ -18,7 +18,7 @@ from csnode.gradients import GradientPacker
 from csnode.micro_batch import MicroBatch
 from csnode.sram import SramLedger
 from wsc.compiler.installation import Installation
-from wsc.compiler.passes.random import KEY_INPUT
+from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES
 from wsc.core.actions import (
     DropActivation,
@@ -83,7 +83,7 @@ class Walk:
         self._inbox = inbox
         self._sram = sram
         self._report = report
-        self._packer = GradientPacker(installed.program, context.arena)
+        self._packer = GradientPacker(installed.program, context, lanes)
         self._activation_bytes = 0
 
     def round(self, visit: Visit, own: range) -> Iterator[Message | None]:

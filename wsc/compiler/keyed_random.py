@@ -10,6 +10,9 @@ import torch
 from wsc.compiler.supported_ops import in_family
 from wsc.core.rng import stream_key
 
+KEY_INPUT = "random_key"
+"""Name of the graph input that carries a micro-batch's key."""
+
 
 def _generator(key: int, position: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_key(key, position))

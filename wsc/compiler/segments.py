@@ -16,7 +16,7 @@ from torch import fx
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.kernel_source import KernelSource, kernel_source
-from wsc.compiler.passes.random import KEY_INPUT
+from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.passes.regions import Region
 from wsc.compiler.work import work_of
 from wsc.core.program import Segment
@@ -58,10 +58,18 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
     last_read = _last_reads(home)
     weights, batch = captured.weights, captured.batch
     for position, run in enumerate(runs):
-        reads = _reads(run)
+        results = tuple(
+            (place, node)
+            for place, node in enumerate(captured.results)
+            if _producer(node, home, batch) == position
+        )
+        echoed = [node for _, node in results if node in batch]
+        reads = list(dict.fromkeys([*_reads(run), *echoed]))
         inputs = tuple(n for n in reads if n not in weights)
         outputs = tuple(n for n in run if last_read.get(n, -1) > position)
-        dropped = tuple(n for n in inputs if last_read[n] == position and n.name != KEY_INPUT)
+        dropped = tuple(
+            n for n in inputs if last_read.get(n, 0) == position and n.name != KEY_INPUT
+        )
         yield Cut(
             region=run[0].meta["region"],
             nodes=tuple(run),
@@ -74,11 +82,7 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
                 for name, node in captured.gradients.items()
                 if _producer(node, home, batch) == position
             ),
-            results=tuple(
-                (place, node)
-                for place, node in enumerate(captured.results)
-                if _producer(node, home, batch) == position
-            ),
+            results=results,
         )
 
 

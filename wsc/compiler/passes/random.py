@@ -12,8 +12,6 @@ from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
 from wsc.compiler.supported_ops import RANDOM_OPS
 
-KEY_INPUT = "random_key"
-
 
 def key_random_ops(captured: Captured) -> None:
     """Give every random op its own key; leaves other ops alone."""
@@ -23,7 +21,7 @@ def key_random_ops(captured: Captured) -> None:
         return
     last_input = graph.find_nodes(op="placeholder")[-1]
     with graph.inserting_after(last_input):
-        key = graph.placeholder(KEY_INPUT)
+        key = graph.placeholder(keyed_random.KEY_INPUT)
     key.meta.update(layer="", backward=False)
     for position, node in enumerate(random_nodes):
         with graph.inserting_before(node):
