@@ -129,7 +129,7 @@ def _facts(scaling: Scaling, commit: str | None) -> Iterable[str]:
     """What the measured numbers depend on."""
     run, host = scaling.run, scaling.points[0].measured.host
     facts = {
-        "Micro-batch": f"{run.micro_batch_size} samples",
+        "Micro-batch": f"{run.micro_batch_size or 'automatic number of'} samples",
         "Host": _host(host),
         "Software": f"WaferStream {run.version}, Python {host.python}, torch {host.torch}",
         "Commit": commit or "not in a git repository",

@@ -28,6 +28,7 @@ CAUSE_COLORS = {
 """One colour for each cause of wsc.timing.attribution."""
 
 _SMOOTH_FROM = 100  # more steps than this make a noisy curve
+_VISIBLE = 0.005  # a smaller share of a bar is too thin to see
 
 
 def loss_picture(path: Path, train: Sequence[Loss], evaluation: Sequence[Loss], title: str) -> None:
@@ -167,12 +168,12 @@ def _causes_panel(axes: Axes, scaling: Scaling) -> None:
 
 
 def _cause_labels(scaling: Scaling) -> list[style.EndLabel]:
-    """Beside the last bar, the causes that any bar shows."""
+    """Beside the last bar, the causes that can be seen in any bar."""
     shares = [point.emulated.attribution_ps.shares() for point in scaling.points]
     labels, bottom = [], 0.0
     for cause in (field.name for field in fields(Attribution)):
         share = shares[-1][cause]
-        if any(each[cause] > 0 for each in shares):
+        if any(each[cause] >= _VISIBLE for each in shares):
             color = style.FAINT_INK if cause == "idle" else CAUSE_COLORS[cause]
             labels.append(style.EndLabel(bottom + share / 2, cause, color))
         bottom += share
