@@ -57,11 +57,13 @@ NUM_MICRO_BATCHES = 11
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a cluster."""
+    """A cluster: its size, where it runs, and what carries its messages."""
 
     num_csx: int = 1
     fan_out: int = 4
     servers: int = 1
+    kind: str = "local"
+    link: str = "shared_memory"
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -80,12 +82,12 @@ def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
 
 
 def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
-    """A cluster of that size in this process."""
+    """What the user asks for to get a cluster of that shape."""
     return cstorch.ClusterConfig(
         num_csx=shape.num_csx,
         max_wgt_servers=shape.servers,
         cluster={
-            "runtime": {"kind": "local"},
+            "runtime": {"kind": shape.kind, "link": shape.link},
             "machine": {"swarmx": {"fan_out": shape.fan_out}, **machine},
         },
     )
