@@ -1,0 +1,38 @@
+"""Every kind of cluster is the same machine: same weights, same losses, same emulated time."""
+
+from dataclasses import replace
+
+import pytest
+from tiny_training import Shape, init_config, train_on_cluster
+
+LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
+STEPS = 3
+
+
+def observe(backend):
+    """All that a user can see of a run: weights, results, emulated time to the picosecond."""
+    more = backend.run("train", STEPS + 1, STEPS + 2)
+    peaks = backend.cluster.invoke("peak_bytes")
+    return {
+        "digest": backend.weights_digest(),
+        "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in more],
+        "weights on each node": {node: peak["weights"] for node, peak in peaks.items()},
+    }
+
+
+@pytest.fixture(scope="module")
+def local():
+    return train_on_cluster(init_config(), LOCAL, STEPS, inspect=observe)
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("link", ["shared_memory", "grpc"])
+def test_ray_cluster_is_the_local_cluster(local, link) -> None:
+    """Seven actors and a coordinator agree with one process in bits and in picoseconds."""
+    on_ray = train_on_cluster(
+        init_config(), replace(LOCAL, kind="ray", link=link), STEPS, inspect=observe
+    )
+    assert on_ray["digest"] == local["digest"]
+    assert on_ray["results"] == local["results"]
+    assert on_ray["weights on each node"].keys() == local["weights on each node"].keys()
