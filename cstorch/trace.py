@@ -26,6 +26,7 @@ from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
 from wsc.compiler.compile import Compiled, CompileRequest, compile_step
 from wsc.compiler.installation import InputFeed
+from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import Mode
 
@@ -149,12 +150,17 @@ def _compile(
         num_micro_batches=num_micro_batches,
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )
-    compiled, was_cached = compile_step(step, backend.model, inputs, request, backend.cache)
+    cache = None if backend.validate_only else backend.cache
+    compiled, was_cached = compile_step(step, backend.model, inputs, request, cache)
     digest = compiled.program.digest
     if was_cached:
         log.info('Found existing cached compile with hash: "%s"', digest)
-    elif backend.cache is not None:
-        log.info("Compile artifacts successfully written to %s", backend.cache.root / digest)
+    elif cache is not None:
+        log.info("Compile artifacts successfully written to %s", cache.root / digest)
+    if backend.compile_only:
+        log.info("%s", schedule_listing(compiled.program, backend.size().num_servers))
+    if backend.validate_only:
+        log.info("Every op of the step has a kernel")
     log.info("Compile was successful!")
     return compiled
 
