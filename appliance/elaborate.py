@@ -14,7 +14,7 @@ from csnode.node import NodeSpec
 from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
-from wsc.compiler.compile import Compiled
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.names import switch_name, worker_name

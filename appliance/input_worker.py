@@ -11,10 +11,10 @@ from appliance.batches import GlobalBatches
 from wsc.compiler.installation import Installation
 from wsc.compiler.precision import NAMES
 from wsc.core.errors import DataError
-from wsc.core.link import Slab
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.names import node_name, worker_name
 from wsc.core.packing import byte_ranges, packed_bytes
+from wsc.core.payload import Slab
 from wsc.core.program import Mode
 from wsc.core.room import Job, Report, RoomContext
 

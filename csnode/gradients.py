@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from csnode.micro_batch import MicroBatch
-from wsc.core.link import Slab
 from wsc.core.packing import shard_specs, unpack
+from wsc.core.payload import Slab
 from wsc.core.program import Program, Shard
 from wsc.core.reduce_order import Merger, Span, leaf
 from wsc.core.room import RoomContext

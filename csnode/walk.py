@@ -29,9 +29,9 @@ from wsc.core.actions import (
     StreamWeight,
     node_actions,
 )
-from wsc.core.link import Payload, Slab
 from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
 from wsc.core.packing import byte_ranges, shard_specs, unpack
+from wsc.core.payload import Payload, Slab
 from wsc.core.program import Segment
 from wsc.core.reduce_order import Span
 from wsc.core.rng import stream_key

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,17 +19,15 @@ from appliance.cluster import Cluster, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation
 from cstorch.cluster_config import ClusterConfig
+from cstorch.loop import Loop
 from memoryx.checkpoint import Reader
 from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.compile import Compiled
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.timing.trace import write_trace
-
-if TYPE_CHECKING:
-    from cstorch.utils.data.data_executor import DataExecutor
 
 log = logging.getLogger("waferstream")
 
@@ -67,7 +65,7 @@ class Backend:
         self.check_loss = check_loss
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
         self.model: nn.Module | None = None
-        self.executor: DataExecutor | None = None
+        self.loop: Loop | None = None
         self.global_step = 0
         self.cluster: Cluster | None = None
         self._restore: tuple[Path, frozenset[str], bool] | None = None

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cstorch.backend import current_backend
+from cstorch.loop import Loop
 from cstorch.trace import active_trace
-from cstorch.utils.data.data_executor import DataExecutor
 
 
 def step_closure(function: Callable[..., Any]) -> Callable[..., None]:
@@ -23,7 +23,7 @@ def step_closure(function: Callable[..., Any]) -> Callable[..., None]:
         if trace is not None:
             trace.closures.append((function, trace.hand_out((args, kwargs))))
         else:
-            _executor(function).queue(function, (args, kwargs))
+            _loop(function).queue(function, (args, kwargs))
 
     return call
 
@@ -33,17 +33,17 @@ def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
-        executor = _executor(function)
-        if executor.is_checkpoint_step:
-            executor.queue(function, (args, kwargs))
+        loop = _loop(function)
+        if loop.is_checkpoint_step:
+            loop.queue(function, (args, kwargs))
 
     return call
 
 
-def _executor(function: Callable[..., Any]) -> DataExecutor:
-    executor = current_backend().executor
-    if executor is None:
+def _loop(function: Callable[..., Any]) -> Loop:
+    loop = current_backend().loop
+    if loop is None:
         raise RuntimeError(
             f"{function.__name__} is a closure and was called outside of an executor loop"
         )
-    return executor
+    return loop

@@ -21,19 +21,18 @@ from torch.utils import _pytree as pytree
 from cstorch import backends
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
+from cstorch.loop import Closure, Loop
 from cstorch.micro_batches import micro_batch_size
 from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
-from wsc.compiler.compile import Compiled, CompileRequest, compile_step
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import Mode
 
 log = logging.getLogger("waferstream")
-
-Closure = tuple[Callable[..., Any], Any]
-"""A step closure that was called inside a trace, and its (args, kwargs) with StepValues."""
 
 
 @dataclass
@@ -77,25 +76,23 @@ class TracedStep:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Ask for one step; only inside a DataExecutor loop."""
         backend = current_backend()
-        executor = backend.executor
-        if executor is None:
+        loop = backend.loop
+        if loop is None:
             raise ApplianceCompilationError(
                 "a traced step was called outside of an executor loop",
                 remedy="iterate over cstorch.utils.data.DataExecutor and call the step inside",
             )
         if self._installed_on is not backend:
-            self._install(backend, args, kwargs)
-        executor.attach(self)
+            self._install(backend, loop, args, kwargs)
+        loop.attach(self)
         return self._outputs
 
-    def _install(self, backend: Backend, args: Any, kwargs: Any) -> None:
-        executor = backend.executor
-        assert executor is not None
+    def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
         leaves, structure = pytree.tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         feed = InputFeed(
-            executor.dataloader.source,
-            tuple(executor.position_of(leaves[i]) for i in positions),
+            loop.source,
+            tuple(loop.position_of(leaves[i]) for i in positions),
         )
         trace = Trace()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from wsc.core.link import Payload
+from wsc.core.payload import Payload
 from wsc.core.reduce_order import Merger, Span
 
 

@@ -18,7 +18,6 @@ from memoryx.store import WeightStore
 from memoryx.updater import Updated, Updater
 from wsc.compiler.installation import Installation
 from wsc.compiler.precision import DTYPES
-from wsc.core.link import Slab
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -32,6 +31,7 @@ from wsc.core.messages import (
 from wsc.core.names import server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.packing import shard_specs, unpack
+from wsc.core.payload import Slab
 from wsc.core.program import Mode, Shard, TensorSpec, place
 from wsc.core.room import Job, Report, RoomContext
 

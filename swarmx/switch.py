@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 
 from wsc.compiler.installation import Installation
-from wsc.core.link import Payload, Slab
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -23,6 +22,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.names import server_name, switch_name
+from wsc.core.payload import Payload, Slab
 from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Span
 from wsc.core.room import Job, Report, RoomContext

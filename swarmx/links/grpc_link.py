@@ -22,8 +22,8 @@ from swarmx.links.failures import peer_gone, stalled, unknown_room, unreachable
 from swarmx.links.memory import MemorySlab
 from swarmx.links.wire import decode_header, encode_header, envelope_of, payload_of
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.link import Payload
 from wsc.core.messages import Envelope
+from wsc.core.payload import Payload
 from wsc.core.units import MIB
 
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message

@@ -10,7 +10,8 @@ from weakref import WeakValueDictionary
 from swarmx.links.memory import MemoryArena, MemoryPost
 from swarmx.links.shared_memory import SharedArena
 from swarmx.links.unix_socket import SocketEndpoint
-from wsc.core.link import Arena, Endpoint
+from wsc.core.link import Endpoint
+from wsc.core.payload import Arena
 
 LinkKind = Literal["memory", "shared_memory", "grpc"]
 

@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from wsc.core import messages
-from wsc.core.link import Payload
 from wsc.core.messages import Envelope
+from wsc.core.payload import Payload
 from wsc.core.reduce_order import Span
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from wsc.compiler.compile import Compiled
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES, StreamPrecision
 

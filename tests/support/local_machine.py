@@ -18,7 +18,8 @@ from appliance.clock import ClusterClock
 from appliance.coordinator import Coordinator
 from appliance.elaborate import ClusterSize, elaborate, plan_installation
 from appliance.local_rooms import LocalRooms
-from wsc.compiler.compile import Compiled, CompileRequest, compile_step
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.optimizer import OptimizerSpec, ParamGroup

@@ -14,13 +14,10 @@ import shutil
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from wsc.compiler.compile import Compiled
 
 
 class ArtifactCache:

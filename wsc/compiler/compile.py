@@ -11,20 +11,12 @@ from torch import nn
 
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture import Captured, Step, capture
-from wsc.compiler.kernel_source import KernelSource
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes import run_passes
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.segments import build_segments
 from wsc.core.program import Program
 from wsc.version import VERSION
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A program with the kernel of each of its segments."""
-
-    program: Program
-    kernels: tuple[KernelSource, ...]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsc.core.link import Payload
+from wsc.core.payload import Payload
 from wsc.core.reduce_order import Span
 
 

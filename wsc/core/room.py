@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from wsc.core.link import Arena
 from wsc.core.messages import Envelope
+from wsc.core.payload import Arena
 from wsc.core.program import Mode
 
 

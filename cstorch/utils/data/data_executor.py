@@ -10,20 +10,18 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from appliance.batches import GlobalBatches
 from appliance.coordinator import StepResult
 from cstorch.backend import current_backend
+from cstorch.loop import Step
 from cstorch.step_values import resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.errors import ApplianceError, ConfigError
-
-if TYPE_CHECKING:
-    from cstorch.trace import TracedStep
 
 log = logging.getLogger("waferstream")
 
@@ -56,8 +54,13 @@ class DataExecutor:
         self.iteration = 0
         self.results: list[StepResult] = []
         self.profiler = Profiler()
-        self._step: TracedStep | None = None
+        self._step: Step | None = None
         self._queued: list[tuple[Callable[..., Any], Any]] = []
+
+    @property
+    def source(self) -> Callable[[], Any]:
+        """Makes the loader, on any input worker."""
+        return self.dataloader.source
 
     @property
     def user_iteration(self) -> int:
@@ -95,10 +98,10 @@ class DataExecutor:
         return self.num_steps
 
     def __iter__(self) -> Iterator[Any]:
-        if self._backend.executor is not None:
+        if self._backend.loop is not None:
             raise ConfigError("two executor loops run at the same time")
         batch, self._leaves = GlobalBatches(self.dataloader.local).first()
-        self._backend.executor = self
+        self._backend.loop = self
         self._deadline = self._time_limit()
         self._done = 0
         try:
@@ -107,9 +110,9 @@ class DataExecutor:
                 yield batch
                 self._finish_iteration()
         finally:
-            self._backend.executor = None
+            self._backend.loop = None
 
-    def attach(self, step: TracedStep) -> None:
+    def attach(self, step: Step) -> None:
         """The loop runs this step."""
         if self._step is not None and self._step is not step:
             raise ConfigError(
@@ -146,7 +149,7 @@ class DataExecutor:
                 function(*args, **kwargs)
             self._queued.clear()
 
-    def _run_to_here(self, step: TracedStep) -> None:
+    def _run_to_here(self, step: Step) -> None:
         """Have the cluster run all steps since the last activation step."""
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise ApplianceError(
