@@ -1,0 +1,196 @@
+"""A CS node driven by hand: it goes on as far as its mail allows, and keeps nothing."""
+
+from functools import partial
+
+import pytest
+import torch
+from arenas import StrictArena
+from kernels import run_eagerly
+from local_machine import FP32, Regression, compile_model, installation, random_batches, sgd
+
+from appliance.cores import UnlimitedCores
+from appliance.elaborate import ClusterSize
+from csnode.node import NodeSpec
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.messages import (
+    BatchReady,
+    BatchReleased,
+    Envelope,
+    GradientReady,
+    GradientReleased,
+    WeightsReady,
+    WeightsReleased,
+)
+from wsc.core.reduce_order import leaf
+from wsc.core.room import Job, RoomContext
+
+NUM_MICRO_BATCHES, ROWS = 3, 6
+source = partial(random_batches, 1, ROWS)
+
+
+class Driver:
+    """Everything around one node of two: fills its mailbox and notes what it sends."""
+
+    def __init__(self, index=0, sram_bytes=1 << 20, trains=True, lanes=1):
+        self.model = Regression()
+        self.batch = source()[0]
+        compiled = compile_model(self.model, self.batch, NUM_MICRO_BATCHES, trains=trains)
+        optimizer = sgd(self.model) if trains else None
+        installed = installation(compiled, source, optimizer, ClusterSize(2, lanes=lanes))
+        self.arena, self.mine = StrictArena(), StrictArena()
+        spec = NodeSpec(index, "br-0", "wrk-0", seed=0, lanes=lanes, sram_bytes=sram_bytes)
+        self.node = spec.build(RoomContext(self.arena, UnlimitedCores()))
+        self.node.install(installed)
+        self.program, self.plan = installed.program, installed.plan
+        self.sent = list(self.node.begin(Job(1, self.program.mode, 1, 1)))
+
+    def tell(self, message):
+        """Deliver a message; returns what the node sends because of it."""
+        answers = list(self.node.handle(Envelope("test", self.node.name, message)))
+        self.sent += answers
+        return [envelope.message for envelope in answers]
+
+    def send_batch(self, index):
+        rows = [tensor[2 * index : 2 * index + 2] for tensor in self.batch.values()]
+        data = torch.cat([row.reshape(-1) for row in rows])
+        return self.tell(BatchReady(1, index, self.slab(data)))
+
+    def send_weights(self, round_index, shard):
+        names = self.plan.weights[shard].names
+        state = self.model.state_dict()
+        data = torch.cat([state[name].reshape(-1) for name in names])
+        return self.tell(WeightsReady(1, round_index, shard, self.slab(data)))
+
+    def slab(self, data):
+        slab = self.mine.allocate(data.numel() * 4)
+        slab.view(torch.float32).copy_(data)
+        return slab
+
+    def take_gradients(self):
+        """Release every gradient; returns {shard: copy}."""
+        found = {}
+        for message in [e.message for e in self.sent]:
+            if isinstance(message, GradientReady):
+                found[message.shard] = message.payload.view(torch.float32).clone()
+                self.tell(GradientReleased(1, message.round, message.shard, message.span))
+        return found
+
+    def expected(self, index):
+        micro_batch = {key: rows[2 * index : 2 * index + 2] for key, rows in self.batch.items()}
+        return run_eagerly(self.model, micro_batch, FP32, NUM_MICRO_BATCHES)
+
+
+def test_a_round_from_inputs_to_gradients():
+    """The gradients and the loss are those of autograd, and go to the right neighbours."""
+    driver = Driver(index=1)
+    assert driver.send_batch(1) == [BatchReleased(1, 1)]
+    for round_index in (0, 1):
+        for shard in driver.plan.weights:
+            driver.send_weights(round_index, shard.index)
+    loss, gradients = driver.expected(1)
+    assert driver.node.report().results == {(1, 1): (float(loss),)}
+    assert not driver.node.finished
+    for shard, values in driver.take_gradients().items():
+        names = driver.plan.gradients[shard].names
+        assert torch.equal(values, torch.cat([gradients[name].reshape(-1) for name in names]))
+    assert driver.node.finished
+    targets = {type(envelope.message): envelope.target for envelope in driver.sent}
+    assert targets == {BatchReleased: "wrk-0", WeightsReleased: "br-0", GradientReady: "br-0"}
+
+
+def test_it_waits_for_what_is_missing():
+    """Weights that come too early are kept; nothing runs before its inputs are there."""
+    driver = Driver(index=1)
+    last, first = driver.plan.weights[-1].index, driver.plan.weights[0].index
+    assert driver.send_weights(0, first) == []
+    assert driver.send_weights(0, last) == []
+    assert driver.send_batch(1) == [BatchReleased(1, 1), WeightsReleased(1, 0, first)]
+
+
+def test_a_released_batch_may_be_overwritten():
+    """Its inputs were copied out before it was released."""
+    driver = Driver(index=1)
+    rows = [tensor[2:4].reshape(-1) for tensor in driver.batch.values()]
+    slab = driver.slab(torch.cat(rows))
+    driver.tell(BatchReady(1, 1, slab))
+    slab.free()
+    for round_index in (0, 1):
+        for shard in driver.plan.weights:
+            driver.send_weights(round_index, shard.index)
+    assert driver.node.report().results[1, 1] == (float(driver.expected(1)[0]),)
+
+
+def test_a_node_without_work_lets_the_weights_pass():
+    """In the last round node 1 has no micro-batch: it releases at once and sends no gradient."""
+    driver = Driver(index=1)
+    driver.send_batch(1)
+    for shard in driver.plan.weights:
+        driver.send_weights(0, shard.index)
+    for shard in driver.plan.weights:
+        assert driver.send_weights(1, shard.index) == [WeightsReleased(1, 1, shard.index)]
+    driver.take_gradients()
+    assert driver.node.finished
+
+
+def test_gradients_bear_their_span():
+    """Which micro-batch, in which round, of which shard."""
+    driver = Driver(index=0)
+    for index in (0, 2):
+        driver.send_batch(index)
+    for round_index in (0, 1):
+        for shard in driver.plan.weights:
+            driver.send_weights(round_index, shard.index)
+    gradients = [e.message for e in driver.sent if isinstance(e.message, GradientReady)]
+    assert {(m.round, m.span) for m in gradients} == {(0, leaf(0, 3)), (1, leaf(2, 3))}
+    order = [m.shard for m in gradients if m.round == 0]
+    assert order == [shard.index for shard in driver.plan.gradients]
+
+
+def test_an_evaluation_sends_results_only():
+    """No gradient leaves; the report holds the loss of each micro-batch."""
+    driver = Driver(index=0, trains=False)
+    for index in (0, 2):
+        driver.send_batch(index)
+    for round_index in (0, 1):
+        for shard in driver.plan.weights:
+            driver.send_weights(round_index, shard.index)
+    assert driver.node.finished
+    results = driver.node.report().results
+    assert results == {(1, i): (float(driver.expected(i)[0]),) for i in (0, 2)}
+
+
+def test_two_lanes_send_one_sum():
+    """Micro-batches 0 and 1 are siblings, so their gradients leave as one."""
+    driver = Driver(index=0, lanes=2)
+    for index in (0, 1):
+        driver.send_batch(index)
+    for shard in driver.plan.weights:
+        driver.send_weights(0, shard.index)
+    first, second = (driver.expected(index)[1] for index in (0, 1))
+    for shard, values in driver.take_gradients().items():
+        names = driver.plan.gradients[shard].names
+        sums = [(first[name] + second[name]).reshape(-1) for name in names]
+        assert torch.equal(values, torch.cat(sums))
+    assert driver.node.finished
+    assert driver.arena.live == set()
+
+
+def test_weights_that_do_not_fit_are_refused():
+    """As soon as they arrive, with the sizes."""
+    driver = Driver(sram_bytes=10)
+    with pytest.raises(ApplianceResourceExhausted, match=r"csx-0 needs 80 B of SRAM"):
+        driver.send_weights(0, driver.plan.weights[0].index)
+
+
+def test_peaks_are_reported_by_kind():
+    """Weights, activations, gradients, and the total of one moment."""
+    driver = Driver(index=1)
+    driver.send_batch(1)
+    for round_index in (0, 1):
+        for shard in driver.plan.weights:
+            driver.send_weights(round_index, shard.index)
+    driver.take_gradients()
+    peaks = driver.node.report().peak_bytes
+    assert peaks.keys() == {"weights", "activations", "gradients", "total"}
+    assert peaks["weights"] == max(shard.num_bytes for shard in driver.plan.weights)
+    assert peaks["gradients"] == sum(shard.num_bytes for shard in driver.plan.gradients)

@@ -1,0 +1,294 @@
+"""A weight server driven by hand: what it streams when, what it waits for, what it applies."""
+
+from collections import Counter, deque
+from dataclasses import replace
+
+import pytest
+import torch
+from arenas import StrictArena
+from hypothesis import given
+from hypothesis import strategies as st
+from small_programs import PARAMETERS, program
+
+from appliance.cores import UnlimitedCores
+from memoryx.server import ServerSpec
+from wsc.compiler.installation import Installation
+from wsc.compiler.precision import DTYPES
+from wsc.core.messages import (
+    Envelope,
+    GradientReady,
+    GradientReleased,
+    NormPartial,
+    NormTotal,
+    WeightsReady,
+    WeightsReleased,
+)
+from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.program import plan_streams
+from wsc.core.reduce_order import root
+from wsc.core.room import Job, RoomContext
+from wsc.core.rounds import Rounds
+
+HYPER = {
+    "lr": 0.5,
+    "momentum": 0.0,
+    "dampening": 0.0,
+    "weight_decay": 0.0,
+    "nesterov": False,
+    "maximize": False,
+}
+TRAINED = ("first.weight", "first.bias", "last.weight")
+NUM_MICRO_BATCHES = 5
+
+
+def update(**limits):
+    return OptimizerSpec("SGD", (ParamGroup(TRAINED, HYPER),), **limits)
+
+
+def installed(num_servers=1, num_nodes=2, stream_dtype="float32", **limits):
+    tiny = program(stream_dtype)
+    plan = plan_streams(tiny, num_servers)
+    rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
+    return Installation(tiny, (), plan, rounds, None, update(**limits))
+
+
+class Driver:
+    """A server with initial weights and a job, and everything that it has sent."""
+
+    def __init__(self, index=0, num_servers=1, window=2, steps=2, **options):
+        self.installed = installed(num_servers, **options)
+        self.arena, self.mine = StrictArena(), StrictArena()
+        spec = ServerSpec(index, num_servers, "br-0", PARAMETERS, window)
+        self.server = spec.build(RoomContext(self.arena, UnlimitedCores()))
+        self.server.install(self.installed)
+        for number, name in enumerate(self.server.store.masters, start=1):
+            shape = self.server.store.masters[name].shape
+            self.server.store.fill({name: torch.full(shape, number / 3)})
+        self.sent = []
+        self.lent = []  # weights that were not released yet
+        self.norms = deque()  # what servers tell each other
+        self.note(self.server.begin(Job(1, "train", 1, steps)))
+
+    def note(self, envelopes):
+        """Take what the server sends; returns the messages."""
+        messages = []
+        for envelope in envelopes:
+            self.sent.append(envelope)
+            messages.append(envelope.message)
+            if isinstance(envelope.message, WeightsReady):
+                self.lent.append(envelope.message)
+            if isinstance(envelope.message, NormPartial | NormTotal):
+                self.norms.append(envelope)
+        return messages
+
+    def tell(self, message, source="br-0"):
+        return self.note(self.server.handle(Envelope(source, self.server.name, message)))
+
+    def release(self, lent):
+        self.lent.remove(lent)
+        return self.tell(WeightsReleased(lent.step, lent.round, lent.shard))
+
+    def release_all(self):
+        while self.lent:
+            self.release(self.lent[0])
+
+    def gradient(self, step, shard, value=1.0):
+        """The whole batch's sum of one shard, as the root of the tree sends it."""
+        slab = self.mine.allocate(self.installed.plan.gradients[shard].num_bytes)
+        slab.view(torch.float32).fill_(value)
+        span = root(NUM_MICRO_BATCHES)
+        answers = self.tell(GradientReady(step, 0, shard, span, slab))
+        if GradientReleased(step, 0, shard, span) in answers:
+            slab.free()
+        return answers
+
+    def sent_of(self, kind):
+        return [e.message for e in self.sent if isinstance(e.message, kind)]
+
+
+def test_weights_stream_in_schedule_order():
+    """Shard after shard, round after round, to the root of the tree."""
+    driver = Driver(steps=1)
+    driver.release_all()
+    ready = driver.sent_of(WeightsReady)
+    shards, rounds = len(driver.installed.plan.weights), driver.installed.rounds.count
+    assert [(m.step, m.round, m.shard) for m in ready] == [
+        (1, r, s) for r in range(rounds) for s in range(shards)
+    ]
+    assert {e.target for e in driver.sent if isinstance(e.message, WeightsReady)} == {"br-0"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_shard_is_the_masters_cast(dtype):
+    """In stream dtype, one parameter after the other; the cast is torch's."""
+    driver = Driver(stream_dtype=dtype)
+    shard = driver.installed.plan.weights[0]
+    masters = driver.server.store.masters
+    flat = torch.cat([masters[name].reshape(-1) for name in shard.names])
+    assert torch.equal(driver.lent[0].payload.view(DTYPES[dtype]), flat.to(DTYPES[dtype]))
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 4))
+def test_no_more_than_the_window_is_unreleased(order, window):
+    """However releases and gradients arrive; and no weight streams before its last update."""
+    driver = Driver(window=window, steps=3)
+    plan, last_round = driver.installed.plan, driver.installed.rounds.count - 1
+    gradients = [(step, shard) for step in (1, 2, 3) for shard in plan.gradients]
+    used, version = set(), Counter()
+
+    def is_computed(gradient):
+        """Nodes have it when they have released all weights up to its segment."""
+        step, shard = gradient
+        needed = (w.index for w in plan.weights if w.segment <= shard.segment)
+        return all((step, last_round, index) in used for index in needed)
+
+    while driver.lent or gradients:
+        assert len(driver.lent) <= window
+        choice = order.choice([*driver.lent, *filter(is_computed, gradients)])
+        if isinstance(choice, WeightsReady):
+            used.add((choice.step, choice.round, choice.shard))
+            answers = driver.release(choice)
+        else:
+            gradients.remove(choice)
+            step, shard = choice
+            version.update(shard.names)
+            answers = driver.gradient(step, shard.index)
+        for ready in (message for message in answers if isinstance(message, WeightsReady)):
+            trained = set(plan.weights[ready.shard].names) & set(TRAINED)
+            assert all(version[name] == ready.step - 1 for name in trained)
+    assert driver.server.finished
+    assert driver.arena.live == driver.mine.live == set()
+
+
+def test_the_next_step_waits_for_its_own_weights_only():
+    """The first layers of step 2 go out while gradients of the last ones are still to come."""
+    driver = Driver(window=10)
+    driver.release_all()
+    plan = driver.installed.plan
+    assert {m.step for m in driver.sent_of(WeightsReady)} == {1}
+    of_first = next(shard for shard in plan.gradients if "first.weight" in shard.names)
+    answers = driver.gradient(1, of_first.index)
+    assert [m.shard for m in answers if isinstance(m, WeightsReady)] == [0]
+    of_last = next(shard for shard in plan.gradients if "last.weight" in shard.names)
+    answers = driver.gradient(1, of_last.index)
+    assert [m.shard for m in answers if isinstance(m, WeightsReady)][:2] == [1, 2]
+
+
+def test_the_streamed_weights_are_the_updated_ones():
+    """Step 2 streams master - lr * gradient."""
+    driver = Driver(window=1)
+    before = driver.lent[0].payload.view(torch.float32).clone()
+    driver.release_all()
+    for shard in driver.installed.plan.gradients:
+        driver.gradient(1, shard.index, value=2.0)
+    assert driver.lent[0].step == 2
+    assert torch.equal(driver.lent[0].payload.view(torch.float32), before - 0.5 * 2.0)
+
+
+def test_weights_that_stream_are_not_changed_by_the_update():
+    """What was cast before the update keeps its bits until it is released."""
+    driver = Driver(window=10)
+    lent = driver.lent[0]
+    before = lent.payload.view(torch.float32).clone()
+    for shard in driver.installed.plan.gradients:
+        driver.gradient(1, shard.index)
+    assert torch.equal(lent.payload.view(torch.float32), before)
+
+
+def test_an_evaluation_waits_for_no_update():
+    """All steps stream as fast as they are released, and the masters stay."""
+    driver = Driver(steps=1)
+    training = driver.installed
+    evaluation = replace(
+        training,
+        program=replace(training.program, mode="eval"),
+        plan=replace(training.plan, gradients=()),
+        optimizer=None,
+    )
+    driver.release_all()
+    for shard in driver.installed.plan.gradients:
+        driver.gradient(1, shard.index)
+    assert driver.server.finished
+    before = driver.server.masters(list(driver.server.store.masters))
+    driver.server.install(evaluation)
+    driver.note(driver.server.begin(Job(2, "eval", 1, 3)))
+    driver.release_all()
+    assert driver.server.finished
+    assert max(m.step for m in driver.sent_of(WeightsReady)) == 3
+    after = driver.server.masters(list(driver.server.store.masters))
+    assert all((a == b).all() for a, b in zip(after, before, strict=True))
+
+
+def run_step(num_servers, gradients, **limits):
+    """One step on several servers that talk to each other; returns masters and reports."""
+    drivers = {
+        f"wgt-{i}": Driver(i, num_servers, window=10, steps=1, **limits) for i in range(num_servers)
+    }
+    sizes = {spec.name: spec for spec in PARAMETERS}
+    for driver in drivers.values():
+        masters = driver.server.store.masters
+        driver.server.store.fill({name: torch.ones(sizes[name].shape) for name in masters})
+        driver.release_all()
+    for index, driver in enumerate(drivers.values()):
+        for shard in driver.installed.plan.gradients_of(index):
+            slab = driver.mine.allocate(shard.num_bytes)
+            parts = [gradients[parameter].reshape(-1) for parameter in shard.names]
+            slab.view(torch.float32).copy_(torch.cat(parts))
+            driver.tell(GradientReady(1, 0, shard.index, root(NUM_MICRO_BATCHES), slab))
+    while mail := [driver.norms.popleft() for driver in drivers.values() if driver.norms]:
+        for envelope in mail:
+            drivers[envelope.target].tell(envelope.message, envelope.source)
+    assert all(driver.server.finished for driver in drivers.values())
+    masters = {n: m for d in drivers.values() for n, m in d.server.store.masters.items()}
+    norms = {s: n for d in drivers.values() for s, n in d.server.report().norms.items()}
+    return masters, norms
+
+
+@pytest.mark.parametrize("limit", [0.1, 1e6])
+@pytest.mark.parametrize("num_servers", [2, 3])
+def test_several_servers_clip_as_one(num_servers, limit):
+    """One norm over all gradients, and torch's clip_grad_norm_ bit for bit."""
+    generator = torch.Generator().manual_seed(0)
+    parameters = {spec.name: torch.nn.Parameter(torch.ones(spec.shape)) for spec in PARAMETERS}
+    gradients = {name: torch.randn(parameters[name].shape, generator=generator) for name in TRAINED}
+    found, norms = run_step(num_servers, gradients, max_gradient_norm=limit)
+    alone, norm_alone = run_step(1, gradients, max_gradient_norm=limit)
+    assert norms == norm_alone
+    for name in TRAINED:
+        parameters[name].grad = gradients[name].clone()
+    total = torch.nn.utils.clip_grad_norm_([parameters[name] for name in TRAINED], limit)
+    assert norms == {1: float(total)}
+    torch.optim.SGD(parameters.values(), lr=0.5, fused=True).step()
+    assert found.keys() == alone.keys() == parameters.keys()
+    for name, parameter in parameters.items():
+        assert torch.equal(found[name], alone[name])
+        assert torch.equal(found[name], parameter.detach())
+
+
+def test_the_loss_scale_is_taken_out_and_values_are_clipped():
+    """First divided by the scale, then clamped to the limit."""
+    gradients = {name: torch.full(shape, 8.0) for name, shape in shapes().items()}
+    masters, norms = run_step(1, gradients, loss_scale=4.0, max_gradient_value=1.5)
+    assert norms == {}
+    assert all((masters[name] == 1 - 0.5 * 1.5).all() for name in TRAINED)
+    masters, _ = run_step(1, gradients, loss_scale=16.0, max_gradient_value=1.5)
+    assert all((masters[name] == 1 - 0.5 * 0.5).all() for name in TRAINED)
+
+
+def shapes():
+    return {spec.name: spec.shape for spec in PARAMETERS if spec.name in TRAINED}
+
+
+def test_frozen_parameters_keep_their_bits():
+    """They stream like all others, and nothing updates them."""
+    gradients = {name: torch.ones(shape) for name, shape in shapes().items()}
+    masters, _ = run_step(2, gradients)
+    assert (masters["last.frozen"] == 1).all()
+
+
+def test_masters_are_handed_out_as_copies():
+    """Whoever looks at the weights cannot change them."""
+    server = Driver().server
+    (array,) = server.masters(["first.bias"])
+    array[:] = 99
+    assert (server.store.masters["first.bias"] != 99).all()

@@ -1,0 +1,107 @@
+"""The updater: a shard at a time without a norm, a step at a time with one."""
+
+import pytest
+import torch
+from arenas import StrictArena
+from small_programs import PARAMETERS, program
+
+from appliance.cores import UnlimitedCores
+from memoryx.store import WeightStore
+from memoryx.updater import Updater
+from wsc.core.messages import GradientReady
+from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.program import plan_streams
+from wsc.core.reduce_order import Span, leaf, root
+
+PROGRAM = program()
+PLAN = plan_streams(PROGRAM, 1)
+HYPER = {
+    "lr": 1.0,
+    "momentum": 0.0,
+    "dampening": 0.0,
+    "weight_decay": 0.0,
+    "nesterov": False,
+    "maximize": False,
+}
+
+
+class Bench:
+    """An updater over zero masters, and what it has released."""
+
+    def __init__(self, **limits):
+        self.store = WeightStore(PARAMETERS)
+        spec = OptimizerSpec("SGD", (ParamGroup(PROGRAM.trained, HYPER),), **limits)
+        self.store.train_with(spec)
+        self.intervals = []
+        self.updater = Updater(
+            0, self.store, PROGRAM, PLAN.gradients, spec, UnlimitedCores(), self.intervals
+        )
+        self.released = []
+        self.arena = StrictArena()
+
+    def take(self, shard, value, span=None, step=1):
+        slab = self.arena.allocate(PLAN.gradients[shard].num_bytes)
+        slab.view(torch.float32).fill_(value)
+        span = span or root(PROGRAM.num_micro_batches)
+        message = GradientReady(step, 0, shard, span, slab)
+        return self.updater.take(message, lambda: self.released.append((shard, span)))
+
+
+@pytest.mark.parametrize("shard", range(len(PLAN.gradients)))
+def test_a_whole_gradient_is_applied_at_once(shard):
+    """Without clipping by norm no shard waits for another."""
+    bench = Bench()
+    updated = bench.take(shard, 2.0)
+    assert updated.names == PLAN.gradients[shard].names
+    assert updated.partial is None
+    for name, master in bench.store.masters.items():
+        assert (master == (-2.0 if name in updated.names else 0.0)).all()
+    assert bench.released == [(shard, root(5))]
+
+
+def test_a_part_of_the_batch_waits_for_the_rest():
+    """Nothing is applied before the last micro-batch has come."""
+    bench = Bench()
+    for index in range(4):
+        assert bench.take(0, 1.0, leaf(index, 5)).names == ()
+    assert (bench.store.masters["last.weight"] == 0).all()
+    assert bench.take(0, 1.0, Span(4, 2)).names == PLAN.gradients[0].names
+    assert (bench.store.masters["last.weight"] == -5).all()
+    assert len(bench.released) == 5
+
+
+def test_with_a_norm_all_shards_wait_for_each_other():
+    """The last of them yields the server's part of the norm, in master order."""
+    bench = Bench(max_gradient_norm=1.0)
+    assert bench.take(0, 3.0) == bench.take(0, 3.0, step=2)  # two steps do not mix
+    updated = bench.take(1, 4.0)
+    assert updated.names == ()
+    elements = [PROGRAM.parameter[name].num_elements for name in PROGRAM.trained]
+    norms = dict(updated.partial.norms)
+    assert [norms[place] for place in range(3)] == pytest.approx(
+        [value * count**0.5 for value, count in zip((4.0, 4.0, 3.0), elements, strict=True)]
+    )
+    assert all((master == 0).all() for master in bench.store.masters.values())
+
+
+def test_the_total_clips_and_applies():
+    """Every gradient is scaled by limit / total, then all names are at the new version."""
+    bench = Bench(max_gradient_norm=2.0)
+    bench.take(0, 4.0)
+    bench.take(1, 4.0)
+    updated = bench.updater.clip_and_apply(1, norm=8.0)
+    assert set(updated.names) == set(PROGRAM.trained)
+    for name in PROGRAM.trained:
+        assert bench.store.masters[name].flatten().tolist() == pytest.approx(
+            [-1.0] * PROGRAM.parameter[name].num_elements
+        )
+    assert sorted(bench.released) == [(0, root(5)), (1, root(5))]
+
+
+def test_updates_are_noted_for_the_trace():
+    """One interval per update, with its step."""
+    bench = Bench()
+    bench.take(0, 1.0)
+    (interval,) = bench.intervals
+    assert (interval.activity, interval.step) == ("update", 1)
+    assert interval.start_ns <= interval.end_ns
