@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
-from wsc.core.units import seconds
 from wsc.telemetry.host import Host
-from wsc.timing.attribution import Attribution, StepTiming
+from wsc.timing.attribution import Attribution, StepTiming, samples_per_s
 
 SUMMARY_NAME = "run_summary.json"
 
@@ -64,7 +63,7 @@ class Emulated:
         total_ps = sum(timing.duration_ps for timing in timings)
         causes = (field.name for field in fields(Attribution))
         return cls(
-            samples_per_s=sum(timing.batch_size for timing in timings) / seconds(total_ps),
+            samples_per_s=samples_per_s(timings),
             step_ps=round(total_ps / len(timings)),
             attribution_ps=Attribution(
                 **{cause: sum(getattr(t.attribution, cause) for t in timings) for cause in causes}

@@ -93,5 +93,5 @@ class StepTiming:
 
 
 def samples_per_s(timings: Sequence[StepTiming]) -> float:
-    """Samples per emulated second over a run of consecutive steps."""
-    return sum(t.batch_size for t in timings) / seconds(timings[-1].end_ps - timings[0].start_ps)
+    """Samples per emulated second of these steps; what ran between them does not count."""
+    return sum(t.batch_size for t in timings) / seconds(sum(t.duration_ps for t in timings))

@@ -55,3 +55,10 @@ def test_samples_per_second_is_taken_over_the_whole_run() -> None:
     second = 10**12
     run = [timing(0, second, compute=second), timing(second, 4 * second, compute=3 * second)]
     assert samples_per_s(run) == 4
+
+
+def test_rate_leaves_out_what_runs_between_the_steps() -> None:
+    """An evaluation between two training steps does not slow the training rate down."""
+    first = timing(0, 200, compute=200)
+    after_a_break = timing(500, 700, compute=200)
+    assert samples_per_s([first, after_a_break]) == samples_per_s([first])
