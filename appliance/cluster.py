@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from appliance.clock import ClusterClock
@@ -17,7 +17,7 @@ from appliance.coordinator import Coordinator
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local_rooms import LocalRooms
 from appliance.rooms import Rooms
-from appliance.spec import ClusterSpec
+from appliance.spec import ClusterSpec, RuntimeSpec
 from wsc.core.program import TensorSpec
 from wsc.core.room import RoomSpec
 from wsc.timing.hardware import MachineSpec
@@ -81,7 +81,6 @@ def start_cluster(
     ApplianceResourceExhausted if the model does not fit, ClusterJobInitError if the roles do not
     come up.
     """
-    size = replace(size, lanes=_lanes(size, spec))
     rooms = elaborate(parameters, size, spec.machine, seed)
     factory = CoordinatorFactory(tuple(parameters), size, spec.machine, record)
     if spec.runtime.kind == "local":
@@ -92,10 +91,9 @@ def start_cluster(
     return Cluster(RayHosted(factory, rooms, spec.runtime, session), size)
 
 
-def _lanes(size: ClusterSize, spec: ClusterSpec) -> int:
-    """Micro-batches side by side on a node, such that nodes and lanes fill the host's cores."""
-    if spec.runtime.kind == "local":
+def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
+    """Micro-batches side by side on a node, such that nodes and lanes fill a host's cores."""
+    if runtime.kind == "local":
         return 1
-    cores = spec.runtime.cores
-    host = len(os.sched_getaffinity(0)) if cores == "auto" else cores
-    return max(1, host // size.num_csx)
+    cores = len(os.sched_getaffinity(0)) if runtime.cores == "auto" else runtime.cores
+    return max(1, cores // num_csx)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from appliance.cluster import Cluster, start_cluster
+from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation
 from cstorch.cluster_config import ClusterConfig
@@ -66,6 +66,7 @@ class Backend:
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
         self.model: nn.Module | None = None
         self.loop: Loop | None = None
+        self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
         self.global_step = 0
         self.cluster: Cluster | None = None
         self._restore: tuple[Path, frozenset[str], bool] | None = None
@@ -125,6 +126,7 @@ class Backend:
             num_csx=config.num_csx,
             num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
             num_workers=min(workers, runtime.input_workers, config.num_csx),
+            lanes=lanes_on(runtime, config.num_csx),
         )
 
     def install(self, compiled: Compiled, feed: InputFeed, optimizer: OptimizerSpec | None) -> None:

@@ -1,7 +1,8 @@
 """``cstorch.trace``: turn a step function into a program of the cluster.
 
-The body is recorded on its first call and never runs again; later calls return the same
-placeholders, whose values step closures receive after the step has run.
+The body is recorded on its first call; later calls return the same placeholders, whose values step
+closures receive after the step has run. It is recorded again when the loop reads another loader,
+or when another step of the same mode has taken its place on the cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.utils import _pytree as pytree
@@ -67,7 +67,6 @@ class TracedStep:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
-        self._installed_on: Backend | None = None
         self._outputs: Any = None
         self.mode: Mode
         self.batch_size: int
@@ -82,8 +81,9 @@ class TracedStep:
                 "a traced step was called outside of an executor loop",
                 remedy="iterate over cstorch.utils.data.DataExecutor and call the step inside",
             )
-        if self._installed_on is not backend:
+        if (self, loop.source) not in backend.installed.values():
             self._install(backend, loop, args, kwargs)
+            backend.installed[self.mode] = (self, loop.source)
         loop.attach(self)
         return self._outputs
 
@@ -109,12 +109,17 @@ class TracedStep:
             return trace.results
 
         tensors = [leaves[i] for i in positions]
-        with recording() as recorder, _recorded_clipping(recorder):
+        if not tensors:
+            raise ApplianceCompilationError(
+                "the traced step takes no tensor of the batch",
+                rule="what it reads of the batch is passed to it",
+                remedy="call it with the batch that the executor yields",
+            )
+        with recording() as recorder, _recorded_clipping(backend, recorder):
             compiled = _compile(backend, step, tensors)
         self.mode = compiled.program.mode
         self.batch_size = compiled.program.batch_size
         self.closures = trace.closures
-        self._installed_on = backend
         if backend.is_e2e_execution:
             backend.install(compiled, feed, _optimizer(backend, recorder, compiled))
 
@@ -175,22 +180,53 @@ def _optimizer(backend: Backend, recorder: Recorder, compiled: Compiled) -> Any:
 
 
 @contextmanager
-def _recorded_clipping(recorder: Recorder) -> Iterator[None]:
+def _recorded_clipping(backend: Backend, recorder: Recorder) -> Iterator[None]:
     """Let torch's clipping functions be recorded: the gradients are in MemoryX."""
 
-    def clip_norm(_parameters: Any, max_norm: float, norm_type: float = 2.0, **_: Any) -> None:
+    def clip_norm(
+        parameters: Any, max_norm: float, norm_type: float = 2.0, *_: Any, **__: Any
+    ) -> None:
+        _refuse_some(backend, parameters)
         if float(norm_type) != 2.0:
             raise ApplianceCompilationError(
                 "gradients can be clipped by their L2 norm only", value=f"norm_type {norm_type}"
             )
         recorder.clip_norm(max_norm)
 
-    def clip_value(_parameters: Any, clip_value: float, **_: Any) -> None:
+    def clip_value(parameters: Any, clip_value: float, *_: Any, **__: Any) -> None:
+        _refuse_some(backend, parameters)
         recorder.clip_value(clip_value)
 
     utils = torch.nn.utils
-    with (
-        mock.patch.object(utils, "clip_grad_norm_", clip_norm),
-        mock.patch.object(utils, "clip_grad_value_", clip_value),
-    ):
+    with _replaced(utils.clip_grad_norm_, clip_norm), _replaced(utils.clip_grad_value_, clip_value):
         yield
+
+
+def _refuse_some(backend: Backend, parameters: Any) -> None:
+    """Refuse to clip fewer gradients than there are."""
+    model = backend.model
+    given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    trained = sum(p.requires_grad for p in model.parameters()) if model is not None else 0
+    if len(given) < trained:
+        raise ApplianceCompilationError(
+            "the gradients of some of the parameters are clipped",
+            value=f"{len(given)} of {trained}",
+            rule="MemoryX clips all gradients of a step together",
+            remedy="pass model.parameters()",
+        )
+
+
+@contextmanager
+def _replaced(function: Any, stand_in: Callable[..., None]) -> Iterator[None]:
+    """Replace one of torch's clipping functions wherever it was imported to.
+
+    What torch exports is a wrapper that switches autograd off; the function itself lies in the
+    wrapper's only closure cell.
+    """
+    (cell,) = function.__closure__
+    original = cell.cell_contents
+    cell.cell_contents = stand_in
+    try:
+        yield
+    finally:
+        cell.cell_contents = original
