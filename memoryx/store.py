@@ -29,7 +29,12 @@ class WeightStore:
         self._optimizer: OptimizerSpec | None = None
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Allocate the optimizer's state, all zeros, for every parameter that it trains here."""
+        """Allocate the optimizer's state, all zeros, for every parameter that it trains here.
+
+        The same optimizer again keeps its state.
+        """
+        if optimizer == self._optimizer:
+            return
         self._optimizer = optimizer
         self._rule = rule_named(optimizer.rule)
         self.states = {

@@ -47,6 +47,8 @@ class DataExecutor:
         self._backend = current_backend()
         self.dataloader = dataloader
         self.num_steps = self._checked_steps(num_steps)
+        _check_interval("checkpoint_steps", checkpoint_steps, least=0)
+        _check_interval("activation_steps", activation_steps, least=1)
         self.checkpoint_steps = checkpoint_steps or 0
         self.activation_steps = self._checked_activation(
             1 if activation_steps is None else activation_steps
@@ -196,3 +198,8 @@ class DataExecutor:
     def _time_limit(self) -> float | None:
         seconds = self._backend.cluster_config.job_time_sec
         return None if seconds is None else time.monotonic() + seconds
+
+
+def _check_interval(name: str, steps: int | Collection[int] | None, least: int) -> None:
+    if isinstance(steps, int) and steps < least:
+        raise ConfigError(f"{name} is out of range", value=steps, rule=f"{least} or more")

@@ -74,6 +74,16 @@ def test_state_is_kept_for_what_is_trained_here():
     assert made.states["a"]["exp_avg"].shape == (2, 3)
 
 
+def test_the_same_optimizer_again_keeps_its_state():
+    """A program that is installed again, with other data, goes on; another optimizer begins."""
+    made = store(group("a", momentum=0.5))
+    made.update({"a": torch.ones(2, 3)}, step=1)
+    made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.5),)))
+    assert (made.states["a"]["momentum_buffer"] == 1).all()
+    made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.25),)))
+    assert (made.states["a"]["momentum_buffer"] == 0).all()
+
+
 def test_an_unknown_rule_is_refused():
     """With the rules that there are."""
     with pytest.raises(ConfigError, match="no optimizer rule 'Adan'"):

@@ -1,0 +1,99 @@
+"""What a user's program is made of, small: a backend, a traced step, a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from local_machine import Regression, random_batches
+from tiny_training import Shape, cluster_config
+
+import cstorch
+from cstorch import amp, backends
+from cstorch.trace import TracedStep
+
+ROWS = 8
+TWO_SYSTEMS = Shape(2)
+batches = partial(random_batches, 3, ROWS)
+
+
+@contextmanager
+def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[cstorch.Backend]:
+    """The backend of this process, gone afterwards, with all flags at their defaults."""
+    options.setdefault("cluster_config", cluster_config(shape))
+    backend = cstorch.backend("CSX", **options)
+    amp.enable_mixed_precision(False)
+    try:
+        yield backend
+    finally:
+        backend.shutdown()
+        backends.reset()
+        amp.enable_mixed_precision()
+        amp.set_half_dtype("bfloat16")
+
+
+def loader(source: Callable[..., Any] = batches) -> cstorch.utils.data.DataLoader:
+    """A DataLoader over the batches that a function returns."""
+    return cstorch.utils.data.DataLoader(source)
+
+
+def executor(
+    num_steps: int | None = 2, data: cstorch.utils.data.DataLoader | None = None, **options: Any
+) -> cstorch.utils.data.DataExecutor:
+    """A loop of ``num_steps`` steps."""
+    data = loader() if data is None else data
+    return cstorch.utils.data.DataExecutor(data, num_steps, **options)
+
+
+def training_step(
+    backend: cstorch.Backend,
+    before_update: Callable[[torch.nn.Module], None] = lambda model: None,
+    **sgd: float,
+) -> TracedStep:
+    """A traced step that trains ``Regression``, a new one if the backend has no model yet."""
+    model = cstorch.compile(backend.model or Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), **{"lr": 0.1, **sgd})
+
+    @cstorch.trace
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        loss.backward()
+        before_update(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+def evaluation_step(backend: cstorch.Backend) -> TracedStep:
+    """A traced step that only looks at the loss."""
+    model = cstorch.compile(backend.model or Regression(), backend)
+
+    @cstorch.trace
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return model(**batch)
+
+    return step
+
+
+def losses(step: TracedStep, loop: cstorch.utils.data.DataExecutor) -> list[float]:
+    """Run a loop; returns the loss of every activation step as a closure sees it."""
+    seen: list[float] = []
+
+    @cstorch.step_closure
+    def note(loss: torch.Tensor) -> None:
+        seen.append(loss.item())
+
+    for batch in loop:
+        note(step(batch))
+    return seen
+
+
+def run(loop: cstorch.utils.data.DataExecutor, body: Callable[[Any], object]) -> None:
+    """The loop, for tests of a single body."""
+    for batch in loop:
+        body(batch)

@@ -1,0 +1,116 @@
+"""Elaboration: a size becomes rooms that fit together, and what cannot fit is told in numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from local_machine import Regression, compile_model, installation, random_batches, sgd
+from small_programs import PARAMETERS
+
+from appliance.elaborate import ClusterSize, elaborate, stash_bytes
+from csnode.node import NodeSpec
+from memoryx.server import ServerSpec
+from swarmx.switch import SwitchSpec
+from wsc.core.errors import ApplianceResourceExhausted, ConfigError
+from wsc.timing.hardware import MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
+
+sizes = st.builds(
+    lambda num_csx, servers, workers, lanes: ClusterSize(
+        num_csx, servers, min(workers, num_csx), lanes
+    ),
+    st.integers(1, 20),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+
+
+def rooms_of(size, fan_out=4):
+    machine = MachineSpec(swarmx=SwarmXSpec(fan_out=fan_out))
+    specs = elaborate(PARAMETERS, size, machine, seed=5)
+    kinds = (ServerSpec, SwitchSpec, NodeSpec)
+    by_kind = {kind: [spec for spec in specs if isinstance(spec, kind)] for kind in kinds}
+    workers = [spec for spec in specs if not isinstance(spec, kinds)]
+    return specs, *by_kind.values(), workers
+
+
+@given(sizes, st.integers(2, 5))
+def test_the_rooms_fit_together(size, fan_out):
+    """As many of each as asked for; every name that a room knows is a room's name."""
+    specs, servers, switches, nodes, workers = rooms_of(size, fan_out)
+    names = [spec.name for spec in specs]
+    assert len(set(names)) == len(names)
+    counts = (len(servers), len(nodes), len(workers))
+    assert counts == (size.num_servers, size.num_csx, size.num_workers)
+    parent_of = {child: switch.name for switch in switches for child in switch.children}
+    assert all(node.parent == parent_of[node.name] for node in nodes)
+    assert all(switch.parent == parent_of.get(switch.name) for switch in switches)
+    assert [switch.name for switch in switches if switch.parent is None] == ["br-0"]
+    assert {server.root for server in servers} == {"br-0"}
+    assert set(parent_of) == {spec.name for spec in (*switches[1:], *nodes)}
+
+
+@given(sizes)
+def test_every_node_has_one_worker(size):
+    """And the worker knows the node."""
+    _, _, _, nodes, workers = rooms_of(size)
+    fed_by = {node: worker.name for worker in workers for node in worker.nodes}
+    assert {node.index: node.worker for node in nodes} == fed_by
+
+
+def test_numbers_of_the_machine_reach_the_rooms():
+    """Window, SRAM, seed and lanes come from where the user set them."""
+    machine = MachineSpec(
+        system=WaferSpec(sram_bytes=12345), memoryx=MemoryXSpec(prefetch_shards=7)
+    )
+    specs = elaborate(PARAMETERS, ClusterSize(2, lanes=3), machine, seed=5)
+    nodes = [spec for spec in specs if isinstance(spec, NodeSpec)]
+    assert {(node.seed, node.lanes, node.sram_bytes) for node in nodes} == {(5, 3, 12345)}
+    assert {spec.window for spec in specs if isinstance(spec, ServerSpec)} == {7}
+
+
+def test_a_model_that_memoryx_cannot_hold_is_refused():
+    """What it needs, what there is, what to do."""
+    machine = MachineSpec(memoryx=MemoryXSpec(dram_bytes=100))
+    with pytest.raises(ApplianceResourceExhausted, match="fp32 weights need 124 B") as caught:
+        elaborate(PARAMETERS, ClusterSize(1), machine, seed=0)
+    assert "100 B" in caught.value.rule
+    assert "memoryx.dram_bytes" in caught.value.remedy
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3)
+
+
+def install(compiled, size, machine=None):
+    return installation(compiled, list, sgd(Regression()), size, machine or MachineSpec())
+
+
+def test_too_few_micro_batches_are_refused(compiled):
+    """The numbers that decide, and the three ways out."""
+    with pytest.raises(ConfigError, match="4 CS systems have only 3 micro-batches") as caught:
+        install(compiled, ClusterSize(4))
+    assert caught.value.value == "batch_size 6, micro_batch_size 2"
+    assert all(
+        word in caught.value.remedy for word in ("micro_batch_size", "num_csx", "batch_size")
+    )
+    assert install(compiled, ClusterSize(3)).rounds.count == 1
+
+
+def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
+    """Before anything starts, from the compiled program alone."""
+    peak = stash_bytes(compiled.program)
+    assert peak > 0
+    with pytest.raises(ApplianceResourceExhausted, match="of one train micro-batch") as caught:
+        install(compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=peak - 1)))
+    assert "CS-2" in caught.value.rule
+    assert "micro_batch_size" in caught.value.remedy
+    assert install(compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=peak)))
+
+
+def test_the_installation_fits_the_size(compiled):
+    """Streams cut by servers, rounds by systems and lanes."""
+    found = install(compiled, ClusterSize(2, num_servers=3, lanes=2))
+    assert (found.rounds.num_nodes, found.rounds.lanes, found.rounds.num_micro_batches) == (2, 2, 3)
+    assert {shard.server for shard in found.plan.weights} <= {0, 1, 2}
+    assert found.mode == "train"

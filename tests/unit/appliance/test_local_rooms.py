@@ -1,0 +1,104 @@
+"""Rooms in one process: mail in order, a stall that is noticed, one compute thread."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from appliance.local_rooms import LocalRooms
+from wsc.core.errors import ApplianceDeadlockError
+from wsc.core.messages import Envelope
+from wsc.core.room import Job, Report
+
+JOB = Job(1, "train", 1, 1)
+
+
+@dataclass
+class Toy:
+    """Sends what it is told to at the start, and forwards what it receives along a route."""
+
+    name: str
+    at_first: tuple[str, ...] = ()
+    route: dict[int, str] = field(default_factory=dict)
+    expects: int = 0
+    received: list[tuple[str, int]] = field(default_factory=list)
+    threads: int = 0
+
+    def build(self, context):
+        return self
+
+    def begin(self, job):
+        self.threads = torch.get_num_threads()
+        for number, target in enumerate(self.at_first):
+            yield Envelope(self.name, target, number)
+
+    def handle(self, envelope):
+        self.received.append((envelope.source, envelope.message))
+        target = self.route.get(envelope.message)
+        if target is not None:
+            yield Envelope(self.name, target, envelope.message)
+
+    @property
+    def finished(self):
+        return len(self.received) >= self.expects
+
+    def report(self):
+        return Report(self.name)
+
+    def double(self, number):
+        return 2 * number
+
+
+def test_the_oldest_message_is_handled_first():
+    """So a run is the same every time."""
+    a = Toy("a", at_first=("c", "b", "c"))
+    b = Toy("b", at_first=("c",), route={1: "c"})
+    c = Toy("c", expects=4)
+    reports = LocalRooms([a, b, c]).run(JOB)
+    assert c.received == [("a", 0), ("a", 2), ("b", 0), ("b", 1)]
+    assert [report.room for report in reports] == ["a", "b", "c"]
+
+
+def test_a_stall_names_who_waits():
+    """No message is left, and some are not finished: that cannot get better by waiting."""
+    rooms = LocalRooms([Toy("a", at_first=("b",)), Toy("b", expects=2), Toy("c", expects=1)])
+    with pytest.raises(ApplianceDeadlockError, match="some roles wait") as caught:
+        rooms.run(JOB)
+    assert caught.value.value == "b, c"
+
+
+def test_methods_of_a_room_are_called_by_name():
+    """Also those of its parts."""
+    rooms = LocalRooms([Toy("a")])
+    assert rooms.call("a", "double", 21) == 42
+    assert rooms.call("a", "name.upper") == "A"
+
+
+def test_what_a_room_raises_comes_out():
+    """Unchanged, for the user to read."""
+
+    class Broken(Toy):
+        def handle(self, envelope):
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        LocalRooms([Toy("a", at_first=("b",)), Broken("b")]).run(JOB)
+
+
+def test_rooms_compute_on_one_thread():
+    """Whatever the user's process is set to, before, during and after."""
+    toy = Toy("a")
+    torch.set_num_threads(2)
+    try:
+        LocalRooms([toy]).run(JOB)
+        assert toy.threads == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_shutdown_may_be_called_twice():
+    """On success, failure and Ctrl-C alike."""
+    rooms = LocalRooms([Toy("a")])
+    rooms.shutdown()
+    rooms.shutdown()

@@ -1,0 +1,135 @@
+"""Mixed precision: what travels, what computes, and a loss scale that is taken out again."""
+
+import pytest
+import torch
+from cstorch_program import batches, executor, losses, running_backend
+from local_machine import Regression
+
+import cstorch
+from cstorch import amp, backends
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.errors import ApplianceCompilationError, ConfigError
+
+
+@pytest.fixture
+def backend():
+    with running_backend() as made:
+        amp.enable_mixed_precision()
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("enabled", "half", "level", "expected"),
+    [
+        (True, "bfloat16", 1, ("bfloat16", "bfloat16")),
+        (True, "bfloat16", 2, ("bfloat16", "bfloat16")),
+        (True, "bfloat16", 0, ("bfloat16", "float32")),
+        (True, "float16", 1, ("float16", "float16")),
+        (True, "float16", 0, ("float16", "float32")),
+        (False, "float16", 1, ("float32", "float32")),
+    ],
+)
+def test_settings_amount_to_a_precision(enabled, half, level, expected, backend):
+    """Dtype of the stream, dtype of the kernels."""
+    amp.enable_mixed_precision(enabled)
+    amp.set_half_dtype(half)
+    backends.csx.precision.optimization_level = level
+    assert amp.stream_precision() == StreamPrecision(*expected)
+    assert amp.get_half_dtype_str() == half
+
+
+def test_other_half_dtypes_are_refused():
+    """With those that there are."""
+    with pytest.raises(ConfigError, match="no such half dtype"):
+        amp.set_half_dtype("cbfloat16")
+    assert amp.get_half_dtype_str() == "bfloat16"
+
+
+def train(backend, loss_scale=1.0, lr=0.1, **limits):
+    """Two steps; returns the losses and the digest of the weights."""
+    model = cstorch.compile(backend.model or Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), lr=lr)
+    scaler = amp.GradScaler(loss_scale)
+
+    @cstorch.trace
+    def step(batch):
+        loss = model(**batch)
+        amp.optimizer_step(loss, optimizer, scaler, **limits)
+        return loss
+
+    return losses(step, executor(2)), backend.weights_digest()
+
+
+def test_a_scale_of_a_power_of_two_changes_no_bit():
+    """It is divided out of the fp32 gradients before anything else happens to them."""
+    found = []
+    for scale in (1.0, 1024.0):
+        with running_backend() as backend:
+            amp.enable_mixed_precision(False)
+            found.append(train(backend, scale, max_gradient_norm=0.1))
+    assert found[0] == found[1]
+
+
+class Faint(Regression):
+    """Its gradients are too small for float16."""
+
+    def forward(self, x, y):
+        return super().forward(x, y) * 1e-9
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**20])
+def test_a_scale_saves_small_gradients(scale, backend):
+    """In float16 kernels gradients below 6e-8 vanish unless the loss is scaled."""
+    amp.set_half_dtype("float16")
+    backend.register(Faint())
+    train(backend, scale, lr=1e8)
+    masters = dict(backend.cluster.invoke("masters"))
+    initial = {name: p.detach().numpy() for name, p in Faint().named_parameters()}
+    moved = any((masters[name] != initial[name]).any() for name in initial)
+    assert moved == (scale > 1)
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
+def test_a_scale_is_positive(scale):
+    """Zero would train nothing, and nothing would say so."""
+    with pytest.raises(ConfigError, match="loss scale is out of range"):
+        amp.GradScaler(scale)
+
+
+def test_outside_of_a_trace_the_loss_is_as_it_is():
+    """On the user's side there is nothing to scale back."""
+    scaler = amp.GradScaler(8.0)
+    assert scaler.scale(torch.tensor(2.0)) == 2.0
+    assert scaler.get_scale() == 8.0
+
+
+def test_scaling_twice_is_refused(backend):
+    """One loss, one scale."""
+    model = cstorch.compile(Regression(), backend)
+    scaler = amp.GradScaler(2.0)
+    step = cstorch.trace(lambda batch: scaler.scale(scaler.scale(model(**batch))))
+    with pytest.raises(ApplianceCompilationError, match="scaled twice"):
+        losses(step, executor())
+
+
+def test_the_whole_step_in_one_call(backend):
+    """Backward, clip by value, clip by norm, update, zero_grad: as if written out."""
+    amp.enable_mixed_precision(False)
+    _, digest = train(backend, max_gradient_value=0.05, max_gradient_norm=0.05)
+    backend.shutdown()
+    with running_backend() as again:
+        model = cstorch.compile(Regression(), again)
+        optimizer = cstorch.optim.SGD(model.parameters(), lr=0.1)
+
+        @cstorch.trace
+        def step(batch):
+            loss = model(**batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        losses(step, executor(len(batches()) - 1))
+        assert again.weights_digest() == digest

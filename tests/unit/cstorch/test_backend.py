@@ -1,0 +1,225 @@
+"""The backend: one per process, from configuration to a running cluster and away again."""
+
+import math
+
+import pytest
+import torch
+from cstorch_program import (
+    evaluation_step,
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
+from local_machine import Regression, random_batches
+from tiny_training import Shape, cluster_config
+
+import cstorch
+from appliance.spec import RuntimeSpec
+from wsc.core.errors import (
+    ApplianceNanError,
+    ApplianceResourceExhausted,
+    CheckpointError,
+    ConfigError,
+    WaferStreamError,
+)
+
+
+@pytest.fixture
+def backend():
+    with running_backend() as made:
+        yield made
+
+
+def test_there_is_one_backend(backend):
+    """A second construction is refused; without arguments one gets the one that is there."""
+    with pytest.raises(RuntimeError, match="one per process"):
+        cstorch.backend("CSX")
+    assert cstorch.backend() is cstorch.current_backend() is backend
+
+
+def test_without_a_backend_there_is_none():
+    """Before it is made and after it was shut down."""
+    with pytest.raises(RuntimeError, match="no backend yet"):
+        cstorch.current_backend()
+    with running_backend() as backend:
+        pass
+    backend.shutdown()
+    with pytest.raises(RuntimeError, match="no backend yet"):
+        cstorch.backend()
+
+
+@pytest.mark.parametrize("options", [{"backend_type": "TPU"}, {"backend_type": "cpu"}])
+def test_only_csx_is_emulated(options):
+    """And a refused backend takes no place."""
+    with pytest.raises(ConfigError, match="only CSX"):
+        cstorch.backend(**options)
+    with running_backend():
+        pass
+
+
+def test_compiling_and_validating_exclude_each_other():
+    """One of them stops before the other."""
+    with pytest.raises(ConfigError, match="exclude each other"):
+        cstorch.backend("csx", compile_only=True, validate_only=True)
+
+
+def test_models_are_built_on_the_device(backend):
+    """A torch device context, so that any model code works in it."""
+    with backend.device as device:
+        assert torch.nn.Linear(2, 2).weight.device == device
+    assert backend.is_csx
+    assert not backend.is_cpu
+    assert backend.is_e2e_execution
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        ({"num_csx": 3}, (3, 1, 1)),
+        ({"num_csx": 3, "max_wgt_servers": 2}, (3, 2, 1)),
+        ({"num_csx": 2, "cluster": {"machine": {"memoryx": {"weight_servers": 4}}}}, (2, 4, 1)),
+        ({"num_csx": 4, "cluster": {"runtime": {"input_workers": 3}}}, (4, 1, 3)),
+        ({"num_csx": 2, "cluster": {"runtime": {"input_workers": 3}}}, (2, 1, 2)),
+        ({"num_workers_per_csx": 0, "cluster": {"runtime": {"input_workers": 3}}}, (1, 1, 1)),
+    ],
+)
+def test_the_size_of_the_cluster(config, size):
+    """What the job asks for, within what cluster.yaml gives."""
+    with running_backend(cluster_config=cstorch.ClusterConfig(**config)) as backend:
+        found = backend.size()
+    assert (found.num_csx, found.num_servers, found.num_workers) == size
+
+
+def test_lanes_fill_the_host(monkeypatch):
+    """The program is dealt for as many lanes as the nodes have."""
+    runtime = RuntimeSpec(kind="ray", cores=6)
+    config = cstorch.ClusterConfig(num_csx=2, cluster={"runtime": runtime})
+    with running_backend(cluster_config=config) as backend:
+        assert backend.size().lanes == 3
+    with running_backend(Shape(2)) as backend:
+        assert backend.size().lanes == 1
+
+
+def test_before_the_first_step_nothing_runs(backend):
+    """There are no weights to look at yet."""
+    with pytest.raises(WaferStreamError, match="not running"):
+        backend.weights_digest()
+
+
+def test_steps_are_counted_over_loops(backend):
+    """Training goes on where it stopped; evaluation does not count."""
+    step = training_step(backend)
+    losses(step, executor(2))
+    losses(evaluation_step(backend), executor(2))
+    loop = executor(3)
+    losses(step, loop)
+    assert backend.global_step == 5
+    assert [result.step for result in loop.results] == [5]
+
+
+def test_a_model_too_large_for_memoryx_starts_nothing():
+    """The error comes before any process, and the backend can be shut down."""
+    config = cluster_config(Shape(1), memoryx={"dram_bytes": 10})
+    with running_backend(cluster_config=config) as backend:
+        with pytest.raises(ApplianceResourceExhausted, match="fp32 weights"):
+            losses(training_step(backend), executor())
+        assert backend.cluster is None
+
+
+def poisoned():
+    (batch,) = random_batches(1, 8)
+    batch["x"][3] = float("nan")
+    return [batch]
+
+
+def test_the_loss_is_checked():
+    """A loss that is no number ends the run."""
+    with running_backend() as backend, pytest.raises(ApplianceNanError, match="step 1"):
+        losses(training_step(backend), executor(2, loader(poisoned)))
+
+
+def test_the_check_can_be_switched_off():
+    """For who wants to see where it goes."""
+    with running_backend(check_loss=False) as backend:
+        seen = losses(training_step(backend), executor(2, loader(poisoned)))
+    assert all(map(math.isnan, seen))
+
+
+class Checkpoints:
+    """Two steps with momentum, and what continues from their checkpoint."""
+
+    @staticmethod
+    def write(path):
+        with running_backend() as backend:
+            step = training_step(backend, momentum=0.9)
+            losses(step, executor(2))
+            cstorch.save({"model": {}, "optimizer": {}, "global_step": 2}, path)
+            losses(step, executor(1))
+            return backend.weights_digest()
+
+    @staticmethod
+    def go_on(path, **options):
+        with running_backend(Shape(3, servers=2)) as backend:
+            objects = backend.restore(path, **options)
+            losses(training_step(backend, momentum=0.9), executor(1))
+            return backend.weights_digest(), backend.global_step, objects
+
+
+def test_restoring_everything_continues(tmp_path):
+    """Weights, momentum and step: the third step is the third step."""
+    expected = Checkpoints.write(tmp_path / "c.mdl")
+    assert Checkpoints.go_on(tmp_path / "c.mdl") == (expected, 3, {"global_step": 2})
+
+
+def test_restoring_the_model_alone_starts_afresh(tmp_path):
+    """With trained weights, at step 0, without momentum."""
+    expected = Checkpoints.write(tmp_path / "c.mdl")
+    digest, step, _ = Checkpoints.go_on(tmp_path / "c.mdl", states={"model"})
+    assert (digest != expected, step) == (True, 1)
+
+
+def test_a_checkpoint_that_is_none_is_refused_at_once(tmp_path):
+    """Before anything is compiled or started."""
+    path = tmp_path / "c.mdl"
+    path.write_bytes(b"nonsense")
+    with running_backend() as backend, pytest.raises(CheckpointError, match="damaged"):
+        backend.restore(path)
+
+
+def test_a_running_cluster_can_read_another_checkpoint(tmp_path):
+    """For the evaluation of many checkpoints in one process."""
+    Checkpoints.write(tmp_path / "c.mdl")
+    with running_backend() as backend:
+        evaluate = evaluation_step(backend)
+        before = losses(evaluate, executor(1))
+        backend.restore(tmp_path / "c.mdl")
+        backend.reload()
+        assert losses(evaluate, executor(1)) != before
+
+
+def test_a_lenient_restore_keeps_what_the_file_lacks(tmp_path):
+    """A deeper model takes the common layers and keeps its own initial values elsewhere."""
+    Checkpoints.write(tmp_path / "c.mdl")
+
+    def digest(depth, **options):
+        with running_backend() as backend:
+            backend.register(Regression(depth=depth))
+            backend.restore(tmp_path / "c.mdl", states={"model"}, **options)
+            losses(evaluation_step(backend), executor(1))
+            return backend.weights_digest()
+
+    with pytest.raises(CheckpointError, match=r"layers\.2"):
+        digest(3)
+    assert digest(3, strict=False)
+
+
+def test_a_trace_of_both_clocks_can_be_written(tmp_path):
+    """For Perfetto."""
+    path = tmp_path / "trace.json"
+    config = cluster_config(Shape(2)).model_copy(update={"trace_path": path})
+    with running_backend(cluster_config=config) as backend:
+        losses(training_step(backend), executor(1))
+        backend.write_trace(path)
+    assert '"traceEvents"' in path.read_text()

@@ -1,0 +1,48 @@
+"""Flags of the backend: attributes that check what is assigned to them."""
+
+import pytest
+from pydantic import ValidationError
+
+from cstorch import backends
+
+
+@pytest.fixture(autouse=True)
+def defaults():
+    yield
+    backends.reset()
+
+
+@pytest.mark.parametrize("size", ["auto", None, 1, 64])
+def test_sizes_that_are_allowed(size):
+    """``auto``, a number, or None for everything at once."""
+    backends.csx.performance.micro_batch_size = size
+    assert backends.csx.performance.micro_batch_size == size
+
+
+@pytest.mark.parametrize("size", [0, -4, "explore", 2.5])
+def test_sizes_that_are_not(size):
+    """Refused where they are set, not where they are used."""
+    with pytest.raises(ValidationError):
+        backends.csx.performance.micro_batch_size = size
+
+
+@pytest.mark.parametrize("level", [3, -1, "high"])
+def test_levels_that_are_not(level):
+    """The vendor has 0, 1 and 2."""
+    with pytest.raises(ValidationError):
+        backends.csx.precision.optimization_level = level
+
+
+def test_a_misspelt_flag_is_refused():
+    """Instead of being ignored."""
+    with pytest.raises(ValueError, match="mirco_batch_size"):
+        backends.csx.performance.mirco_batch_size = 4
+
+
+def test_reset_gives_the_defaults_back():
+    """For the next program in the same process."""
+    backends.csx.performance.micro_batch_size = 4
+    backends.csx.precision.optimization_level = 0
+    backends.reset()
+    assert backends.csx.performance.micro_batch_size == "auto"
+    assert backends.csx.precision.optimization_level == 1

@@ -1,0 +1,47 @@
+"""A result of a step has no value before the step has run, and says so."""
+
+import math
+from operator import add, mul
+
+import pytest
+import torch
+
+from cstorch.step_values import StepValue, resolve
+from wsc.core.errors import WaferStreamError
+
+USES = {
+    "item": lambda value: value.item(),
+    "cpu": lambda value: value.cpu(),
+    "numpy": lambda value: value.numpy(),
+    "tolist": lambda value: value.tolist(),
+    "detach": lambda value: value.detach(),
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "isnan": math.isnan,
+    "format": lambda value: f"{value:.3f}",
+    "add": lambda value: add(value, 1),
+    "mul": lambda value: mul(value, 2),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_reading_too_early_is_refused(use):
+    """With the place where it can be read."""
+    with pytest.raises(WaferStreamError, match="before the step has run") as caught:
+        use(StepValue(0))
+    assert "step_closure" in caught.value.remedy
+
+
+def test_it_can_be_printed():
+    """In a debugger or a log, as what it is."""
+    assert repr(StepValue(2)) == "<result 2 of the traced step, known after it has run>"
+
+
+def test_resolving_fills_in_the_values():
+    """In any structure; everything else stays as it is."""
+    tree = ({"loss": StepValue(1), "n": 3}, [StepValue(0), "text", None])
+    named, (first, *others) = resolve(tree, (0.5, 2.0))
+    assert torch.equal(named["loss"], torch.tensor(2.0))
+    assert torch.equal(first, torch.tensor(0.5))
+    assert (named["n"], others) == (3, ["text", None])

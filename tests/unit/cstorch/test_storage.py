@@ -1,0 +1,78 @@
+"""Checkpoints of a user's program: whole files or none, tensors read when they are needed."""
+
+import pytest
+import torch
+from cstorch_program import executor, losses, running_backend, training_step
+
+import cstorch
+from wsc.core.errors import CheckpointError, WaferStreamError
+
+
+@pytest.fixture
+def backend():
+    with running_backend() as made:
+        losses(training_step(made, momentum=0.9), executor(1))
+        yield made
+
+
+def test_what_is_saved_can_be_loaded(backend, tmp_path):
+    """Weights and optimizer state as tensors, the rest as it was."""
+    path = tmp_path / "c.mdl"
+    cstorch.save({"model": {}, "optimizer": {}, "note": [1, {"a": None}]}, path)
+    state = cstorch.load(path)
+    masters = dict(backend.cluster.invoke("masters"))
+    assert state.keys() == {"note", "model", "optimizer"}
+    assert state["note"] == [1, {"a": None}]
+    assert set(state["model"]) == set(masters)
+    for name, array in masters.items():
+        assert torch.equal(state["model"][name], torch.from_numpy(array))
+    assert "state.layers.0.weight.momentum_buffer" in state["optimizer"]
+
+
+def test_a_part_can_be_saved(backend, tmp_path):
+    """The model alone, for whoever only wants to look at it."""
+    path = tmp_path / "c.mdl"
+    cstorch.save({"model": {}}, str(path))
+    state = cstorch.load(str(path))
+    assert state.keys() == {"model"}
+    with pytest.raises(KeyError):
+        state["model"]["unknown"]
+
+
+def test_nothing_of_the_cluster_is_not_a_checkpoint(backend, tmp_path):
+    """Plain data can be written without us."""
+    with pytest.raises(CheckpointError, match="nothing that is on the cluster"):
+        cstorch.save({"global_step": 3}, tmp_path / "c.mdl")
+
+
+def test_an_older_file_is_replaced_when_the_new_one_is_whole(backend, tmp_path, monkeypatch):
+    """A failed save leaves the old checkpoint, and nothing else."""
+    path = tmp_path / "c.mdl"
+    cstorch.save({"model": {}, "version": 1}, path)
+    with pytest.raises(CheckpointError):
+        cstorch.save({"model": {}, "version": object()}, path)
+    assert cstorch.load(path)["version"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["c.mdl"]
+    cstorch.save({"model": {}, "version": 2}, path)
+    assert cstorch.load(path)["version"] == 2
+
+
+def test_a_folder_that_is_not_there_is_an_error(backend, tmp_path):
+    """Named, before the training goes on without checkpoints."""
+    with pytest.raises(CheckpointError) as caught:
+        cstorch.save({"model": {}}, tmp_path / "missing" / "c.mdl")
+    assert "missing" in str(caught.value)
+
+
+def test_saving_needs_a_running_cluster(tmp_path):
+    """There are no weights before the first step."""
+    with running_backend(), pytest.raises(WaferStreamError, match="not running"):
+        cstorch.save({"model": {}}, tmp_path / "c.mdl")
+
+
+def test_loading_what_is_no_checkpoint_is_an_error(tmp_path):
+    """With the name of the file."""
+    path = tmp_path / "c.mdl"
+    path.write_text("nonsense")
+    with pytest.raises(CheckpointError, match="damaged"):
+        cstorch.load(path)

@@ -1,0 +1,298 @@
+"""A traced step: recorded once, run by the cluster, and refused where it cannot be what it says."""
+
+import pytest
+import torch
+from cstorch_program import (
+    batches,
+    evaluation_step,
+    executor,
+    loader,
+    losses,
+    run,
+    running_backend,
+    training_step,
+)
+from kernels import run_eagerly
+from local_machine import FP32, Regression, random_batches
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+import cstorch
+from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+
+
+@pytest.fixture
+def backend():
+    with running_backend() as made:
+        yield made
+
+
+def test_the_body_is_recorded_once(backend):
+    """Later calls hand out the same placeholders; the cluster does the work."""
+    calls = []
+    model = cstorch.compile(Regression(), backend)
+
+    @cstorch.trace
+    def step(batch):
+        calls.append(batch)
+        return model(**batch)
+
+    outputs = [step(batch) for batch in executor(3)]
+    assert len(calls) == 1
+    assert outputs[0] is outputs[1] is outputs[2]
+
+
+def test_a_step_outside_of_a_loop_is_refused(backend):
+    """There is no data to run it on."""
+    with pytest.raises(ApplianceCompilationError, match="outside of an executor loop"):
+        training_step(backend)(batches()[0])
+
+
+def test_a_step_without_a_model_is_refused(backend):
+    """MemoryX would hold nothing."""
+    step = cstorch.trace(lambda batch: batch["x"].sum())
+    with pytest.raises(ApplianceCompilationError, match="no model was compiled"):
+        losses(step, executor())
+
+
+def test_a_step_without_a_tensor_is_refused(backend):
+    """Nothing says what a micro-batch is."""
+    model = cstorch.compile(Regression(), backend)
+    batch = batches()[0]
+    step = cstorch.trace(lambda: model(**batch))
+    with pytest.raises(ApplianceCompilationError, match="takes no tensor of the batch"):
+        run(executor(), lambda _: step())
+
+
+def test_a_tensor_that_is_not_of_the_batch_is_refused(backend):
+    """The cluster could not know its next value."""
+    step = training_step(backend)
+    with pytest.raises(ConfigError, match="not part of the batch") as caught:
+        run(executor(), lambda batch: step({"x": batch["x"] * 2, "y": batch["y"]}))
+    assert "input function" in caught.value.remedy
+
+
+def test_arguments_may_be_taken_apart(backend):
+    """Any tensors of the batch, in any order and structure, with anything else beside them."""
+    model = cstorch.compile(Regression(), backend)
+
+    @cstorch.trace
+    def step(pair, scale, *, name):
+        assert name == "loss"
+        y, x = pair
+        return model(x, y) * scale
+
+    loop = executor(1)
+    for batch in loop:
+        step((batch["y"], batch["x"]), 2.0, name="loss")
+    expected = losses(evaluation_step(backend), executor(1))
+    assert loop.results[0].values[0] == pytest.approx(2 * expected[0])
+
+
+def test_results_are_scalars(backend):
+    """What cannot be averaged over micro-batches is refused, with its shape."""
+    model = cstorch.compile(Regression(), backend)
+    step = cstorch.trace(lambda batch: (model(**batch), batch["x"]))
+    with pytest.raises(ApplianceCompilationError, match="not a scalar") as caught:
+        losses(step, executor())
+    assert caught.value.value == "shape (1, 4)"
+
+
+def test_structured_results_keep_their_structure(backend):
+    """Every tensor in what the step returns becomes a placeholder in its place."""
+    model = cstorch.compile(Regression(), backend)
+    seen = []
+
+    @cstorch.trace
+    def step(batch):
+        loss = model(**batch)
+        return {"loss": loss, "more": [loss * 2, "text"]}
+
+    @cstorch.step_closure
+    def note(out):
+        seen.append((out["loss"].item(), out["more"][0].item(), out["more"][1]))
+
+    for batch in executor(1):
+        note(step(batch))
+    ((loss, double, text),) = seen
+    assert (double, text) == (pytest.approx(2 * loss), "text")
+
+
+def test_gradients_without_an_optimizer_are_refused(backend):
+    """A training step that trains nothing is a mistake."""
+    model = cstorch.compile(Regression(), backend)
+
+    @cstorch.trace
+    def step(batch):
+        loss = model(**batch)
+        loss.backward()
+        return loss
+
+    with pytest.raises(ApplianceCompilationError, match="steps no optimizer"):
+        losses(step, executor())
+
+
+def test_two_optimizers_are_refused(backend):
+    """One update per step."""
+    model = cstorch.compile(Regression(), backend)
+    optimizers = [cstorch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2)]
+
+    @cstorch.trace
+    def step(batch):
+        model(**batch).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    with pytest.raises(ApplianceCompilationError, match="two optimizer steps"):
+        losses(step, executor())
+
+
+def test_a_second_model_is_refused(backend):
+    """MemoryX holds the weights of one."""
+    cstorch.compile(Regression(), backend)
+    with pytest.raises(WaferStreamError, match="second model"):
+        cstorch.compile(Regression(), backend)
+
+
+def test_two_steps_in_one_loop_are_refused(backend):
+    """The cluster could not know which of them a step is."""
+    train, evaluate = training_step(backend), evaluation_step(backend)
+    with pytest.raises(ConfigError, match="two traced steps"):
+        run(executor(), lambda batch: (train(batch), evaluate(batch)))
+
+
+def test_an_evaluation_leaves_the_weights_alone(backend):
+    """And reads its batches from the first one, each time."""
+    train, evaluate = training_step(backend), evaluation_step(backend)
+    losses(train, executor(2))
+    digest = backend.weights_digest()
+    first = losses(evaluate, executor(2))
+    assert losses(evaluate, executor(2)) == first
+    assert backend.weights_digest() == digest
+    assert backend.global_step == 2
+
+
+def test_the_loss_is_that_of_the_model(backend):
+    """Averaged over the micro-batches of the whole batch."""
+    (loss,) = losses(evaluation_step(backend), executor(1))
+    batch = batches()[0]
+    single = [{name: t[i : i + 1] for name, t in batch.items()} for i in range(len(batch["x"]))]
+    expected = [float(run_eagerly(Regression(), one, FP32, 1)[0]) for one in single]
+    assert loss == pytest.approx(sum(expected) / len(expected), rel=1e-6)
+
+
+def other_batches():
+    return [{name: t * 100 for name, t in batch.items()} for batch in batches()]
+
+
+def test_a_step_reads_the_loader_of_its_loop(backend):
+    """The same traced step on other data gives the losses of those data."""
+    evaluate = evaluation_step(backend)
+    first = losses(evaluate, executor(2))
+    other = losses(evaluate, executor(2, loader(other_batches)))
+    assert min(other) > 100 * max(first)
+    assert losses(evaluate, executor(2)) == first
+
+
+def test_a_step_runs_although_another_one_ran_before(backend):
+    """Two evaluations in turn: each call runs its own program."""
+    model = cstorch.compile(Regression(), backend)
+    single = cstorch.trace(lambda batch: model(**batch))
+    double = cstorch.trace(lambda batch: model(**batch) * 2)
+    data = loader()
+    found = [losses(step, executor(1, data))[0] for step in (single, double, single, double)]
+    assert found[0] == found[2]
+    assert found[1] == found[3] == pytest.approx(2 * found[0])
+
+
+def test_optimizer_state_outlives_a_change_of_data():
+    """Momentum goes on when the next epoch comes from another loader."""
+
+    def digest(*sources):
+        with running_backend() as backend:
+            step = training_step(backend, momentum=0.9)
+            for source in sources:
+                losses(step, executor(3 // len(sources), loader(source)))
+            return backend.weights_digest()
+
+    same = [lambda i=i: batches() for i in range(3)]
+    assert digest(*same) == digest(batches)
+
+
+CLIPS = {
+    "norm, by module": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1),
+    "norm, by name": lambda model: clip_grad_norm_(model.parameters(), 0.1),
+    "value, by module": lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.01),
+    "value, by name": lambda model: clip_grad_value_(list(model.parameters()), clip_value=0.01),
+}
+
+
+def expected_after_one_step(clip):
+    """The weights of plain PyTorch: gradients of the whole batch, clipped, applied."""
+    model, batch = Regression(), batches()[0]
+    rows = len(batch["x"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(rows):
+        (model(**{name: t[i : i + 1] for name, t in batch.items()}) / rows).backward()
+    clip(model)
+    optimizer.step()
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("how", CLIPS)
+def test_clipping_is_recorded_however_it_was_imported(how, backend):
+    """It acts on the gradient of the whole batch, not on that of each micro-batch."""
+    losses(training_step(backend, CLIPS[how]), executor(1))
+    found = {n: torch.from_numpy(a) for n, a in backend.cluster.invoke("masters")}
+    expected = expected_after_one_step(CLIPS[how])
+    unclipped = expected_after_one_step(lambda model: None)
+    for name, weight in expected.items():
+        assert torch.allclose(found[name], weight, atol=1e-7)
+    assert not all(torch.allclose(expected[name], unclipped[name]) for name in expected)
+
+
+def test_torch_s_clipping_is_torch_s_again(backend):
+    """After a trace, outside of it, gradients are clipped here and now."""
+    losses(training_step(backend, CLIPS["norm, by name"]), executor(1))
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([3.0, 4.0])
+    assert clip_grad_norm_([parameter], 1.0) == 5.0
+    assert parameter.grad.norm() < 1.01
+
+
+def test_clipping_some_of_the_gradients_is_refused(backend):
+    """MemoryX clips by the norm of all of them; part of them would be another computation."""
+    with pytest.raises(ApplianceCompilationError, match="some of the parameters"):
+        losses(
+            training_step(
+                backend, lambda model: clip_grad_norm_(model.layers[0].parameters(), 1.0)
+            ),
+            executor(1),
+        )
+
+
+def test_clipping_by_another_norm_is_refused(backend):
+    """The L2 norm is what servers agree on."""
+    with pytest.raises(ApplianceCompilationError, match="L2 norm only"):
+        losses(
+            training_step(backend, lambda m: clip_grad_norm_(m.parameters(), 1.0, norm_type=1)),
+            executor(1),
+        )
+
+
+def test_compile_only_starts_no_cluster():
+    """The step is captured and compiled once, and nothing runs."""
+    with running_backend(compile_only=True) as backend:
+        step = training_step(backend)
+        seen = losses(step, executor(100))
+        assert seen == []
+        assert step.mode == "train"
+        assert backend.cluster is None
+
+
+def test_a_failed_trace_can_be_tried_again(backend):
+    """Nothing half-done stays behind."""
+    step = training_step(backend)
+    wrong = loader(lambda: random_batches(1, 1))
+    with pytest.raises(ConfigError, match="smaller than the number of systems"):
+        losses(step, executor(1, wrong))
+    assert len(losses(step, executor(1))) == 1

@@ -1,0 +1,168 @@
+"""The loop: how many steps, where values come back, and what it refuses."""
+
+import logging
+
+import pytest
+from cstorch_program import (
+    batches,
+    evaluation_step,
+    executor,
+    loader,
+    losses,
+    run,
+    running_backend,
+    training_step,
+)
+from tiny_training import Shape, cluster_config
+
+from cstorch.utils.data.data_executor import MAX_STEPS
+from wsc.core.errors import ApplianceError, ConfigError, DataError
+
+
+@pytest.fixture
+def backend():
+    with running_backend() as made:
+        yield made
+
+
+def test_one_epoch_unless_told_otherwise(backend):
+    """As many steps as the loader has batches."""
+    assert len(executor(None)) == len(batches())
+
+
+def test_a_loader_without_a_length_needs_a_number(backend):
+    """Nobody knows how long an endless stream is."""
+    endless = loader(lambda: iter(batches()))
+    with pytest.raises(ConfigError, match="number of steps is not known"):
+        executor(None, endless)
+    assert len(executor(7, endless)) == 7
+
+
+@pytest.mark.parametrize("num_steps", [0, -1, MAX_STEPS + 1])
+def test_the_number_of_steps_has_a_range(num_steps, backend):
+    """At least one, and a signed 32-bit integer."""
+    with pytest.raises(ConfigError, match="num_steps is out of range"):
+        executor(num_steps)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("activation_steps", 0), ("activation_steps", -2), ("checkpoint_steps", -1)],
+)
+def test_intervals_are_positive(option, value, backend):
+    """0 checkpoint steps mean never; there is no such thing for values."""
+    with pytest.raises(ConfigError, match=f"{option} is out of range"):
+        executor(3, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("activation", "checkpoint", "reduced"),
+    [(4, 6, 2), (3, 3, 3), (10, 5, 5), (7, 3, 1), (4, 0, 4), (5, None, 5), (None, 6, 1)],
+)
+def test_activation_steps_meet_checkpoint_steps(activation, checkpoint, reduced, backend, caplog):
+    """Reduced to the greatest common divisor, and the user is told."""
+    with caplog.at_level(logging.WARNING, "waferstream"):
+        loop = executor(12, activation_steps=activation, checkpoint_steps=checkpoint)
+    assert loop.activation_steps == reduced
+    assert bool(caplog.records) == (reduced != (activation or 1))
+
+
+def test_the_data_wrap_round(backend):
+    """More steps than batches: the next epoch begins with the first batch."""
+    seen = losses(evaluation_step(backend), executor(5))
+    assert seen[3:] == seen[:2]
+    assert len(set(seen[:3])) == 3
+
+
+def test_an_empty_loader_is_an_error(backend):
+    """Before anything is compiled."""
+    with pytest.raises(DataError, match="without a single batch"):
+        losses(evaluation_step(backend), executor(1, loader(list)))
+
+
+def test_two_loops_at_a_time_are_refused(backend):
+    """The second one is told; the first one goes on."""
+    with pytest.raises(ConfigError, match="two executor loops"):
+        run(executor(), lambda _: run(executor(), lambda _: None))
+    assert backend.loop is None
+
+
+def test_a_loop_that_is_left_leaves_its_place(backend):
+    """With ``break`` or an exception."""
+    for _ in executor(5):
+        break
+    with pytest.raises(KeyError):
+        run(executor(5), lambda _: {}["missing"])
+    assert len(losses(evaluation_step(backend), executor(2))) == 2
+
+
+def test_the_user_sees_the_first_batch(backend):
+    """In every iteration: data go to the systems, not to this process."""
+    seen = []
+    run(executor(3), seen.append)
+    assert all(batch is seen[0] for batch in seen)
+
+
+def test_iterations_know_their_place(backend):
+    """First, last, and the number from 1."""
+    loop = executor(3)
+    seen = []
+    run(
+        loop,
+        lambda _: seen.append((loop.user_iteration, loop.is_initial_step, loop.on_final_iteration)),
+    )
+    assert seen == [(1, True, False), (2, False, False), (3, False, True)]
+
+
+def test_steps_between_activation_steps_run_in_one_go(backend):
+    """The cluster is asked once, and all results are there afterwards."""
+    step = training_step(backend)
+    loop = executor(5, activation_steps=3)
+    asked = []
+    run_steps = backend.run
+    backend.run = lambda *args: asked.append(args) or run_steps(*args)
+    run(loop, step)
+    assert asked == [("train", 1, 3), ("train", 4, 5)]
+    assert [result.step for result in loop.results] == [4, 5]
+
+
+def test_a_loop_without_a_step_runs_nothing(backend):
+    """To look at the data, say."""
+    run(executor(3), lambda _: None)
+    assert backend.cluster is None
+
+
+def test_rates_are_measured_and_emulated(backend):
+    """Samples per second on this host, and on the stated machine."""
+    loop = executor(4, activation_steps=2)
+    losses(training_step(backend), loop)
+    assert loop.profiler.rate_tracker.rate > 0
+    assert loop.profiler.rate_tracker.global_rate > 0
+    assert loop.profiler.emulated_rate > 0
+    assert len(loop.profiler.timings) == 4
+
+
+def test_a_job_has_a_time_limit(monkeypatch):
+    """It is noticed before the next steps are sent."""
+    config = cluster_config(Shape(2)).model_copy(update={"job_time_sec": 10})
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with running_backend(cluster_config=config) as backend:
+        step = training_step(backend)
+
+        def body(batch):
+            step(batch)
+            now[0] += 6
+
+        with pytest.raises(ApplianceError, match="ran out of time"):
+            run(executor(5), body)
+        assert backend.global_step == 1
+
+
+@pytest.mark.parametrize("mode", ["compile_only", "validate_only"])
+def test_without_execution_there_is_one_iteration(mode):
+    """Enough to trace the step; no checkpoint is due."""
+    with running_backend(**{mode: True}):
+        loop = executor(100, checkpoint_steps=1)
+        assert len(loop) == 1
+        assert not loop.is_checkpoint_step

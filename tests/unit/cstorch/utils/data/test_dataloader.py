@@ -1,0 +1,42 @@
+"""A DataLoader is a recipe: it is followed where the data are needed."""
+
+import pickle
+
+import pytest
+
+from cstorch.utils.data import DataLoader
+from wsc.core.errors import DataError
+
+
+def numbers(count, *, start=0):
+    return list(range(start, start + count))
+
+
+def test_the_recipe_is_followed_on_every_worker():
+    """Each call makes a loader of its own, with the arguments that were given."""
+    loader = DataLoader(numbers, 3, start=5)
+    assert loader.source() == [5, 6, 7]
+    assert loader.source() is not loader.source()
+    assert pickle.loads(pickle.dumps(loader.source))() == [5, 6, 7]
+
+
+def test_here_it_is_followed_once():
+    """And not before somebody asks."""
+    made = []
+    loader = DataLoader(lambda: made.append(1) or numbers(4))
+    assert made == []
+    assert len(loader) == 4
+    assert loader.local == [0, 1, 2, 3]
+    assert made == [1]
+
+
+def test_a_loader_itself_is_refused():
+    """It could not be built on the workers."""
+    with pytest.raises(DataError, match="takes a function that makes a loader"):
+        DataLoader(numbers(3))
+
+
+def test_a_loader_without_a_length_has_none():
+    """As Python says it."""
+    with pytest.raises(TypeError):
+        len(DataLoader(lambda: iter(numbers(3))))

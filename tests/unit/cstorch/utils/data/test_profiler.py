@@ -1,0 +1,29 @@
+"""Rates: the newest measurement weighs 0.4, the whole loop is a plain mean."""
+
+import pytest
+
+from cstorch.utils.data.profiler import Profiler, RateTracker
+
+
+def test_the_rate_is_smoothed():
+    """0.4 of the newest and 0.6 of what was (the vendor's rate tracker)."""
+    tracker = RateTracker()
+    tracker.add(100, 1.0)
+    assert tracker.rate == 100
+    tracker.add(100, 0.5)
+    assert tracker.rate == pytest.approx(0.4 * 200 + 0.6 * 100)
+
+
+def test_the_global_rate_is_all_samples_over_all_seconds():
+    """Not the mean of the rates."""
+    tracker = RateTracker()
+    tracker.add(100, 1.0)
+    tracker.add(100, 3.0)
+    assert tracker.global_rate == 50
+    assert tracker.elapsed_s == 4
+
+
+def test_before_the_first_step_nothing_is_known():
+    """Zero, not an error: progress lines are printed at any time."""
+    profiler = Profiler()
+    assert profiler.emulated_rate == profiler.rate_tracker.global_rate == 0

@@ -1,0 +1,199 @@
+"""A switch driven by hand: weights go down untouched, siblings are added on the way up."""
+
+import pytest
+import torch
+from arenas import StrictArena
+from hypothesis import given
+from hypothesis import strategies as st
+from small_programs import program
+
+from appliance.cores import UnlimitedCores
+from swarmx.switch import SwitchSpec
+from wsc.compiler.installation import Installation
+from wsc.core.messages import (
+    Envelope,
+    GradientReady,
+    GradientReleased,
+    WeightsReady,
+    WeightsReleased,
+)
+from wsc.core.program import plan_streams
+from wsc.core.reduce_order import Span, leaf, merged_spans, root
+from wsc.core.room import Job, RoomContext
+from wsc.core.rounds import Rounds
+
+NUM_MICRO_BATCHES = 5
+CHILDREN = ("csx-0", "csx-1", "csx-2")
+
+
+class Driver:
+    """A switch over some nodes, and slabs that its neighbours lend to it."""
+
+    def __init__(self, nodes=range(3), num_nodes=3, parent=None, num_servers=1):
+        tiny = program()
+        plan = plan_streams(tiny, num_servers)
+        rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
+        children = tuple(f"csx-{node}" for node in nodes)
+        self.plan, self.rounds = plan, rounds
+        self.arena, self.lenders = StrictArena(), StrictArena()
+        self.switch = SwitchSpec(1, parent, children, nodes).build(
+            RoomContext(self.arena, UnlimitedCores())
+        )
+        self.switch.install(Installation(tiny, (), plan, rounds, None, None))
+        assert list(self.switch.begin(Job(1, "train", 1, 1))) == []
+
+    def tell(self, source, message):
+        answers = list(self.switch.handle(Envelope(source, self.switch.name, message)))
+        assert all(envelope.source == self.switch.name for envelope in answers)
+        return [(envelope.target, envelope.message) for envelope in answers]
+
+    def gradient(self, micro_batch, value, round_index=0, shard=0, span=None):
+        slab = self.lenders.allocate(self.plan.gradients[shard].num_bytes)
+        slab.view(torch.float32).fill_(value)
+        span = span or leaf(micro_batch, NUM_MICRO_BATCHES)
+        message = GradientReady(1, round_index, shard, span, slab)
+        return self.tell(f"csx-{self.rounds.node_of(micro_batch)}", message)
+
+
+def up(answers, target="wgt-0"):
+    """Span -> value of what goes up."""
+    found = {}
+    for to, message in answers:
+        if isinstance(message, GradientReady):
+            assert to == target
+            values = message.payload.view(torch.float32)
+            assert (values == values[0]).all()
+            found[message.span] = values[0].item()
+    return found
+
+
+def released(answers):
+    return {(to, m.span.lo) for to, m in answers if isinstance(m, GradientReleased)}
+
+
+def test_weights_go_to_every_child_as_they_are():
+    """The same payload object: nothing is copied, nothing is allocated."""
+    driver = Driver()
+    slab = driver.lenders.allocate(8)
+    ready = WeightsReady(1, 0, 0, slab)
+    answers = driver.tell("wgt-0", ready)
+    assert [to for to, _ in answers] == list(CHILDREN)
+    assert all(message is ready for _, message in answers)
+    assert driver.arena.allocated == 0
+
+
+def test_the_credit_goes_up_when_all_children_are_done():
+    """To whoever sent the weights, once, with the last child's release."""
+    driver = Driver(num_servers=2)
+    slab = driver.lenders.allocate(8)
+    driver.tell("wgt-1", WeightsReady(1, 0, 1, slab))
+    released = WeightsReleased(1, 0, 1)
+    assert driver.tell("csx-1", released) == []
+    assert driver.tell("csx-0", released) == []
+    assert driver.tell("csx-2", released) == [("wgt-1", released)]
+
+
+def test_siblings_are_added_and_others_pass():
+    """Round 0 of 5 micro-batches on 3 nodes: 0 + 1 become one span, 2 goes on alone."""
+    driver = Driver()
+    assert up(driver.gradient(0, 1.0)) == {}
+    assert up(driver.gradient(2, 4.0)) == {}
+    answers = driver.gradient(1, 2.0)
+    assert up(answers) == {Span(0, 1): 3.0, Span(2, 0): 4.0}
+    assert driver.arena.allocated == 1
+
+
+def test_what_is_not_added_is_not_copied():
+    """A span without a sibling here is forwarded in its sender's memory."""
+    driver = Driver(nodes=range(2, 3))
+    ((_, message),) = driver.gradient(2, 4.0)
+    assert message.payload in driver.lenders.live
+    assert driver.arena.allocated == 0
+
+
+def test_a_child_gets_its_memory_back_when_its_gradient_was_added():
+    """At once for what was added; for what was forwarded, when the reader above is done."""
+    driver = Driver()
+    assert released(driver.gradient(0, 1.0)) == set()
+    assert released(driver.gradient(1, 2.0)) == {("csx-0", 0), ("csx-1", 1)}
+    forwarded = driver.gradient(2, 4.0)
+    assert released(forwarded) == set()
+    answers = driver.tell("wgt-0", GradientReleased(1, 0, 0, Span(2, 0)))
+    assert released(answers) == {("csx-2", 2)}
+    (own,) = driver.arena.live
+    assert driver.tell("wgt-0", GradientReleased(1, 0, 0, Span(0, 1))) == []
+    assert own not in driver.arena.live
+
+
+@given(st.permutations(range(NUM_MICRO_BATCHES)))
+def test_the_sum_does_not_depend_on_the_order(order):
+    """Values so unequal that another order of additions would give other bits."""
+    values = [1e8, 1.0, -1e8, 3.0, 0.1]
+    driver = Driver(nodes=range(5), num_nodes=5)
+    sums = {}
+    for index in order:
+        sums |= up(driver.gradient(index, values[index]))
+    f = [torch.tensor(value) for value in values]
+    assert sums == {root(5): (((f[0] + f[1]) + (f[2] + f[3])) + f[4]).item()}
+
+
+@given(st.permutations(range(3, 8)))
+def test_a_switch_in_the_middle_sends_maximal_spans(order):
+    """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
+    driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
+    driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), None, None))
+    list(driver.switch.begin(Job(1, "train", 1, 1)))
+    sums = {}
+    for index in order:
+        slab = driver.lenders.allocate(driver.plan.gradients[0].num_bytes)
+        slab.view(torch.float32).fill_(2.0**index)
+        ready = GradientReady(1, 0, 0, leaf(index, 11), slab)
+        sums |= up(driver.tell(f"csx-{index}", ready), target="br-0")
+    assert list(sums) == merged_spans(range(3, 8), 11)
+    assert sum(sums.values()) == sum(2.0**index for index in range(3, 8))
+
+
+def test_a_lane_s_sum_counts_for_all_its_micro_batches():
+    """A child that sends one span for several micro-batches is done with all of them."""
+    driver = Driver(nodes=range(2), num_nodes=2)
+    driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), None, None))
+    list(driver.switch.begin(Job(1, "train", 1, 1)))
+    assert up(driver.gradient(0, 3.0, span=Span(0, 1))) == {}
+    assert up(driver.gradient(2, 4.0, span=Span(2, 1))) == {Span(0, 2): 7.0}
+
+
+def test_rounds_and_shards_do_not_mix():
+    """Each has its own sum, and goes to the server that owns it."""
+    driver = Driver(num_servers=2)
+    owners = {shard.index: shard.server for shard in driver.plan.gradients}
+    assert set(owners.values()) == {0, 1}
+    for index in range(3):
+        for shard, server in owners.items():
+            answers = driver.gradient(index, 1.0, shard=shard)
+            if index == 2:
+                assert up(answers, f"wgt-{server}") == {Span(0, 1): 2.0, Span(2, 0): 1.0}
+    answers = [driver.gradient(index, 5.0, round_index=1) for index in (3, 4)]
+    assert up(answers[-1], f"wgt-{owners[0]}") == {Span(3, 0): 5.0, Span(4, 2): 5.0}
+
+
+@pytest.mark.parametrize("nodes", [range(3), range(2, 3)])
+def test_it_is_finished_when_everything_has_passed(nodes):
+    """All weights released, all gradients up, and every payload of its own back."""
+    driver = Driver(nodes=nodes)
+    children = [f"csx-{node}" for node in nodes]
+    forwarded = []
+    for round_index in range(2):
+        for shard in driver.plan.weights:
+            ready = WeightsReady(1, round_index, shard.index, driver.lenders.allocate(4))
+            driver.tell("wgt-0", ready)
+            for child in children:
+                driver.tell(child, WeightsReleased(1, round_index, shard.index))
+        for shard in driver.plan.gradients:
+            for index in driver.rounds.of_nodes(round_index, nodes):
+                forwarded += driver.gradient(index, 1.0, round_index, shard.index)
+    assert not driver.switch.finished
+    for _, m in forwarded:
+        if isinstance(m, GradientReady):
+            driver.tell("wgt-0", GradientReleased(m.step, m.round, m.shard, m.span))
+    assert driver.switch.finished
+    assert driver.arena.live == set()
