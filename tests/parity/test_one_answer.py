@@ -28,8 +28,9 @@ from modelzoo.models.registry import build_model
 from wsc.timing.hardware import MachineSpec, SwarmXSpec
 
 STEPS = 3
+SHALLOW = {"num_hidden_layers": 1}
 DROPOUT = GPT | {
-    "num_hidden_layers": 1,
+    **SHALLOW,
     "dropout_rate": 0.2,
     "embedding_dropout_rate": 0.1,
     "attention_dropout_rate": 0.1,
@@ -160,7 +161,7 @@ def test_dropout_depends_on_the_seed(gpt_with_dropout):
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
 def test_every_precision_is_that_of_the_plain_loop(model, precision):
     """Casts on the way to a node round as the plain loop's do; sums are fp32 in both."""
-    init = init_config(model, precision={"max_gradient_norm": 0.5, **precision})
+    init = init_config(model | SHALLOW, precision={"max_gradient_norm": 0.5, **precision})
     assert train_on_cluster(init, Shape(3, 2, 3), STEPS) == reference_digest(init)
 
 
@@ -177,7 +178,7 @@ def test_every_precision_is_that_of_the_plain_loop(model, precision):
 )
 def test_every_optimizer_is_that_of_the_plain_loop(optimizer, limits):
     """MemoryX updates as torch's fused optimizers do, clipped before as torch clips."""
-    init = init_config(optimizer=optimizer, precision=limits)
+    init = init_config(GPT | SHALLOW, optimizer=optimizer, precision=limits)
     assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
 
 

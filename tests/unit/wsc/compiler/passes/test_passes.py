@@ -18,7 +18,7 @@ ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
 
 def captured(config=GPT, precision=FP32):
-    model = build_model(config, 0)
+    model = build_model(config | {"num_hidden_layers": 1}, 0)
     batch = build_source(LOADER, "test").batch(0)
 
     def step(inputs):
