@@ -10,7 +10,8 @@ from functools import cache, partial
 
 import pytest
 import reference_loop
-from local_machine import BF16, compile_model, installation, start
+import torch
+from local_machine import BF16, Regression, compile_model, installation, start
 from tiny_training import (
     GPT,
     LLAMA,
@@ -22,9 +23,11 @@ from tiny_training import (
     train_on_cluster,
 )
 
-from appliance.elaborate import ClusterSize
+from appliance.elaborate import ClusterSize, elaborate
+from appliance.local_rooms import LocalRooms
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from wsc.core.room import Job
 from wsc.timing.hardware import MachineSpec, SwarmXSpec
 
 STEPS = 3
@@ -146,6 +149,30 @@ def test_dropout_depends_on_the_seed(gpt_with_dropout):
     """Another seed draws other numbers, from the same initial weights."""
     size = ClusterSize(2)
     assert gpt_with_dropout.train(size, seed=1) != gpt_with_dropout.train(size, seed=2)
+
+
+class Dice(Regression):
+    """A loss that is nothing but random numbers."""
+
+    def forward(self, x, y):
+        return torch.rand_like(x).sum() + 0 * super().forward(x, y)
+
+
+def test_every_step_and_micro_batch_draws_its_own_numbers():
+    """On data that are always the same no two draws are; the same job again repeats them."""
+    same = {name: torch.ones(6, 4) for name in ("x", "y")}
+    compiled = compile_model(Dice(), same, num_micro_batches=3, trains=False)
+    size = ClusterSize(2)
+    rooms = LocalRooms(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
+    rooms.call_all("install", installation(compiled, lambda: [same], None, size))
+
+    def drawn():
+        reports = rooms.run(Job(1, "eval", 1, 4))
+        return {key: value for report in reports for key, value in report.results.items()}
+
+    first = drawn()
+    assert len(set(first.values())) == len(first) == 4 * 3
+    assert drawn() == first
 
 
 @pytest.mark.parametrize(
