@@ -65,6 +65,7 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._checkpoint: Path | None = None
+        self._evaluation_loaders: dict[int, cstorch.utils.data.DataLoader] = {}
         self._profiler = Profiler()  # of all training stages together
         with backend.device:
             self.model: nn.Module = make_model(self._init)
@@ -185,7 +186,9 @@ class Trainer:
     def _evaluate_all(self, configs: Sequence[DataLoaderConfig]) -> None:
         self._set_micro_batch("validate")
         for index, config in enumerate(configs):
-            self._evaluate(make_loader(config, f"val_dataloader {index}"))
+            if index not in self._evaluation_loaders:  # a new loader would be a new program
+                self._evaluation_loaders[index] = make_loader(config, f"val_dataloader {index}")
+            self._evaluate(self._evaluation_loaders[index])
 
     def _evaluate(self, loader: cstorch.utils.data.DataLoader) -> None:
         steps = self._init.loop.eval_steps or len(loader)

@@ -6,7 +6,7 @@ a backward op belongs to the layer of the forward op with the same autograd sequ
 that knows neither (the loss, sums of gradients) belongs to the region that is running.
 
 Layers that stream next to nothing (a final norm) join a neighbour, so that no message is spent on
-a few kilobytes.
+a few kilobytes; numbered layers never join each other or what comes before, so they stay alike.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def _join_small(captured: Captured, layer_of: dict[fx.Node, str]) -> dict[str, s
     size = _streamed_bytes(captured)
     joined: dict[str, str] = {}
     for position, layer in enumerate(order):
-        if size.get(layer, 0) >= SMALL_LAYER_BYTES or len(order) == 1:
+        if size.get(layer, 0) >= SMALL_LAYER_BYTES or len(order) == 1 or _is_numbered(layer):
             joined[layer] = layer
         elif position > 0 and not _is_numbered(order[position - 1]):
             joined[layer] = joined[order[position - 1]]
-        elif position + 1 < len(order) and not _is_numbered(layer):
+        elif position + 1 < len(order):
             joined[layer] = order[position + 1]
         else:
             joined[layer] = layer
