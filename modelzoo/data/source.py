@@ -7,6 +7,7 @@ resumed run, another number of systems, or another number of input workers sees 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import count
 from typing import Protocol
@@ -110,9 +111,9 @@ class DataProcessor(Config):
 
     shuffle_seed: int = 0
 
+    @abstractmethod
     def source(self) -> BatchSource:
         """Open the dataset. Raises DataError if it is missing, broken or too short."""
-        raise NotImplementedError
 
 
 def next_token_batch(windows: np.ndarray) -> Batch:

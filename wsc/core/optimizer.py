@@ -43,10 +43,3 @@ class OptimizerSpec:
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
     loss_scale: float = 1.0  # the loss was multiplied by it; gradients are divided first of all
-
-    def group_of(self, name: str) -> ParamGroup:
-        """The group of a parameter; KeyError if the optimizer does not train it."""
-        for group in self.groups:
-            if name in group.names:
-                return group
-        raise KeyError(name)
