@@ -1,0 +1,156 @@
+"""Is training through the streamed cluster as fast as training without it, on the same cores?
+
+    python -m benchmarks.streaming --json benchmarks/results/streaming.json
+
+The arms of a group are set up and warmed up one after the other, and then take turns, for each
+global batch size; see benchmarks/README.md for what they are and how to read the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from benchmarks.arm import Arm, Opener
+from benchmarks.arms.registry import openers
+from benchmarks.measure import Turn, take_turns
+from benchmarks.report import Comparison, progress
+from benchmarks.workload import PRECISIONS, Workload, has_fast_bf16
+from wsc.core.errors import WaferStreamError
+from wsc.telemetry.host import describe_host, git_commit
+
+_ROOT = Path(__file__).parents[1]
+GROUPS = (
+    ("plain", "csx1", "csx2", "ddp2"),
+    ("plain", "csx4", "ddp2"),
+    ("plain", "csx8", "ddp2"),
+)
+"""Arms that are alive together; all at once would take 30 GB."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print tables, write JSON; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        _measure(options)
+    except WaferStreamError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def compare(workload: Workload, arms: Sequence[str], repeats: int, steps: int) -> Comparison:
+    """Set all arms up, let them take turns, end them.
+
+    Raises ConfigError before anything is started if an arm cannot train the workload, and
+    WaferStreamError if an arm fails.
+    """
+    with ExitStack() as alive:
+        plans: dict[str, list[Opener]] = {}
+        for name in arms:
+            folder = alive.enter_context(TemporaryDirectory(prefix="benchmark-"))
+            plans[name] = openers(name, workload, Path(folder))
+        running: dict[str, Arm] = {}
+        for name, plan in plans.items():
+            print(f"setting up {name}", flush=True)
+            running[name] = alive.enter_context(closing(Arm(name, plan)))
+        turns: list[Turn] = []
+        for turn in take_turns(running, repeats, steps):
+            print(progress(turn), flush=True)
+            turns.append(turn)
+    return Comparison(workload, tuple(turns))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    if options.precision == "bf16" and not has_fast_bf16():
+        print("warning: this CPU has no bf16 instructions; expect bf16 to be many times slower")
+    measurement = {
+        "question": "streamed training against not streaming, on the same cores",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": git_commit(_ROOT),
+        "host": asdict(describe_host(torch.__version__)),
+        "load_1min": os.getloadavg()[0],
+        "parameters": _workload(options, options.batch_sizes[0]).num_parameters(),
+        "repeats": options.repeats,
+        "steps": options.steps,
+        "comparisons": [],
+    }
+    for batch_size, arms in product(options.batch_sizes, options.arms or GROUPS):
+        workload = _workload(options, batch_size)
+        comparison = compare(workload, arms, options.repeats, options.steps)
+        print(f"\n{comparison.table()}\n", flush=True)
+        measurement["comparisons"].append(comparison.as_json())
+        options.json.write_text(json.dumps(measurement, indent=1) + "\n")  # what is done is kept
+
+
+def _workload(options: argparse.Namespace, batch_size: int) -> Workload:
+    return Workload(
+        hidden=options.hidden,
+        layers=options.layers,
+        vocab=options.vocab,
+        sequence_length=options.sequence_length,
+        batch_size=batch_size,
+        precision=options.precision,
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.streaming",
+        description=(__doc__ or "").partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    measurement = parser.add_argument_group("measurement")
+    measurement.add_argument("--json", type=_new_file, required=True, help="where results go")
+    measurement.add_argument(
+        "--arms",
+        nargs="+",
+        action="append",
+        metavar="ARM",
+        help="a group of plain, csxN, ddpN that are alive together; may be given repeatedly "
+        f"(default: {'; '.join(map(' '.join, GROUPS))})",
+    )
+    measurement.add_argument("--repeats", type=_positive, default=3, help="turns of each arm")
+    measurement.add_argument("--steps", type=_positive, default=2, help="training steps in a turn")
+    workload = parser.add_argument_group("workload")
+    workload.add_argument("--batch_sizes", nargs="+", type=_positive, default=[8, 16])
+    workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
+    workload.add_argument("--layers", type=_positive, default=12)
+    workload.add_argument("--hidden", type=_positive, default=768)
+    workload.add_argument("--vocab", type=_positive, default=16384)
+    workload.add_argument("--sequence_length", type=_positive, default=512)
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number
+
+
+def _new_file(text: str) -> Path:
+    """A path whose folder exists, so that a long measurement does not fail at its end."""
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is no file in an existing folder")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

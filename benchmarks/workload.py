@@ -1,0 +1,90 @@
+"""What every arm trains: one GPT, one stream of batches, one optimizer, on the same cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from cstorch.micro_batches import micro_batch_size
+from modelzoo.data.registry import build_source
+from modelzoo.data.source import BatchSource
+from modelzoo.models.registry import build_model
+
+Precision = Literal["bf16-stream", "bf16", "fp32"]
+PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")
+
+ADAMW: dict[str, Any] = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+
+_HEAD_DIM = 64  # of GPT-2 in all its sizes, and so is the filter 4 x hidden
+_FILTER_FACTOR = 4
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A GPT-2 of some size and how it is trained; picklable, for it travels to the arms.
+
+    ``precision`` is what weights and kernels are in: ``bf16-stream`` rounds weights for the stream
+    and computes in fp32 (arms that do not stream are fp32), ``bf16`` and ``fp32`` are that
+    throughout. ``batch_size`` is global; ``cores`` is what an arm may keep busy.
+    """
+
+    hidden: int
+    layers: int
+    vocab: int
+    sequence_length: int
+    batch_size: int
+    precision: Precision
+    cores: int
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Samples that the streamed cluster computes at a time: its own default."""
+        return micro_batch_size(self.batch_size, "auto", num_csx=1)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one step."""
+        return self.batch_size * self.sequence_length
+
+    @property
+    def loader(self) -> dict[str, Any]:
+        """The dataloader section of a params.yaml."""
+        return {
+            "data_processor": "DummyDataProcessor",
+            "batch_size": self.batch_size,
+            "max_sequence_length": self.sequence_length,
+            "vocab_size": self.vocab,
+        }
+
+    def source(self) -> BatchSource:
+        """Random tokens, the same for every arm."""
+        return build_source(self.loader, "workload")
+
+    def model(self) -> nn.Module:
+        """The model with fp32 weights, the same for every arm, on torch's default device."""
+        config = {
+            "name": "gpt2",
+            "vocab_size": self.vocab,
+            "max_position_embeddings": self.sequence_length,
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_heads": max(1, self.hidden // _HEAD_DIM),
+            "filter_size": _FILTER_FACTOR * self.hidden,
+            "embedding_dropout_rate": 0.0,
+            "dropout_rate": 0.0,
+            "attention_dropout_rate": 0.0,
+        }
+        return build_model(config, seed=0)
+
+    def num_parameters(self) -> int:
+        """Trained elements; takes no memory."""
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in self.model().parameters())
+
+
+def has_fast_bf16() -> bool:
+    """Whether this CPU multiplies bf16 in hardware (AVX-512 BF16 or AMX)."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
