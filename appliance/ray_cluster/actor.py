@@ -13,6 +13,7 @@ import ray
 import torch
 
 from appliance.cores import CorePool
+from appliance.ray_cluster.memory import keep_memory
 from appliance.room_loop import run_room
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import Link, open_link
@@ -39,6 +40,7 @@ class HostedProcess:
     def __init__(self, search_path: Sequence[str]) -> None:
         sys.path.extend(path for path in search_path if path not in sys.path)
         torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
+        keep_memory()
 
     def log_path(self) -> str:
         """The file that Ray has made this process' standard error."""
