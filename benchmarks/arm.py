@@ -1,7 +1,6 @@
 """An arm as the measurement sees it: processes that train when told, and say how long it took.
 
-All arms are alive at the same time but one computes; the others wait in a blocking read. (Stopping
-them with SIGSTOP was tried: after some ten seconds Ray takes its stopped actors for dead.)
+All arms are alive at the same time but one computes; the others wait in a blocking read.
 A process ends when its arm is closed, or when the parent is gone.
 """
 

@@ -41,7 +41,7 @@ def enter(runtime: RuntimeSpec) -> bool:
         raise ClusterJobInitError(
             "Ray could not be started" if runtime.address == "local" else "Ray could not be joined",
             where=f"runtime.address: {runtime.address}",
-            value=str(error.__cause__ or error).strip().splitlines()[-1],
+            value=(str(error.__cause__ or error).strip() or repr(error)).splitlines()[-1],
         ) from error
     except BaseException:  # Ctrl-C: leave no half-started instance
         ray.shutdown()
