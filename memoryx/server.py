@@ -155,8 +155,10 @@ class WeightServer:
         slab = self._context.arena.allocate(shard.num_bytes)
         dtype = self._program.stream_dtype
         specs = shard_specs(self._program, shard, dtype)
-        for name, view in zip(shard.names, unpack(slab.view(DTYPES[dtype]), specs), strict=True):
-            view.copy_(self.store.masters[name])
+        views = unpack(slab.view(DTYPES[dtype]), specs)
+        with self._context.cores.lease():
+            for name, view in zip(shard.names, views, strict=True):
+                view.copy_(self.store.masters[name])
         return slab
 
     def _credit(self, source: str, gradient: GradientReady) -> Callable[[], None]:
