@@ -18,6 +18,7 @@ from wsc.compiler.capture import Captured
 from wsc.compiler.kernel_source import KernelSource, kernel_source
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.passes.regions import Region
+from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.work import work_of
 from wsc.core.program import Segment
 
@@ -43,8 +44,9 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     gradients, then its results.
     """
     segments, kernels = [], []
+    streamed = {*captured.weights, *weight_only(captured)}
     for index, cut in enumerate(_cuts(captured)):
-        segments.append(_segment(index, cut, captured))
+        segments.append(_segment(index, cut, captured, streamed))
         returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
         kernels.append(
             kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)
@@ -118,7 +120,7 @@ def _last_reads(home: dict[fx.Node, int]) -> dict[fx.Node, int]:
     return last
 
 
-def _segment(index: int, cut: Cut, captured: Captured) -> Segment:
+def _segment(index: int, cut: Cut, captured: Captured, streamed: set[fx.Node]) -> Segment:
     weights, batch = captured.weights, captured.batch
     return Segment(
         index=index,
@@ -130,7 +132,7 @@ def _segment(index: int, cut: Cut, captured: Captured) -> Segment:
         outputs=tuple(node.name for node in cut.outputs),
         drops=tuple(batch.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
-        work=tuple(work_of(node) for node in cut.nodes),
+        work=tuple(work_of(node, streamed) for node in cut.nodes),
         stash_bytes=sum(_storage_bytes(cut.outputs)),
     )
 

@@ -1,27 +1,45 @@
-"""How much an op does, for the clock: floating-point operations and bytes moved."""
+"""How much an op does, for the clock: operations, bytes moved, and what its kernel loops over."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from wsc.core.program import OpWork
 
+_LOOP_OVER_OPERAND = frozenset({"reduction", "softmax", "norm"})
 
-def work_of(node: fx.Node) -> OpWork:
-    """The OpWork of one call node, from the shapes of its operands and result."""
-    operands = [_tensors(operand.meta.get("val")) for operand in node.all_input_nodes]
+
+def work_of(node: fx.Node, weights: Collection[fx.Node] = ()) -> OpWork:
+    """The OpWork of one call node, from the shapes of its operands and result.
+
+    ``weights`` are the nodes that hold streamed weights or what is derived from them alone.
+    """
+    operands = [_tensors(operand.meta.get("val")) for operand in _operands(node)]
     results = _tensors(node.meta.get("val"))
     shapes = [tuple(t.shape) for tensors in operands for t in tensors]
     kind = node.meta["family"]
-    name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-    flops = _flops(kind, name or node.name, shapes, sum(t.numel() for t in results))
+    name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "") or node.name
+    shape = _shape(kind, name, shapes, [tuple(t.shape) for t in results])
     moved = [t for tensors in (*operands, results) for t in tensors]
-    num_bytes = 0 if kind == "view" else sum(t.numel() * t.element_size() for t in moved)
-    return OpWork(op=name or str(node.target), kind=kind, flops=flops, num_bytes=num_bytes)
+    return OpWork(
+        op=name if name != node.name else str(node.target),
+        kind=kind,
+        flops=_flops(kind, name, shape, sum(t.numel() for t in results)),
+        num_bytes=0 if kind == "view" else sum(t.numel() * t.element_size() for t in moved),
+        shape=shape,
+        streams=any(operand in weights for operand in node.all_input_nodes),
+    )
+
+
+def _operands(node: fx.Node) -> list[fx.Node]:
+    """In the order of the arguments, one that is used twice twice."""
+    return [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, fx.Node)]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -32,19 +50,31 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     )
 
 
-def _flops(kind: str, name: str, shapes: list[tuple[int, ...]], results: int) -> int:
+def _shape(
+    kind: str, name: str, operands: list[tuple[int, ...]], results: list[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """What the kernel loops over; see OpWork."""
+    if kind == "matmul":
+        left, right = operands[-2:]  # before them, what addmm and baddbmm add
+        *batch, rows, inner = left if len(left) > 1 else (1, *left)
+        return prod(batch), rows, inner, right[-1] if len(right) > 1 else 1
+    if kind == "attention":
+        query, key = operands[1:3] if name.endswith("backward") else operands[:2]
+        *batch, queries, head_size = query
+        return prod(batch), queries, key[-2], head_size
+    looped = operands[:1] if kind in _LOOP_OVER_OPERAND and operands else results[:1]
+    return looped[0] if looped else ()
+
+
+def _flops(kind: str, name: str, shape: tuple[int, ...], results: int) -> int:
     """Two per multiply-add in matrix products, one per result element elsewhere.
 
     Attention forward is two products of (T, T, D) per head; backward recomputes the scores and
     forms four more (Dao et al. 2022, arXiv:2205.14135, algorithm 4): 2.5 times the forward.
     """
     if kind == "matmul":
-        matrices = [shape for shape in shapes if len(shape) >= 2]
-        left, right = matrices[-2], matrices[-1]
-        return 2 * prod(left) * right[-1]
+        return 2 * prod(shape)
     if kind == "attention":
-        query = shapes[1] if name.endswith("backward") else shapes[0]
-        key = shapes[2] if name.endswith("backward") else shapes[1]
-        forward = 4 * prod(query) * key[-2]
+        forward = 4 * prod(shape)
         return forward * 5 // 2 if name.endswith("backward") else forward
     return 0 if kind == "view" else results

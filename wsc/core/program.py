@@ -50,12 +50,21 @@ class OpWork:
 
     ``kind`` is a family of wsc.compiler.supported_ops ("matmul", "elementwise", "view", ...);
     ``flops`` counts multiply and add as two; ``num_bytes`` is operands plus results on the wafer.
+    ``shape`` is what the kernel of the family loops over, outermost first:
+
+        matmul     (batch, rows, inner, columns): rows x inner times inner x columns
+        attention  (batch x heads, queries, keys, head size)
+        others     the shape of the (first) result; for reductions and losses that of the operand
+
+    ``streams`` says that an operand is a weight which triggers the work as it arrives.
     """
 
     op: str
     kind: str
     flops: int
     num_bytes: int
+    shape: tuple[int, ...] = ()
+    streams: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from wsc.compiler.capture import Captured
 def rematerialize_weights(captured: Captured) -> None:
     """Give each region its own copy of the weight-only ops it reads."""
     graph = captured.graph
-    weight_only = _weight_only(captured)
+    derived = weight_only(captured)
     clones: dict[tuple[fx.Node, object], fx.Node] = {}
 
     def clone_for(node: fx.Node, reader: fx.Node) -> fx.Node:
-        if node not in weight_only:
+        if node not in derived:
             return node
         key = (node, reader.meta["region"])
         if key not in clones:
@@ -34,13 +34,13 @@ def rematerialize_weights(captured: Captured) -> None:
         return clones[key]
 
     for reader in list(graph.nodes):
-        if reader.op == "call_function" and reader not in weight_only:
+        if reader.op == "call_function" and reader not in derived:
             for operand in reader.all_input_nodes:
                 reader.replace_input_with(operand, clone_for(operand, reader))
     graph.eliminate_dead_code()
 
 
-def _weight_only(captured: Captured) -> set[fx.Node]:
+def weight_only(captured: Captured) -> set[fx.Node]:
     """Pure ops whose tensor operands are weights or weight-only, save those that are outputs."""
     weights = set(captured.weights)
     outputs = {*captured.results, *captured.gradients.values()}

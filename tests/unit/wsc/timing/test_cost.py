@@ -5,7 +5,7 @@ import pytest
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 from wsc.timing.cost import segment_ps
-from wsc.timing.hardware import CS2, CS3, WaferSpec
+from wsc.timing.hardware import CS2, CS3, FabricSpec, WaferSpec
 
 EVEN = WaferSpec(
     cores=1000,
@@ -13,8 +13,7 @@ EVEN = WaferSpec(
     flops_per_core_cycle=2,
     matmul_utilisation=0.5,
     sram_bandwidth_bytes_per_s=10**12,
-    fabric_columns=10,
-    fabric_rows=20,
+    fabric=FabricSpec(columns=10, rows=20),
     segment_overhead_ps=100,
 )
 

@@ -1,0 +1,59 @@
+"""What the clock is told of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from wsc.compiler.supported_ops import family
+from wsc.compiler.work import work_of
+from wsc.core.program import OpWork
+
+
+def works(function: Callable[..., torch.Tensor], *shapes: tuple[int, ...]) -> list[OpWork]:
+    """The work of every op of a function of tensors; the first operand counts as a weight."""
+    graph = make_fx(function, tracing_mode="fake")(*(torch.ones(shape) for shape in shapes)).graph
+    first = next(iter(graph.nodes))
+    calls: list[fx.Node] = [node for node in graph.nodes if node.op == "call_function"]
+    for node in calls:
+        node.meta["family"] = family(node)
+    return [work_of(node, {first}) for node in calls if node.meta["family"] != "view"]
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "loops"),
+    [
+        (torch.mm, [(3, 4), (4, 5)], (1, 3, 4, 5)),
+        (torch.bmm, [(2, 3, 4), (2, 4, 5)], (2, 3, 4, 5)),
+        (torch.addmm, [(5,), (3, 4), (4, 5)], (1, 3, 4, 5)),
+        (torch.mv, [(3, 4), (4,)], (1, 3, 4, 1)),
+        (torch.dot, [(4,), (4,)], (1, 1, 4, 1)),
+        (lambda x: torch.mm(x, x), [(4, 4)], (1, 4, 4, 4)),
+    ],
+)
+def test_a_matrix_product_says_what_it_loops_over(
+    function: Callable[..., torch.Tensor],
+    shapes: list[tuple[int, ...]],
+    loops: tuple[int, ...],
+) -> None:
+    """Batch, rows, inner, columns; two operations for each combination."""
+    (work,) = works(function, *shapes)
+    assert work.shape == loops
+    assert work.flops == 2 * torch.Size(loops).numel()
+
+
+def test_a_reduction_loops_over_its_operand() -> None:
+    """And not over the few values that come out."""
+    (work,) = works(lambda x: x.sum(dim=1), (3, 7))
+    assert (work.kind, work.shape) == ("reduction", (3, 7))
+
+
+def test_what_reads_a_weight_streams() -> None:
+    """Only ops with a weight among their operands are triggered by arriving weights."""
+    with_weight, without = works(lambda w, x: torch.mm(torch.mm(x, w), x), (4, 4), (4, 4))
+    assert with_weight.streams
+    assert not without.streams

@@ -1,0 +1,21 @@
+"""The emulated machine, every number with its source; see ``sourced`` for what a status means."""
+
+from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from wsc.timing.hardware.machine import MachineSpec, describe
+from wsc.timing.hardware.streams import InputSpec, MemoryXSpec, SwarmXSpec
+from wsc.timing.hardware.wafer import CS2, CS3, WaferSpec
+
+__all__ = [
+    "CS2",
+    "CS3",
+    "WSE2",
+    "WSE3",
+    "WSE3_SIMULATOR",
+    "FabricSpec",
+    "InputSpec",
+    "MachineSpec",
+    "MemoryXSpec",
+    "SwarmXSpec",
+    "WaferSpec",
+    "describe",
+]
