@@ -1,0 +1,8 @@
+"""All replays, in the order of the report: a row belongs to the first family that knows it."""
+
+from __future__ import annotations
+
+from benchmarks.fidelity.replay import Family, Fit
+
+FAMILIES: tuple[Family, ...] = ()
+FITS: tuple[Fit, ...] = ()
