@@ -144,7 +144,8 @@ def _kind(path: Path, header: Sequence[str]) -> Kind:
 
 
 def _row(kind: Kind, path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> Row:
-    where = f"{path}, line {line}, row {cells[0]}"
+    by_name = dict(zip(header, cells, strict=False))
+    where = f"{path}, line {line}, row {by_name.get('row_id', 'without id')}"
     if len(cells) != len(header):
         raise ConfigError(
             "the row is not as wide as the header",
@@ -152,7 +153,6 @@ def _row(kind: Kind, path: Path, line: int, header: Sequence[str], cells: Sequen
             value=f"{len(cells)} cells, {len(header)} columns",
             rule="one cell for each column; a cell with a comma stands in quotes",
         )
-    by_name = dict(zip(header, cells, strict=True))
     fields = {column: by_name[column] for column in COLUMNS[kind]}
     for column in ("row_id", "workload", "value", "unit"):
         if not fields[column].strip():

@@ -1,0 +1,82 @@
+"""How far are predictions from published measurements?
+
+    python -m benchmarks.fidelity --rows FILE.csv [FILE.csv ...] [--json OUT]
+
+Predicts every row that a replay knows, prints it beside what is published, and lists the others
+with the reason. Exit status: 0; 1 if a file is malformed, a replay breaks, or, with --check, a
+goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.fidelity.document import write_document
+from benchmarks.fidelity.picture import fidelity_picture
+from benchmarks.fidelity.registry import FAMILIES
+from benchmarks.fidelity.replay import Family
+from benchmarks.fidelity.report import Report
+from wsc.core.errors import WaferStreamError
+from wsc.telemetry.files import write_json
+
+_NOTES = Path(__file__).parents[2] / "docs" / "fidelity_notes.md"
+
+
+def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FAMILIES) -> int:
+    """Replay, print, write what is asked for; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = Report.of(options.rows, families)
+        print(report.text())
+        _write(options, report)
+    except WaferStreamError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return _verdict(report, options.check)
+
+
+def _write(options: argparse.Namespace, report: Report) -> None:
+    if options.json is not None:
+        write_json(options.json, report.as_json())
+    if options.picture is not None:
+        fidelity_picture(options.picture, report.by_family)
+    if options.markdown is not None:
+        write_document(options.markdown, report, _NOTES, options.picture)
+
+
+def _verdict(report: Report, check: bool) -> int:
+    broken = [failed.row.row_id for failed in report.replays.failed]
+    if broken:
+        print(f"bug: a replay broke on {', '.join(broken)}", file=sys.stderr)
+    missed = [goal for goal, _ in report.missed] if check else []
+    for goal in missed:
+        print(f"missed: {goal.name}, {goal}", file=sys.stderr)
+    return 1 if broken or missed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fidelity", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="reference rows, CSV"
+    )
+    parser.add_argument("--json", type=_new_file, metavar="FILE", help="write the report as data")
+    parser.add_argument("--markdown", type=_new_file, metavar="FILE", help="write it as a page")
+    parser.add_argument("--picture", type=_new_file, metavar="FILE", help="draw it, PNG")
+    parser.add_argument("--check", action="store_true", help="fail if a goal is missed")
+    return parser
+
+
+def _new_file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is no file in an existing folder")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

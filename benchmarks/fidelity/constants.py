@@ -1,0 +1,59 @@
+"""All constants of the clock with value, status and source, found by walking ``wsc.timing``."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import getmembers, isclass
+
+import wsc.timing
+from wsc.core.config import Config
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number of the emulated machine; see ``wsc.timing.hardware.sourced``."""
+
+    holder: str
+    """The class of configuration that it is a default of."""
+    title: str
+    """What that class describes."""
+    name: str
+    value: object
+    status: str
+    source: str
+
+    def called(self, name: str) -> bool:
+        """Whether ``name`` is that of the constant, alone or after its holder's."""
+        return name in (self.name, f"{self.holder}.{self.name}")
+
+
+def constants() -> tuple[Constant, ...]:
+    """Those of every configuration class under ``wsc.timing``, by module.
+
+    A class that specialises another, as ``Cs3Spec`` does, has only what it states itself.
+    """
+    return tuple(constant for kind in _classes() for constant in _stated(kind))
+
+
+def _classes() -> Iterator[type[Config]]:
+    for module in pkgutil.walk_packages(wsc.timing.__path__, "wsc.timing."):
+        members = getmembers(import_module(module.name), isclass)
+        of_module = [
+            kind
+            for _, kind in members
+            if issubclass(kind, Config) and kind.__module__ == module.name
+        ]
+        yield from sorted(of_module, key=lambda kind: len(kind.__mro__))
+
+
+def _stated(kind: type[Config]) -> Iterator[Constant]:
+    title = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    for name in kind.__annotations__:
+        field = kind.model_fields.get(name)
+        if field is not None and isinstance(field.json_schema_extra, dict):
+            status = str(field.json_schema_extra["status"])
+            source = field.description or ""
+            yield Constant(kind.__name__, title, name, field.default, status, source)

@@ -1,0 +1,48 @@
+"""Tables for a terminal and for Markdown, and how numbers stand in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_PLAIN_FROM = 1000  # numbers from here on need no fraction
+
+Cells = Sequence[str]
+
+
+def aligned(header: Cells, rows: Sequence[Cells], right: frozenset[int] = frozenset()) -> str:
+    """Columns as wide as their widest cell; those numbered in ``right`` flush right."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def markdown(header: Cells, rows: Sequence[Cells], right: frozenset[int] = frozenset()) -> str:
+    """A Markdown table; columns numbered in ``right`` flush right."""
+    rule = ["---:" if column in right else "---" for column in range(len(header))]
+    lines = [header, rule, *([_escaped(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def number(value: float) -> str:
+    """Four digits, or all those before the point."""
+    return f"{value:,.0f}" if abs(value) >= _PLAIN_FROM else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share with one decimal: 0.0712 is ``7.1 %``."""
+    return f"{share:.1%}".replace("%", " %")
+
+
+def signed_percent(share: float) -> str:
+    """A share with its sign: 0.0712 is ``+7.1 %``."""
+    return f"{share:+.1%}".replace("%", " %")

@@ -1,0 +1,126 @@
+"""Fit the constants of a family to its calibration rows, and to no others.
+
+    python -m benchmarks.fit --rows FILE.csv [FILE.csv ...] --family NAME [--row_ids ID ...]
+
+Prints every constant beside the value that the emulator has now, and how far the emulator is from
+every row. It changes nothing: a constant that is to change is written where it stands, with status
+"fitted" and the rows as its source. Exit status 1 if a row is asked for that is not calibration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.fidelity.constants import constants
+from benchmarks.fidelity.registry import FAMILIES, FITS
+from benchmarks.fidelity.replay import Family, Fit
+from benchmarks.fidelity.replays import Replays
+from benchmarks.fidelity.report import RIGHT_OF_ROW, ROW_HEADER, row_cells
+from benchmarks.fidelity.rows import Row, check_unique, read_rows
+from benchmarks.fidelity.summary import belongs
+from benchmarks.fidelity.tables import aligned
+from wsc.core.errors import ConfigError, WaferStreamError, nearest
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    families: Sequence[Family] = FAMILIES,
+    fits: Sequence[Fit] = FITS,
+) -> int:
+    """Fit and print; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        rows = [row for path in options.rows for row in read_rows(path)]
+        check_unique(rows)
+        fit = _fit_of(options.family, fits)
+        members = [family for family in families if belongs(family.name, fit.family)]
+        chosen = _chosen(rows, members, options.row_ids)
+        print(_text(calibrate(fit, chosen), Replays.of(chosen, members)))
+    except WaferStreamError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def calibrate(fit: Fit, rows: Sequence[Row]) -> dict[str, float]:
+    """Constants by name; ConfigError if there is no row or one that is not calibration."""
+    if not rows:
+        raise ConfigError(
+            "there is nothing to fit to", where=fit.family, rule="at least one calibration row"
+        )
+    for row in rows:
+        if row.use != "calibration":
+            raise ConfigError(
+                "this row must not be fitted",
+                where=f"{row.place}, field use",
+                value=row.use,
+                rule="constants are fitted to calibration rows alone",
+                remedy="leave the row out",
+            )
+    return fit.fit(rows)
+
+
+def _fit_of(name: str, fits: Sequence[Fit]) -> Fit:
+    names = [fit.family for fit in fits]
+    if name not in names:
+        near = nearest(name, names)
+        raise ConfigError(
+            "no such family has fitted constants",
+            where="--family",
+            value=name,
+            rule=f"one of {', '.join(names) or 'none'}",
+            remedy=f"did you mean {near!r}?" if near else None,
+        )
+    return fits[names.index(name)]
+
+
+def _chosen(rows: Sequence[Row], members: Sequence[Family], ids: Sequence[str] | None) -> list[Row]:
+    """The rows asked for; without ``ids`` the family's calibration rows."""
+    known = [row for row in rows if any(family.knows(row.described()) for family in members)]
+    if ids is None:
+        return [row for row in known if row.use == "calibration"]
+    by_id = {row.row_id: row for row in known}
+    if strange := [one for one in ids if one not in by_id]:
+        raise ConfigError(
+            "no such row in the family",
+            where="--row_ids",
+            value=strange[0],
+            rule=f"one of {', '.join(by_id) or 'none'}",
+        )
+    return [by_id[one] for one in ids]
+
+
+def _text(fitted: dict[str, float], now: Replays) -> str:
+    lines = [(name, f"{value:.6g}", _now(name)) for name, value in fitted.items()]
+    parts = [aligned(("constant", "fitted", "now"), lines, frozenset({1}))]
+    if now.compared:
+        parts.append(aligned(ROW_HEADER, row_cells(now.compared), RIGHT_OF_ROW))
+    parts += [f"{one.row.row_id} is not compared: {one.reason}" for one in now.listed]
+    parts += [f"bug on {one.row.row_id}: {one.bug}" for one in now.failed]
+    return "\n\n".join(parts)
+
+
+def _now(name: str) -> str:
+    found = [f"{one.holder} {one.value}" for one in constants() if one.called(name)]
+    return ", ".join(found) or "no constant of this name"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fit", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="reference rows, CSV"
+    )
+    parser.add_argument("--family", required=True, metavar="NAME", help="whose constants")
+    parser.add_argument(
+        "--row_ids", nargs="+", metavar="ID", help="which rows (default: its calibration rows)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
