@@ -18,6 +18,8 @@ cost of a walk does not depend on their number.
 
 from __future__ import annotations
 
+from appliance.round_memo import RoundMemo, Walked
+from appliance.timetable import Timetable
 from csnode.clock import NodeClock
 from memoryx.clock import MemoryXClock
 from swarmx.clock import SwarmXClock
@@ -29,22 +31,21 @@ from wsc.core.actions import (
     StashActivation,
     StreamWeight,
     UpdateParameter,
-    node_actions,
     server_actions,
 )
 from wsc.core.program import Mode, Program, Segment, Shard, StreamPlan
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_ps
 from wsc.timing.attribution import StepTiming, samples_per_s
-from wsc.timing.cost import segment_ps
-from wsc.timing.hardware import MachineSpec, WaferSpec
-from wsc.timing.timeline import Occupancy
+from wsc.timing.hardware import MachineSpec
+from wsc.timing.timeline import Occupancy, State, resume, state_of
 
 
 class ClusterClock:
     """Advances step by step; times are picoseconds since the first step began.
 
-    With ``record``, ``occupancies`` lists every activity.
+    With ``record``, ``occupancies`` lists every activity. Clocks of equal machines that differ in
+    the number of systems alone may share a ``memo``; then they also share what they have walked.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ClusterClock:
         num_servers: int,
         *,
         record: bool = False,
+        memo: RoundMemo | None = None,
     ) -> None:
         self.occupancies: list[Occupancy] = []
         log = self.occupancies if record else None
@@ -63,13 +65,14 @@ class ClusterClock:
         self._record = record
         self._node = NodeClock(machine.system, machine.input, log)
         self._swarmx = SwarmXClock(machine.swarmx, num_nodes, log)
-        self._memoryx = MemoryXClock(
-            machine.memoryx,
-            num_servers,
-            self._swarmx.latency_ps,
-            log,
+        self._memoryx = MemoryXClock(machine.memoryx, num_servers, self._swarmx.latency_ps, log)
+        self._resources = (
+            *self._node.resources,
+            *self._swarmx.resources,
+            *self._memoryx.resources,
         )
-        self._schedules: dict[Mode, _Schedule] = {}
+        self._memo = RoundMemo() if memo is None else memo
+        self._timetables: dict[Mode, Timetable] = {}
 
     def install(
         self,
@@ -79,27 +82,32 @@ class ClusterClock:
         state_bytes_per_element: int = 0,
         clips_by_norm: bool = False,
     ) -> None:
-        """Get ready to walk a program.
-
-        ``state_bytes_per_element`` is the size of the optimizer's state (Adam in fp32: 8).
-        ``clips_by_norm`` says that no parameter is updated before the global gradient norm is
-        known, which takes the gradients of all parameters.
-        """
-        self._schedules[program.mode] = _Schedule(
-            program, plan, self._wafer, state_bytes_per_element, clips_by_norm
+        """Get ready to walk a program; the arguments are those of Timetable."""
+        self.follow(
+            Timetable(
+                program,
+                plan,
+                self._wafer,
+                state_bytes_per_element=state_bytes_per_element,
+                clips_by_norm=clips_by_norm,
+            )
         )
+
+    def follow(self, timetable: Timetable) -> None:
+        """Get ready to walk a program whose timetable was made for this machine."""
+        self._memoryx.serve([spec.name for spec in timetable.program.parameters])
+        self._timetables[timetable.program.mode] = timetable
 
     def step(self, mode: Mode, step: int) -> StepTiming:
         """Let the machine do one step and say how long it took and why."""
-        schedule = self._schedules[mode]
-        rounds = Rounds(schedule.program.num_micro_batches, self._num_nodes)
+        timetable = self._timetables[mode]
+        rounds = Rounds(timetable.program.num_micro_batches, self._num_nodes)
         start_ps = self._node.free_ps
         self._node.forget()
-        for _ in range(rounds.count - 1):
-            self._round(schedule, is_last=False)
+        self._rounds_before_last(timetable, rounds.count - 1)
         before_last_round = self._node.attribution()
-        self._round(schedule, is_last=True)
-        self._node.rest("reduce", self._memoryx.updated_ps(schedule.first_weights))
+        self._advance(timetable, is_last=True)
+        self._node.rest("reduce", self._memoryx.updated_ps(timetable.first_weights))
         end_ps = self._node.free_ps
         if self._record:
             self.occupancies.append(Occupancy("steps", f"{mode} {step}", start_ps, end_ps))
@@ -107,87 +115,95 @@ class ClusterClock:
             step=step,
             start_ps=start_ps,
             end_ps=end_ps,
-            batch_size=schedule.program.batch_size,
+            batch_size=timetable.program.batch_size,
             num_busy=len(rounds.of_nodes(rounds.count - 1, range(self._num_nodes))),
             attribution=self._node.attribution(),
             spare=before_last_round.then_idle(end_ps - start_ps),
         )
 
-    def _round(self, schedule: _Schedule, is_last: bool) -> None:
+    def _rounds_before_last(self, timetable: Timetable, count: int) -> None:
+        """Rounds that update nothing; as soon as one leaves the state it found, so do the rest."""
+        while count:
+            before = self._state()
+            walked = self._advance(timetable, is_last=False)
+            count -= 1
+            if walked is not None and walked.state == before:
+                self._node.charge(walked.attribution.times(count))
+                resume(self._resources, before, self._node.free_ps + count * walked.duration_ps)
+                return
+
+    def _advance(self, timetable: Timetable, is_last: bool) -> Walked | None:
+        """Do one round, walking it only if no equal one was; None if everything is recorded."""
+        if self._record:
+            self._round(timetable, is_last)
+            return None
+        key = (timetable.name, self._swarmx.latency_ps, is_last, self._state())
+        start_ps = self._node.free_ps
+        walked = self._memo.walked.get(key)
+        if walked is None:
+            before = self._node.attribution()
+            self._round(timetable, is_last)
+            spent = self._node.attribution().since(before)
+            walked = Walked(self._node.free_ps - start_ps, spent, self._state())
+            self._memo.walked[key] = walked
+        else:
+            self._node.charge(walked.attribution)
+            resume(self._resources, walked.state, start_ps + walked.duration_ps)
+        return walked
+
+    def _state(self) -> State:
+        floor_ps = min(self._node.floor_ps, self._memoryx.floor_ps)
+        return state_of(self._resources, self._node.free_ps, floor_ps)
+
+    def _round(self, timetable: Timetable, is_last: bool) -> None:
         """Stream the weights once, forward and again backward, for one micro-batch per system."""
-        self._node.receive_batch(schedule.input_bytes)
-        for action in schedule.actions:
+        self._node.receive_batch(timetable.input_bytes)
+        for action in timetable.actions:
             match action:
                 case StreamWeight(index):
-                    self._stream(schedule, schedule.plan.weights[index])
+                    self._stream(timetable, timetable.plan.weights[index])
                 case RunKernel(index):
-                    self._run(schedule, schedule.program.segments[index])
+                    self._run(timetable, timetable.program.segments[index])
                 case DropWeight(index):
-                    self._memoryx.release(schedule.plan.weights[index], self._node.free_ps)
+                    self._memoryx.release(timetable.plan.weights[index], self._node.free_ps)
                 case ReduceGradient(index):
-                    updates = is_last and not schedule.clips_by_norm
-                    self._reduce(schedule, schedule.plan.gradients[index], updates)
+                    updates = is_last and not timetable.clips_by_norm
+                    self._reduce(timetable, timetable.plan.gradients[index], updates)
                 case StashActivation() | DropActivation():
                     pass  # takes room in SRAM, not time
         self._node.release_batch()
-        if is_last and schedule.clips_by_norm:
-            self._update_all(schedule)
+        if is_last and timetable.clips_by_norm:
+            self._update_all(timetable)
 
-    def _stream(self, schedule: _Schedule, shard: Shard) -> None:
-        label = schedule.label(shard.segment)
+    def _stream(self, timetable: Timetable, shard: Shard) -> None:
+        label = timetable.label(shard.segment)
         sent = self._memoryx.stream(shard, label)
         arrived = self._swarmx.broadcast(sent, shard.num_bytes, label)
         updated_ps = self._memoryx.updated_ps(shard.names)
         self._node.receive_weights(shard, arrived, updated_ps, label)
 
-    def _run(self, schedule: _Schedule, segment: Segment) -> None:
-        for shard in schedule.plan.gradients_by_segment.get(segment.index, ()):
+    def _run(self, timetable: Timetable, segment: Segment) -> None:
+        for shard in timetable.plan.gradients_by_segment.get(segment.index, ()):
             self._node.wait("reduce", self._memoryx.admit(shard))
-        self._node.run(schedule.costs[segment.index], schedule.label(segment.index))
+        self._node.run(timetable.costs[segment.index], timetable.label(segment.index))
 
-    def _reduce(self, schedule: _Schedule, shard: Shard, updates: bool) -> None:
-        label = schedule.label(shard.segment)
+    def _reduce(self, timetable: Timetable, shard: Shard, updates: bool) -> None:
+        label = timetable.label(shard.segment)
         sent = self._node.send_gradient(shard, label)
         summed = self._swarmx.reduce(sent, shard.num_bytes, label)
         added_ps = self._memoryx.collect(shard, summed, label)
         if updates:
-            self._memoryx.update(shard, added_ps, schedule.state_bytes, label)
+            self._memoryx.update(shard, added_ps, timetable.state_bytes_per_element, label)
 
-    def _update_all(self, schedule: _Schedule) -> None:
+    def _update_all(self, timetable: Timetable) -> None:
         """Every server updates its parameters, once all servers know all gradients."""
         summed_ps = self._memoryx.free_ps
         for server in range(self._num_servers):
-            for action in server_actions(schedule.plan, server, is_last_round=True):
+            for action in server_actions(timetable.plan, server, is_last_round=True):
                 if isinstance(action, UpdateParameter):
-                    shard = schedule.plan.gradients[action.shard]
-                    label = schedule.label(shard.segment)
-                    self._memoryx.update(shard, summed_ps, schedule.state_bytes, label)
-
-
-class _Schedule:
-    """One program with all that does not change from step to step."""
-
-    def __init__(
-        self,
-        program: Program,
-        plan: StreamPlan,
-        wafer: WaferSpec,
-        state_bytes: int,
-        clips_by_norm: bool,
-    ) -> None:
-        self.program = program
-        self.plan = plan
-        self.state_bytes = state_bytes
-        self.clips_by_norm = clips_by_norm
-        self.actions = node_actions(program, plan)
-        self.costs = [segment_ps(segment.work, wafer) for segment in program.segments]
-        self.input_bytes = sum(spec.num_bytes for spec in program.inputs)
-        self.first_weights = program.segments[0].weights
-        self._labels = [f"{segment.layer} {segment.phase}" for segment in program.segments]
-
-    def label(self, segment: int) -> str:
-        """What a trace calls the work of a segment."""
-        return self._labels[segment]
+                    shard = timetable.plan.gradients[action.shard]
+                    label = timetable.label(shard.segment)
+                    self._memoryx.update(shard, summed_ps, timetable.state_bytes_per_element, label)
 
 
 def prediction(machine: MachineSpec, num_nodes: int, timing: StepTiming) -> str:

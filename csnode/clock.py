@@ -14,12 +14,13 @@ Gradients leave when the segment that makes them has ended.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 
 from wsc.core.program import Shard
 from wsc.timing.attribution import Attribution, Cause, waits
 from wsc.timing.cost import SegmentCost
 from wsc.timing.hardware import InputSpec, WaferSpec
-from wsc.timing.timeline import Arrival, Occupancy, Timeline, Window, Wire
+from wsc.timing.timeline import Arrival, Occupancy, Resource, Timeline, Window, Wire
 
 
 class NodeClock:
@@ -41,6 +42,16 @@ class NodeClock:
     def free_ps(self) -> int:
         """When the wafer has done everything it was asked for."""
         return self._wafer.free_ps
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All that keeps time."""
+        return self._in, self._out, self._input, self._wafer, self._batches
+
+    @property
+    def floor_ps(self) -> int:
+        """Nothing that is still to be done here can start before."""
+        return min(self._wafer.free_ps, self._input.free_ps)
 
     def receive_batch(self, num_bytes: int) -> None:
         """The inputs of the next micro-batch come in, as early as there is room for them."""
@@ -90,6 +101,10 @@ class NodeClock:
     def attribution(self) -> Attribution:
         """Where the time went since the last ``forget``."""
         return Attribution(**self._charges_ps)
+
+    def charge(self, attribution: Attribution) -> None:
+        """Add to the account what happened in a time that was not walked."""
+        self._charges_ps.update(asdict(attribution))
 
     def forget(self) -> None:
         """Begin a new account."""

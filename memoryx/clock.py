@@ -15,10 +15,12 @@ A parameter is streamed again as soon as its own update is done (cluster_interfa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wsc.core.program import GRADIENT_BYTES, Shard
 from wsc.core.units import transfer_ps
 from wsc.timing.hardware import MemoryXSpec
-from wsc.timing.timeline import Arrival, Occupancy, Timeline, Window, Wire
+from wsc.timing.timeline import Arrival, Occupancy, Resource, Stamps, Timeline, Window, Wire
 
 MASTER_BYTES = 4  # masters are fp32
 
@@ -44,16 +46,31 @@ class MemoryXClock:
         self._weight_windows = [Window(spec.prefetch_shards) for _ in servers]
         self._gradient_windows = [Window(spec.drain_shards) for _ in servers]
         self._credit_latency_ps = credit_latency_ps
-        self._updated_ps: dict[str, int] = {}
+        self._updated = Stamps()
 
     @property
     def free_ps(self) -> int:
         """When all servers have done everything they were asked for."""
         return max(memory.free_ps for memory in self._memory)
 
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All that keeps time."""
+        windows = (*self._weight_windows, *self._gradient_windows)
+        return self._out, self._in, *self._memory, *windows, self._updated
+
+    @property
+    def floor_ps(self) -> int:
+        """Nothing that is still to be streamed can leave before."""
+        return self._out.free_ps
+
+    def serve(self, names: Sequence[str]) -> None:
+        """Hold parameters with these names."""
+        self._updated.add(names)
+
     def updated_ps(self, names: tuple[str, ...]) -> int:
         """When the last of these parameters was updated; 0 if none ever was."""
-        return max((self._updated_ps.get(name, 0) for name in names), default=0)
+        return max((self._updated[name] for name in names), default=0)
 
     def stream(self, shard: Shard, activity: str = "") -> Arrival:
         """Send a weight shard as soon as it is up to date and a system has room for it."""
@@ -83,7 +100,8 @@ class MemoryXClock:
         """Apply the optimizer to the parameters of a gradient shard."""
         update_bytes = GRADIENT_BYTES + 2 * (MASTER_BYTES + state_bytes_per_element)
         done_ps = self._move(shard, ready_ps, update_bytes, activity)
-        self._updated_ps.update(dict.fromkeys(shard.names, done_ps))
+        for name in shard.names:
+            self._updated[name] = done_ps
 
     def _move(self, shard: Shard, ready_ps: int, bytes_per_element: int, activity: str) -> int:
         """Let the server that owns a shard go over it once; returns when it is through."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from swarmx.topology import Tree
 from wsc.timing.hardware import SwarmXSpec
-from wsc.timing.timeline import Arrival, Occupancy, Wire
+from wsc.timing.timeline import Arrival, Occupancy, Resource, Wire
 
 
 class SwarmXClock:
@@ -24,6 +24,11 @@ class SwarmXClock:
         link = spec.link_bandwidth_bytes_per_s
         self._down = Wire("SwarmX down", link, self.latency_ps, record)
         self._up = Wire("SwarmX up", link, self.latency_ps, record)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All that keeps time."""
+        return self._down, self._up
 
     def broadcast(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
         """When what MemoryX sends is at every system."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.clock import ClusterClock, prediction
+from appliance.round_memo import RoundMemo
 from wsc.core.program import Mode, OpWork, Program, Segment, TensorSpec, plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US
 from wsc.timing.attribution import StepTiming, samples_per_s
@@ -113,6 +114,39 @@ shapes = st.fixed_dictionaries(
         "clips_by_norm": st.booleans(),
     }
 )
+
+
+@given(programs, shapes)
+@settings(max_examples=60, deadline=None)
+def test_rounds_that_are_remembered_cost_what_walking_them_costs(
+    program: Program, shape: dict[str, Any]
+) -> None:
+    """A clock that records walks every round; one that does not may fold equal rounds."""
+    walked = make_clock(program, record=True, **shape)
+    folded = make_clock(program, **shape)
+    assert run(walked) == run(folded)
+
+
+def test_clocks_of_different_sizes_share_what_they_walked() -> None:
+    """Sharing the memo changes no time, whatever sizes were walked before."""
+    program = make_program(micro_batches=24)
+    memo = RoundMemo()
+    for num_nodes in (1, 2, 3, 5, 8, 24):
+        shared = ClusterClock(make_machine(), num_nodes, 1, memo=memo)
+        shared.install(program, plan_streams(program, 1), state_bytes_per_element=8)
+        assert run(shared) == run(make_clock(program, num_nodes=num_nodes))
+
+
+def test_a_thousand_rounds_are_not_walked_one_by_one() -> None:
+    """The number of walks does not grow with the number of rounds, for a step soon is periodic."""
+    walks = []
+    for micro_batches in (100, 2000):
+        program, memo = make_program(micro_batches=micro_batches), RoundMemo()
+        clock = ClusterClock(make_machine(), 1, 1, memo=memo)
+        clock.install(program, plan_streams(program, 1), state_bytes_per_element=8)
+        run(clock)
+        walks.append(len(memo.walked))
+    assert walks[0] == walks[1] < 40
 
 
 @given(programs, shapes)

@@ -46,6 +46,15 @@ class Attribution:
         total_ps = self.total_ps or 1
         return {field.name: getattr(self, field.name) / total_ps for field in fields(self)}
 
+    def times(self, count: int) -> Attribution:
+        """The same, ``count`` times over."""
+        return Attribution(**{cause: count * ps for cause, ps in asdict(self).items()})
+
+    def since(self, before: Attribution) -> Attribution:
+        """What has been added to an earlier account."""
+        earlier = asdict(before)
+        return Attribution(**{cause: ps - earlier[cause] for cause, ps in asdict(self).items()})
+
     def then_idle(self, total_ps: int) -> Attribution:
         """The same, followed by nothing until ``total_ps`` have passed."""
         return Attribution(**{**asdict(self), "idle": self.idle + total_ps - self.total_ps})

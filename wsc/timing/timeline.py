@@ -8,8 +8,10 @@ it. All times are integers in picoseconds since the start of the machine.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 from wsc.core.units import transfer_ps
 
@@ -24,6 +26,33 @@ class Occupancy:
     end_ps: int
 
 
+class Resource(Protocol):
+    """Anything whose state is a fixed number of times."""
+
+    @property
+    def times(self) -> list[int]:
+        """Its state, in picoseconds."""
+
+    def resume(self, times: Iterator[int]) -> None:
+        """Go on from a state, as many times as it needs."""
+
+
+State = tuple[int, ...]
+"""The state of several resources, in picoseconds after or (negative) before now."""
+
+
+def state_of(resources: Sequence[Resource], now_ps: int, floor_ps: int) -> State:
+    """What the future of resources depends on, if nothing is ready before ``floor_ps`` any more."""
+    return tuple(max(time, floor_ps) - now_ps for r in resources for time in r.times)
+
+
+def resume(resources: Sequence[Resource], state: State, now_ps: int) -> None:
+    """Put resources into a state at another time."""
+    times = (now_ps + time for time in state)
+    for resource in resources:
+        resource.resume(times)
+
+
 class Timeline:
     """A resource that does one thing at a time.
 
@@ -34,6 +63,13 @@ class Timeline:
         self.name = name
         self.free_ps = 0
         self._record = record
+
+    @property
+    def times(self) -> list[int]:
+        return [self.free_ps]
+
+    def resume(self, times: Iterator[int]) -> None:
+        self.free_ps = next(times)
 
     def occupy(self, ready_ps: int, duration_ps: int, activity: str = "") -> tuple[int, int]:
         """Work for ``duration_ps`` as soon as resource and inputs are ready: (start, end)."""
@@ -85,6 +121,13 @@ class Window:
         self._returned_ps = deque([0] * size, maxlen=size)
         self._num_out = 0
 
+    @property
+    def times(self) -> list[int]:
+        return list(self._returned_ps)
+
+    def resume(self, times: Iterator[int]) -> None:
+        self._returned_ps.extend(islice(times, len(self._returned_ps)))
+
     def take(self) -> int:
         """When the next item may go out. IndexError if all credits are out."""
         opens_ps = self._returned_ps[self._num_out]
@@ -95,3 +138,28 @@ class Window:
         """The oldest item that is out comes back."""
         self._returned_ps.append(returned_ps)
         self._num_out -= 1
+
+
+class Stamps:
+    """When each of several things last happened; 0 if it never did."""
+
+    def __init__(self) -> None:
+        self._at_ps: dict[str, int] = {}
+
+    def add(self, names: Sequence[str]) -> None:
+        """Keep time of these, too."""
+        for name in names:
+            self._at_ps.setdefault(name, 0)
+
+    def __getitem__(self, name: str) -> int:
+        return self._at_ps.get(name, 0)
+
+    def __setitem__(self, name: str, at_ps: int) -> None:
+        self._at_ps[name] = at_ps
+
+    @property
+    def times(self) -> list[int]:
+        return list(self._at_ps.values())
+
+    def resume(self, times: Iterator[int]) -> None:
+        self._at_ps = dict(zip(self._at_ps, times, strict=False))
