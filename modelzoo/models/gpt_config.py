@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
-from wsc.core.config import Config
-
-Rate = Field(default=0.1, ge=0, lt=1)
-
-
-class ExtraAttentionParams(Config):
-    """What ``multiquery_attention`` needs to know."""
-
-    num_kv_groups: PositiveInt = 1
-    """Heads of keys and values, each shared by num_heads / num_kv_groups query heads."""
+from modelzoo.models.feature import Feature
+from modelzoo.models.transformer_config import Residual, TransformerConfig
 
 
-class GptConfig(Config):
-    """A decoder-only transformer. Names and defaults are the vendor's."""
+class GptConfig(TransformerConfig):
+    """A decoder-only transformer."""
+
+    is_causal: ClassVar[bool] = True
 
     name: str = "gpt2"
-    """Looked up in modelzoo.models.registry."""
-
-    # Sizes
     vocab_size: PositiveInt = 50257
-    max_position_embeddings: PositiveInt = 1024
-    hidden_size: PositiveInt = 768
-    num_hidden_layers: PositiveInt = 12
-    num_heads: PositiveInt = 12
-    filter_size: PositiveInt = 3072
-
-    # Embedding
-    embedding_dropout_rate: float = Rate
     share_embedding_weights: bool = True
-    position_embedding_type: Literal["learned", "rotary"] = "learned"
-    rotary_dim: PositiveInt | None = None
-    """Leading elements of each head that are rotated; all of them by default."""
-    rope_theta: PositiveFloat = 10000.0
-
-    # Norm and dropout
-    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    layer_norm_epsilon: PositiveFloat = 1e-5
-    dropout_rate: float = Rate
-    """Of what attention and feed-forward add to the residual stream."""
-
-    # Attention
-    attention_type: Literal["scaled_dot_product", "dot_product"] = "scaled_dot_product"
-    attention_module: Literal["aiayn_attention", "multiquery_attention"] = "aiayn_attention"
-    extra_attention_params: ExtraAttentionParams | None = None
-    attention_dropout_rate: float = Rate
-    attention_softmax_fp32: bool = True
-    """The softmax is in fp32 in any case."""
-    use_projection_bias_in_attention: bool = True
-    """Biases of query, key and value."""
-    use_ffn_bias_in_attention: bool = True
-    """Bias of the projection that follows attention."""
-
-    # Feed-forward
-    nonlinearity: Literal["gelu", "relu", "swiglu"] = "gelu"
-    use_ffn_bias: bool = True
 
     # Head and loss
     use_bias_in_output: bool = False
@@ -73,65 +30,13 @@ class GptConfig(Config):
     """Perplexity follows from the loss; the model itself computes no more than that."""
     boundary_casting: Literal[False] = False
 
-    # Initialization
-    initializer_range: NonNegativeFloat = 0.02
-    """Standard deviation of the initial weights."""
-
-    @property
-    def head_dim(self) -> int:
-        """Elements of one attention head."""
-        return self.hidden_size // self.num_heads
-
-    @property
-    def num_kv_heads(self) -> int:
-        """Heads of keys and values."""
-        if self.attention_module == "aiayn_attention":
-            return self.num_heads
-        return (self.extra_attention_params or ExtraAttentionParams()).num_kv_groups
-
-    @property
-    def rotated_dim(self) -> int:
-        """Elements of a head that rotary embedding rotates."""
-        return self.rotary_dim or self.head_dim
-
-    @check("num_heads")
-    @classmethod
-    def _heads_divide_hidden(cls, num_heads: int, info: ValidationInfo) -> int:
-        hidden_size = info.data.get("hidden_size", num_heads)
-        if hidden_size % num_heads:
-            raise ValueError(f"num_heads divides hidden_size, which is {hidden_size}")
-        return num_heads
-
-    @check("rotary_dim")
-    @classmethod
-    def _rotates_pairs_of_a_head(cls, rotary_dim: int | None, info: ValidationInfo) -> int | None:
-        if {"hidden_size", "num_heads", "position_embedding_type"} - info.data.keys():
-            return rotary_dim
-        if info.data["position_embedding_type"] != "rotary":
-            return rotary_dim
-        head_dim = info.data["hidden_size"] // info.data["num_heads"]
-        rotated = rotary_dim or head_dim
-        if rotated % 2 or rotated > head_dim:
-            raise ValueError(
-                f"rotary_dim is even and at most hidden_size / num_heads, which is {head_dim}"
-            )
-        return rotary_dim
-
-    @check("extra_attention_params")
-    @classmethod
-    def _groups_divide_heads(
-        cls, extra: ExtraAttentionParams | None, info: ValidationInfo
-    ) -> ExtraAttentionParams | None:
-        if extra is None:
-            return extra
-        if info.data.get("attention_module") == "aiayn_attention":
-            raise ValueError(
-                "extra_attention_params goes with attention_module multiquery_attention"
-            )
-        num_heads = info.data.get("num_heads", extra.num_kv_groups)
-        if num_heads % extra.num_kv_groups:
-            raise ValueError(f"num_kv_groups divides num_heads, which is {num_heads}")
-        return extra
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
+        shape = (sequence_length or self.max_position_embeddings,)
+        return (
+            Feature("input_ids", shape, self.vocab_size),
+            Feature("attention_mask", shape, 2),
+            Feature("labels", shape, self.vocab_size),
+        )
 
     @check("loss_weight")
     @classmethod
@@ -139,3 +44,25 @@ class GptConfig(Config):
         if loss_weight != 1.0 and info.data.get("loss_scaling") == "num_tokens":
             raise ValueError("loss_weight goes with loss_scaling batch_size")
         return loss_weight
+
+
+class GptjConfig(GptConfig):
+    """GPT-J and GPT-NeoX: attention and feed-forward read the same residual stream."""
+
+    name: str = "gptj"
+    position_embedding_type: Literal["learned", "rotary"] = "rotary"
+    rotary_dim: PositiveInt | None = 64
+    share_embedding_weights: bool = False
+    use_projection_bias_in_attention: bool = False
+    use_ffn_bias_in_attention: bool = False
+    use_bias_in_output: bool = True
+    use_untied_layer_norm: bool = False
+    """Normalize for attention and feed-forward apart, as in GPT-NeoX; GPT-J shares one norm."""
+
+    @property
+    def residual(self) -> Residual:
+        return "parallel"
+
+    @property
+    def shares_layer_norm(self) -> bool:
+        return not self.use_untied_layer_norm

@@ -1,4 +1,11 @@
-"""The layers of a decoder. Shapes: B batch, T sequence, H heads, D head, C hidden, F filter."""
+"""The layers of a transformer. Shapes: B batch, T sequence, H heads, D head, C hidden, F filter.
+
+Three forms of layer, named by ``TransformerConfig.residual``, with A attention, F feed-forward and
+N a norm of its own each time:
+    pre_norm    x + A(N x), then x + F(N x)         (Radford et al. 2019, GPT-2)
+    post_norm   N(x + A x), then N(x + F x)         (Vaswani et al. 2017)
+    parallel    x + A(N x) + F(N x)                 (Wang and Komatsuzaki 2021, GPT-J)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.gpt_config import GptConfig
+from modelzoo.models.transformer_config import TransformerConfig
+from wsc.core.errors import ConfigError
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines, each (T, 1, rotary_dim / 2), broadcast over heads."""
@@ -15,12 +23,12 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 class LearnedPosition(nn.Module):
     """One trained vector per position, added to the embedded tokens."""
 
-    def __init__(self, config: GptConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(config.max_position_embeddings, config.hidden_size))
 
-    def forward(self, embedded: torch.Tensor) -> torch.Tensor:
-        return embedded + self.weight[: embedded.shape[1]]
+    def forward(self, embedded: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return embedded + self.weight[: embedded.shape[1]], None
 
 
 class RotaryPosition(nn.Module):
@@ -30,24 +38,40 @@ class RotaryPosition(nn.Module):
     could not tell positions above 256 apart; handed on in the dtype of the activations.
     """
 
-    def __init__(self, config: GptConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self._rotary_dim = config.rotated_dim
         self._theta = config.rope_theta
 
-    def forward(self, embedded: torch.Tensor) -> Rotation:
+    def forward(self, embedded: torch.Tensor) -> tuple[torch.Tensor, Rotation]:
         device, dtype = embedded.device, embedded.dtype
         exponents = torch.arange(0, self._rotary_dim, 2, dtype=torch.float32, device=device)
         frequencies = self._theta ** (-exponents / self._rotary_dim)
         positions = torch.arange(embedded.shape[1], dtype=torch.float32, device=device)
         angles = (positions[:, None] * frequencies)[:, None, :]
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        return embedded, (angles.cos().to(dtype), angles.sin().to(dtype))
+
+
+def position_embedding(config: TransformerConfig) -> nn.Module:
+    """A module (B, T, C) -> the same with positions, and the rotation that attention applies."""
+    kind = RotaryPosition if config.position_embedding_type == "rotary" else LearnedPosition
+    return kind(config)
+
+
+def padding_mask(attention_mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What is added to attention scores, (B, 1, 1, T): 0 at tokens (1), hardly finite at padding.
+
+    Finite, so that a sequence of nothing but padding gives a mean instead of NaN.
+    """
+    padding = 1 - attention_mask[:, None, None, :].to(dtype)
+    return padding * torch.finfo(dtype).min
 
 
 def rotate(heads: torch.Tensor, rotation: Rotation) -> torch.Tensor:
     """Turn the leading elements of each head of (B, T, H, D).
 
-    Element i of the first half pairs with element i of the second half, as in LLaMA.
+    Element i of the first half pairs with element i of the second half, as in LLaMA. GPT-J pairs
+    neighbours, which is the same but for the order of rows in the query and key weights.
     """
     cos, sin = rotation
     half = cos.shape[-1]
@@ -57,11 +81,12 @@ def rotate(heads: torch.Tensor, rotation: Rotation) -> torch.Tensor:
 
 
 class Attention(nn.Module):
-    """Causal self-attention; with fewer heads of keys and values than of queries, grouped
-    (Ainslie et al. 2023, GQA).
+    """Self-attention, causal if the configuration is.
+
+    With fewer heads of keys and values than of queries, grouped (Ainslie et al. 2023, GQA).
     """
 
-    def __init__(self, config: GptConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         hidden, kv_width = config.hidden_size, config.num_kv_heads * config.head_dim
         bias = config.use_projection_bias_in_attention
@@ -73,9 +98,12 @@ class Attention(nn.Module):
         self._queries_per_kv = config.num_heads // config.num_kv_heads
         is_scaled = config.attention_type == "scaled_dot_product"
         self._scale = config.head_dim**-0.5 if is_scaled else 1.0
+        self._is_causal = config.is_causal
         self._dropout_rate = config.attention_dropout_rate
 
-    def forward(self, x: torch.Tensor, rotation: Rotation | None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
         query, key, value = (
             projection(x).unflatten(-1, (-1, self._head_dim))
             for projection in (self.query, self.key, self.value)
@@ -86,7 +114,8 @@ class Attention(nn.Module):
             query.transpose(1, 2),
             self._for_each_query(key).transpose(1, 2),
             self._for_each_query(value).transpose(1, 2),
-            is_causal=True,
+            attn_mask=mask,
+            is_causal=self._is_causal,
             dropout_p=self._dropout_rate if self.training else 0.0,
             scale=self._scale,
         )
@@ -103,7 +132,7 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Two projections with a nonlinearity between; SwiGLU adds a gate (Shazeer 2020, eq. 6)."""
 
-    def __init__(self, config: GptConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         hidden, filters, bias = config.hidden_size, config.filter_size, config.use_ffn_bias
         self.up = nn.Linear(hidden, filters, bias=bias)
@@ -121,10 +150,10 @@ class FeedForward(nn.Module):
         return projected
 
 
-class DecoderLayer(nn.Module):
+class TransformerLayer(nn.Module):
     """Attention and feed-forward, each normalized before and added to the residual stream."""
 
-    def __init__(self, config: GptConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention_norm = norm(config)
         self.attention = Attention(config)
@@ -132,13 +161,63 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout_rate)
 
-    def forward(self, x: torch.Tensor, rotation: Rotation | None) -> torch.Tensor:
-        x = x + self.dropout(self.attention(self.attention_norm(x), rotation))
+    def forward(
+        self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        x = x + self.dropout(self.attention(self.attention_norm(x), rotation, mask))
         added: torch.Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return added
 
 
-def norm(config: GptConfig) -> nn.Module:
+class PostNormLayer(TransformerLayer):
+    """The residual stream is normalized after each addition."""
+
+    def forward(
+        self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        x = self.attention_norm(x + self.dropout(self.attention(x, rotation, mask)))
+        added: torch.Tensor = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return added
+
+
+class ParallelLayer(nn.Module):
+    """Attention and feed-forward read the same residual stream, through one norm or two."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention_norm = norm(config)
+        self.attention = Attention(config)
+        self.feed_forward_norm = None if config.shares_layer_norm else norm(config)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout_rate)
+
+    def forward(
+        self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        read = self.attention_norm(x)
+        also_read = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
+        sum_of_both = self.attention(read, rotation, mask) + self.feed_forward(also_read)
+        added: torch.Tensor = x + self.dropout(sum_of_both)
+        return added
+
+
+def transformer_layers(config: TransformerConfig) -> nn.ModuleList:
+    """All layers of a model, in the form that the configuration names."""
+    kinds = {"pre_norm": TransformerLayer, "post_norm": PostNormLayer, "parallel": ParallelLayer}
+    return nn.ModuleList(kinds[config.residual](config) for _ in range(config.num_hidden_layers))
+
+
+def norm(config: TransformerConfig) -> nn.Module:
     """The normalization that the configuration names, over the hidden dimension."""
     kind = nn.LayerNorm if config.norm_type == "layernorm" else nn.RMSNorm
     return kind(config.hidden_size, eps=config.layer_norm_epsilon)
+
+
+def check_length(config: TransformerConfig, length: int) -> None:
+    """Raise ConfigError for a sequence of more tokens than ``max_position_embeddings``."""
+    if length > config.max_position_embeddings:
+        raise ConfigError(
+            "the sequence is longer than the model's positions",
+            value=f"{length}, max_position_embeddings {config.max_position_embeddings}",
+            remedy="raise max_position_embeddings or lower max_sequence_length",
+        )

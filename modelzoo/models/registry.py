@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from modelzoo.models.bert import BertModel
+from modelzoo.models.bert_config import BertConfig, EsmConfig
 from modelzoo.models.gpt import GptModel
-from modelzoo.models.gpt_config import GptConfig
+from modelzoo.models.gpt_config import GptConfig, GptjConfig
+from modelzoo.models.transformer_config import TransformerConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, nearest
 
-MODELS = ("gpt2", "gpt3", "llama")
-"""All are one class with different values, as in the vendor's model zoo."""
+
+@dataclass(frozen=True)
+class _Family:
+    """A model class and the configuration that it is built from."""
+
+    module: Callable[[Any], Any]
+    config: type[TransformerConfig]
 
 
-def model_config(config: Mapping[str, Any], where: str = "model") -> GptConfig:
+MODELS = {
+    "gpt2": _Family(GptModel, GptConfig),
+    "gpt3": _Family(GptModel, GptConfig),
+    "llama": _Family(GptModel, GptConfig),
+    "gptj": _Family(GptModel, GptjConfig),
+    "bert": _Family(BertModel, BertConfig),
+    "esm2": _Family(BertModel, EsmConfig),
+}
+"""Several names may be one class with different values, as in the vendor's model zoo."""
+
+
+def model_config(config: Mapping[str, Any], where: str = "model") -> TransformerConfig:
     """The validated model section of params.yaml, found at ``where``. Raises ConfigError."""
     name = config.get("name")
     if name not in MODELS:
@@ -29,7 +49,7 @@ def model_config(config: Mapping[str, Any], where: str = "model") -> GptConfig:
             rule=f"one of {', '.join(MODELS)}",
             remedy=f"did you mean {guess!r}?" if guess else None,
         )
-    return validate(GptConfig, config, where)
+    return validate(MODELS[name].config, config, where)
 
 
 def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> nn.Module:
@@ -38,9 +58,11 @@ def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> n
     Made on torch's default device; under ``torch.device("meta")`` that takes no memory. Leaves
     the global random state alone. Raises ConfigError.
     """
+    validated = model_config(config, where)
     device = torch.get_default_device()
     with torch.device("meta"):  # skips torch's own initialization
-        model = GptModel(model_config(config, where))
+        model = MODELS[validated.name].module(validated)
     model.to_empty(device=device)
     model.initialize(seed)
-    return model
+    initialized: nn.Module = model
+    return initialized

@@ -96,14 +96,22 @@ def make_loader(config: DataLoaderConfig, where: str) -> cstorch.utils.data.Data
 
 
 def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:
-    """Refuse data whose token ids the model does not know, as far as the first batch shows."""
-    vocabulary = model_config(init.model.dump(), "trainer.init.model").vocab_size
-    largest = int(loader.local.batch(0)["input_ids"].max())
-    if largest >= vocabulary:
-        raise DataError(
-            "the data holds a token that the model does not know",
-            where=where,
-            value=f"token {largest}",
-            rule=f"tokens are below model.vocab_size, {vocabulary}",
-            remedy="raise vocab_size or use data of this vocabulary",
-        )
+    """Refuse data that the model cannot read, as far as the first batch shows."""
+    batch = loader.local.batch(0)
+    for feature in model_config(init.model.dump(), "trainer.init.model").features():
+        if feature.name not in batch:
+            raise DataError(
+                "the data lacks what the model reads",
+                where=where,
+                value=f"{', '.join(batch)}; no {feature.name}",
+                remedy="use the data processor that goes with this model",
+            )
+        largest = batch[feature.name].max().item()
+        if feature.below is not None and largest >= feature.below:
+            raise DataError(
+                "the data holds a number that the model does not know",
+                where=where,
+                value=f"{feature.name} {largest}",
+                rule=f"below {feature.below}",
+                remedy="use data of the model's vocabulary, or raise vocab_size",
+            )

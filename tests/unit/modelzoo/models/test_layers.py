@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.models.gpt_config import ExtraAttentionParams, GptConfig
+from modelzoo.models.gpt_config import GptConfig
 from modelzoo.models.layers import Attention, FeedForward, RotaryPosition, norm, rotate
+from modelzoo.models.transformer_config import ExtraAttentionParams
 
 HIDDEN, HEADS, LENGTH = 32, 4, 6
 CONFIG = GptConfig(
@@ -58,7 +59,7 @@ def test_grouped_queries_share_keys_and_values() -> None:
         state[name] = heads.repeat_interleave(2, dim=0).flatten(0, 1)
     full.load_state_dict(state)
     x = random(2, LENGTH, HIDDEN)
-    rotation = RotaryPosition(CONFIG)(x)
+    _, rotation = RotaryPosition(CONFIG)(x)
     torch.testing.assert_close(grouped(x, rotation), full(x, rotation))
 
 
@@ -67,7 +68,7 @@ def test_rotated_heads_see_only_distances(rotary_dim: int) -> None:
     """The product of a query and a key depends on how far apart they stand (RoFormer, eq. 16)."""
     same_everywhere = random(2, 1, 1, HIDDEN // HEADS).expand(2, LENGTH, 1, -1)
     config = config_with(rotary_dim=rotary_dim)
-    rotation = RotaryPosition(config)(random(1, LENGTH, HIDDEN))
+    _, rotation = RotaryPosition(config)(random(1, LENGTH, HIDDEN))
     query, key = rotate(same_everywhere, rotation).squeeze(2)
     products = query @ key.T
     torch.testing.assert_close(products[1:, 1:], products[:-1, :-1])
@@ -77,8 +78,8 @@ def test_rotated_heads_see_only_distances(rotary_dim: int) -> None:
 def test_rotation_keeps_its_precision_in_bf16() -> None:
     """Angles of far positions are those of fp32: only the result is rounded."""
     far = torch.empty(1, 1000, HIDDEN)
-    cos, sin = RotaryPosition(CONFIG)(far)
-    cos_bf16, sin_bf16 = RotaryPosition(CONFIG)(far.bfloat16())
+    _, (cos, sin) = RotaryPosition(CONFIG)(far)
+    _, (cos_bf16, sin_bf16) = RotaryPosition(CONFIG)(far.bfloat16())
     assert torch.equal(cos_bf16, cos.bfloat16())
     assert torch.equal(sin_bf16, sin.bfloat16())
 

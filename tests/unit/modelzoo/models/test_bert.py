@@ -1,0 +1,155 @@
+"""Unit tests of modelzoo.models.bert."""
+
+import math
+
+import pytest
+import torch
+
+from modelzoo.models.bert import BertModel, drop_masked
+from modelzoo.models.registry import build_model
+from wsc.core.errors import ConfigError, DataError
+
+BERT = {
+    "name": "bert",
+    "vocab_size": 40,
+    "max_position_embeddings": 8,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_heads": 4,
+    "filter_size": 48,
+    "dropout_rate": 0.0,
+    "embedding_dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "initializer_range": 0.2,
+}
+ESM = BERT | {"name": "esm2", "mask_token_id": 1}
+BOTH = pytest.mark.parametrize("config", [BERT, ESM], ids=["bert", "esm2"])
+TOKENS = torch.randint(2, 40, (3, 8), generator=torch.Generator().manual_seed(0))
+SEGMENTS = torch.arange(8).div(4, rounding_mode="floor").expand(3, 8)
+LABELS = {
+    "labels": TOKENS[:, :2],
+    "masked_lm_mask": torch.ones(3, 2, dtype=torch.int64),
+    "masked_lm_positions": torch.tensor([[0, 5], [3, 4], [7, 1]]),
+}
+
+
+def build(config: dict[str, object], **changes: object) -> BertModel:
+    model = build_model(config | changes, seed=0)
+    assert isinstance(model, BertModel)
+    return model
+
+
+def encode(model: BertModel, tokens: torch.Tensor, mask: torch.Tensor | None = None):
+    return model.encode(tokens, torch.ones_like(tokens) if mask is None else mask, SEGMENTS)
+
+
+@BOTH
+def test_every_position_sees_every_other(config: dict[str, object]) -> None:
+    """Changing the last token changes all activations, the first one's too."""
+    model, changed = build(config), TOKENS.clone()
+    changed[:, 7] = (changed[:, 7] + 1) % 38 + 2
+    difference = (encode(model, TOKENS) - encode(model, changed)).abs().amax(-1)
+    assert difference.min() > 1e-4
+
+
+@BOTH
+def test_padding_is_not_seen(config: dict[str, object]) -> None:
+    """What stands at padding changes nothing elsewhere."""
+    model, changed = build(config), TOKENS.clone()
+    changed[:, 6:] = 3
+    mask = torch.ones_like(TOKENS)
+    mask[:, 6:] = 0
+    before, after = encode(model, TOKENS, mask), encode(model, changed, mask)
+    assert torch.equal(before[:, :6], after[:, :6])
+    assert not torch.equal(before, encode(model, TOKENS))
+
+
+def test_a_sequence_of_padding_alone_gives_numbers() -> None:
+    """Not NaN, which would spoil the whole batch."""
+    assert encode(build(BERT), TOKENS, torch.zeros_like(TOKENS)).isfinite().all()
+
+
+@BOTH
+def test_positions_matter(config: dict[str, object]) -> None:
+    """The same tokens in another order are encoded as something else."""
+    model = build(config, num_segments=0)
+    swapped = TOKENS[:, [1, 0, *range(2, 8)]]
+    assert not torch.allclose(encode(model, TOKENS)[:, 7], encode(model, swapped)[:, 7])
+
+
+def test_the_loss_is_that_of_masked_tokens_and_of_the_next_sentence() -> None:
+    """Summed over counted labels and averaged over samples, times its weight; plus the second."""
+    model = build(BERT, mlm_loss_weight=0.5)
+    mask = torch.tensor([[1, 1], [1, 0], [0, 0]])
+    labels = LABELS | {"masked_lm_mask": mask}
+    follows = torch.tensor([0, 1, 1])
+    ones = torch.ones_like(TOKENS)
+    loss = model(TOKENS, ones, **labels, token_type_ids=SEGMENTS, next_sentence_label=follows)
+    encoded = encode(model, TOKENS)
+    scores = model.mlm(encoded).log_softmax(-1)
+    masked = sum(
+        scores[row, LABELS["masked_lm_positions"][row, k], LABELS["labels"][row, k]]
+        for row, k in mask.nonzero()
+    )
+    sentence = model.nsp(encoded).log_softmax(-1)[range(3), follows].mean()
+    torch.testing.assert_close(loss, -masked * 0.5 / 3 - sentence)
+
+
+def test_without_positions_every_position_has_a_label() -> None:
+    """As if all positions in order had been named."""
+    model = build(ESM)
+    ones = torch.ones_like(TOKENS)
+    named = model(TOKENS, ones, TOKENS, ones, torch.arange(8).expand(3, 8))
+    torch.testing.assert_close(model(TOKENS, ones, TOKENS, ones), named)
+
+
+@BOTH
+def test_an_untrained_model_knows_nothing(config: dict[str, object]) -> None:
+    """Its loss per label is about that of a guess, ln(vocab_size)."""
+    model = build(config, disable_nsp=True, initializer_range=0.02)
+    loss = model(TOKENS, torch.ones_like(TOKENS), **LABELS, token_type_ids=SEGMENTS)
+    assert abs(loss.item() / 2 - math.log(40)) < 0.2
+
+
+def test_layers_normalize_before_or_after() -> None:
+    """After each addition in BERT, so that activations leave with mean 0 and variance 1."""
+    encoded = encode(build(BERT), TOKENS)
+    torch.testing.assert_close(encoded.mean(-1), torch.zeros(3, 8), atol=1e-5, rtol=0)
+    first = encode(build(BERT, norm_first=True), TOKENS)
+    assert first.mean(-1).abs().max() > 1e-3
+
+
+def test_masked_tokens_are_dropped_and_the_rest_scaled() -> None:
+    """By 0.88 / (1 - share of masked tokens), padding not counted."""
+    masked = torch.zeros(1, 4, dtype=torch.bool)
+    masked[0, 1] = True
+    dropped = drop_masked(torch.ones(1, 4, 2), masked, torch.tensor([[1, 1, 0, 0]]))
+    expected = torch.full((1, 4, 2), 0.88 / 0.5)
+    expected[0, 1] = 0
+    torch.testing.assert_close(dropped, expected)
+
+
+def test_head_and_embedding_share_a_parameter_if_asked() -> None:
+    """Tied, they are one tensor; otherwise the head has its own."""
+    tied, untied = build(BERT), build(BERT, share_embedding_weights=False)
+    assert tied.mlm.head.weight is tied.embedding.token.weight
+    assert not torch.equal(untied.mlm.head.weight, untied.embedding.token.weight)
+
+
+def test_a_batch_that_lacks_a_feature_is_refused() -> None:
+    """By the feature's name."""
+    with pytest.raises(DataError, match="no 'token_type_ids'"):
+        build(BERT).encode(TOKENS, torch.ones_like(TOKENS))
+
+
+def test_a_sequence_longer_than_the_positions_is_refused() -> None:
+    """With both numbers, instead of an index error from inside."""
+    with pytest.raises(ConfigError, match="longer than the model's positions"):
+        build(BERT).encode(torch.zeros(1, 9, dtype=torch.int64), torch.ones(1, 9))
+
+
+def test_a_mask_token_outside_the_vocabulary_is_refused() -> None:
+    """Only where it is used."""
+    build(BERT, mask_token_id=40)
+    with pytest.raises(ConfigError, match="mask_token_id"):
+        build(ESM, mask_token_id=40)
