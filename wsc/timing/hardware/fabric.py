@@ -29,6 +29,9 @@ class FabricSpec(Config):
     cycles_per_wavelet: PositiveFloat = sourced(1.0, "published", "Luczynski et al., HPDC'24", ge=1)
     colours: PositiveInt = sourced(24, "published", "routable colours; SDK white paper")
     switch_positions: PositiveInt = sourced(4, "published", "per colour; SDK white paper")
+    queue_wavelets: PositiveInt = sourced(
+        4, "assumed", "slots per colour and input of a router beside those under way; not published"
+    )
 
     # Memory of a PE
     sram_bytes_per_pe: PositiveInt = sourced(48 * 1024, "published", "zhang; white paper")
@@ -52,6 +55,35 @@ class FabricSpec(Config):
     )
     vector_setup_cycles: NonNegativeInt = sourced(
         16, "published", "K0078 to K0085: 15 to 17 on a WSE-3, taken for a WSE-2 as well"
+    )
+    descriptor_load_cycles: NonNegativeInt = sourced(
+        36,
+        "fitted",
+        "K0016 and K0026: 52 cycles from one vector op to the next where it loads its descriptors, "
+        "less the 16 of vector_setup_cycles; 0 where they were loaded ahead (K0048)",
+    )
+    program_start_cycles: NonNegativeInt = sourced(
+        45, "fitted", "K0001, K0007, K0014: 61 before the first wavelet, 16 of them vector set-up"
+    )
+    triggered_cycles: NonNegativeInt = sourced(
+        1, "derived", "K0123 and K0127: 1.1 cycles per column beside one per element; timing model"
+    )
+    serial_add_cycles: PositiveInt = sourced(
+        2, "published", "an addition that waits for the one before; FABRICA, K0106"
+    )
+    unary_cycles: PositiveInt = sourced(
+        16, "assumed", "per element of exp, rsqrt and the like: a polynomial of about eight fma"
+    )
+    issue_cycles: NonNegativeInt = sourced(
+        1, "published", "K0133: to issue a vector instruction inside a running loop or task"
+    )
+    dependent_add_cycles: PositiveFloat = sourced(
+        2.0, "published", "K0106: each addition of a sum waits for the one before; WSE-3 simulator"
+    )
+    taken_branch_cycles: NonNegativeInt = sourced(6, "published", "K0112: WSE-3 simulator")
+    untaken_branch_cycles: NonNegativeInt = sourced(3, "published", "K0112: WSE-3 simulator")
+    descriptor_load_cycles: NonNegativeInt = sourced(
+        4, "published", "K0113: between loading a descriptor register and using it; WSE-3 simulator"
     )
 
     @property
