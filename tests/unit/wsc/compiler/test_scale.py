@@ -1,0 +1,72 @@
+"""A step at any micro-batch size from two captures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
+from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.scale import capture_both
+from wsc.core.errors import ApplianceCompilationError
+
+
+class Tiny(nn.Module):
+    """Two linear layers with a norm and an attention between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 16)
+        self.norm = nn.LayerNorm(16)
+        self.down = nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = self.norm(self.up(x)).unflatten(-1, (2, 8)).transpose(1, 2)
+        mixed = nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        return self.down(mixed.transpose(1, 2).flatten(2)).square().mean()
+
+
+def compiled_at(size: int, num_micro_batches: int = 4) -> Compiled:
+    model = Tiny()
+
+    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(*batch)
+        loss.backward()
+        return [loss]
+
+    request = CompileRequest(StreamPrecision(), size, num_micro_batches, "a test")
+    return compile_step(step, model, [("x", torch.zeros(size, 5, 8))], request)[0]
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 100])
+def test_a_scaled_step_is_the_step_captured_at_that_size(size: int) -> None:
+    """Shapes, bytes and operations of every segment and op are those of a capture."""
+    scaled = capture_both(compiled_at).at(size, 4)
+    captured = compiled_at(size).program
+    assert scaled.inputs == captured.inputs
+    assert scaled.batch_size == captured.batch_size
+    for ours, theirs in zip(scaled.segments, captured.segments, strict=True):
+        assert ours.stash_bytes == theirs.stash_bytes
+        priced = [[w for w in s.work if w.kind != "view"] for s in (ours, theirs)]
+        assert priced[0] == priced[1]
+
+
+def test_a_step_whose_ops_depend_on_the_size_is_refused() -> None:
+    """Two captures with different ops have nothing between them."""
+    twice = iter([compiled_at(2), _one_layer(4)])
+    with pytest.raises(ApplianceCompilationError, match="depend on the micro-batch size"):
+        capture_both(lambda _size: next(twice))
+
+
+def _one_layer(size: int) -> Compiled:
+    model = nn.Linear(8, 8)
+
+    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(batch[0]).sum()
+        loss.backward()
+        return [loss]
+
+    request = CompileRequest(StreamPrecision(), size, 4, "a test")
+    return compile_step(step, model, [("x", torch.zeros(size, 8))], request)[0]
