@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from inspect import getmembers, isclass
+from inspect import get_annotations, getmembers, isclass
 
 import wsc.timing
 from wsc.core.config import Config
@@ -51,7 +51,7 @@ def _classes() -> Iterator[type[Config]]:
 
 def _stated(kind: type[Config]) -> Iterator[Constant]:
     title = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-    for name in kind.__annotations__:
+    for name in get_annotations(kind):
         field = kind.model_fields.get(name)
         if field is not None and isinstance(field.json_schema_extra, dict):
             status = str(field.json_schema_extra["status"])

@@ -1,4 +1,4 @@
-"""Predicted against published, and the error of every row. Import late: matplotlib is slow."""
+"""Predicted against published, and the error of every row."""
 
 from __future__ import annotations
 

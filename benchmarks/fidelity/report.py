@@ -114,8 +114,8 @@ class Report:
         for family, compared in self.by_family.items():
             yield f"{family}\n{aligned(ROW_HEADER, row_cells(compared), RIGHT_OF_ROW)}"
         if self.replays.listed:
-            cells = [(one.row.row_id, what(one.row), one.reason) for one in self.replays.listed]
-            yield f"not compared\n{aligned(('row', 'what', 'reason'), cells)}"
+            reasons = [(one.row.row_id, what(one.row), one.reason) for one in self.replays.listed]
+            yield f"not compared\n{aligned(('row', 'what', 'reason'), reasons)}"
         for failed in self.replays.failed:
             yield f"BUG on row {failed.row.row_id} ({failed.family or 'no family'}):\n{failed.bug}"
         if self.summaries:

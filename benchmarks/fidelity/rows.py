@@ -112,7 +112,12 @@ def _read_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = [column.strip() for column in next(reader, [])]
-            return header, [(reader.line_num, cells) for cells in reader if cells]
+            lines, before = [], reader.line_num
+            for cells in reader:
+                if cells:
+                    lines.append((before + 1, cells))
+                before = reader.line_num  # a quoted cell may hold line breaks
+            return header, lines
     except OSError as error:
         raise ConfigError(
             "the file cannot be read", where=str(path), value=error.strerror
