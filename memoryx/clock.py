@@ -1,34 +1,41 @@
 """The clock twin of MemoryX: what streaming, collecting and updating cost.
 
 The real weight servers compute updates as fast as this computer can; this twin says when the
-emulated group of servers would have done so. Three kinds of resource:
+emulated group of servers would have done so. Four kinds of resource:
 
 - one wire out and one in, of the group's bandwidth, which its servers share;
-- per server, its share of the group's memory bandwidth: adding a gradient moves 3 x 4 bytes per
-  element (sum and gradient read, sum written), an update reads the gradient and reads and writes
-  master and optimizer state. Both are bound by memory: AdamW does about 15 operations on 28 bytes;
+- per server, its share of the group's memory and processors: adding a gradient moves 3 x 4 bytes
+  per element (sum and gradient read, sum written), an update reads the gradient and reads and
+  writes master and optimizer state. The slower of moving and computing counts; with AdamW, 15
+  operations on 28 bytes, that is moving;
+- per server, its share of the group's flash, where the model has outgrown DRAM (memoryx.tiers):
+  weights are read before they stream, what an addition or an update writes is read and written.
+  Reading ahead and writing back have a lane each, so that neither waits for the other's turn;
 - per server, two windows of credits: how far weights run ahead of the systems that use them, and
   how many gradients the systems may have made that are not added yet.
 
-A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2).
+A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2). Reading
+masters from DRAM to stream them takes an eighth of the stated memory bandwidth and is not charged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memoryx.tiers import MASTER_BYTES, Tiers
+from wsc.core.names import server_name
 from wsc.core.program import GRADIENT_BYTES, Shard
 from wsc.core.units import transfer_ps
-from wsc.timing.hardware import MemoryXSpec
+from wsc.timing.hardware import EVEN, JitterSpec, MemoryXSpec
+from wsc.timing.jitter import slowed
 from wsc.timing.timeline import Arrival, Occupancy, Resource, Stamps, Timeline, Window, Wire
-
-MASTER_BYTES = 4  # masters are fp32
 
 
 class MemoryXClock:
     """All weight servers of a cluster.
 
-    A credit reaches the other end ``credit_latency_ps`` after it was given back.
+    A credit reaches the other end ``credit_latency_ps`` after it was given back. A layer waits for
+    the shards of all servers, so the wires run at the pace of the slowest server of ``jitter``.
     """
 
     def __init__(
@@ -37,36 +44,43 @@ class MemoryXClock:
         num_servers: int,
         credit_latency_ps: int,
         record: list[Occupancy] | None = None,
+        jitter: JitterSpec = EVEN,
     ) -> None:
-        servers = range(num_servers)
-        self._out = Wire("MemoryX out", spec.bandwidth_bytes_per_s, record=record)
-        self._in = Wire("MemoryX in", spec.bandwidth_bytes_per_s, record=record)
-        self._memory = [Timeline(f"MemoryX memory {server}", record) for server in servers]
-        self._memory_bytes_per_s = max(1, spec.memory_bandwidth_bytes_per_s // num_servers)
-        self._weight_windows = [Window(spec.prefetch_shards) for _ in servers]
-        self._gradient_windows = [Window(spec.drain_shards) for _ in servers]
+        pace = slowed(spec.bandwidth_bytes_per_s, jitter.slowest("wgt", num_servers))
+        self._out = Wire("MemoryX out", pace, record=record)
+        self._in = Wire("MemoryX in", pace, record=record)
+        self._servers = [
+            _Server(spec, index, num_servers * jitter.of(server_name(index)), record)
+            for index in range(num_servers)
+        ]
         self._credit_latency_ps = credit_latency_ps
         self._updated = Stamps()
+        self._tiers = Tiers()
 
     @property
     def free_ps(self) -> int:
         """When all servers have done everything they were asked for."""
-        return max(memory.free_ps for memory in self._memory)
+        return max(server.free_ps for server in self._servers)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
         """All that keeps time."""
-        windows = (*self._weight_windows, *self._gradient_windows)
-        return self._out, self._in, *self._memory, *windows, self._updated
+        servers = (resource for server in self._servers for resource in server.resources)
+        return self._out, self._in, *servers, self._updated
 
     @property
     def floor_ps(self) -> int:
         """Nothing that is still to be streamed can leave before."""
-        return self._out.free_ps
+        ahead = (server.flash_out.free_ps for server in self._servers if self._tiers.flash_bytes)
+        return min((self._out.free_ps, *ahead))
 
     def serve(self, names: Sequence[str]) -> None:
         """Hold parameters with these names."""
         self._updated.add(names)
+
+    def hold(self, tiers: Tiers) -> None:
+        """Hold the model in these tiers; all of it in DRAM until told otherwise."""
+        self._tiers = tiers
 
     def updated_ps(self, names: tuple[str, ...]) -> int:
         """When the last of these parameters was updated; 0 if none ever was."""
@@ -74,37 +88,97 @@ class MemoryXClock:
 
     def stream(self, shard: Shard, activity: str = "") -> Arrival:
         """Send a weight shard as soon as it is up to date and a system has room for it."""
-        opens_ps = self._weight_windows[shard.server].take()
-        ready_ps = max(opens_ps, self.updated_ps(shard.names))
-        return self._out.carry(Arrival(ready_ps, ready_ps), shard.num_bytes, activity)
+        server = self._servers[shard.server]
+        ready_ps = max(server.weights.take(), self.updated_ps(shard.names))
+        payload = Arrival(ready_ps, ready_ps)
+        if flash_bytes := self._tiers.masters.in_flash(shard.num_elements * MASTER_BYTES):
+            payload = server.flash_out.carry(payload, flash_bytes, activity)
+        return self._out.carry(payload, shard.num_bytes, activity)
 
     def release(self, shard: Shard, dropped_ps: int) -> None:
         """The systems have dropped a weight shard."""
-        returned_ps = dropped_ps + self._credit_latency_ps
-        self._weight_windows[shard.server].give_back(returned_ps)
+        self._servers[shard.server].weights.give_back(dropped_ps + self._credit_latency_ps)
 
     def admit(self, shard: Shard) -> int:
         """From when on a system may make a gradient shard."""
-        return self._gradient_windows[shard.server].take()
+        return self._servers[shard.server].gradients.take()
 
     def collect(self, shard: Shard, payload: Arrival, activity: str = "") -> int:
         """Add a gradient shard to the sum over rounds; returns when that is done."""
         received = self._in.carry(payload, shard.num_bytes, activity)
-        added_ps = self._move(shard, received.last_ps, 3 * GRADIENT_BYTES, activity)
-        self._gradient_windows[shard.server].give_back(added_ps + self._credit_latency_ps)
+        server, elements = self._servers[shard.server], shard.num_elements
+        added_ps = server.work(
+            received.last_ps,
+            dram_bytes=elements * 3 * GRADIENT_BYTES,
+            flops=elements,
+            flash_bytes=2 * self._tiers.sums.in_flash(elements * GRADIENT_BYTES),
+            activity=activity,
+        )
+        server.gradients.give_back(added_ps + self._credit_latency_ps)
         return added_ps
 
     def update(
-        self, shard: Shard, ready_ps: int, state_bytes_per_element: int, activity: str = ""
+        self,
+        shard: Shard,
+        ready_ps: int,
+        state_bytes_per_element: int,
+        activity: str = "",
+        flops_per_element: int = 0,
     ) -> None:
-        """Apply the optimizer to the parameters of a gradient shard."""
-        update_bytes = GRADIENT_BYTES + 2 * (MASTER_BYTES + state_bytes_per_element)
-        done_ps = self._move(shard, ready_ps, update_bytes, activity)
+        """Apply the optimizer to the parameters of a gradient shard; see optim.cost for its cost.
+
+        The sum of gradients is read, masters and state are read and written.
+        """
+        elements, tiers = shard.num_elements, self._tiers
+        sums, masters, state = (
+            elements * each for each in (GRADIENT_BYTES, MASTER_BYTES, state_bytes_per_element)
+        )
+        done_ps = self._servers[shard.server].work(
+            ready_ps,
+            dram_bytes=sums + 2 * (masters + state),
+            flops=elements * flops_per_element,
+            flash_bytes=tiers.sums.in_flash(sums)
+            + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
+            activity=activity,
+        )
         for name in shard.names:
             self._updated[name] = done_ps
 
-    def _move(self, shard: Shard, ready_ps: int, bytes_per_element: int, activity: str) -> int:
-        """Let the server that owns a shard go over it once; returns when it is through."""
-        num_bytes = shard.num_elements * bytes_per_element
-        duration_ps = transfer_ps(num_bytes, self._memory_bytes_per_s)
-        return self._memory[shard.server].occupy(ready_ps, duration_ps, activity)[1]
+
+class _Server:
+    """One weight server; its rates are those of the group divided by ``shares``."""
+
+    def __init__(
+        self, spec: MemoryXSpec, index: int, shares: float, record: list[Occupancy] | None
+    ) -> None:
+        flash_bytes_per_s = slowed(spec.flash_bandwidth_bytes_per_s, shares)
+        self._memory = Timeline(f"MemoryX memory {index}", record)
+        self._memory_bytes_per_s = slowed(spec.memory_bandwidth_bytes_per_s, shares)
+        self._flops_per_s = slowed(spec.flops_per_s, shares)
+        self._flash_back = Timeline(f"MemoryX flash back {index}", record)
+        self._flash_bytes_per_s = flash_bytes_per_s
+        self.flash_out = Wire(f"MemoryX flash out {index}", flash_bytes_per_s, record=record)
+        self.weights = Window(spec.prefetch_shards)
+        self.gradients = Window(spec.drain_shards)
+
+    @property
+    def free_ps(self) -> int:
+        """When all work but streaming is done."""
+        return max(self._memory.free_ps, self._flash_back.free_ps)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        return self._memory, self._flash_back, self.flash_out, self.weights, self.gradients
+
+    def work(
+        self, ready_ps: int, *, dram_bytes: int, flops: int, flash_bytes: int, activity: str
+    ) -> int:
+        """Go over a shard once, at the pace of the slowest of the three; returns the end."""
+        moving_ps = transfer_ps(dram_bytes, self._memory_bytes_per_s)
+        computing_ps = transfer_ps(flops, self._flops_per_s)
+        _, end_ps = self._memory.occupy(ready_ps, max(moving_ps, computing_ps), activity)
+        if flash_bytes:
+            passing_ps = transfer_ps(flash_bytes, self._flash_bytes_per_s)
+            _, back_ps = self._flash_back.occupy(ready_ps, passing_ps, activity)
+            end_ps = max(end_ps, back_ps)
+        return end_ps

@@ -4,13 +4,15 @@ The real switches move tensors as fast as this computer can; this twin says when
 would have delivered them. All links are equal and every switch passes bytes on as they come, in
 both directions at once, adding at line rate (cluster_interface.md, 5.4), so each direction is one
 wire: link bandwidth, and the latency of as many hops as the tree is deep. All systems are equally
-deep, so one of them stands for all.
+deep, so one of them stands for all. A slow switch holds up the systems below it, and all others
+wait for these in the reduction, so both wires run at the pace of the slowest switch.
 """
 
 from __future__ import annotations
 
 from swarmx.topology import Tree
-from wsc.timing.hardware import SwarmXSpec
+from wsc.timing.hardware import EVEN, JitterSpec, SwarmXSpec
+from wsc.timing.jitter import slowed
 from wsc.timing.timeline import Arrival, Occupancy, Resource, Wire
 
 
@@ -18,10 +20,16 @@ class SwarmXClock:
     """Two wires, down and up, that the streams of all systems share."""
 
     def __init__(
-        self, spec: SwarmXSpec, num_nodes: int, record: list[Occupancy] | None = None
+        self,
+        spec: SwarmXSpec,
+        num_nodes: int,
+        record: list[Occupancy] | None = None,
+        jitter: JitterSpec = EVEN,
     ) -> None:
-        self.latency_ps = Tree(num_nodes, spec.fan_out).depth * spec.hop_latency_ps
-        link = spec.link_bandwidth_bytes_per_s
+        tree = Tree(num_nodes, spec.fan_out)
+        self.latency_ps = tree.depth * spec.hop_latency_ps
+        slowest = jitter.slowest("br", tree.num_switches) if jitter.stragglers else 1.0
+        link = slowed(spec.link_bandwidth_bytes_per_s, slowest)
         self._down = Wire("SwarmX down", link, self.latency_ps, record)
         self._up = Wire("SwarmX up", link, self.latency_ps, record)
 

@@ -1,20 +1,25 @@
 """The emulated machine, every number with its source; see ``sourced`` for what a status means."""
 
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from wsc.timing.hardware.jitter import EVEN, JitterSpec
 from wsc.timing.hardware.machine import MachineSpec, describe
+from wsc.timing.hardware.start_up import StartUpSpec
 from wsc.timing.hardware.streams import InputSpec, MemoryXSpec, SwarmXSpec
 from wsc.timing.hardware.wafer import CS2, CS3, WaferSpec
 
 __all__ = [
     "CS2",
     "CS3",
+    "EVEN",
     "WSE2",
     "WSE3",
     "WSE3_SIMULATOR",
     "FabricSpec",
     "InputSpec",
+    "JitterSpec",
     "MachineSpec",
     "MemoryXSpec",
+    "StartUpSpec",
     "SwarmXSpec",
     "WaferSpec",
     "describe",

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pydantic import Field, field_validator
 
 from wsc.core.config import Config
+from wsc.timing.hardware.jitter import JitterSpec
+from wsc.timing.hardware.start_up import StartUpSpec
 from wsc.timing.hardware.streams import InputSpec, MemoryXSpec, SwarmXSpec
 from wsc.timing.hardware.wafer import Cs3Spec, WaferSpec
 
@@ -22,6 +24,8 @@ class MachineSpec(Config):
     memoryx: MemoryXSpec = Field(default_factory=MemoryXSpec)
     swarmx: SwarmXSpec = Field(default_factory=SwarmXSpec)
     input: InputSpec = Field(default_factory=InputSpec)
+    start_up: StartUpSpec = Field(default_factory=StartUpSpec)
+    jitter: JitterSpec = Field(default_factory=JitterSpec)
 
     @field_validator("system", mode="before")
     @classmethod

@@ -23,7 +23,7 @@ Status = Literal["published", "derived", "fitted", "assumed"]
 
 
 def sourced(
-    value: float,
+    value: Any,
     status: Status,
     source: str,
     *,

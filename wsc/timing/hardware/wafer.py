@@ -43,6 +43,9 @@ class WaferSpec(Config):
         "T0028 and T0034 (BERT-large, 24 layers): the line through both meets batch 0 at 97.8 ms, "
         "4.08 ms per layer; half of it forward, half backward",
     )
+    programming_ps: NonNegativeInt = sourced(
+        110 * PS_PER_S, "fitted", "T0088, logs from 85 to 136 s; loading the wafer's program"
+    )
 
     @property
     def peak_flops_per_s(self) -> int:
@@ -75,6 +78,9 @@ class Cs3Spec(WaferSpec):
         0.251, "assumed", "as CS-2; the ratio of peaks, 2.1, lies in the published 1.7 to 2.3", le=1
     )
     segment_overhead_ps: NonNegativeInt = sourced(2_038 * PS_PER_US, "assumed", "as CS-2")
+    programming_ps: NonNegativeInt = sourced(
+        230 * PS_PER_S, "fitted", "T0089, logs from 200 to 245 s; loading the wafer's program"
+    )
 
 
 CS2 = WaferSpec()

@@ -42,8 +42,8 @@ def numeric_fields() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("part", "key"), numeric_fields())
 def test_impossible_hardware_is_refused(part: str, key: str) -> None:
-    """No number may be negative, and only latencies and overheads may be zero."""
-    may_be_zero = key in {"hop_latency_ps", "segment_overhead_ps"}
+    """No number may be negative, and only times, options and spreads may be zero."""
+    may_be_zero = key.endswith(("_ps", "_sigma")) or key in {"flash_bytes", "seed"}
     for value in (-1,) if may_be_zero else (-1, 0):
         with pytest.raises(ConfigError, match=rf"{part}.{key}"):
             machine(**{part: {key: value}})
@@ -55,6 +55,9 @@ def test_impossible_hardware_is_refused(part: str, key: str) -> None:
         ({"system": "CS-4"}, "CS-4"),
         ({"system": {"corse": 1}}, "did you mean 'cores'"),
         ({"swarmx": {"fan_out": 1}}, "swarmx.fan_out"),
+        ({"swarmx": {"fan_out": 6}}, "fan_out . 1 is at most swarmx.node_ports, 6"),
+        ({"jitter": {"stragglers": {"node-1": 2}}}, "csx-N, br-N and wgt-N"),
+        ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "at least 1"),
         ({"system": {"matmul_utilisation": 1.5}}, "matmul_utilisation"),
         ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
     ],
@@ -84,7 +87,7 @@ def test_every_number_has_a_status_and_a_source(preset: str) -> None:
 
 def test_the_table_shows_values_sources_and_what_was_changed() -> None:
     """A default shows where it comes from; a changed number shows what it stands in for."""
-    lines = describe(machine(system="CS-3", swarmx={"fan_out": 8})).splitlines()
+    lines = describe(machine(system="CS-3", swarmx={"fan_out": 2})).splitlines()
     table = {line.split()[0]: line for line in lines}
     assert table["system.cores"].split()[1:3] == ["900000", "published"]
-    assert table["swarmx.fan_out"].split()[1:] == ["8", "set", "instead", "of", "4"]
+    assert table["swarmx.fan_out"].split()[1:] == ["2", "set", "instead", "of", "4"]

@@ -1,0 +1,37 @@
+"""What one update costs per element: bytes of state to move, operations to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from memoryx.optim.registry import rule_named, state_bytes_per_element
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
+
+FLOPS_PER_ELEMENT: Mapping[str, int] = {
+    "SGD": 7,
+    "Adam": 15,
+    "AdamW": 15,
+    "Lion": 9,
+    "Adafactor": 17,
+    "Lamb": 21,
+}
+"""Additions, multiplications, divisions, roots and signs per element, counted in the formulas that
+each rule's class names, all options on; factors that are the same for all elements are not counted.
+"""
+
+
+class UpdateCost(NamedTuple):
+    """Per trained element, on average over the model."""
+
+    state_bytes: int
+    flops: int
+
+
+def update_cost(optimizer: OptimizerSpec, parameters: Mapping[str, TensorSpec]) -> UpdateCost:
+    """What the clock must know of an optimizer; ConfigError if MemoryX has no such rule."""
+    rule_named(optimizer.rule)
+    return UpdateCost(
+        state_bytes_per_element(optimizer, parameters), FLOPS_PER_ELEMENT[optimizer.rule]
+    )

@@ -1,0 +1,87 @@
+"""Where the model lies in the emulated MemoryX: in DRAM, or in flash behind it.
+
+A step touches masters twice a round (forward and backward), gradient sums once a round, and
+optimizer state once, at its update. What is touched most lies nearest: DRAM takes masters, then
+sums, then state, and what is left over lies in flash and passes through DRAM whenever it is
+touched. Every tensor of a kind is split alike, so a model that outgrows DRAM by a little slows
+down by a little. How the vendor packs the two is not published (cluster_interface.md, 5.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.program import GRADIENT_BYTES
+from wsc.core.units import format_bytes
+from wsc.timing.hardware import MemoryXSpec
+
+MASTER_BYTES = 4  # masters are fp32
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The bytes of one kind of data, and how many of them lie in flash."""
+
+    num_bytes: int = 0
+    flash_bytes: int = 0
+
+    def in_flash(self, num_bytes: int) -> int:
+        """How many of some bytes of this kind lie in flash, rounded up."""
+        return -(-num_bytes * self.flash_bytes // self.num_bytes) if self.flash_bytes else 0
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """What MemoryX holds of a model. By default, nothing, which fits DRAM."""
+
+    masters: Holding = Holding()
+    sums: Holding = Holding()
+    state: Holding = Holding()
+
+    @property
+    def flash_bytes(self) -> int:
+        return sum(kind.flash_bytes for kind in (self.masters, self.sums, self.state))
+
+    @property
+    def dram_bytes(self) -> int:
+        num_bytes = sum(kind.num_bytes for kind in (self.masters, self.sums, self.state))
+        return num_bytes - self.flash_bytes
+
+
+def fill_tiers(
+    spec: MemoryXSpec,
+    num_elements: int,
+    num_trained: int = 0,
+    state_bytes_per_element: int = 0,
+) -> Tiers:
+    """Lay out a model of ``num_elements`` parameters, of which ``num_trained`` are trained.
+
+    Raises ApplianceResourceExhausted if it does not fit DRAM and flash together.
+    """
+    needs = {
+        "fp32 weights": num_elements * MASTER_BYTES,
+        "gradient sums": num_trained * GRADIENT_BYTES,
+        "optimizer state": num_trained * state_bytes_per_element,
+    }
+    if sum(needs.values()) > spec.dram_bytes + spec.flash_bytes:
+        raise _does_not_fit(spec, needs)
+    room = spec.dram_bytes
+    holdings = []
+    for num_bytes in needs.values():
+        in_dram = min(room, num_bytes)
+        room -= in_dram
+        holdings.append(Holding(num_bytes, num_bytes - in_dram))
+    return Tiers(*holdings)
+
+
+def _does_not_fit(spec: MemoryXSpec, needs: dict[str, int]) -> ApplianceResourceExhausted:
+    parts = ", ".join(f"{what} {format_bytes(size)}" for what, size in needs.items() if size)
+    return ApplianceResourceExhausted(
+        f"the model needs {format_bytes(sum(needs.values()))} of MemoryX",
+        value=parts,
+        rule=f"MemoryX has {format_bytes(spec.dram_bytes)} of DRAM "
+        f"and {format_bytes(spec.flash_bytes)} of flash",
+        remedy="choose a smaller model, or raise memoryx.dram_bytes or memoryx.flash_bytes "
+        "in cluster.yaml",
+    )

@@ -1,0 +1,60 @@
+"""Rooms that are slower than others, and times that vary; see wsc.timing.jitter for the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator
+
+from wsc.core.config import Config
+from wsc.timing.hardware.sourced import sourced
+
+_ROOM = re.compile(r"(csx|br|wgt)-(0|[1-9]\d*)")
+
+
+class JitterSpec(Config):
+    """How uneven the machine is; by default not at all.
+
+    ``stragglers`` maps a CS system, a SwarmX switch or a weight server (``csx-3``, ``br-0``,
+    ``wgt-1``) to the factor by which it is slower; a room that a cluster lacks is left aside, so
+    that one machine serves a sweep. The sigmas are standard deviations of the logarithm of a
+    time, whose median stays what it is without jitter.
+    """
+
+    seed: NonNegativeInt = sourced(0, "assumed", "any; one seed gives one run, to the picosecond")
+    kernel_sigma: NonNegativeFloat = sourced(0.0, "assumed", "no spread of kernel times published")
+    transfer_sigma: NonNegativeFloat = sourced(0.0, "assumed", "no spread of transfers published")
+    stragglers: Mapping[str, PositiveFloat] = sourced({}, "assumed", "no slow room published")
+
+    @field_validator("stragglers")
+    @classmethod
+    def _name_slow_rooms(cls, stragglers: Mapping[str, float]) -> Mapping[str, float]:
+        for room, factor in stragglers.items():
+            if not _ROOM.fullmatch(room):
+                raise ValueError(f"{room!r} is no room; rooms are csx-N, br-N and wgt-N")
+            if factor < 1:
+                raise ValueError(f"{room} is slower by a factor of at least 1, not {factor}")
+        return stragglers
+
+    @property
+    def is_none(self) -> bool:
+        """Whether every room is as fast as its kind, always."""
+        return not (self.kernel_sigma or self.transfer_sigma or self.stragglers)
+
+    def slowest(self, kind: str, count: int) -> float:
+        """The factor of the slowest of the rooms ``kind-0`` to ``kind-(count - 1)``; 1 if even."""
+        factors = (f for room, f in self.stragglers.items() if self._is_in(room, kind, count))
+        return max(factors, default=1.0)
+
+    def of(self, room: str) -> float:
+        """The factor by which one room is slower."""
+        return self.stragglers.get(room, 1.0)
+
+    @staticmethod
+    def _is_in(room: str, kind: str, count: int) -> bool:
+        name, index = room.split("-")
+        return name == kind and int(index) < count
+
+
+EVEN = JitterSpec()
