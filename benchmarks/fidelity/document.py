@@ -10,6 +10,7 @@ from benchmarks.fidelity.constants import Constant, constants
 from benchmarks.fidelity.replays import Listed
 from benchmarks.fidelity.report import (
     GOAL_HEADER,
+    RIGHT_OF_GOAL,
     RIGHT_OF_ROW,
     RIGHT_OF_SUMMARY,
     ROW_HEADER,
@@ -48,7 +49,7 @@ def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]
     if picture is not None:
         yield f"![Predicted against published]({picture})"
     yield "## Goals\n\nOn validation rows, which no constant was fitted to."
-    yield markdown(GOAL_HEADER, goal_cells(report.goals))
+    yield markdown(GOAL_HEADER, goal_cells(report.goals), RIGHT_OF_GOAL)
     yield "## Errors per family, evidence and use\n\nAbsolute, relative to what is published."
     yield markdown(SUMMARY_HEADER, summary_cells(report.summaries), RIGHT_OF_SUMMARY)
     yield limits
@@ -103,7 +104,7 @@ def _all_constants() -> Iterator[str]:
         "## Every constant\n\n"
         "*Published*: printed by the vendor or measured by others; *derived*: arithmetic on "
         "published numbers; *fitted*: chosen to meet calibration rows; *assumed*: a plausible "
-        "value that is published nowhere. Any of them can be changed in cluster.yaml."
+        "value that is published nowhere. Those of the cluster can be changed in cluster.yaml."
     )
     for holder, members in grouped(constants(), lambda one: (one.holder, one.title)).items():
         yield f"### {holder[0]}\n\n{holder[1]}."

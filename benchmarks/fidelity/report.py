@@ -121,7 +121,8 @@ class Report:
         if self.summaries:
             cells = summary_cells(self.summaries)
             yield f"absolute errors\n{aligned(SUMMARY_HEADER, cells, RIGHT_OF_SUMMARY)}"
-        yield f"goals, on validation rows\n{aligned(GOAL_HEADER, goal_cells(self.goals))}"
+        goals = aligned(GOAL_HEADER, goal_cells(self.goals), RIGHT_OF_GOAL)
+        yield f"goals, on validation rows\n{goals}"
         yield (
             f"{len(self.replays.compared)} rows compared, {len(self.replays.listed)} not compared,"
             f" {len(self.replays.failed)} failed"
@@ -170,7 +171,8 @@ def summary_cells(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
     ]
 
 
-GOAL_HEADER = ("goal", "asked", "reached", "verdict")
+GOAL_HEADER = ("goal", "asked", "rows", "mean", "worst", "verdict")
+RIGHT_OF_GOAL = frozenset({2, 3, 4})
 
 
 def goal_cells(goals: Sequence[tuple[Goal, Errors | None]]) -> list[tuple[str, ...]]:
@@ -178,11 +180,11 @@ def goal_cells(goals: Sequence[tuple[Goal, Errors | None]]) -> list[tuple[str, .
     return [(goal.name, str(goal), *_verdict(goal, errors)) for goal, errors in goals]
 
 
-def _verdict(goal: Goal, errors: Errors | None) -> tuple[str, str]:
+def _verdict(goal: Goal, errors: Errors | None) -> tuple[str, ...]:
     if errors is None:
-        return "-", "no rows"
-    reached = f"mean {percent(errors.mean)}, worst {percent(errors.max)} of {errors.count} rows"
-    return reached, "met" if goal.met_by(errors) else "missed"
+        return "0", "-", "-", "not measured"
+    verdict = "met" if goal.met_by(errors) else "missed"
+    return str(errors.count), percent(errors.mean), percent(errors.max), verdict
 
 
 def _row_json(row: Row, family: str | None) -> dict[str, Any]:

@@ -81,8 +81,8 @@ class Goal:
         return errors.mean <= self.mean and (self.worst is None or errors.max <= self.worst)
 
     def __str__(self) -> str:
-        worst = "" if self.worst is None else f", worst at most {percent(self.worst)}"
-        return f"mean at most {percent(self.mean)}{worst}"
+        worst = "" if self.worst is None else f", worst at most {percent(self.worst, 0)}"
+        return f"mean at most {percent(self.mean, 0)}{worst}"
 
 
 def belongs(family: str, families: str) -> bool:

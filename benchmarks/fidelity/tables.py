@@ -38,9 +38,9 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= _PLAIN_FROM else f"{value:.4g}"
 
 
-def percent(share: float) -> str:
-    """A share with one decimal: 0.0712 is ``7.1 %``."""
-    return f"{share:.1%}".replace("%", " %")
+def percent(share: float, decimals: int = 1) -> str:
+    """A share in percent: 0.0712 is ``7.1 %``."""
+    return f"{share:.{decimals}%}".replace("%", " %")
 
 
 def signed_percent(share: float) -> str:

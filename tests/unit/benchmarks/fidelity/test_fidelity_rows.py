@@ -1,7 +1,9 @@
 """Reference rows are read whole, or refused with file, row, field and rule."""
 
+from contextlib import suppress
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rows import row, write_rows
 
@@ -131,6 +133,16 @@ def test_a_broken_file_is_refused(tmp_path, text, what):
     assert "rows.csv" in caught.value.where
 
 
+@given(st.text(alphabet='abc,"\n\r\x00;', max_size=60), st.booleans())
+def test_no_text_breaks_the_reader(tmp_path_factory, text, headed):
+    """Whatever stands below, or instead of, a header is read or refused, never a crash."""
+    path = tmp_path_factory.mktemp("rows") / "rows.csv"
+    header = ",".join(COLUMNS["gpu"]) + "\n" if headed else ""
+    path.write_text(header + text, newline="")
+    with suppress(ConfigError):
+        assert read_rows(path)
+
+
 def test_a_file_that_is_no_text_or_no_file_is_refused(tmp_path):
     """Bytes that are not UTF-8, and a path that leads nowhere."""
     path = tmp_path / "rows.csv"
@@ -161,6 +173,7 @@ def test_units_of_published_rows_are_known(written, unit):
     assert unknown_word(unit) is None
 
 
+@settings(max_examples=25)
 @given(st.dictionaries(st.sampled_from(sorted(RESULTS - {"value"})), st.text(max_size=9)))
 def test_a_described_row_holds_no_result(tmp_path_factory, results):
     """Whatever stands in a column of results, the row that a replay sees is the same."""

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from reference_rows import constant, refusing, row, write_rows
 
 from benchmarks.fidelity.columns import RESULTS
-from benchmarks.fidelity.registry import FAMILIES
+from benchmarks.fidelity.registry import FAMILIES, FITS
 from benchmarks.fidelity.replay import Family
 from benchmarks.fidelity.replays import Replays
 from benchmarks.fidelity.rows import read_rows
+from benchmarks.fidelity.summary import belongs
 from benchmarks.fidelity.what import what
 
 
@@ -126,6 +127,12 @@ def test_every_family_has_its_own_name():
     """The report could not tell two families of one name apart."""
     names = [family.name for family in FAMILIES]
     assert len(set(names)) == len(names)
+
+
+def test_every_fit_is_that_of_a_family():
+    """A fit whose family no row belongs to would never be given a row."""
+    for fit in FITS:
+        assert any(belongs(family.name, fit.family) for family in FAMILIES), fit.family
 
 
 def test_a_row_is_told_in_a_few_words(tmp_path):
