@@ -36,6 +36,12 @@ class FabricSpec(Config):
     # Memory of a PE
     sram_bytes_per_pe: PositiveInt = sourced(48 * 1024, "published", "zhang; white paper")
     sram_banks: PositiveInt = sourced(8, "published", "8 banks of 6 KB, 32 bit wide; zhang")
+    sram_reserved_bytes_per_pe: NonNegativeInt = sourced(
+        4176, "published", "code and runtime of a PE on a WSE-3; FABRICA"
+    )
+    stream_banks: PositiveInt = sourced(
+        1, "assumed", "banks that hold passing weights and gradients, so that no operand is there"
+    )
     bank_conflict_factor: PositiveFloat = sourced(
         1.94, "published", "K0089: operands in one bank, silicon of a CS-3; up to 2.86", ge=1
     )
@@ -73,17 +79,6 @@ class FabricSpec(Config):
     )
     unary_cycles: PositiveInt = sourced(
         16, "assumed", "per element of exp, rsqrt and the like: a polynomial of about eight fma"
-    )
-    issue_cycles: NonNegativeInt = sourced(
-        1, "published", "K0133: to issue a vector instruction inside a running loop or task"
-    )
-    dependent_add_cycles: PositiveFloat = sourced(
-        2.0, "published", "K0106: each addition of a sum waits for the one before; WSE-3 simulator"
-    )
-    taken_branch_cycles: NonNegativeInt = sourced(6, "published", "K0112: WSE-3 simulator")
-    untaken_branch_cycles: NonNegativeInt = sourced(3, "published", "K0112: WSE-3 simulator")
-    descriptor_load_cycles: NonNegativeInt = sourced(
-        4, "published", "K0113: between loading a descriptor register and using it; WSE-3 simulator"
     )
 
     @property

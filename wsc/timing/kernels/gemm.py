@@ -1,0 +1,117 @@
+"""Matrix products on the wafer.
+
+*Weight streaming*: activations stay, weights pass by. ``Y[tokens, outputs] += X W`` with the
+features of X along a row and its tokens down the columns. The weights of one output arrive in every
+column at the PEs that hold their input features; each arriving weight multiplies its feature of all
+local tokens and adds to the output's partial sums (an AXPY). Then a control wavelet starts the ring
+that adds the partial sums of a row's PEs, one after the other, on their way to the PE that keeps
+the output (Lie, Hot Chips 34; IEEE Micro 2023). The backward pass for activations is the same
+product with inputs and outputs exchanged.
+
+*Weight gradient*: ``dW = X^T dY``; both operands stay, dY is broadcast along the row, and products
+are summed over the tokens down the columns, out of the wafer.
+
+*Resident product*: both operands stay and are broadcast along rows and columns (SUMMA), as in
+attention.
+"""
+
+from __future__ import annotations
+
+from wsc.timing.hardware.fabric import FabricSpec
+from wsc.timing.kernels.collectives import chain, depth_cycles
+from wsc.timing.kernels.cycles import Cycles
+from wsc.timing.kernels.grid import Grid
+from wsc.timing.kernels.single_pe import elements_per_cycle, wavelets
+
+ACCUMULATOR_BYTES = 4
+
+
+def weight_streaming(
+    grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str, density: float = 1.0
+) -> Cycles:
+    """``Y[tokens, outputs] += X[tokens, inputs] W[inputs, outputs]`` with streamed weights.
+
+    Of the weights only the share ``density`` is not zero and arrives, evenly spread. Each takes
+    one wavelet, value and index (Hot Chips 34), and the longer of the link's time for a wavelet
+    and an AXPY. The datapath that adds the partial sums is the one that does the AXPYs, so both
+    count; the distance that sums travel is hidden behind later outputs except at the end.
+    """
+    fabric = grid.fabric
+    local_tokens, features = grid.tokens(tokens), grid.features(inputs)
+    arriving = features * density
+    axpy = local_tokens / elements_per_cycle(fabric, "fma", dtype)
+    weights = Cycles(compute=axpy, setup=fabric.triggered_cycles).at_least(
+        fabric.cycles_per_wavelet
+    )
+    per_output = weights * arriving + _ring_step(grid, local_tokens, dtype)
+    return per_output * outputs + Cycles(fabric=_fill(grid))
+
+
+def _ring_step(grid: Grid, local_tokens: int, dtype: str) -> Cycles:
+    """Add the partial sums of one output to those of the neighbour and pass them on."""
+    if grid.hidden_pes == 1:
+        return Cycles()
+    fabric = grid.fabric
+    control = fabric.cycles_per_wavelet
+    add = local_tokens / elements_per_cycle(fabric, "add", dtype)
+    step = Cycles(compute=add, setup=fabric.vector_setup_cycles)
+    link = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens, dtype)
+    return step.at_least(link + step.setup) + Cycles(fabric=control)
+
+
+def _fill(grid: Grid) -> float:
+    """The first weight's way down the column, and the last partial sum's way round the ring.
+
+    The ring is folded into the row: its neighbours are two hops apart.
+    """
+    fabric = grid.fabric
+    down = fabric.hop_cycles * (fabric.rows - 1) + depth_cycles(fabric)
+    around = (2 * fabric.hop_cycles + depth_cycles(fabric)) * (grid.hidden_pes - 1)
+    return float(down + around)
+
+
+def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:
+    """``dW[inputs, outputs] = X[tokens, inputs]^T dY[tokens, outputs]``, both operands resident.
+
+    Each PE takes dY in blocks of outputs; every value of X adds its multiple of a row of the block
+    to the block's gradients, which are as many as fit one bank of SRAM. The gradients of a column
+    of PEs are summed by a chain down the column in fp32, at one wavelet per cycle. Taking in dY is
+    hidden behind arithmetic where that is longer (K0133 to K0135: SUMMA's broadcast is hidden).
+    """
+    fabric = grid.fabric
+    local_tokens, features = grid.tokens(tokens), grid.features(inputs)
+    block = min(outputs, max(1, _accumulators(fabric) // features))
+    axpys = -(-outputs // block) * features * local_tokens
+    work = features * local_tokens * outputs / elements_per_cycle(fabric, "fma", dtype)
+    taken_in = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens * outputs, dtype)
+    products = Cycles(compute=work, setup=axpys * fabric.triggered_cycles).at_least(taken_in)
+    gradients = features * outputs
+    down = chain(fabric, fabric.rows, gradients)
+    across = chain(fabric, grid.stretches, gradients) if grid.stretches > 1 else 0.0
+    return products + Cycles(fabric=down + across)
+
+
+def _accumulators(fabric: FabricSpec) -> int:
+    """Accumulators in one bank of SRAM."""
+    return fabric.sram_bytes_per_pe // fabric.sram_banks // ACCUMULATOR_BYTES
+
+
+def resident_product(
+    grid: Grid, batch: int, rows: int, inner: int, columns: int, dtype: str
+) -> Cycles:
+    """``batch`` products of rows x inner with inner x columns, all operands resident.
+
+    The PEs are divided evenly among the products, each on its own rectangle; if there are more
+    products than PEs, each PE does several. A PE keeps a tile of the result. The inner dimension is
+    passed through: a slice of one operand along the rectangle's rows and one of the other down its
+    columns, hidden behind the arithmetic where that is longer.
+    """
+    fabric = grid.fabric
+    high, wide, rounds = grid.rectangles(batch, rows, columns)
+    tile_rows, tile_columns = -(-rows // high), -(-columns // wide)
+    work = tile_rows * tile_columns * inner / elements_per_cycle(fabric, "fma", dtype)
+    issue = min(tile_rows, tile_columns) * inner * fabric.triggered_cycles
+    moved = tile_rows * (wide > 1) + tile_columns * (high > 1)
+    link = fabric.cycles_per_wavelet * wavelets(fabric, moved * inner, dtype)
+    fill = fabric.hop_cycles * (high + wide - 2) + depth_cycles(fabric)
+    return Cycles(compute=work, setup=issue).at_least(link) * rounds + Cycles(fabric=fill)

@@ -1,0 +1,171 @@
+"""Kernels over resident activations: norm, softmax, attention, loss, elementwise and the like.
+
+The last dimension of a tensor lies along a row, all others are tokens (``Grid``). A PE works on its
+tile with vector instructions over all its elements; sums over features run over the tile's tokens
+side by side, so that no addition waits for another, and end in an all-reduce along the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from wsc.timing.hardware.fabric import FabricSpec
+from wsc.timing.kernels import collectives
+from wsc.timing.kernels.cycles import Cycles
+from wsc.timing.kernels.gemm import resident_product
+from wsc.timing.kernels.grid import Grid
+from wsc.timing.kernels.single_pe import elements_per_cycle, vector_cycles, wavelets
+
+RANDOM_PASSES = 2  # draw, then compare or scale
+NORM_PASSES = 4  # sum, sum of squares, normalize, scale and shift
+NORM_BACKWARD_PASSES = 9  # x again, dy w; two sums over features; three for dx; two over tokens
+SOFTMAX_PASSES = 4  # maximum, subtract, sum, divide; and the exponential
+SOFTMAX_BACKWARD_PASSES = 4  # y dy, its sum, subtract, multiply
+
+
+def elementwise(grid: Grid, shape: Sequence[int], dtype: str, passes: int = 1) -> Cycles:
+    """``passes`` vector instructions over a tensor."""
+    tokens, features = grid.tile(shape)
+    return vector_cycles(grid.fabric, "add", tokens * features, dtype) * passes
+
+
+def transcendental(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """A special function of each element and a multiplication: gelu, silu, tanh, and their kind."""
+    tokens, features = grid.tile(shape)
+    return elementwise(grid, shape, dtype) + _unary(grid.fabric, tokens * features)
+
+
+def copy(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """A copy inside each PE.
+
+    Transposing heads and tokens moves nothing between PEs: heads are part of the features.
+    """
+    tokens, features = grid.tile(shape)
+    return vector_cycles(grid.fabric, "copy", tokens * features, dtype)
+
+
+def gather(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """Rows picked by index, one per token (embedding lookup and its gradient): a copy for each.
+
+    A PE holds its features of the rows; the result is tokens x features.
+    """
+    tokens, features = grid.tile(shape)
+    moved = vector_cycles(grid.fabric, "copy", features, dtype)
+    return moved * tokens
+
+
+def reduction(grid: Grid, shape: Sequence[int], dtype: str, results: int) -> Cycles:
+    """Sum, maximum and the like of a tensor, down to ``results`` elements.
+
+    As many results as tokens: over features, along the rows. As many as features: over tokens, down
+    the columns. Otherwise over both.
+    """
+    local = elementwise(grid, shape, dtype)
+    hidden = shape[-1] if shape else 1
+    if results == prod(shape[:-1]):
+        return local + _over_features(grid, grid.tokens(results))
+    if results == hidden:
+        return local + _over_tokens(grid, grid.features(hidden))
+    return local + _over_features(grid, 1) + _over_tokens(grid, 1)
+
+
+def norm(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
+    """Layer norm or RMS norm over the features.
+
+    Both sums of a token go along the row together; backward, the gradients of scale and shift are
+    summed over the tokens besides.
+    """
+    tokens, features = grid.tile(shape)
+    sums = _over_features(grid, 2 * tokens)
+    if not backward:
+        return elementwise(grid, shape, dtype, NORM_PASSES) + sums
+    gradients = _over_tokens(grid, 2 * features)
+    return elementwise(grid, shape, dtype, NORM_BACKWARD_PASSES) + sums + gradients
+
+
+def softmax(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
+    """Softmax or its logarithm over the features: maximum and sum go along the row."""
+    tokens, features = grid.tile(shape)
+    sums = _over_features(grid, tokens)
+    if backward:
+        return elementwise(grid, shape, dtype, SOFTMAX_BACKWARD_PASSES) + sums
+    exponentials = _unary(grid.fabric, tokens * features)
+    return elementwise(grid, shape, dtype, SOFTMAX_PASSES) + exponentials + sums * 2
+
+
+def loss(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """Negative log-likelihood of tokens x classes: one class per token is picked and summed."""
+    return gather(grid, (*shape[:-1], 1), dtype) + _over_tokens(grid, 1)
+
+
+def attention(
+    grid: Grid,
+    heads: int,
+    queries: int,
+    keys: int,
+    head_size: int,
+    dtype: str,
+    *,
+    backward: bool = False,
+) -> Cycles:
+    """``softmax(Q K^T) V`` for ``heads`` = batch x heads, each on its own rectangle of PEs.
+
+    A PE keeps queries x keys of the scores. Forward: a product over the head size, a softmax along
+    the rectangle's rows, a product over the keys whose partial sums run along the rows. Backward
+    makes the scores again and takes three more products over queries or keys and one over the head
+    size (Dao et al. 2022, arXiv:2205.14135, algorithm 4).
+    """
+    high, wide, rounds = grid.rectangles(heads, queries, keys)
+    scores = resident_product(grid, heads, queries, head_size, keys, dtype)
+    tile = (-(-queries // high), -(-keys // wide))
+    values = _values(grid.fabric, tile, high, wide, head_size, dtype)
+    weights = _softmax_on(grid.fabric, tile, wide, dtype, backward=False)
+    if not backward:
+        return scores + (weights + values) * rounds
+    gradient = _softmax_on(grid.fabric, tile, wide, dtype, backward=True)
+    return scores * 2 + (weights + gradient + values * 3) * rounds
+
+
+def _values(
+    fabric: FabricSpec, tile: tuple[int, int], high: int, wide: int, head_size: int, dtype: str
+) -> Cycles:
+    """Scores, which stay, times V: V goes down the columns, partial sums along the rows."""
+    queries, keys = tile
+    work = queries * keys * head_size / elements_per_cycle(fabric, "fma", dtype)
+    issue = min(keys, queries) * head_size * fabric.triggered_cycles
+    taken_in = wavelets(fabric, keys * head_size, dtype) if high > 1 else 0.0
+    product = Cycles(compute=work, setup=issue)
+    sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
+    return product.at_least(fabric.cycles_per_wavelet * taken_in) + (
+        Cycles(fabric=sums) if wide > 1 else Cycles()
+    )
+
+
+def _softmax_on(
+    fabric: FabricSpec, tile: tuple[int, int], wide: int, dtype: str, *, backward: bool
+) -> Cycles:
+    """Softmax of a tile of scores whose rows are spread over ``wide`` PEs."""
+    queries, keys = tile
+    vector_pass = vector_cycles(fabric, "add", queries * keys, dtype)
+    sums = Cycles(fabric=collectives.all_reduce(fabric, wide, queries))
+    if backward:
+        return vector_pass * SOFTMAX_BACKWARD_PASSES + sums
+    return vector_pass * SOFTMAX_PASSES + _unary(fabric, queries * keys) + sums * 2
+
+
+def _unary(fabric: FabricSpec, elements: int) -> Cycles:
+    """A special function of each element, element by element."""
+    return Cycles(compute=elements * fabric.unary_cycles, setup=fabric.vector_setup_cycles)
+
+
+def _over_features(grid: Grid, values: int) -> Cycles:
+    """All-reduce of fp32 values along the rows."""
+    return Cycles(fabric=collectives.all_reduce(grid.fabric, grid.hidden_pes, values))
+
+
+def _over_tokens(grid: Grid, values: int) -> Cycles:
+    """Reduce of fp32 values down the columns and over the stretches of a row."""
+    down = collectives.reduce(grid.fabric, grid.fabric.rows, values)
+    across = collectives.reduce(grid.fabric, grid.stretches, values)
+    return Cycles(fabric=down + across)
