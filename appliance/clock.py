@@ -84,7 +84,7 @@ class ClusterClock:
     ) -> None:
         """Get ready to walk a program; the arguments are those of Timetable."""
         self.follow(
-            Timetable(
+            Timetable.of(
                 program,
                 plan,
                 self._wafer,

@@ -53,7 +53,7 @@ class ScalableProgram:
 
         return replace(
             small,
-            digest=f"{small.digest}-{micro_batch_size}x{num_micro_batches}",
+            digest=f"{small.digest}-{micro_batch_size}",
             inputs=tuple(
                 _input(a, b, affine) for a, b in zip(small.inputs, large.inputs, strict=True)
             ),

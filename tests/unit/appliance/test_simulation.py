@@ -1,0 +1,78 @@
+"""Time without values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from appliance.clock import ClusterClock
+from appliance.simulation import Simulator
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
+from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.core.program import plan_streams
+from wsc.timing.hardware import MachineSpec
+
+MACHINE = MachineSpec()
+
+
+def compiled_at(size: int, num_micro_batches: int = 1) -> Compiled:
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
+
+    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(batch[0]).square().mean()
+        loss.backward()
+        return [loss]
+
+    request = CompileRequest(StreamPrecision(), size, num_micro_batches, "a test")
+    return compile_step(step, model, [("x", torch.zeros(size, 64))], request)[0]
+
+
+@pytest.fixture(scope="module")
+def program() -> ScalableProgram:
+    return capture_both(compiled_at)
+
+
+@pytest.mark.parametrize(("micro_batch_size", "num_csx"), [(1, 1), (3, 2), (8, 3), (8, 12)])
+def test_it_agrees_with_a_functional_run_of_the_same_schedule(
+    program: ScalableProgram, micro_batch_size: int, num_csx: int
+) -> None:
+    """The clock that a cluster drives gives the same step to the picosecond."""
+    batch_size = 24 * micro_batch_size
+    simulator = Simulator(program, MACHINE, num_servers=2, state_bytes_per_element=8)
+    prediction = simulator.predict(batch_size, micro_batch_size, num_csx)
+
+    driven = ClusterClock(MACHINE, num_csx, 2)
+    captured = compiled_at(micro_batch_size, 24).program
+    driven.install(captured, plan_streams(captured, 2), state_bytes_per_element=8)
+    steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
+    assert steps[-1] == prediction.timing
+
+
+def test_a_prediction_counts_the_arithmetic_of_the_whole_step(program: ScalableProgram) -> None:
+    """Three matrix products of each layer but the first, which needs no input gradient."""
+    prediction = Simulator(program, MACHINE).predict(40, 4, 2)
+    assert prediction.arithmetic_flops == 5 * 2 * 64 * 128 * 40
+    assert prediction.flops_per_s == pytest.approx(
+        prediction.arithmetic_flops / 40 * prediction.samples_per_s
+    )
+
+
+def test_sizes_do_not_disturb_each_other(program: ScalableProgram) -> None:
+    """A curve gives what single predictions give, in any order."""
+    sizes = [(64, 4, 16), (64, 4, 1), (64, 8, 4), (128, 4, 5), (64, 4, 3)]
+    shared = Simulator(program, MACHINE)
+    assert [shared.predict(*size) for size in sizes] == [
+        Simulator(program, MACHINE).predict(*size) for size in sizes
+    ]
+
+
+def test_every_segment_has_its_no_stall_condition(program: ScalableProgram) -> None:
+    """In execution order, weights down and gradients up."""
+    checks = Simulator(program, MACHINE).streams(16, 4)
+    assert [(check.layer, check.phase) for check in checks] == [
+        (segment.layer, segment.phase) for segment in compiled_at(4).program.segments
+    ]
+    assert sum(check.gradient_bytes for check in checks) == 4 * (2 * 64 * 128 + 128 + 64)

@@ -1,0 +1,56 @@
+"""The no-stall condition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wsc.core.units import PS_PER_MS
+from wsc.timing.hardware import MachineSpec
+from wsc.timing.stalls import StreamCheck, narrowest_bytes_per_s
+
+
+def check(compute_ps: int, weights: int = 10**9, gradients: int = 0) -> StreamCheck:
+    return StreamCheck("0", "backward", weights, gradients, compute_ps, 100 * 10**9)
+
+
+def test_it_holds_as_long_as_the_stream_is_no_slower_than_the_wafer() -> None:
+    """1 GB over 100 GB/s takes 10 ms."""
+    assert check(10 * PS_PER_MS).holds
+    assert not check(10 * PS_PER_MS - 1).holds
+
+
+def test_the_busier_direction_decides() -> None:
+    """Gradients and weights travel at the same time."""
+    assert check(10 * PS_PER_MS, weights=10**9, gradients=10**9).holds
+    assert not check(10 * PS_PER_MS, weights=0, gradients=2 * 10**9).holds
+
+
+def test_the_cure_names_micro_batch_bandwidth_and_sparsity() -> None:
+    """Half as long on the wafer as on the wire: twice of either, or half of the weights."""
+    assert check(10 * PS_PER_MS).cure(8) == ""
+    assert check(5 * PS_PER_MS).cure(8) == (
+        "micro-batch of 16 samples, or 200 GB/s, or 50% of the weights zero"
+    )
+
+
+@given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
+def test_the_needed_bandwidth_would_do_and_no_less(compute: int, down: int, up: int) -> None:
+    """With the stated bandwidth the condition holds; with one byte per second less it does not."""
+    needed = check(compute, down, up).needed_bytes_per_s
+    bytes_by_then = needed * compute // 10**12
+    assert bytes_by_then >= max(down, up)
+    assert (needed - 1) * compute < max(down, up) * 10**12 or not needed
+
+
+@pytest.mark.parametrize("section", ["memoryx", "swarmx", "system"])
+def test_the_narrowest_link_decides(section: str) -> None:
+    """Whichever of the three links is narrowed."""
+    key = {
+        "memoryx": "bandwidth_bytes_per_s",
+        "swarmx": "link_bandwidth_bytes_per_s",
+        "system": "io_bandwidth_bytes_per_s",
+    }[section]
+    machine = MachineSpec.model_validate({section: {key: 1000}})
+    assert narrowest_bytes_per_s(machine) == 1000

@@ -1,0 +1,91 @@
+"""The no-stall condition, layer by layer: do weights and gradients travel while the wafer computes?
+
+A segment does not stall the wafer if what streams for it passes the narrowest link in less time
+than it computes: bandwidth >= bytes / compute time (Lie, "Cerebras Architecture Deep Dive", Hot
+Chips 2022: weight streaming). Where it does not hold there are three cures, each given as the least
+change that would do: more samples in a micro-batch, more bandwidth, or fewer weights (sparsity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wsc.core.program import Phase, Program, StreamPlan
+from wsc.core.units import PS_PER_S, transfer_ps
+from wsc.timing.cost import SegmentCost
+from wsc.timing.hardware import MachineSpec
+
+
+@dataclass(frozen=True)
+class StreamCheck:
+    """One segment: bytes each way on the narrowest link, against its time on the wafer."""
+
+    layer: str
+    phase: Phase
+    weight_bytes: int
+    gradient_bytes: int
+    compute_ps: int  # compute and overhead of one micro-batch
+    bandwidth_bytes_per_s: int  # of the narrowest link, in each direction
+
+    @property
+    def stream_bytes(self) -> int:
+        """The busier direction: both run at once."""
+        return max(self.weight_bytes, self.gradient_bytes)
+
+    @property
+    def stream_ps(self) -> int:
+        return transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
+
+    @property
+    def holds(self) -> bool:
+        return self.stream_ps <= self.compute_ps
+
+    @property
+    def needed_bytes_per_s(self) -> int:
+        """The least bandwidth with which the condition holds; 0 for a segment without weights."""
+        return -(-self.stream_bytes * PS_PER_S // max(1, self.compute_ps))
+
+    @property
+    def shortage(self) -> float:
+        """How many times too slow the stream is; at most 1 where the condition holds."""
+        return self.stream_ps / max(1, self.compute_ps)
+
+    def cure(self, micro_batch_size: int) -> str:
+        """The least change of each kind that lets the condition hold; empty where it does."""
+        if self.holds:
+            return ""
+        samples = -int(-micro_batch_size * self.shortage // 1)
+        return (
+            f"micro-batch of {samples} samples, or {self.needed_bytes_per_s / 1e9:.0f} GB/s, "
+            f"or {1 - 1 / self.shortage:.0%} of the weights zero"
+        )
+
+
+def narrowest_bytes_per_s(machine: MachineSpec) -> int:
+    """Bandwidth of the narrowest link between MemoryX and a system, in each direction."""
+    return min(
+        machine.memoryx.bandwidth_bytes_per_s,
+        machine.swarmx.link_bandwidth_bytes_per_s,
+        machine.system.io_bandwidth_bytes_per_s,
+    )
+
+
+def check_streams(
+    program: Program, plan: StreamPlan, costs: Sequence[SegmentCost], machine: MachineSpec
+) -> tuple[StreamCheck, ...]:
+    """The condition for every segment, in order of execution."""
+    bandwidth = narrowest_bytes_per_s(machine)
+    return tuple(
+        StreamCheck(
+            layer=segment.layer,
+            phase=segment.phase,
+            weight_bytes=sum(s.num_bytes for s in plan.weights_by_segment.get(segment.index, ())),
+            gradient_bytes=sum(
+                s.num_bytes for s in plan.gradients_by_segment.get(segment.index, ())
+            ),
+            compute_ps=cost.total_ps,
+            bandwidth_bytes_per_s=bandwidth,
+        )
+        for segment, cost in zip(program.segments, costs, strict=True)
+    )
