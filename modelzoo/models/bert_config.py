@@ -8,16 +8,16 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from pydantic import field_validator as check
 
 from modelzoo.models.feature import Feature
-from modelzoo.models.transformer_config import Nonlinearity, Residual, TransformerConfig
+from modelzoo.models.language_config import LanguageConfig
+from modelzoo.models.transformer_config import Nonlinearity, Residual
 
 
-class BertConfig(TransformerConfig):
+class BertConfig(LanguageConfig):
     """A bidirectional transformer that restores masked tokens (Devlin et al. 2019, BERT)."""
 
     name: str = "bert"
     vocab_size: PositiveInt = 30522
     max_position_embeddings: PositiveInt = 512
-    share_embedding_weights: bool = True
     num_segments: NonNegativeInt = 2
     """Kinds of ``token_type_ids``, each with a trained vector; 0 for none."""
     embedding_layer_norm: bool = True

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
 from modelzoo.models.feature import Feature
-from modelzoo.models.transformer_config import Residual, TransformerConfig
+from modelzoo.models.language_config import LanguageConfig
+from modelzoo.models.transformer_config import Residual
 
 
-class GptConfig(TransformerConfig):
+class GptConfig(LanguageConfig):
     """A decoder-only transformer."""
 
     is_causal: ClassVar[bool] = True
 
     name: str = "gpt2"
-    vocab_size: PositiveInt = 50257
-    share_embedding_weights: bool = True
 
     # Head and loss
     use_bias_in_output: bool = False
@@ -56,6 +55,7 @@ class GptjConfig(GptConfig):
     use_projection_bias_in_attention: bool = False
     use_ffn_bias_in_attention: bool = False
     use_bias_in_output: bool = True
+    dropout_rate: float = Field(default=0.1, ge=0, lt=1, alias="residual_dropout_rate")
     use_untied_layer_norm: bool = False
     """Normalize for attention and feed-forward apart, as in GPT-NeoX; GPT-J shares one norm."""
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from modelzoo.models.language_config import LanguageConfig
 from modelzoo.models.transformer_config import TransformerConfig
 from wsc.core.errors import ConfigError
 
@@ -23,7 +24,7 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 class LearnedPosition(nn.Module):
     """One trained vector per position, added to the embedded tokens."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LanguageConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(config.max_position_embeddings, config.hidden_size))
 
@@ -38,7 +39,7 @@ class RotaryPosition(nn.Module):
     could not tell positions above 256 apart; handed on in the dtype of the activations.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: LanguageConfig) -> None:
         super().__init__()
         self._rotary_dim = config.rotated_dim
         self._theta = config.rope_theta
@@ -52,7 +53,7 @@ class RotaryPosition(nn.Module):
         return embedded, (angles.cos().to(dtype), angles.sin().to(dtype))
 
 
-def position_embedding(config: TransformerConfig) -> nn.Module:
+def position_embedding(config: LanguageConfig) -> nn.Module:
     """A module (B, T, C) -> the same with positions, and the rotation that attention applies."""
     kind = RotaryPosition if config.position_embedding_type == "rotary" else LearnedPosition
     return kind(config)
@@ -213,7 +214,7 @@ def norm(config: TransformerConfig) -> nn.Module:
     return kind(config.hidden_size, eps=config.layer_norm_epsilon)
 
 
-def check_length(config: TransformerConfig, length: int) -> None:
+def check_length(config: LanguageConfig, length: int) -> None:
     """Raise ConfigError for a sequence of more tokens than ``max_position_embeddings``."""
     if length > config.max_position_embeddings:
         raise ConfigError(

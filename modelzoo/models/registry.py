@@ -11,6 +11,8 @@ from torch import nn
 
 from modelzoo.models.bert import BertModel
 from modelzoo.models.bert_config import BertConfig, EsmConfig
+from modelzoo.models.dit import DitModel
+from modelzoo.models.dit_config import DitConfig
 from modelzoo.models.gpt import GptModel
 from modelzoo.models.gpt_config import GptConfig, GptjConfig
 from modelzoo.models.transformer_config import TransformerConfig
@@ -33,6 +35,7 @@ MODELS = {
     "gptj": _Family(GptModel, GptjConfig),
     "bert": _Family(BertModel, BertConfig),
     "esm2": _Family(BertModel, EsmConfig),
+    "dit": _Family(DitModel, DitConfig),
 }
 """Several names may be one class with different values, as in the vendor's model zoo."""
 

@@ -36,20 +36,13 @@ class TransformerConfig(Config):
     """Looked up in modelzoo.models.registry."""
 
     # Sizes
-    max_position_embeddings: PositiveInt = 1024
     hidden_size: PositiveInt = 768
     num_hidden_layers: PositiveInt = 12
     num_heads: PositiveInt = 12
     filter_size: PositiveInt = 3072
 
-    # Embedding
-    embedding_dropout_rate: float = Rate
-    position_embedding_type: Literal["learned", "rotary"] = "learned"
-    rotary_dim: PositiveInt | None = None
-    """Leading elements of each head that are rotated; all of them by default."""
-    rope_theta: PositiveFloat = 10000.0
-
     # Norm and dropout
+    embedding_dropout_rate: float = Rate
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     layer_norm_epsilon: PositiveFloat = 1e-5
     dropout_rate: float = Rate
@@ -88,11 +81,6 @@ class TransformerConfig(Config):
         return (self.extra_attention_params or ExtraAttentionParams()).num_kv_groups
 
     @property
-    def rotated_dim(self) -> int:
-        """Elements of a head that rotary embedding rotates."""
-        return self.rotary_dim or self.head_dim
-
-    @property
     def residual(self) -> Residual:
         """How a layer adds to the residual stream."""
         return "pre_norm"
@@ -106,8 +94,8 @@ class TransformerConfig(Config):
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
         """What the model reads per sample, by the names of its ``forward``.
 
-        ``sequence_length`` is ``max_position_embeddings`` unless given; a model whose inputs have
-        another measure leaves it aside.
+        ``sequence_length`` is the longest that the model takes unless given; a model that does not
+        read sequences leaves it aside.
         """
 
     @check("num_heads")
@@ -117,21 +105,6 @@ class TransformerConfig(Config):
         if hidden_size % num_heads:
             raise ValueError(f"num_heads divides hidden_size, which is {hidden_size}")
         return num_heads
-
-    @check("rotary_dim")
-    @classmethod
-    def _rotates_pairs_of_a_head(cls, rotary_dim: int | None, info: ValidationInfo) -> int | None:
-        if {"hidden_size", "num_heads", "position_embedding_type"} - info.data.keys():
-            return rotary_dim
-        if info.data["position_embedding_type"] != "rotary":
-            return rotary_dim
-        head_dim = info.data["hidden_size"] // info.data["num_heads"]
-        rotated = rotary_dim or head_dim
-        if rotated % 2 or rotated > head_dim:
-            raise ValueError(
-                f"rotary_dim is even and at most hidden_size / num_heads, which is {head_dim}"
-            )
-        return rotary_dim
 
     @check("extra_attention_params")
     @classmethod

@@ -22,7 +22,7 @@ _FAMILIES = {
     "softmax": "_softmax _safe_softmax _softmax_backward_data _log_softmax "
     "_log_softmax_backward_data logsumexp nll_loss_forward nll_loss_backward",
     "reduction": "sum mean amax amin max min argmax argmin any all prod var var_mean cumsum "
-    "norm linalg_vector_norm std topk sort",
+    "norm linalg_vector_norm std topk sort mse_loss",
     "gather": "embedding embedding_dense_backward index index_select gather scatter scatter_add "
     "index_put index_put_ index_add scatter_ scatter_add_ new_zeros select_backward "
     "slice_backward one_hot take_along_dim",
@@ -31,7 +31,7 @@ _FAMILIES = {
     "elementwise": "full full_like zeros zeros_like ones ones_like empty empty_like arange "
     "scalar_tensor lift_fresh_copy lift_fresh gelu_backward silu_backward threshold_backward "
     "tanh_backward sigmoid_backward where masked_fill masked_fill_ new_full new_ones new_empty "
-    "eye linspace tril_indices native_dropout_backward",
+    "eye linspace tril_indices native_dropout_backward mse_loss_backward",
     "view": "_unsafe_view unbind split chunk",
     "random": "bernoulli_ bernoulli native_dropout rand_like randn_like",
 }

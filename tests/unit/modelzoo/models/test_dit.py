@@ -1,0 +1,130 @@
+"""Unit tests of modelzoo.models.dit."""
+
+import math
+
+import pytest
+import torch
+
+from modelzoo.models.dit import (
+    DitModel,
+    LabelEmbedding,
+    grid_positions,
+    noised,
+    sinusoids,
+    to_images,
+    to_patches,
+)
+from modelzoo.models.dit_config import DitConfig, VaeConfig
+from modelzoo.models.registry import build_model
+from wsc.core.errors import ConfigError
+
+SECTION = {
+    "name": "dit",
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_heads": 2,
+    "filter_size": 32,
+    "num_classes": 5,
+    "vae": {"latent_size": [4, 6], "latent_channels": 3},
+    "dropout_rate": 0.0,
+    "embedding_dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "label_dropout_rate": 0.0,
+}
+CONFIG = DitConfig(
+    vae=VaeConfig(latent_size=(4, 6), latent_channels=3), hidden_size=16, num_heads=2
+)
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def build(**changes: object) -> DitModel:
+    model = build_model(SECTION | changes, seed=0)
+    assert isinstance(model, DitModel)
+    return model
+
+
+def test_patches_are_squares_of_the_image() -> None:
+    """Row by row, each with the pixels of all channels."""
+    image = random(2, 3, 4, 6)
+    patches = to_patches(CONFIG, image)
+    assert patches.shape == (2, 6, 12)
+    assert torch.equal(patches[1, 4], image[1, :, 2:4, 2:4].flatten())
+    assert torch.equal(to_images(CONFIG, patches), image)
+
+
+def test_noise_is_added_step_by_step() -> None:
+    """One go gives mean and variance of so many single steps (DDPM, eq. 2 and 4)."""
+    images, noise = random(3, 3, 4, 6), random(3, 3, 4, 6).flip(0)
+    steps = torch.tensor([0, 10, 999])
+    share = torch.tensor(
+        [math.prod(1 - (1e-4 + (0.02 - 1e-4) * s / 999) for s in range(step + 1)) for step in steps]
+    )[:, None, None, None]
+    expected = share.sqrt() * images + (1 - share).sqrt() * noise
+    torch.testing.assert_close(noised(CONFIG, images, noise, steps), expected)
+
+
+def test_an_untrained_model_guesses_nothing() -> None:
+    """All blocks are the identity and the output is 0: the loss is the variance of the noise."""
+    model, noise = build(), random(2, 3, 4, 6)
+    ones = torch.ones(2, dtype=torch.int64)
+    assert not model.guess(noise, ones, ones).any()
+    torch.testing.assert_close(model(noise, noise, ones, ones), noise.square().mean())
+
+
+def test_every_patch_sees_every_other_the_time_and_the_class() -> None:
+    """Once trained, that is: here with weights that are not 0."""
+    model = build()
+    for index, parameter in enumerate(model.parameters()):
+        torch.nn.init.normal_(parameter, 0, 0.3, torch.Generator().manual_seed(index))
+    image, one = random(1, 3, 4, 6), torch.tensor([1])
+    changed = image.clone()
+    changed[..., 3, 5] += 1
+    guess = model.guess(image, one, one)
+    for other in (
+        model.guess(changed, one, one),
+        model.guess(image, one + 1, one),
+        model.guess(image, one, one + 1),
+    ):
+        assert (guess - other).abs().min() > 0
+
+
+def test_labels_are_withheld_in_training_alone() -> None:
+    """About as often as stated, and by the vector that stands for no class."""
+    embedding = LabelEmbedding(CONFIG.model_copy(update={"label_dropout_rate": 0.25}))
+    labels = torch.full((4000,), 7)
+    torch.manual_seed(0)
+    is_none = (embedding(labels) == embedding.table.weight[CONFIG.num_classes]).all(1)
+    assert is_none.float().mean().item() == pytest.approx(0.25, abs=0.03)
+    assert (embedding.eval()(labels) == embedding.table.weight[7]).all()
+
+
+def test_positions_tell_patches_apart() -> None:
+    """One vector per patch, no two alike."""
+    positions = grid_positions(CONFIG, torch.empty(1))
+    assert positions.shape == (6, 16)
+    assert len(positions.unique(dim=0)) == 6
+
+
+def test_sinusoids_are_the_formula() -> None:
+    """sin and cos of t / 10000^(2i / size) (Vaswani et al. 2017, section 3.5)."""
+    (wave,) = sinusoids(torch.tensor([3.0]), 4)
+    expected = [math.sin(3), math.sin(0.03), math.cos(3), math.cos(0.03)]
+    torch.testing.assert_close(wave, torch.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"patch_size": [3, 2]}, "patch_size"),
+        ({"hidden_size": 18}, "hidden_size"),
+        ({"frequency_embedding_size": 7}, "frequency_embedding_size"),
+        ({"position_embedding_type": "rotary"}, "position_embedding_type"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(change: dict[str, object], key: str) -> None:
+    """The error names the key."""
+    with pytest.raises(ConfigError, match=key):
+        build(**change)
