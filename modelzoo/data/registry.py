@@ -8,12 +8,19 @@ from typing import Any
 from modelzoo.data.dummy import DummyDataProcessor
 from modelzoo.data.hdf5 import GptHDF5MapDataProcessor
 from modelzoo.data.source import BatchSource, DataProcessor
+from modelzoo.data.synthetic import SyntheticDataProcessor
 from modelzoo.data.text import TextDataProcessor
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, nearest
 
 DATA_PROCESSORS: dict[str, type[DataProcessor]] = {
-    kind.__name__: kind for kind in (GptHDF5MapDataProcessor, TextDataProcessor, DummyDataProcessor)
+    kind.__name__: kind
+    for kind in (
+        GptHDF5MapDataProcessor,
+        TextDataProcessor,
+        DummyDataProcessor,
+        SyntheticDataProcessor,
+    )
 }
 
 

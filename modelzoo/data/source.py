@@ -21,9 +21,10 @@ from wsc.core.config import Config
 from wsc.core.errors import DataError
 
 Batch = dict[str, torch.Tensor]
-"""``input_ids``, ``attention_mask`` (the loss mask) and ``labels`` (already shifted).
+"""Contiguous tensors by name, the batch in the first dimension.
 
-All int64 of shape (batch, max_sequence_length), contiguous.
+Tokens for a model that predicts the next one: ``input_ids``, ``attention_mask`` (the loss mask) and
+``labels`` (already shifted), all int64 of shape (batch, max_sequence_length).
 """
 
 

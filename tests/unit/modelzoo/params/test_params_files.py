@@ -1,0 +1,34 @@
+"""Unit tests of the files in modelzoo/params."""
+
+from pathlib import Path
+
+import pytest
+
+import modelzoo
+from modelzoo.config.load import load_params
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import model_config
+
+FILES = sorted((Path(modelzoo.__file__).parent / "params").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_params_file_is_whole(path: Path) -> None:
+    """It loads, its model is valid, and its data is what the model reads, in the same shapes."""
+    trainer = load_params(path).trainer
+    config = model_config(trainer.init.model.dump())
+    loader = trainer.fit.train_dataloader.dump() | {"batch_size": 2}
+    batch = build_source(loader, path.name).batch(0)
+    length = batch["input_ids"].shape[1] if "input_ids" in batch else None
+    assert batch.keys() == {feature.name for feature in config.features(length)}
+    for feature in config.features(length):
+        tensor = batch[feature.name]
+        assert (tensor.dtype, tensor.shape[1:]) == (feature.dtype, feature.shape)
+        if feature.below is not None:
+            assert 0 <= tensor.min() <= tensor.max() < feature.below
+
+
+def test_there_is_a_file_for_every_family() -> None:
+    """Named by model and size."""
+    names = {path.stem.partition("_")[0] for path in FILES}
+    assert names == {"gpt2", "gpt3", "gptj", "llama2", "bert", "esm2", "dit"}
