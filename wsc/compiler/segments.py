@@ -8,7 +8,7 @@ of one Python function.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import fx
 from wsc.compiler.capture import Captured
 from wsc.compiler.kernel_source import KernelSource, kernel_source
 from wsc.compiler.keyed_random import KEY_INPUT
+from wsc.compiler.memory import Memory
 from wsc.compiler.passes.regions import Region
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.work import work_of
@@ -45,8 +46,14 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     """
     segments, kernels = [], []
     streamed = {*captured.weights, *weight_only(captured)}
-    for index, cut in enumerate(_cuts(captured)):
-        segments.append(_segment(index, cut, captured, streamed))
+    cuts = tuple(_cuts(captured))
+    memory = Memory(captured, streamed)
+    stashes = memory.stashes([cut.outputs for cut in cuts])
+    for index, (cut, stash) in enumerate(zip(cuts, stashes, strict=True)):
+        working = memory.working(cut.nodes, cut.outputs)
+        segments.append(
+            replace(_segment(index, cut, captured, streamed), stash=stash, working=working)
+        )
         returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
         kernels.append(
             kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)

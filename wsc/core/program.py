@@ -68,12 +68,46 @@ class OpWork:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """SRAM that a micro-batch takes: bytes whatever its size, and bytes for each of its samples."""
+
+    fixed_bytes: int = 0
+    sample_bytes: int = 0
+
+    def __add__(self, other: Footprint) -> Footprint:
+        return Footprint(
+            self.fixed_bytes + other.fixed_bytes, self.sample_bytes + other.sample_bytes
+        )
+
+    def __sub__(self, other: Footprint) -> Footprint:
+        return Footprint(
+            self.fixed_bytes - other.fixed_bytes, self.sample_bytes - other.sample_bytes
+        )
+
+    def of(self, samples: int) -> int:
+        """Bytes of a micro-batch of so many samples."""
+        return self.fixed_bytes + samples * self.sample_bytes
+
+
+@dataclass(frozen=True)
+class Stash:
+    """One piece of memory that a segment leaves to later ones; ``values`` are all views of it."""
+
+    values: tuple[str, ...]
+    footprint: Footprint
+
+
+@dataclass(frozen=True)
 class Segment:
     """A run of ops of one layer in one direction: what is streamed in, stashed, and sent out.
 
     ``inputs`` are values of the batch or of earlier segments, ``outputs`` the values that later
     segments read, ``drops`` the values no later segment reads. ``results`` are positions in the
     step's outputs (the loss first) paired with the value that holds them.
+
+    ``stash`` is the memory behind those ``outputs`` that the segment makes, each piece once;
+    ``working`` bounds what lives at a time of all that the segment makes, outputs included.
+    Gradients are no part of ``working``: like weights, they stream.
     """
 
     index: int
@@ -87,6 +121,8 @@ class Segment:
     results: tuple[tuple[int, str], ...]
     work: tuple[OpWork, ...]
     stash_bytes: int  # of ``outputs``
+    stash: tuple[Stash, ...] = ()
+    working: Footprint = Footprint()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,135 @@
+"""How much SRAM the values of a captured step take, from shapes and live ranges alone.
+
+Memory is counted by storage: views share it, and an op that writes in place takes none. Three
+rules follow how the wafer computes:
+
+    what depends on the batch grows with the micro-batch; the rest (masks, positions) is fixed
+    weights and gradients stream, so they take no working memory while they pass
+    an elementwise op writes its result over an operand that nothing reads afterwards
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from wsc.compiler.capture import Captured
+from wsc.core.program import Footprint, Stash
+
+_KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
+
+
+class Memory:
+    """The storages of a captured step; ``streamed`` are the nodes that hold streamed weights."""
+
+    def __init__(self, captured: Captured, streamed: Collection[fx.Node]) -> None:
+        shape = captured.inputs[0].shape
+        self._samples = max(1, *shape[:1]) if shape else 1
+        self._growing = _storages(_of_batch(captured)).keys()
+        self._gradients = _storages(_gradient_nodes(captured)).keys()
+        self._given = _storages([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
+
+    def stashes(self, outputs: Sequence[Sequence[fx.Node]]) -> tuple[tuple[Stash, ...], ...]:
+        """Of each segment, the memory behind its ``outputs`` that no earlier segment stashed."""
+        values: dict[int, list[str]] = {}
+        for nodes in outputs:
+            for node in nodes:
+                for storage in _storages([node]):
+                    values.setdefault(storage, []).append(node.name)
+        stashed = set(self._given)
+        stashes = []
+        for nodes in outputs:
+            made = {s: size for s, size in _storages(nodes).items() if s not in stashed}
+            stashed.update(made)
+            stashes.append(
+                tuple(Stash(tuple(values[s]), self._footprint(s, size)) for s, size in made.items())
+            )
+        return tuple(stashes)
+
+    def working(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> Footprint:
+        """The most that lives at a time of what ``nodes`` make; ``outputs`` live to the end.
+
+        Fixed and growing bytes may peak at different ops; this takes the larger of each.
+        """
+        inside = set(nodes)
+        operands = [operand for node in nodes for operand in node.all_input_nodes]
+        brought = _storages(operand for operand in operands if operand not in inside).keys()
+        elsewhere = self._given | self._gradients | brought
+        dying = _last_reads(nodes, keep=_storages(outputs).keys())
+        live: dict[int, Footprint] = {}
+        peak = Footprint()
+        for node in nodes:
+            in_place = node.meta["family"] == "elementwise"
+            if in_place:
+                _forget(live, dying.get(node, ()))
+            for storage, size in _storages([node]).items():
+                if storage not in elsewhere:
+                    live.setdefault(storage, self._footprint(storage, size))
+            peak = _larger(peak, sum(live.values(), Footprint()))
+            _forget(live, dying.get(node, ()))
+        return peak
+
+    def _footprint(self, storage: int, num_bytes: int) -> Footprint:
+        if storage in self._growing and storage not in self._gradients:
+            return Footprint(sample_bytes=-(-num_bytes // self._samples))
+        return Footprint(fixed_bytes=num_bytes)
+
+
+def _storages(nodes: Iterable[fx.Node]) -> dict[int, int]:
+    """Bytes of each distinct storage behind the values of nodes, in their order."""
+    found = {}
+    for node in nodes:
+        for value in tree_leaves(node.meta.get("val")):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                found[storage._cdata] = storage.nbytes()
+    return found
+
+
+def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:
+    """The storages that nothing reads after a node; what is never read dies where it is made."""
+    last: dict[int, fx.Node] = {}
+    for node in nodes:
+        for storage in _storages([*node.all_input_nodes, node]):
+            last[storage] = node
+    dying: dict[fx.Node, list[int]] = {}
+    for storage, node in last.items():
+        if storage not in keep:
+            dying.setdefault(node, []).append(storage)
+    return dying
+
+
+def _forget(live: dict[int, Footprint], storages: Iterable[int]) -> None:
+    for storage in storages:
+        live.pop(storage, None)
+
+
+def _larger(a: Footprint, b: Footprint) -> Footprint:
+    return Footprint(max(a.fixed_bytes, b.fixed_bytes), max(a.sample_bytes, b.sample_bytes))
+
+
+def _of_batch(captured: Captured) -> set[fx.Node]:
+    """The inputs, and every node that something of them flows into."""
+    parameters = set(captured.weights)
+    found: set[fx.Node] = set()
+    for node in captured.graph.nodes:
+        is_input = node.op == "placeholder" and node not in parameters
+        if is_input or any(operand in found for operand in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _gradient_nodes(captured: Captured) -> set[fx.Node]:
+    """Gradients of parameters, back to the op that sums each over the batch."""
+    found = set(captured.gradients.values())
+    for node in reversed(captured.graph.nodes):
+        if node in found and node.meta.get("family") in _KEEPS_SIZE:
+            found.update(
+                operand
+                for operand in node.all_input_nodes
+                if all(user in found or user.op == "output" for user in operand.users)
+            )
+    return found
