@@ -52,13 +52,23 @@ def compile_ps(spec: StartUpSpec, num_segments: int) -> int:
 
 def initial_weights_ps(spec: StartUpSpec, num_elements: int, *, release: int = 2) -> int:
     """Sending the weights of a model to MemoryX; ``release`` is the software's major release."""
-    num_bytes = num_elements * MASTER_BYTES
-    if release < 2:
-        return spec.transfer_start_ps + transfer_ps(num_bytes, spec.storage_bandwidth_bytes_per_s)
-    return spec.transfer_start_ps + transfer_ps(num_bytes, spec.transfer_bandwidth_bytes_per_s)
+    bandwidth = (
+        spec.storage_bandwidth_bytes_per_s if release < 2 else spec.transfer_bandwidth_bytes_per_s
+    )
+    return spec.transfer_start_ps + transfer_ps(initial_weights_bytes(num_elements), bandwidth)
 
 
 def checkpoint_ps(spec: StartUpSpec, num_elements: int, state_bytes_per_element: int) -> int:
     """Saving masters and optimizer state (Adam in fp32: 8 bytes per element) to storage."""
-    num_bytes = num_elements * (MASTER_BYTES + state_bytes_per_element)
+    num_bytes = checkpoint_bytes(num_elements, state_bytes_per_element)
     return transfer_ps(num_bytes, spec.storage_bandwidth_bytes_per_s)
+
+
+def initial_weights_bytes(num_elements: int) -> int:
+    """Weights on their way to MemoryX, in fp32."""
+    return num_elements * MASTER_BYTES
+
+
+def checkpoint_bytes(num_elements: int, state_bytes_per_element: int) -> int:
+    """Masters and optimizer state in a file."""
+    return num_elements * (MASTER_BYTES + state_bytes_per_element)

@@ -1,20 +1,35 @@
 """The clock twin of MemoryX."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from memoryx.clock import MemoryXClock
+from memoryx.tiers import Holding, Tiers
 from wsc.core.program import Shard
-from wsc.timing.hardware import MemoryXSpec
+from wsc.timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from wsc.timing.timeline import Arrival
 
 SPEC = MemoryXSpec(
     bandwidth_bytes_per_s=10**9,  # 1 byte per ns
     memory_bandwidth_bytes_per_s=10**12,  # 1 byte per ps
+    flash_bandwidth_bytes_per_s=10**11,  # 1 byte per 10 ps
+    flops_per_s=10**12,  # 1 operation per ps
     prefetch_shards=2,
     drain_shards=1,
 )
+DRAM = Tiers()
+FLASH = Tiers(Holding(40, 40), Holding(40, 40), Holding(80, 80))
+HALF = Tiers(Holding(40, 20), Holding(40, 20), Holding(80, 40))
 
 
-def clock(num_servers: int = 1) -> MemoryXClock:
-    return MemoryXClock(SPEC, num_servers, credit_latency_ps=50)
+def clock(
+    num_servers: int = 1, tiers: Tiers = DRAM, jitter: JitterSpec = EVEN, **changes: int
+) -> MemoryXClock:
+    spec = SPEC.model_copy(update=changes)
+    memoryx = MemoryXClock(spec, num_servers, credit_latency_ps=50, jitter=jitter)
+    memoryx.hold(tiers)
+    return memoryx
 
 
 def shard(name: str, num_elements: int = 10, server: int = 0, element_bytes: int = 2) -> Shard:
@@ -70,3 +85,101 @@ def test_servers_share_the_groups_memory_bandwidth() -> None:
         memoryx.admit(gradient)
         added.append(memoryx.collect(gradient, Arrival(0, 0)))
     assert added == [40_000 + 240, 80_000 + 240]
+
+
+def train(memoryx: MemoryXClock, server: int = 0) -> tuple[Arrival, int, int]:
+    """Stream, collect and update one shard: (leaves, added at, updated at)."""
+    weight, gradient = shard("a", server=server), shard("a", server=server, element_bytes=4)
+    sent = memoryx.stream(weight)
+    memoryx.admit(gradient)
+    added_ps = memoryx.collect(gradient, Arrival(0, 0))
+    memoryx.update(gradient, added_ps, 8, flops_per_element=15)
+    return sent, added_ps, memoryx.updated_ps(("a",))
+
+
+def test_an_update_takes_the_longer_of_moving_and_computing() -> None:
+    """10 elements of AdamW move 280 bytes and do 150 operations."""
+    for flops_per_s, took_ps in ((10**12, 280), (10**11, 1500)):
+        _, added_ps, updated_ps = train(clock(flops_per_s=flops_per_s))
+        assert updated_ps - added_ps == took_ps
+
+
+def test_what_lies_in_flash_is_read_before_it_streams() -> None:
+    """40 bytes of masters take 400 ps of flash; the slower way out hides all but the first."""
+    slow = clock(tiers=FLASH, flash_bandwidth_bytes_per_s=10**9)
+    assert clock(tiers=FLASH).stream(shard("a")) == clock().stream(shard("a"))
+    assert slow.stream(shard("a")) == Arrival(0, 40_000)  # 20 bytes leave as slowly as 40 are read
+    assert slow.stream(shard("b")) == Arrival(40_000, 80_000)
+
+
+def test_reading_ahead_waits_for_the_update_of_its_own_parameter() -> None:
+    """What streams after an update is read from flash after it; other parameters are not."""
+    memoryx = clock(tiers=FLASH)
+    _, _, updated_ps = train(memoryx)
+    assert memoryx.stream(shard("b")).first_ps < updated_ps
+    memoryx.release(shard("a"), 0)
+    assert memoryx.stream(shard("a")).first_ps >= updated_ps
+
+
+def test_an_update_passes_flash_twice() -> None:
+    """Sums are read, masters and state read and written: 40 + 2 x (40 + 80) bytes of flash."""
+    _, added_ps, updated_ps = train(clock(tiers=FLASH))
+    assert added_ps == 40_000 + 2 * 40 * 10
+    assert updated_ps - added_ps == (40 + 2 * 120) * 10
+
+
+def test_half_in_flash_costs_half_of_it() -> None:
+    """Tensors are split alike between DRAM and flash."""
+    _, added_ps, updated_ps = train(clock(tiers=HALF))
+    assert updated_ps - added_ps == (40 + 2 * 120) * 10 // 2
+
+
+def test_servers_share_the_groups_flash_and_processors() -> None:
+    """Each of two servers reads, writes and computes at half the rate."""
+    for kind in ("flash_bandwidth_bytes_per_s", "flops_per_s"):
+        slow = {kind: 10**10}
+        one, two = train(clock(1, FLASH, **slow)), train(clock(2, FLASH, **slow), server=1)
+        assert two[2] - two[1] == 2 * (one[2] - one[1])
+
+
+def test_a_slow_server_slows_its_own_work_and_everybodys_stream() -> None:
+    """Its memory is slower; and since a layer waits for all servers, so is the way out and in."""
+    slow = JitterSpec(stragglers={"wgt-1": 2.0})
+    for server, factor in ((0, 1), (1, 2)):
+        memoryx = clock(2, jitter=slow)
+        sent, added_ps, updated_ps = train(memoryx, server)
+        assert sent == Arrival(0, 40_000)
+        assert updated_ps - added_ps == factor * 2 * 280
+    assert train(clock(1, jitter=slow)) == train(clock(1))
+
+
+RATES = [
+    "bandwidth_bytes_per_s",
+    "memory_bandwidth_bytes_per_s",
+    "flash_bandwidth_bytes_per_s",
+    "flops_per_s",
+    "prefetch_shards",
+]
+
+
+@given(
+    st.sampled_from(RATES),
+    st.integers(1, 10**12),
+    st.sampled_from([DRAM, HALF, FLASH]),
+    st.integers(1, 3),
+)
+def test_half_of_any_rate_never_speeds_up(
+    rate: str, value: int, tiers: Tiers, num_servers: int
+) -> None:
+    """Streams leave, sums are there and updates end no sooner with half of a resource."""
+    value = min(value, 8) if rate == "prefetch_shards" else value
+    full = train(clock(num_servers, tiers, **{rate: 2 * value}))
+    half = train(clock(num_servers, tiers, **{rate: value}))
+    assert all(slow >= fast for slow, fast in zip(half, full, strict=True))
+
+
+@pytest.mark.parametrize("rate", RATES[:4])
+def test_each_rate_moves_the_clock_where_it_is_the_bottleneck(rate: str) -> None:
+    """One number of cluster.yaml, made a thousand times smaller, is seen."""
+    slow = {rate: getattr(SPEC, rate) // 1000}
+    assert train(clock(tiers=FLASH, **slow)) > train(clock(tiers=FLASH))

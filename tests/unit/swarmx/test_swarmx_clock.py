@@ -1,7 +1,11 @@
 """The clock twin of SwarmX."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from swarmx.clock import SwarmXClock
-from wsc.timing.hardware import SwarmXSpec
+from wsc.timing.hardware import JitterSpec, SwarmXSpec
 from wsc.timing.timeline import Arrival
 
 SPEC = SwarmXSpec(fan_out=4, link_bandwidth_bytes_per_s=10**9, hop_latency_ps=7)
@@ -27,3 +31,39 @@ def test_both_directions_run_at_once() -> None:
     """Gradients do not hold up weights."""
     swarmx = SwarmXClock(SPEC, 4)
     assert swarmx.broadcast(Arrival(0, 0), 1000) == swarmx.reduce(Arrival(0, 0), 1000)
+
+
+def test_two_1_to_2_nodes_are_deeper_than_one_1_to_4() -> None:
+    """Sixteen systems hang below two switches of 1:4 or four of 1:2."""
+    narrow = SPEC.model_copy(update={"fan_out": 2})
+    assert SwarmXClock(narrow, 16).latency_ps == 2 * SwarmXClock(SPEC, 16).latency_ps
+    assert SwarmXClock(narrow, 2).latency_ps == SwarmXClock(SPEC, 2).latency_ps
+
+
+def test_a_slow_switch_slows_both_directions_for_all() -> None:
+    """If it is part of the tree; 4 systems have one switch, 5 have three."""
+    slow = JitterSpec(stragglers={"br-1": 3.0})
+    for num_nodes, factor in ((4, 1), (5, 3)):
+        swarmx = SwarmXClock(SPEC, num_nodes, jitter=slow)
+        for move in (swarmx.broadcast, swarmx.reduce):
+            there = move(Arrival(0, 0), 999)
+            assert there.last_ps - there.first_ps == pytest.approx(factor * 999_000, rel=1e-6)
+
+
+@given(
+    st.sampled_from(["link_bandwidth_bytes_per_s", "hop_latency_ps", "fan_out"]),
+    st.integers(2, 10**12),
+    st.integers(1, 100),
+)
+def test_half_a_bandwidth_or_twice_a_latency_never_speeds_up(
+    key: str, value: int, num_nodes: int
+) -> None:
+    """Payloads arrive no sooner on a slower link, over a longer hop, or in a deeper tree."""
+    value = 2 if key == "fan_out" else value
+    few, many = (
+        SwarmXClock(SPEC.model_copy(update={key: amount}), num_nodes).broadcast(Arrival(0, 0), 1000)
+        for amount in (value, 2 * value)
+    )
+    slow, fast = (many, few) if key == "hop_latency_ps" else (few, many)
+    assert slow.first_ps >= fast.first_ps
+    assert slow.last_ps >= fast.last_ps

@@ -1,0 +1,68 @@
+"""What lies in DRAM and what in flash."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryx.tiers import Holding, fill_tiers
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.timing.hardware import MemoryXSpec
+
+sizes = st.integers(1, 10**15)
+
+
+def spec(dram_bytes: int, flash_bytes: int = 0) -> MemoryXSpec:
+    return MemoryXSpec(dram_bytes=dram_bytes, flash_bytes=flash_bytes)
+
+
+def test_what_is_touched_most_lies_nearest() -> None:
+    """Masters fill DRAM first, gradient sums next, optimizer state last."""
+    for dram_bytes, in_flash in ((16, (0, 0, 0)), (12, (0, 0, 4)), (6, (0, 2, 8)), (1, (3, 4, 8))):
+        tiers = fill_tiers(spec(dram_bytes, 16), 1, 1, 8)
+        held = (tiers.masters, tiers.sums, tiers.state)
+        assert tuple(kind.flash_bytes for kind in held) == in_flash
+        assert tuple(kind.num_bytes for kind in held) == (4, 4, 8)
+
+
+def test_a_trillion_parameters_with_adam_fit_the_dram_of_the_published_option() -> None:
+    """16 bytes per parameter, 16 TB of 36; 24 trillion take 384 TB of the 1.2 PB of flash."""
+    assert fill_tiers(MemoryXSpec(), 10**12, 10**12, 8).flash_bytes == 0
+    large = fill_tiers(MemoryXSpec(flash_bytes=12 * 10**14), 24 * 10**12, 24 * 10**12, 8)
+    assert large.dram_bytes == 36 * 10**12
+    assert large.flash_bytes == (384 - 36) * 10**12
+
+
+def test_what_fits_nowhere_is_refused_with_the_numbers() -> None:
+    """The error names every part, both tiers, and the keys to change."""
+    with pytest.raises(ApplianceResourceExhausted) as caught:
+        fill_tiers(spec(8 << 30, 4 << 30), 1 << 30, 1 << 30, 8)
+    text = str(caught.value)
+    for part in ("16.0 GiB", "fp32 weights 4.0 GiB", "optimizer state 8.0 GiB", "8.0 GiB of DRAM"):
+        assert part in text
+    assert "4.0 GiB of flash" in text
+    assert "memoryx.flash_bytes" in text
+
+
+@given(sizes, sizes, st.integers(0, 10**14), st.integers(0, 12))
+def test_nothing_is_lost_and_dram_is_not_overfull(
+    dram_bytes: int, flash_bytes: int, num_elements: int, state_bytes: int
+) -> None:
+    """All bytes lie somewhere, and flash is used only when DRAM is full."""
+    try:
+        tiers = fill_tiers(spec(dram_bytes, flash_bytes), num_elements, num_elements, state_bytes)
+    except ApplianceResourceExhausted:
+        assert num_elements * (8 + state_bytes) > dram_bytes + flash_bytes
+        return
+    assert tiers.dram_bytes + tiers.flash_bytes == num_elements * (8 + state_bytes)
+    assert tiers.dram_bytes <= dram_bytes
+    assert tiers.flash_bytes <= flash_bytes
+    assert tiers.flash_bytes == 0 or tiers.dram_bytes == dram_bytes
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1), st.integers(0, 1000))
+def test_parts_of_a_kind_are_split_as_the_whole(parts: list[int], permille: int) -> None:
+    """Each tensor's part in flash is its share, rounded up."""
+    whole = Holding(sum(parts), sum(parts) * permille // 1000)
+    in_flash = [whole.in_flash(part) for part in parts]
+    assert whole.flash_bytes <= sum(in_flash) <= whole.flash_bytes + len(parts)
+    assert all(0 <= flash <= part for flash, part in zip(in_flash, parts, strict=True))
