@@ -1,0 +1,73 @@
+"""The wafer fabric: a grid of PEs as arrays, values and cycles together.
+
+Writing a kernel takes four steps::
+
+    fabric = Fabric(rows=8, columns=16)                  # spec and defects as wanted
+    program = Program(fabric)
+    x = program.array("x", 64, Dtype.FP16)               # the same place in every PE
+    program.route(3, np.s_[:, 0], Port.RAMP, Port.EAST)  # colour 3: who passes what where
+    program.route(3, np.s_[:, 1:-1], Port.WEST, Port.EAST, Port.RAMP)
+    program.route(3, np.s_[:, -1], Port.WEST, Port.RAMP)
+    program.do(np.s_[:, 0], send(x.whole, 3))            # what each PE does, one after the other
+    program.do(np.s_[:, 1:], receive(x.whole, 3))
+    outcome = run(program, {"x": values})                # [rows, columns, length], or broadcast
+    outcome.cycles, outcome.read("x")
+
+Collectives add their routes and instructions to a program (``csnode.fabric.collectives``), so
+kernels are built from them. ``program.do`` appends; a PE runs up to eight threads side by side
+(``thread=``), which wait for each other with ``Signal`` and ``Wait``.
+
+A weight-streaming GEMM, hidden dimension along columns and tokens along rows of PEs: activations
+rest as ``factors`` (a row of tokens for each hidden index); a weight row is multicast down each
+column, value and index in a wavelet; ``Axpy(colour, factors, sums, indexed=True)`` adds weight x
+row to the sums until a ``Control(colour, to_cores=True)`` ends the row; then ``add_reduce`` with a
+chain along the row of PEs adds up the partial sums, and the next row of weights may follow.
+
+Timing: an element consumed from the fabric in cycle t leaves for the ramp at t + 1; a ramp takes
+``ramp_cycles``, a hop ``hop_cycles`` plus ``turn_cycles`` where it turns; each op first takes
+``vector_setup_cycles``. Streams move one wavelet per cycle, vector ops in memory run at the rates
+of ``FabricSpec``. Everything else (pipelining, contention, pressure) follows.
+"""
+
+from csnode.fabric.defects import Defects
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.grid import Fabric
+from csnode.fabric.instructions import (
+    Axpy,
+    Control,
+    Delay,
+    Signal,
+    Stream,
+    Vector,
+    Wait,
+    receive,
+    receive_add,
+    receive_add_forward,
+    receive_forward,
+    send,
+)
+from csnode.fabric.program import Program
+from csnode.fabric.routing import Port
+from csnode.fabric.simulator import Outcome, run
+
+__all__ = [
+    "Axpy",
+    "Control",
+    "Defects",
+    "Delay",
+    "Dtype",
+    "Fabric",
+    "Outcome",
+    "Port",
+    "Program",
+    "Signal",
+    "Stream",
+    "Vector",
+    "Wait",
+    "receive",
+    "receive_add",
+    "receive_add_forward",
+    "receive_forward",
+    "run",
+    "send",
+]

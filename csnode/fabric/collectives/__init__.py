@@ -1,0 +1,1 @@
+"""Collectives as programs on the fabric."""

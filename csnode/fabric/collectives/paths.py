@@ -1,0 +1,77 @@
+"""Lines of PEs: which follow one another, and through which ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from csnode.fabric.dtypes import Array
+from csnode.fabric.grid import Fabric
+from csnode.fabric.routing import Port
+
+
+@dataclass(frozen=True)
+class Path:
+    """Lines side by side, all of one shape: ``pes[line, position]``, position 0 the root.
+
+    ``toward[i]`` is the port of position i to position i - 1, ``away[i]`` the one to i + 1.
+    """
+
+    pes: Array
+    columns: int
+    toward: tuple[Port, ...]
+    away: tuple[Port, ...]
+
+    @property
+    def length(self) -> int:
+        """Positions of a line."""
+        return int(self.pes.shape[1])
+
+    def at(self, position: int) -> tuple[Array, Array]:
+        """The region (rows, columns) of the PEs at a position."""
+        return np.divmod(self.pes[:, position], self.columns)
+
+    def between(self, start: int, stop: int) -> tuple[Array, Array]:
+        """The region of the PEs at positions from ``start`` to ``stop - 1``."""
+        return np.divmod(self.pes[:, start:stop].ravel(), self.columns)
+
+
+def rows(fabric: Fabric) -> Path:
+    """Every row, its root in column 0."""
+    return _straight(fabric, _grid(fabric), Port.WEST)
+
+
+def first_column(fabric: Fabric) -> Path:
+    """Column 0, its root in row 0."""
+    return _straight(fabric, _grid(fabric)[:, :1].T, Port.NORTH)
+
+
+def columns(fabric: Fabric) -> Path:
+    """Every column, its root in row 0."""
+    return _straight(fabric, _grid(fabric).T, Port.NORTH)
+
+
+def snake(fabric: Fabric) -> Path:
+    """All PEs in one line: row 0 eastward, row 1 westward, and so on."""
+    grid = _grid(fabric).copy()
+    grid[1::2] = grid[1::2, ::-1]
+    line = grid.ravel()
+    steps = np.diff(line)
+    away = [_PORT_OF_STEP[int(np.sign(s)) if abs(s) == 1 else 2] for s in steps]
+    if fabric.columns == 1:
+        away = [Port.SOUTH] * len(steps)
+    toward = [Port.RAMP, *(port.opposite for port in away)]
+    return Path(line[None], fabric.columns, tuple(toward), (*away, Port.RAMP))
+
+
+_PORT_OF_STEP = {1: Port.EAST, -1: Port.WEST, 2: Port.SOUTH}
+
+
+def _grid(fabric: Fabric) -> Array:
+    return np.arange(fabric.num_pes).reshape(fabric.rows, fabric.columns)
+
+
+def _straight(fabric: Fabric, pes: Array, toward: Port) -> Path:
+    length = pes.shape[1]
+    return Path(pes, fabric.columns, (toward,) * length, (toward.opposite,) * length)

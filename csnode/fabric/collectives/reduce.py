@@ -1,0 +1,139 @@
+"""Reduce along a line: any pre-order tree as routes of two colours and a role per position.
+
+A PE adds what its children send, nearest first, and forwards the last child's stream as it comes.
+A position at depth d sends on colour d mod 2 and receives on the other. Its router listens to its
+own core until that has sent, then lets streams from beyond pass (switch position 1); its receiving
+colour is opened by a control wavelet that the last child sends behind its stream. These are the
+structures of the public programs of Luczynski's group (reduce_2colors_static, _dynamic, _2phase,
+_low_depth of pr0f3ss/SpMM_Cerebras).
+
+Cycles from that structure, with s = vector set-up and a = 2 T_R + 1 per message and h per hop:
+the first word of a child's sum at depth one less may enter at ``S(child) + h distance + a``, the
+stream of child j at ``A(j) = max(that, A(j - 1) + words + s)``, and ``S(parent) = A(last child)``;
+leaves start at 0 and the root ends at ``A(last) + words``, all counted from the end of the first
+set-up. A chain is ``words + (a + h)(P - 1)``; two-phase is that of the last group and the leaders
+behind it, ``2 words + s + (a + h)(g - 1) + (a + g h)(P / g - 2)`` where words + s > a + g h.
+"""
+
+from __future__ import annotations
+
+from csnode.fabric.collectives.paths import Path
+from csnode.fabric.collectives.trees import Tree
+from csnode.fabric.dtypes import Combine
+from csnode.fabric.instructions import (
+    Control,
+    Delay,
+    Instruction,
+    Stream,
+)
+from csnode.fabric.memory import Slice
+from csnode.fabric.program import Program
+from csnode.fabric.routing import Port
+from wsc.core.errors import ApplianceCompilationError
+
+
+def add_reduce(
+    program: Program,
+    path: Path,
+    tree: Tree,
+    values: Slice,
+    colours: tuple[int, int],
+    *,
+    combine: Combine = "add",
+    descriptor_cycles: int = 0,
+) -> None:
+    """Reduce ``values`` along every line of ``path``, into those of position 0.
+
+    Others keep partial sums of what they do not forward. ``descriptor_cycles`` pass before every
+    op but the first, for programs that do not load descriptors ahead. Chains use no switches and
+    may follow one another on the same colours; other trees leave their switches behind.
+    Raises ApplianceCompilationError when tree and path differ in length.
+    """
+    if tree.num_pes != path.length:
+        raise ApplianceCompilationError(
+            "tree and line differ in length", value=(tree.num_pes, path.length), rule="equal"
+        )
+    for position in range(path.length if path.length > 1 else 0):
+        _route(program, path, tree, position, colours)
+    for position in range(path.length if path.length > 1 else 0):
+        ops = _instructions(tree, position, values, colours, combine)
+        delay = [Delay(descriptor_cycles)] if descriptor_cycles else []
+        script = [x for op in ops for x in (*delay, op)][len(delay) :]
+        program.do(path.at(position), *script)
+
+
+def _send_colour(tree: Tree, position: int, colours: tuple[int, int]) -> int:
+    return colours[tree.depths[position] % 2]
+
+
+def _receive_colour(tree: Tree, position: int, colours: tuple[int, int]) -> int:
+    return colours[(tree.depths[position] + 1) % 2]
+
+
+def _passes(tree: Tree, position: int) -> tuple[bool, bool]:
+    """Whether streams of others pass on the colour of sending, and on that of receiving."""
+    parity = tree.depths[position] % 2
+    return parity in tree.passing[position], 1 - parity in tree.passing[position]
+
+
+def _route(
+    program: Program, path: Path, tree: Tree, position: int, colours: tuple[int, int]
+) -> None:
+    here, toward, away = path.at(position), path.toward[position], path.away[position]
+    passes_send, passes_receive = _passes(tree, position)
+    send = _send_colour(tree, position, colours)
+    receive = _receive_colour(tree, position, colours)
+    if position:
+        program.route(send, here, Port.RAMP, toward)
+    if passes_send:
+        program.route(send, here, away, toward, position=1)
+    is_leaf = not tree.children[position]
+    if not is_leaf:
+        program.route(receive, here, away, Port.RAMP)
+    if passes_receive:
+        program.route(receive, here, away, toward, position=0 if is_leaf else 1)
+
+
+def _instructions(
+    tree: Tree, position: int, values: Slice, colours: tuple[int, int], combine: Combine
+) -> list[Instruction]:
+    send = _send_colour(tree, position, colours)
+    receive = _receive_colour(tree, position, colours)
+    children = tree.children[position]
+    if position == 0:
+        return _gather(values, receive, len(children), tree.depths, combine)
+    opens_parent = _opens_parent(tree, position)
+    advance = _passes(tree, position)[0] and not opens_parent
+    last = Stream(
+        operand=values,
+        receive=receive if children else None,
+        send=send,
+        combine=combine,
+        advance=advance,
+    )
+    adds = _gather(values, receive, len(children) - 1, tree.depths, combine)
+    return [*adds, last, *([Control(send)] if opens_parent else [])]
+
+
+def _gather(
+    values: Slice, colour: int, streams: int, depths: tuple[int, ...], combine: Combine
+) -> list[Instruction]:
+    """Ops that add ``streams`` streams; a star, whose streams come at once, takes a single op."""
+    if streams < 1:
+        return []
+    is_star = max(depths) == 1
+    add = Stream(
+        operand=values,
+        receive=colour,
+        store=values,
+        combine=combine,
+        repeats=streams if is_star else 1,
+    )
+    return [add] if is_star else [add] * streams
+
+
+def _opens_parent(tree: Tree, position: int) -> bool:
+    """Whether others wait to pass the parent on the colour on which it receives."""
+    parent = tree.parents[position]
+    is_last = tree.children[parent][-1] == position
+    return is_last and parent > 0 and _passes(tree, parent)[1]

@@ -1,0 +1,338 @@
+"""All cores in one cycle: threads at streams take a word each, others wait for their time.
+
+A thread is known to the rest of the machine in exactly one place: on the agenda (it goes on at a
+known cycle), as the listener of a queue (it waits for wavelets), among the senders, or parked (it
+waits for a signal). So a cycle costs as much as there is to do, not as there are PEs.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from csnode.fabric.dtypes import Array, Dtype, combine_words, multiply_add
+from csnode.fabric.instructions import Axpy, Vector
+from csnode.fabric.network import CONTROL, NEVER, Network
+from csnode.fabric.program import Program
+from csnode.fabric.routing import Queues
+from csnode.fabric.table import MOVE, Op, Table
+from csnode.fabric.vector import Memory, fma_cycles, vector_cycles
+from wsc.core.errors import ApplianceCompilationError
+
+
+class Agenda:
+    """Which threads go on when."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._threads: dict[int, list[Array]] = {}
+
+    @property
+    def next_time(self) -> int:
+        """The first entry, or NEVER."""
+        return self._times[0] if self._times else NEVER
+
+    def add(self, threads: Array, time: int) -> None:
+        """Let threads go on at ``time``."""
+        if threads.size:
+            if time not in self._threads:
+                heapq.heappush(self._times, time)
+                self._threads[time] = []
+            self._threads[time].append(threads)
+
+    def due(self, now: int) -> Array:
+        """Threads that go on by ``now``; they leave the agenda."""
+        due: list[Array] = []
+        while self._times and self._times[0] <= now:
+            due += self._threads.pop(heapq.heappop(self._times))
+        return np.concatenate(due) if due else _NONE
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+class Cores:
+    """Threads of all PEs, their memory, and what they have done."""
+
+    def __init__(
+        self, program: Program, table: Table, queues: Queues, network: Network, memory: Memory
+    ) -> None:
+        spec, num_pes = program.fabric.spec, program.fabric.num_pes
+        self.busy_cycles = np.zeros(num_pes, dtype=np.int64)
+        self.finish_cycles = np.zeros(num_pes, dtype=np.int64)
+        self.sent = 0
+        self.received = 0
+        self._spec, self._table, self._network, self._memory = spec, table, network, memory
+        self._queues = queues
+        self._words_per_pe = memory.words.shape[1]
+        self._flat = memory.words.reshape(-1)
+        self._pe = np.concatenate([role.pes for role in program.roles] or [_NONE])
+        starts = [
+            np.full(role.pes.size, start)
+            for role, start in zip(program.roles, table.starts, strict=True)
+        ]
+        self._pc = np.concatenate(starts or [_NONE])
+        self._step_of = np.zeros(self._pe.size, dtype=np.int32)
+        self._is_open = np.zeros(self._pe.size, dtype=np.bool_)
+        self._listener = np.full(queues.pe.size - queues.num_router, -1, dtype=np.int32)
+        self._senders = _NONE
+        self._parked = _NONE
+        self._signals = np.zeros((_num_events(table), num_pes), dtype=np.int32)
+        self._datapath_free = np.zeros(num_pes, dtype=np.int64)
+        self._claim = np.zeros(num_pes, dtype=np.int64)
+        self._many_threads = bool((np.bincount(self._pe, minlength=1) > 1).any())
+        self._agenda = Agenda()
+        self._agenda.add(np.arange(self._pe.size), 0)
+
+    @property
+    def next_time(self) -> int:
+        """When the next thread goes on by itself, or NEVER."""
+        return self._agenda.next_time
+
+    @property
+    def unfinished(self) -> Array:
+        """Threads that have not reached the end of their role."""
+        return np.nonzero(self._table.op[self._pc] != Op.END)[0]
+
+    def describe(self, thread: int) -> str:
+        """PE and instruction of a thread, for errors."""
+        instruction = self._table.instructions[self._pc[thread]]
+        return f"PE {self._pe[thread]} at {instruction}, word {self._step_of[thread]}"
+
+    def step(self, now: int) -> bool:
+        """Do what can be done in this cycle; whether anything was."""
+        due = self._agenda.due(now)
+        if due.size:
+            self._open(due[self._is_open[due]])
+            self._issue(due[~self._is_open[due]], now)
+        moved = self._serve(now)
+        return moved or bool(due.size)
+
+    # Instructions that begin
+
+    def _issue(self, threads: Array, now: int) -> None:
+        for op in np.unique(self._table.op[self._pc[threads]]):
+            here = threads[self._table.op[self._pc[threads]] == op]
+            match op:
+                case Op.STREAM | Op.AXPY:
+                    self._step_of[here] = 0
+                    self._is_open[here] = True
+                    self._agenda.add(here, now + self._spec.vector_setup_cycles)
+                case Op.VECTOR:
+                    self._compute(here, now)
+                case Op.SIGNAL:
+                    np.add.at(self._signals, (self._table.count[self._pc[here]], self._pe[here]), 1)
+                    self._proceed(here, now + 1)
+                    self._agenda.add(self._parked, now + 1)
+                    self._parked = _NONE
+                case Op.WAIT:
+                    self._wait(here, now)
+                case Op.DELAY:
+                    for instruction in np.unique(self._pc[here]):
+                        same = here[self._pc[here] == instruction]
+                        self._proceed(same, now + int(self._table.count[instruction]))
+                case _:
+                    pes = self._pe[here]
+                    np.maximum.at(self.finish_cycles, pes, now)
+
+    def _proceed(self, threads: Array, time: int) -> None:
+        """Go on to the next instruction at ``time``."""
+        self._pc[threads] += 1
+        self._is_open[threads] = False
+        self._agenda.add(threads, time)
+
+    def _wait(self, threads: Array, now: int) -> None:
+        events = self._table.count[self._pc[threads]]
+        pes = self._pe[threads]
+        signalled = self._signals[events, pes] > 0
+        np.subtract.at(self._signals, (events[signalled], pes[signalled]), 1)
+        self._proceed(threads[signalled], now)
+        self._parked = np.concatenate([self._parked, threads[~signalled]])
+
+    def _compute(self, threads: Array, now: int) -> None:
+        free = self._datapath_free[self._pe[threads]]
+        for time in np.unique(free[free > now]):
+            self._agenda.add(threads[free == time], int(time))
+        threads = self._one_per_pe(threads[free <= now], now + 1)
+        for number in np.unique(self._pc[threads]):
+            same = threads[self._pc[threads] == number]
+            vector = self._table.instructions[number]
+            assert isinstance(vector, Vector)
+            self._memory.execute(self._pe[same], vector)
+            self._occupy(self._pe[same], now, vector_cycles(vector, self._spec))
+            self._proceed(same, now + vector_cycles(vector, self._spec))
+
+    def _one_per_pe(self, threads: Array, later: int) -> Array:
+        """The first thread of each PE; the others try again ``later``."""
+        if not self._many_threads:
+            return threads
+        first = self._first_per_pe(threads)
+        self._agenda.add(threads[~first], later)
+        return threads[first]
+
+    def _first_per_pe(self, threads: Array) -> Array:
+        pes = self._pe[threads]
+        rank = np.arange(threads.size)
+        self._claim[pes[::-1]] = rank[::-1]
+        return np.asarray(self._claim[pes] == rank)
+
+    def _occupy(self, pes: Array, now: int, cycles: int) -> None:
+        self.busy_cycles[pes] += cycles
+        self._datapath_free[pes] = now + cycles
+
+    def _open(self, threads: Array) -> None:
+        """The set-up is over: listen to the colour, or send."""
+        colours = self._table.receive[self._pc[threads]]
+        listening = colours >= 0
+        queues = self._queues.ramp_down[colours[listening], self._pe[threads[listening]]]
+        self._listener[queues - self._queues.num_router] = threads[listening]
+        self._senders = np.concatenate([self._senders, threads[~listening]])
+
+    # Words that pass
+
+    def _serve(self, now: int) -> bool:
+        queues = self._network.arrivals(now)
+        listeners = self._listener[queues - self._queues.num_router]
+        queues, listeners = queues[listeners >= 0], listeners[listeners >= 0]
+        moved = False
+        if Op.AXPY in self._table.op:
+            is_axpy = self._table.op[self._pc[listeners]] == Op.AXPY
+            moved = self._multiply(queues[is_axpy], listeners[is_axpy], now)
+            queues, listeners = queues[~is_axpy], listeners[~is_axpy]
+        threads = np.concatenate([listeners, self._senders])
+        if not threads.size:
+            return moved
+        sources = np.concatenate([queues, np.full(self._senders.size, -1, dtype=queues.dtype)])
+        send = self._table.send[self._pc[threads]]
+        ramps = np.where(send >= 0, self._queues.ramp_up[send, self._pe[threads]], -1)
+        going = self._network.has_room(ramps)
+        if self._many_threads:
+            going &= self._share(threads, ramps >= 0, going, now)
+        if not going.any():
+            return moved
+        self._stream(threads[going], sources[going], ramps[going], now)
+        return True
+
+    def _share(self, threads: Array, sends: Array, going: Array, now: int) -> Array:
+        """One wavelet per cycle up the ramp; sums wait while the datapath is busy."""
+        allowed = np.ones(threads.size, dtype=np.bool_)
+        contenders = np.nonzero(sends & going)[0]
+        allowed[contenders] = self._first_per_pe(threads[contenders])
+        sums = self._table.kind[self._pc[threads]] != MOVE
+        busy: Array = self._datapath_free[self._pe[threads]] > now
+        return np.asarray(allowed & ~(sums & busy))
+
+    def _stream(self, threads: Array, sources: Array, ramps: Array, now: int) -> None:
+        row, pes = self._pc[threads], self._pe[threads]
+        step = self._step_of[threads]
+        offset = step % self._table.period[row]
+        value = self._incoming(threads, sources)
+        operand = self._table.operand[row]
+        has_operand = operand >= 0
+        if has_operand.any():
+            address = pes * self._words_per_pe + operand + offset * self._table.operand_stride[row]
+            stored = self._flat[np.where(has_operand, address, 0)]
+            value = self._combine(row, value, stored, sources >= 0)
+        store = self._table.store[row]
+        kept = store >= 0
+        if kept.any():
+            address = pes * self._words_per_pe + store + offset * self._table.store_stride[row]
+            self._flat[address[kept]] = value[kept]
+        step += 1
+        self._step_of[threads] = step
+        is_last = step == self._table.words[row]
+        leaving = ramps >= 0
+        if leaving.any():
+            flags = (self._table.last_flags[row] * is_last).astype(np.uint8)
+            arrival = now + 1 + self._spec.ramp_cycles
+            self._network.inject(ramps[leaving], value[leaving], flags[leaving], arrival)
+            self.sent += int(leaving.sum())
+        np.add.at(self.busy_cycles, pes, 1)
+        self._close(threads[is_last], sources[is_last], now + 1)
+
+    def _incoming(self, threads: Array, sources: Array) -> Array:
+        value = np.zeros(threads.size, dtype=np.uint32)
+        arriving = sources >= 0
+        if arriving.any():
+            queues = sources[arriving]
+            _, flags = self._network.peek(queues)
+            if (flags & CONTROL).any():
+                thread = threads[arriving][(flags & CONTROL) != 0][0]
+                raise ApplianceCompilationError(
+                    "a control wavelet meets a stream",
+                    where=self.describe(int(thread)),
+                    rule="only an Axpy ends with a control wavelet",
+                    remedy="send it with to_cores=False",
+                )
+            value[arriving] = self._network.take(queues)
+            self.received += int(arriving.sum())
+        return value
+
+    def _combine(self, row: Array, value: Array, stored: Array, arriving: Array) -> Array:
+        kind = self._table.kind[row]
+        result = np.where(arriving, value, stored)
+        for number, (combine, dtype) in enumerate(self._table.kinds):
+            same = kind == number
+            if same.all():
+                return combine_words(combine, value, stored, dtype)
+            result[same] = combine_words(combine, value[same], stored[same], dtype)
+        return result
+
+    def _close(self, threads: Array, sources: Array, time: int) -> None:
+        """Streams that are through."""
+        if threads.size:
+            queues = sources[sources >= 0]
+            self._listener[queues - self._queues.num_router] = -1
+            if (sources < 0).any():
+                self._is_open[threads] = False
+                self._senders = self._senders[self._is_open[self._senders]]
+            self._proceed(threads, time)
+
+    # Weights that trigger an axpy
+
+    def _multiply(self, queues: Array, threads: Array, now: int) -> bool:
+        free = self._datapath_free[self._pe[threads]] <= now
+        queues, threads = queues[free], threads[free]
+        if not threads.size:
+            return False
+        _, flags = self._network.peek(queues)
+        weights = self._network.take(queues)
+        self.received += threads.size
+        is_end = (flags & CONTROL) != 0
+        self._listener[queues - self._queues.num_router] = -1
+        self._proceed(threads[is_end], now + 1)
+        threads, weights = threads[~is_end], weights[~is_end]
+        for number in np.unique(self._pc[threads]):
+            same = self._pc[threads] == number
+            axpy = self._table.instructions[number]
+            assert isinstance(axpy, Axpy)
+            self._add_weighted(threads[same], weights[same], axpy, now)
+        return True
+
+    def _add_weighted(self, threads: Array, weights: Array, axpy: Axpy, now: int) -> None:
+        pes, memory = self._pe[threads], self._memory
+        dtype, width = axpy.factors.dtype, axpy.sums.count
+        rows = (weights >> np.uint32(16)) if axpy.indexed else self._step_of[threads]
+        if int(rows.max()) >= axpy.factors.count // width:
+            raise ApplianceCompilationError(
+                "a weight has no row of factors",
+                where=self.describe(int(threads[0])),
+                value=f"row {int(rows.max())}",
+                rule=f"rows 0 to {axpy.factors.count // width - 1}",
+            )
+        bits = weights if dtype is Dtype.FP32 else weights.astype(np.uint16)
+        factors = memory.gather(pes, axpy.factors, rows.astype(np.int64) * width, width)
+        sums = memory.bits(pes, axpy.sums)
+        memory.write_bits(
+            pes, axpy.sums, multiply_add(bits[:, None], factors, sums, dtype, axpy.sums.dtype)
+        )
+        self._step_of[threads] += 1
+        cycles = self._spec.triggered_cycles + fma_cycles(width, dtype, self._spec)
+        self._occupy(pes, now, cycles)
+        self._agenda.add(threads, now + cycles)
+
+
+def _num_events(table: Table) -> int:
+    used = table.count[(table.op == Op.SIGNAL) | (table.op == Op.WAIT)]
+    return int(used.max(initial=-1)) + 1

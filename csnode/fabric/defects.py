@@ -1,0 +1,124 @@
+"""Which PEs and links of a wafer do not work: drawn at random from a seed, or read from a file.
+
+A file is a list of coordinates, one defect per line, counted from the north-west corner::
+
+    kind,row,column,direction
+    pe,12,40,
+    link,3,7,east
+    link,3,8,south
+
+A dead PE has a dead router, so its links are dead with it.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from csnode.fabric.dtypes import Array
+from wsc.core.errors import ConfigError
+from wsc.timing.hardware.fabric import FabricSpec
+
+Coordinate = tuple[int, int]
+Link = tuple[Coordinate, Coordinate]
+
+_COLUMNS = ["kind", "row", "column", "direction"]
+_DIRECTIONS = {"east": (0, 1), "south": (1, 0)}
+
+
+@dataclass(frozen=True)
+class Defects:
+    """Dead PEs as (row, column); dead links as (PE, its eastern or southern neighbour)."""
+
+    pes: frozenset[Coordinate] = frozenset()
+    links: frozenset[Link] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.pes or self.links)
+
+    def alive(self, spec: FabricSpec) -> Array:
+        """bool [rows, columns] of the whole wafer: which PEs work.
+
+        Raises ConfigError for a defect outside of the wafer.
+        """
+        alive = np.ones((spec.rows, spec.columns), dtype=np.bool_)
+        for row, column in self.pes | {pe for link in self.links for pe in link}:
+            if not (0 <= row < spec.rows and 0 <= column < spec.columns):
+                raise ConfigError(
+                    "a defect lies outside of the wafer",
+                    where="defects",
+                    value=f"row {row}, column {column}",
+                    rule=f"rows 0 to {spec.rows - 1}, columns 0 to {spec.columns - 1}",
+                )
+        for row, column in self.pes:
+            alive[row, column] = False
+        return alive
+
+
+def random_defects(
+    spec: FabricSpec, seed: int, pe_yield: float = 0.999, link_yield: float = 1.0
+) -> Defects:
+    """Each PE works with probability ``pe_yield``, each link with ``link_yield``.
+
+    The same seed gives the same wafer. Raises ConfigError for a yield that is no probability.
+    """
+    for name, value in (("pe_yield", pe_yield), ("link_yield", link_yield)):
+        if not 0 <= value <= 1:
+            raise ConfigError(f"{name} is no probability", value=value, rule="0 to 1")
+    random = np.random.default_rng(seed)
+    dead = random.random((spec.rows, spec.columns)) >= pe_yield
+    links: set[Link] = set()
+    for row_step, column_step in _DIRECTIONS.values():
+        broken = random.random((spec.rows - row_step, spec.columns - column_step)) >= link_yield
+        links |= {
+            ((row, column), (row + row_step, column + column_step))
+            for row, column in np.argwhere(broken).tolist()
+        }
+    return Defects(
+        frozenset((row, column) for row, column in np.argwhere(dead).tolist()), frozenset(links)
+    )
+
+
+def read_defects(path: Path) -> Defects:
+    """The defects in a file; ConfigError names file, line and rule."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the file cannot be read", where=str(path), value=error) from error
+    rows = list(csv.reader(lines))
+    if not rows or rows[0] != _COLUMNS:
+        raise ConfigError(
+            "the file has other columns",
+            where=f"{path}, line 1",
+            value=rows[0] if rows else "nothing",
+            rule=f"the first line is {','.join(_COLUMNS)}",
+        )
+    pes: set[Coordinate] = set()
+    links: set[Link] = set()
+    for number, fields in enumerate(rows[1:], start=2):
+        if not fields:
+            continue
+        kind, row, column, direction = _fields(fields, f"{path}, line {number}")
+        if kind == "pe":
+            pes.add((row, column))
+        else:
+            row_step, column_step = _DIRECTIONS[direction]
+            links.add(((row, column), (row + row_step, column + column_step)))
+    return Defects(frozenset(pes), frozenset(links))
+
+
+def _fields(fields: list[str], where: str) -> tuple[str, int, int, str]:
+    kind, *numbers, direction = fields if len(fields) == len(_COLUMNS) else ["", "", "", ""]
+    known_direction = direction in _DIRECTIONS if kind == "link" else direction == ""
+    if kind not in ("pe", "link") or not known_direction or not all(map(str.isdecimal, numbers)):
+        raise ConfigError(
+            "a line is no defect",
+            where=where,
+            value=",".join(fields),
+            rule="pe,ROW,COLUMN, or link,ROW,COLUMN,east|south with numbers from 0 on",
+        )
+    row, column = map(int, numbers)
+    return kind, row, column, direction

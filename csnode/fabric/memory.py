@@ -1,0 +1,119 @@
+"""The 48 KB of a PE: named arrays, the ledger that places them, and the bank each begins in.
+
+Every PE of a program has the same layout. Words of consecutive banks lie side by side: bits [3:1]
+of an address name the bank (timing model, section 2a), so two operands that begin in one bank stay
+in one bank, step after step. ``Layout`` staggers arrays by a word each to keep them apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from csnode.fabric.dtypes import Dtype
+from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from wsc.core.units import format_bytes
+from wsc.timing.hardware.fabric import FabricSpec
+
+_ROW_BYTES = 16
+"""One word in each bank that a 4-byte element can begin in."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """``count`` elements of an array from ``start`` on, ``stride`` elements apart."""
+
+    array: SramArray
+    start: int
+    count: int
+    stride: int = 1
+
+    @property
+    def dtype(self) -> Dtype:
+        """Format of the elements."""
+        return self.array.dtype
+
+    @property
+    def address(self) -> int:
+        """Byte address of the first element."""
+        return self.array.address + self.start * self.dtype.num_bytes
+
+    def bank(self, banks: int) -> int:
+        """The bank of the first element."""
+        return (self.address >> 1) % banks
+
+
+@dataclass(frozen=True)
+class SramArray:
+    """A named array in every PE; ``array[2:6]`` is an operand, and so is the array itself."""
+
+    name: str
+    dtype: Dtype
+    address: int
+    length: int
+
+    def __getitem__(self, index: slice) -> Slice:
+        start, stop, step = index.indices(self.length)
+        count = max(0, math.ceil((stop - start) / step))
+        if step < 1 or count == 0:
+            raise ApplianceCompilationError(
+                "an operand has no elements",
+                where=f"array {self.name!r} of {self.length} elements",
+                value=f"[{index.start}:{index.stop}:{index.step}]",
+                rule="an operand walks forward over at least one element",
+            )
+        return Slice(self, start, count, step)
+
+    @property
+    def whole(self) -> Slice:
+        """All elements."""
+        return self[:]
+
+
+class Layout:
+    """Places arrays one after the other and refuses what does not fit."""
+
+    def __init__(self, spec: FabricSpec) -> None:
+        self.arrays: dict[str, SramArray] = {}
+        self.used_bytes = 0
+        self._spec = spec
+
+    def allocate(
+        self, name: str, length: int, dtype: Dtype = Dtype.FP32, bank: int | None = None
+    ) -> SramArray:
+        """Place an array; in the given bank, or in the next one that a word can begin in.
+
+        Raises ApplianceCompilationError for a name that is taken or a length below 1, and
+        ApplianceResourceExhausted when the arrays exceed the SRAM of a PE.
+        """
+        if name in self.arrays or length < 1:
+            raise ApplianceCompilationError(
+                f"array {name!r} cannot be placed",
+                value=f"{length} elements",
+                rule="names are unique in a PE and lengths at least 1",
+            )
+        num_bytes = length * dtype.num_bytes
+        address = self._next_address(bank)
+        if address + num_bytes > self._spec.sram_bytes_per_pe:
+            raise ApplianceResourceExhausted(
+                f"array {name!r} does not fit into the SRAM of a PE",
+                value=f"{format_bytes(num_bytes)} behind {format_bytes(self.used_bytes)} in use",
+                rule=f"a PE has {format_bytes(self._spec.sram_bytes_per_pe)}",
+                remedy="spread the array over more PEs, or use a 16-bit format",
+            )
+        array = SramArray(name, dtype, address, length)
+        self.arrays[name] = array
+        self.used_bytes = address + num_bytes
+        return array
+
+    def _next_address(self, bank: int | None) -> int:
+        banks = self._spec.sram_banks
+        if bank is not None and (bank % 2 or not 0 <= bank < banks):
+            raise ApplianceCompilationError(
+                "an array cannot begin in this bank",
+                value=bank,
+                rule=f"even banks below {banks}: a 4-byte element covers two half-words",
+            )
+        row = -(-self.used_bytes // _ROW_BYTES) * _ROW_BYTES
+        wanted = 2 * len(self.arrays) % banks if bank is None else bank
+        return row + 2 * wanted

@@ -1,0 +1,150 @@
+"""Where a logical grid lies on a wafer with dead PEs and links, and how long its wires become.
+
+Rows are shifted past their dead PEs: a logical row takes the working PEs of one physical row from
+west to east, and a row with too few is left out. So the mesh is whole again, as the wafer's
+redundant PEs and links make it (Lie, Hot Chips 2019 and 2022), and a program never sees a defect.
+What it sees is distance: neighbours that are no longer adjacent are joined by the shortest path of
+working routers, of as many hops and turns. Such a wire is a spare one: it costs latency and takes
+no bandwidth from the routers that it passes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from csnode.fabric.defects import Defects
+from csnode.fabric.dtypes import Array
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.timing.hardware.fabric import FabricSpec
+
+_STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """int32 arrays: the physical ``row`` and ``column`` of each logical PE [rows, columns].
+
+    ``east_cycles`` [rows, columns - 1] and ``south_cycles`` [rows - 1, columns]: cycles between
+    the routers of logical neighbours.
+    """
+
+    row: Array
+    column: Array
+    east_cycles: Array
+    south_cycles: Array
+
+
+def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placement:
+    """Place ``rows`` x ``columns`` PEs on the first physical rows that have enough working ones.
+
+    Raises ApplianceResourceExhausted when too few rows do, or two neighbours are cut off from each
+    other.
+    """
+    alive = defects.alive(spec)
+    working = alive.sum(axis=1)
+    usable = np.nonzero(working >= columns)[0][:rows]
+    if usable.size < rows:
+        raise ApplianceResourceExhausted(
+            "the region does not fit on what works of the wafer",
+            value=f"{usable.size} of {spec.rows} rows have {columns} working PEs, "
+            f"{int((working == 0).sum())} rows have none",
+            rule=f"{rows} rows are needed",
+            remedy="choose a smaller region, or a wafer with fewer defects",
+        )
+    row = np.repeat(usable[:, None], columns, axis=1).astype(np.int32)
+    column = np.stack([np.nonzero(alive[r])[0][:columns] for r in usable]).astype(np.int32)
+    wires = _Wires(spec, defects, alive)
+    return Placement(
+        row=row,
+        column=column,
+        east_cycles=wires.cycles(row[:, :-1], column[:, :-1], row[:, 1:], column[:, 1:]),
+        south_cycles=wires.cycles(row[:-1], column[:-1], row[1:], column[1:]),
+    )
+
+
+class _Wires:
+    """Shortest ways over working routers and links."""
+
+    def __init__(self, spec: FabricSpec, defects: Defects, alive: Array) -> None:
+        self._spec = spec
+        self._alive = alive
+        self._east = alive[:, :-1] & alive[:, 1:]
+        self._south = alive[:-1] & alive[1:]
+        for (row, column), (other_row, _) in defects.links:
+            (self._east if row == other_row else self._south)[row, column] = False
+        self._dead_east = _running_count(~self._east, axis=1)
+        self._dead_south = _running_count(~self._south, axis=0)
+
+    def cycles(self, row: Array, column: Array, to_row: Array, to_column: Array) -> Array:
+        """int32: cycles between pairs of routers, element by element.
+
+        Ways with at most one turn are checked for all pairs at once; the few pairs without one are
+        searched one by one.
+        """
+        along_then_down = self._open_row(row, column, to_column)
+        along_then_down &= self._open_column(to_column, row, to_row)
+        down_then_along = self._open_column(column, row, to_row)
+        down_then_along &= self._open_row(to_row, column, to_column)
+        hops = abs(to_row - row) + abs(to_column - column)
+        turns = ((row != to_row) & (column != to_column)).astype(np.int32)
+        cycles: Array = hops * self._spec.hop_cycles + turns * self._spec.turn_cycles
+        for index in zip(*np.nonzero(~(along_then_down | down_then_along)), strict=True):
+            start = (int(row[index]), int(column[index]))
+            cycles[index] = self._search(start, (int(to_row[index]), int(to_column[index])))
+        return cycles
+
+    def _open_row(self, row: Array, column: Array, to_column: Array) -> Array:
+        west, east = np.minimum(column, to_column), np.maximum(column, to_column)
+        return np.asarray(self._dead_east[row, west] == self._dead_east[row, east])
+
+    def _open_column(self, column: Array, row: Array, to_row: Array) -> Array:
+        north, south = np.minimum(row, to_row), np.maximum(row, to_row)
+        return np.asarray(self._dead_south[north, column] == self._dead_south[south, column])
+
+    def _search(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        """The least cycles of any way: breadth first by cost over (router, direction)."""
+        hop, turn = self._spec.hop_cycles, self._spec.turn_cycles
+        best: dict[tuple[tuple[int, int], int], int] = {(start, -1): 0}
+        frontier = deque([(start, -1)])
+        arrived: int | None = None
+        while frontier:
+            place, heading = frontier.popleft()
+            spent = best[place, heading]
+            if arrived is not None and spent >= arrived:
+                continue
+            if place == end:
+                arrived = spent
+                continue
+            for direction, neighbour in self._neighbours(place):
+                turns = heading >= 0 and direction != heading
+                cost = spent + hop + (turn if turns else 0)
+                if cost < best.get((neighbour, direction), cost + 1):
+                    best[neighbour, direction] = cost
+                    frontier.append((neighbour, direction))
+        if arrived is None:
+            raise ApplianceResourceExhausted(
+                "two neighbours of the region are cut off from each other",
+                value=f"PE {start} and PE {end} (row, column)",
+                rule="working links join all working PEs",
+            )
+        return arrived
+
+    def _neighbours(self, place: tuple[int, int]) -> Iterator[tuple[int, tuple[int, int]]]:
+        row, column = place
+        for direction, (row_step, column_step) in enumerate(_STEPS):
+            other = (row + row_step, column + column_step)
+            north_west = min(place, other)
+            side = self._south if row_step else self._east
+            inside = 0 <= other[0] < self._alive.shape[0] and 0 <= other[1] < self._alive.shape[1]
+            if inside and side[north_west]:
+                yield direction, other
+
+
+def _running_count(flags: Array, axis: int) -> Array:
+    """Number of flags before each index, one longer than ``flags``."""
+    before = [(1, 0) if side == axis else (0, 0) for side in range(flags.ndim)]
+    return np.pad(np.cumsum(flags, axis=axis, dtype=np.int32), before)

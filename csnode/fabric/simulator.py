@@ -1,0 +1,116 @@
+"""Run a program on a fabric: values and cycles at once, cycle by cycle, idle cycles skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from csnode.fabric.cores import Cores
+from csnode.fabric.dtypes import Array
+from csnode.fabric.memory import Layout
+from csnode.fabric.network import NEVER, Network
+from csnode.fabric.program import Program
+from csnode.fabric.routing import compile_routes
+from csnode.fabric.table import compile_table
+from csnode.fabric.vector import Memory
+from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind.
+
+    ``cycles`` until the last thread ended, counted from the issue of the first instruction (a
+    program's start takes ``program_start_cycles`` more). int64 [rows, columns]: ``busy_cycles`` in
+    which a core worked, and ``finish_cycles`` when it ended. Wavelets ``sent`` by cores,
+    ``received`` by cores (multicast counts each), ``filtered`` controls; ``hops`` between routers.
+    """
+
+    cycles: int
+    busy_cycles: Array
+    finish_cycles: Array
+    sent: int
+    received: int
+    filtered: int
+    hops: int
+    layout: Layout
+    memory: Memory
+
+    def read(self, name: str) -> Array:
+        """fp32 [rows, columns, length]: an array of every PE."""
+        rows, columns = self.busy_cycles.shape
+        array = self.layout.arrays[name]
+        return self.memory.read(np.arange(rows * columns), array.whole).reshape(rows, columns, -1)
+
+
+def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
+    """Fill arrays with ``data`` (broadcast to [rows, columns, length]) and run until all is quiet.
+
+    Raises ApplianceCompilationError for a program that loses wavelets or data without an array,
+    and ApplianceDeadlockError when threads wait for what never comes, or wavelets are left over.
+    """
+    fabric = program.fabric
+    queues = compile_routes(fabric, program.routes)
+    network = Network(queues, fabric.spec, fabric.num_pes)
+    memory = Memory(fabric.num_pes, program.layout.used_bytes)
+    _fill(program, memory, data)
+    cores = Cores(program, compile_table(program), queues, network, memory)
+    now = 0
+    while now < NEVER:
+        moved = network.step(now)
+        moved = cores.step(now) or moved
+        now = now + 1 if moved else min(cores.next_time, network.next_ready(now))
+    _check_quiet(cores, network)
+    shape = (fabric.rows, fabric.columns)
+    return Outcome(
+        cycles=int(cores.finish_cycles.max(initial=0)),
+        busy_cycles=cores.busy_cycles.reshape(shape),
+        finish_cycles=cores.finish_cycles.reshape(shape),
+        sent=cores.sent,
+        received=cores.received,
+        filtered=network.filtered,
+        hops=network.hops,
+        layout=program.layout,
+        memory=memory,
+    )
+
+
+def _fill(program: Program, memory: Memory, data: Mapping[str, ArrayLike]) -> None:
+    fabric = program.fabric
+    everywhere = np.arange(fabric.num_pes)
+    for name, values in data.items():
+        array = program.layout.arrays.get(name)
+        if array is None:
+            raise ApplianceCompilationError(
+                f"there is no array {name!r}", rule=f"one of {', '.join(program.layout.arrays)}"
+            )
+        shape = (fabric.rows, fabric.columns, array.length)
+        try:
+            filled = np.broadcast_to(np.asarray(values, dtype=np.float32), shape)
+        except ValueError as error:
+            raise ApplianceCompilationError(
+                f"the data of array {name!r} have the wrong shape",
+                value=np.shape(values),
+                rule=f"what broadcasts to rows x columns x length = {shape}",
+            ) from error
+        memory.write(everywhere, array.whole, filled.reshape(fabric.num_pes, -1))
+
+
+def _check_quiet(cores: Cores, network: Network) -> None:
+    stuck = cores.unfinished
+    if stuck.size:
+        raise ApplianceDeadlockError(
+            f"{stuck.size} threads wait for what never comes",
+            where="; ".join(cores.describe(int(thread)) for thread in stuck[:3]),
+            value=f"{network.num_waiting} wavelets wait in routers",
+            rule="every receive has a sender, and queues drain",
+        )
+    if network.num_waiting:
+        raise ApplianceDeadlockError(
+            "wavelets are left over when all threads have ended",
+            value=f"{network.num_waiting} wavelets",
+            rule="every wavelet that reaches a core is received",
+        )

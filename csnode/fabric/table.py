@@ -1,0 +1,131 @@
+"""The instructions of all roles as one table of numbers, so that PEs look them up as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from csnode.fabric.dtypes import Array, Combine, Dtype
+from csnode.fabric.instructions import Axpy, Control, Delay, Instruction, Signal, Stream, Wait
+from csnode.fabric.memory import Slice
+from csnode.fabric.network import ADVANCE_HERE, CONTROL, TO_CORE
+from csnode.fabric.program import Program
+
+
+class Op(IntEnum):
+    """What the core does with an instruction."""
+
+    STREAM = 0
+    AXPY = 1
+    VECTOR = 2
+    SIGNAL = 3
+    WAIT = 4
+    DELAY = 5
+    END = 6
+
+
+MOVE = -1
+"""Kind of a stream that combines nothing; other kinds index ``Table.kinds``."""
+
+_FIELDS = (
+    *("op", "words", "period", "operand", "operand_stride", "store", "store_stride"),
+    *("receive", "send", "kind", "last_flags", "count"),
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One row per instruction, roles one after the other, each ended by END.
+
+    ``words`` of a stream, walked in periods of ``period``; word addresses ``operand`` and
+    ``store`` (-1: none) and their strides; colour indices ``receive`` and ``send`` (-1: none);
+    ``kind`` of combination; ``last_flags`` of the last wavelet; ``count`` of an event or delay.
+    """
+
+    instructions: tuple[Instruction | None, ...]
+    starts: tuple[int, ...]
+    kinds: tuple[tuple[Combine, Dtype], ...]
+    op: Array
+    words: Array
+    period: Array
+    operand: Array
+    operand_stride: Array
+    store: Array
+    store_stride: Array
+    receive: Array
+    send: Array
+    kind: Array
+    last_flags: Array
+    count: Array
+
+
+def compile_table(program: Program) -> Table:
+    """Flatten the roles of a program."""
+    colours = {colour: index for index, colour in enumerate(program.colours)}
+    kinds: dict[tuple[Combine, Dtype], int] = {}
+    instructions: list[Instruction | None] = []
+    starts = []
+    for role in program.roles:
+        starts.append(len(instructions))
+        instructions += [*role.instructions, None]
+    rows = [_row(instruction, colours, kinds) for instruction in instructions]
+    columns = np.array(rows, dtype=np.int32).reshape(-1, len(_FIELDS)).T.copy()
+    return Table(
+        tuple(instructions), tuple(starts), tuple(kinds), **dict(zip(_FIELDS, columns, strict=True))
+    )
+
+
+def _row(
+    instruction: Instruction | None,
+    colours: dict[int, int],
+    kinds: dict[tuple[Combine, Dtype], int],
+) -> Sequence[int]:
+    values = dict.fromkeys(_FIELDS, 0) | {
+        "op": Op.END, "operand": -1, "store": -1, "receive": -1, "send": -1, "kind": MOVE
+    }  # fmt: skip
+    match instruction:
+        case Stream():
+            values |= _stream(instruction, colours, kinds)
+        case Control(send=send, to_cores=to_cores):
+            flags = CONTROL | (TO_CORE if to_cores else 0)
+            values |= {"op": Op.STREAM, "words": 1, "period": 1, "send": colours[send]}
+            values |= {"last_flags": flags}
+        case Axpy(receive=receive):
+            values |= {"op": Op.AXPY, "receive": colours[receive]}
+        case Signal(event=event):
+            values |= {"op": Op.SIGNAL, "count": event}
+        case Wait(event=event):
+            values |= {"op": Op.WAIT, "count": event}
+        case Delay(cycles=cycles):
+            values |= {"op": Op.DELAY, "count": cycles}
+        case None:
+            pass
+        case _:
+            values["op"] = Op.VECTOR
+    return [values[name] for name in _FIELDS]
+
+
+def _stream(
+    stream: Stream, colours: dict[int, int], kinds: dict[tuple[Combine, Dtype], int]
+) -> dict[str, int]:
+    shape = stream.operand or stream.store
+    assert shape is not None, "checked when the role was added"
+    period = shape.count // shape.dtype.per_word
+    values = {"op": Op.STREAM, "words": period * stream.repeats, "period": period}
+    for name, side in (("operand", stream.operand), ("store", stream.store)):
+        if side is not None:
+            values |= {name: side.address // 4, f"{name}_stride": _word_stride(side)}
+    for name, colour in (("receive", stream.receive), ("send", stream.send)):
+        if colour is not None:
+            values[name] = colours[colour]
+    if stream.operand is not None and stream.receive is not None:
+        values["kind"] = kinds.setdefault((stream.combine, shape.dtype), len(kinds))
+    values["last_flags"] = ADVANCE_HERE if stream.advance else 0
+    return values
+
+
+def _word_stride(side: Slice) -> int:
+    return side.stride if side.dtype is Dtype.FP32 else 1
