@@ -1,8 +1,9 @@
 """What happens around the steps: compiling, sending initial weights, saving checkpoints.
 
 Bytes over bandwidth plus a fixed time, each constant from one calibration row. Two runs of the
-same thing differ by more than the model's error: 13.2 to 20.5 s for the same initial weights
-(T0092), 464 to 584 s for the same checkpoint (T0098). See wsc.timing.start_up for the model.
+same thing differ as much as the model errs: 13.2 to 20.5 s for the same initial weights (T0092),
+464 to 584 s for the same checkpoint (T0098), of which the rows state the least. The site guide's
+"60 s per billion parameters" of a checkpoint are 200 MB/s. See wsc.timing.start_up for the model.
 """
 
 from __future__ import annotations
