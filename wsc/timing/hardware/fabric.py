@@ -77,6 +77,14 @@ class FabricSpec(Config):
     serial_add_cycles: PositiveInt = sourced(
         2, "published", "an addition that waits for the one before; FABRICA, K0106"
     )
+    taken_branch_cycles: NonNegativeInt = sourced(6, "published", "FABRICA, K0112")
+    untaken_branch_cycles: NonNegativeInt = sourced(3, "published", "FABRICA, K0112")
+    descriptor_use_cycles: NonNegativeInt = sourced(
+        4, "published", "from the load of a descriptor register to the op that uses it; K0113"
+    )
+    message_cycles: NonNegativeInt = sourced(
+        33, "published", "K0097: from one PE to another besides hops, turns and wavelets"
+    )
     unary_cycles: PositiveInt = sourced(
         16, "assumed", "per element of exp, rsqrt and the like: a polynomial of about eight fma"
     )

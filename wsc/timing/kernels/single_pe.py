@@ -60,3 +60,15 @@ def vector_cycles(
 def wavelets(fabric: FabricSpec, elements: float, dtype: str) -> float:
     """Wavelets that carry ``elements``: two 16-bit values ride in one."""
     return elements * BYTES_PER_ELEMENT[dtype] / fabric.wavelet_bytes
+
+
+def scalar_dot_cycles(fabric: FabricSpec) -> int:
+    """Cycles per element of a dot product in a scalar loop.
+
+    The loop tests at its head and jumps back from its end. In between, each of two values is
+    addressed in two instructions and loaded, multiply and add wait for each other, and the counter
+    is stepped and compared. Compare K0110.
+    """
+    branches = fabric.untaken_branch_cycles + fabric.taken_branch_cycles
+    loads, counter = 2 * 3, 2
+    return branches + loads + 2 * fabric.serial_add_cycles + counter
