@@ -27,7 +27,7 @@ class Memory:
 
     def __init__(self, captured: Captured, streamed: Collection[fx.Node]) -> None:
         shape = captured.inputs[0].shape
-        self._samples = max(1, *shape[:1]) if shape else 1
+        self.samples = max(1, *shape[:1]) if shape else 1
         self._growing = _storages(_of_batch(captured)).keys()
         self._gradients = _storages(_gradient_nodes(captured)).keys()
         self._given = _storages([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
@@ -74,7 +74,7 @@ class Memory:
 
     def _footprint(self, storage: int, num_bytes: int) -> Footprint:
         if storage in self._growing and storage not in self._gradients:
-            return Footprint(sample_bytes=-(-num_bytes // self._samples))
+            return Footprint(sample_bytes=-(-num_bytes // self.samples))
         return Footprint(fixed_bytes=num_bytes)
 
 

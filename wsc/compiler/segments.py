@@ -8,10 +8,8 @@ of one Python function.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-import torch
 from torch import fx
 
 from wsc.compiler.capture import Captured
@@ -21,7 +19,7 @@ from wsc.compiler.memory import Memory
 from wsc.compiler.passes.regions import Region
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.work import work_of
-from wsc.core.program import Segment
+from wsc.core.program import Segment, Stash
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,7 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     memory = Memory(captured, streamed)
     stashes = memory.stashes([cut.outputs for cut in cuts])
     for index, (cut, stash) in enumerate(zip(cuts, stashes, strict=True)):
-        working = memory.working(cut.nodes, cut.outputs)
-        segments.append(
-            replace(_segment(index, cut, captured, streamed), stash=stash, working=working)
-        )
+        segments.append(_segment(index, cut, captured, streamed, memory, stash))
         returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
         kernels.append(
             kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)
@@ -127,7 +122,14 @@ def _last_reads(home: dict[fx.Node, int]) -> dict[fx.Node, int]:
     return last
 
 
-def _segment(index: int, cut: Cut, captured: Captured, streamed: set[fx.Node]) -> Segment:
+def _segment(
+    index: int,
+    cut: Cut,
+    captured: Captured,
+    streamed: set[fx.Node],
+    memory: Memory,
+    stash: tuple[Stash, ...],
+) -> Segment:
     weights, batch = captured.weights, captured.batch
     return Segment(
         index=index,
@@ -140,17 +142,7 @@ def _segment(index: int, cut: Cut, captured: Captured, streamed: set[fx.Node]) -
         drops=tuple(batch.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
         work=tuple(work_of(node, streamed) for node in cut.nodes),
-        stash_bytes=sum(_storage_bytes(cut.outputs)),
+        stash_bytes=sum(piece.footprint.of(memory.samples) for piece in stash),
+        stash=stash,
+        working=memory.working(cut.nodes, cut.outputs),
     )
-
-
-def _storage_bytes(nodes: tuple[fx.Node, ...]) -> Iterator[int]:
-    """Bytes behind each distinct storage; views of one tensor count once."""
-    seen: set[Any] = set()
-    for node in nodes:
-        value = node.meta["val"]
-        if isinstance(value, torch.Tensor):
-            storage = value.untyped_storage()
-            if storage._cdata not in seen:
-                seen.add(storage._cdata)
-                yield storage.nbytes()

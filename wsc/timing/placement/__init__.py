@@ -1,6 +1,25 @@
 """Where the activations of a step lie on a wafer, and whether they fit."""
 
-from wsc.timing.placement.liveness import Life, Liveness, Moment
-from wsc.timing.placement.room import activation_bytes, largest_micro_batch
+from wsc.timing.placement.fit import (
+    Placement,
+    largest_micro_batch,
+    largest_with_recompute,
+    place_on_wafer,
+)
+from wsc.timing.placement.liveness import Moment, moments
+from wsc.timing.placement.recompute import recomputable, recompute
+from wsc.timing.placement.room import activation_bytes, code_bytes, stream_bytes
 
-__all__ = ["Life", "Liveness", "Moment", "activation_bytes", "largest_micro_batch"]
+__all__ = [
+    "Moment",
+    "Placement",
+    "activation_bytes",
+    "code_bytes",
+    "largest_micro_batch",
+    "largest_with_recompute",
+    "moments",
+    "place_on_wafer",
+    "recomputable",
+    "recompute",
+    "stream_bytes",
+]

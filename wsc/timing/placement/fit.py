@@ -1,0 +1,104 @@
+"""Whether a micro-batch fits a wafer, what must be recomputed for it, and the largest that does."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.program import Program
+from wsc.core.units import format_bytes
+from wsc.timing.hardware import WaferSpec
+from wsc.timing.placement.liveness import Moment, moments
+from wsc.timing.placement.recompute import recomputable, recompute
+from wsc.timing.placement.room import activation_bytes
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A program on a wafer; ``recomputed`` are the forward segments that it runs twice."""
+
+    program: Program
+    wafer: WaferSpec
+    recomputed: tuple[int, ...] = ()
+
+    @cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """Every segment of one micro-batch in order."""
+        return moments(self.program)
+
+    def bytes_at(self, moment: Moment) -> int:
+        """Activations at a moment of the step."""
+        return moment.footprint.of(self.program.micro_batch_size)
+
+    @cached_property
+    def peak(self) -> Moment:
+        """The first moment with the most activations."""
+        return max(self.moments, key=self.bytes_at)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Activations at the peak."""
+        return self.bytes_at(self.peak)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the wafer has room for the peak."""
+        return self.peak_bytes <= activation_bytes(self.wafer)
+
+
+def place_on_wafer(program: Program, wafer: WaferSpec) -> Placement:
+    """Find room for a program's activations, with as few segments recomputed as it takes.
+
+    Those of the first layers are recomputed first, since theirs lie there for longest. Raises
+    ApplianceResourceExhausted, with the numbers, if even recomputing all does not help.
+    """
+    choices = recomputable(program)
+
+    def attempt(count: int) -> Placement:
+        if count == 0:
+            return Placement(program, wafer)
+        chosen = choices[:count]
+        return Placement(recompute(program, chosen), wafer, chosen)
+
+    count = bisect_left(range(len(choices)), True, key=lambda count: attempt(count).fits)
+    placement = attempt(count)
+    if not placement.fits:
+        raise _does_not_fit(placement)
+    return placement
+
+
+def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
+    """Samples of the largest micro-batch that fits; 0 if a single one does not.
+
+    The program may have been captured at any size: every footprint is a line over the samples.
+    """
+    room = activation_bytes(wafer)
+    return min(
+        max(0, room - moment.footprint.fixed_bytes) // max(1, moment.footprint.sample_bytes)
+        for moment in moments(program)
+    )
+
+
+def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
+    """The same when everything that can be is recomputed."""
+    return largest_micro_batch(recompute(program, recomputable(program)), wafer)
+
+
+def _does_not_fit(placement: Placement) -> ApplianceResourceExhausted:
+    program, wafer = placement.program, placement.wafer
+    segment = program.segments[placement.peak.segment]
+    largest = largest_micro_batch(program, wafer)
+    return ApplianceResourceExhausted(
+        f"the activations of one {program.mode} micro-batch need "
+        f"{format_bytes(placement.peak_bytes)} of SRAM",
+        where=f"{segment.layer} {segment.phase}",
+        value=f"micro-batch of {program.micro_batch_size} samples"
+        + (", with all layers recomputed" if placement.recomputed else ""),
+        rule=f"a {wafer.name} has {format_bytes(activation_bytes(wafer))} for activations, "
+        f"of {format_bytes(wafer.sram_bytes)}",
+        remedy=f"lower csx.performance.micro_batch_size to {largest} or less"
+        if largest
+        else "choose a smaller model or shorter sequences: not even one sample fits",
+    )

@@ -1,0 +1,104 @@
+"""Recompute: trade activations kept between forward and backward pass for running layers again.
+
+What a forward segment makes for the backward pass of its own layer alone are its *internals*. A
+segment that is recomputed leaves none of them. Its inputs live on instead, and the first backward
+segment that reads an internal runs the forward segment's ops again before its own (Chen et al.
+2016, arXiv:1604.06174, section 4, with the program's layers as segments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from wsc.core.program import Footprint, Program, Segment, Stash
+from wsc.timing.placement.liveness import Life, lives
+
+
+def recomputable(program: Program) -> tuple[int, ...]:
+    """The forward segments that have internals, in order."""
+    return tuple(sorted({life.producer for life in lives(program) if _is_internal(life, program)}))
+
+
+def recompute(program: Program, chosen: Collection[int]) -> Program:
+    """The program in which the forward segments ``chosen`` are run again in the backward pass.
+
+    For the clock and the memory model: kernels that match come from the compiler's pass of the
+    same name. Raises ValueError for a segment that has no internals.
+    """
+    internals: dict[int, list[Life]] = {index: [] for index in chosen}
+    for life in lives(program):
+        if life.producer in internals and _is_internal(life, program):
+            internals[life.producer].append(life)
+    segments = list(program.segments)
+    for index, found in internals.items():
+        if not found:
+            raise ValueError(f"segment {index} keeps nothing that could be recomputed")
+        user = min(life.readers[0] for life in found)
+        pieces = [life.stash for life in found]
+        onward = [life.stash for life in found if life.readers[-1] > user]
+        segments[user] = _running_again(segments[user], segments[index], pieces, onward)
+        segments[index] = _without(segments[index], pieces, program.micro_batch_size)
+    return replace(
+        program,
+        digest=f"{program.digest}-recompute-{'-'.join(map(str, sorted(chosen)))}",
+        segments=_dropping_after_last_read(program, segments),
+    )
+
+
+def _is_internal(life: Life, program: Program) -> bool:
+    producer = program.segments[life.producer]
+    readers = [program.segments[index] for index in life.readers]
+    return producer.phase == "forward" and all(
+        (reader.phase, reader.layer) == ("backward", producer.layer) for reader in readers
+    )
+
+
+def _without(forward: Segment, pieces: Sequence[Stash], samples: int) -> Segment:
+    gone = _names(pieces)
+    stash = tuple(piece for piece in forward.stash if piece not in pieces)
+    return replace(
+        forward,
+        outputs=tuple(name for name in forward.outputs if name not in gone),
+        stash=stash,
+        stash_bytes=sum(piece.footprint.of(samples) for piece in stash),
+    )
+
+
+def _running_again(
+    backward: Segment, forward: Segment, pieces: Sequence[Stash], onward: Sequence[Stash]
+) -> Segment:
+    """The backward segment with the ops of the forward segment before its own."""
+    made = _names(pieces)
+    inputs = (*(name for name in backward.inputs if name not in made), *forward.inputs)
+    held = sum((piece.footprint for piece in pieces), backward.working)
+    names = [name for name in forward.outputs if name in _names(onward)]
+    return replace(
+        backward,
+        weights=tuple(dict.fromkeys((*backward.weights, *forward.weights))),
+        inputs=tuple(dict.fromkeys(inputs)),
+        outputs=(*backward.outputs, *names),
+        work=(*forward.work, *backward.work),
+        stash=(*backward.stash, *onward),
+        working=_larger(forward.working, held),
+    )
+
+
+def _dropping_after_last_read(program: Program, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """The segments with ``drops`` where each value is now read last."""
+    dropped = {name for segment in program.segments for name in segment.drops}
+    settled = []
+    last_read_later: set[str] = set()
+    for segment in reversed(list(segments)):
+        drops = [n for n in segment.inputs if n in dropped and n not in last_read_later]
+        last_read_later.update(segment.inputs)
+        settled.append(replace(segment, drops=tuple(drops)))
+    return tuple(reversed(settled))
+
+
+def _names(pieces: Iterable[Stash]) -> set[str]:
+    return {name for piece in pieces for name in piece.values}
+
+
+def _larger(a: Footprint, b: Footprint) -> Footprint:
+    return Footprint(max(a.fixed_bytes, b.fixed_bytes), max(a.sample_bytes, b.sample_bytes))
