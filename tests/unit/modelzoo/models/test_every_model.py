@@ -91,6 +91,17 @@ def test_it_compiles_to_a_training_program(name: str, dropout: float) -> None:
     assert set(compiled.program.trained) == {n for n, _ in example.model.named_parameters()}
 
 
+def test_a_model_of_any_size_compiles_without_memory_for_its_weights() -> None:
+    """One layer of a trillion-parameter GPT has 9 billion parameters, 36 GB if they existed."""
+    sizes = {"hidden_size": 25600, "num_hidden_layers": 1, "num_heads": 160, "filter_size": 102400}
+    example = training_example({"name": "gpt3", **sizes}, micro_batch_size=2)
+    request = CompileRequest(
+        StreamPrecision(), micro_batch_size=2, num_micro_batches=1, target="test"
+    )
+    compiled, _ = compile_step(example.step, example.model, example.inputs, request)
+    assert sum(spec.num_elements for spec in compiled.program.parameters) > 9e9
+
+
 @EVERY
 def test_example_inputs_are_those_of_its_forward(name: str) -> None:
     """Names, shapes and dtypes are what real data has; a given length replaces the default."""

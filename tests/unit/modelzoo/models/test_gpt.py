@@ -37,7 +37,12 @@ LLAMA = GPT | {
     "use_ffn_bias_in_attention": False,
     "use_ffn_bias": False,
 }
-FAMILY = pytest.mark.parametrize("config", [GPT, LLAMA], ids=["gpt", "llama"])
+GPTJ = {key: value for key, value in GPT.items() if key != "dropout_rate"} | {
+    "name": "gptj",
+    "rotary_dim": 4,
+    "residual_dropout_rate": 0.0,
+}
+FAMILY = pytest.mark.parametrize("config", [GPT, LLAMA, GPTJ], ids=["gpt", "llama", "gptj"])
 
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

@@ -6,8 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.models.gpt_config import GptConfig
-from modelzoo.models.layers import Attention, FeedForward, RotaryPosition, norm, rotate
+from modelzoo.models.gpt_config import GptConfig, GptjConfig
+from modelzoo.models.layers import (
+    Attention,
+    FeedForward,
+    RotaryPosition,
+    norm,
+    rotate,
+    transformer_layers,
+)
 from modelzoo.models.transformer_config import ExtraAttentionParams
 
 HIDDEN, HEADS, LENGTH = 32, 4, 6
@@ -102,6 +109,21 @@ def test_swiglu_gates() -> None:
     gate = x @ layer.gate.weight.T
     expected = (gate * gate.sigmoid() * (x @ layer.up.weight.T)) @ layer.down.weight.T
     torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("untied", [False, True])
+def test_a_parallel_layer_adds_both_parts_to_what_both_read(untied: bool) -> None:
+    """x + A(N x) + F(N x), with one norm or, as in GPT-NeoX, two."""
+    sizes = {"hidden_size": HIDDEN, "num_heads": HEADS, "filter_size": 48, "rotary_dim": 4}
+    config = GptjConfig(**sizes, use_untied_layer_norm=untied, num_hidden_layers=1)
+    (layer,) = transformer_layers(config).eval()
+    x = random(2, LENGTH, HIDDEN)
+    _, rotation = RotaryPosition(config)(x)
+    other_norm = layer.feed_forward_norm if untied else layer.attention_norm
+    nn.init.constant_(other_norm.weight, 2.0)
+    attended = layer.attention(layer.attention_norm(x), rotation)
+    fed = layer.feed_forward(other_norm(x))
+    torch.testing.assert_close(layer(x, rotation), x + attended + fed)
 
 
 def test_norms() -> None:
