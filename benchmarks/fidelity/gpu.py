@@ -1,0 +1,74 @@
+"""Replays of GPU rows: training by software stack, and inference with tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.fidelity.fit_gpu import (
+    fit_decode,
+    fit_deepspeed,
+    fit_fsdp,
+    fit_megatron,
+    fit_prefill,
+    fit_torchtitan,
+)
+from benchmarks.fidelity.gpu_rates import decode_rate, prefill_rate, request_rate, training_rate
+from benchmarks.fidelity.gpu_runs import gpu_run
+from benchmarks.fidelity.replay import Family, Fit
+from benchmarks.fidelity.rows import Row
+from wsc.timing.gpu import WAFERLLM_TESTBED
+
+
+def predict_training(row: Row) -> float:
+    """In the unit of the row; CannotReplay if it leaves too much unsaid."""
+    return training_rate(row, gpu_run(row))
+
+
+def predict_prefill(row: Row) -> float:
+    """Prompt tokens per second on the WaferLLM testbed."""
+    return prefill_rate(row, WAFERLLM_TESTBED)
+
+
+def predict_decode(row: Row) -> float:
+    """Tokens per second on the WaferLLM testbed."""
+    return decode_rate(row, WAFERLLM_TESTBED)
+
+
+def predict_request(row: Row) -> float:
+    """Output tokens per second of whole requests on the WaferLLM testbed."""
+    return request_rate(row, WAFERLLM_TESTBED)
+
+
+def _of_cluster(*names: str) -> Callable[[Row], bool]:
+    def knows(row: Row) -> bool:
+        return _is_gpu(row, "train") and row.text("cluster").startswith(names)
+
+    return knows
+
+
+def _of_phase(words: str) -> Callable[[Row], bool]:
+    return lambda row: _is_gpu(row, "inference") and words in row.text("workload")
+
+
+def _is_gpu(row: Row, phase: str) -> bool:
+    return row.kind == "gpu" and row.text("phase") == phase
+
+
+FAMILIES = (
+    Family("GPU FSDP", _of_cluster("MosaicML"), predict_training),
+    Family("GPU TorchTitan", _of_cluster("Meta", "WhiteFiber"), predict_training),
+    Family("GPU DeepSpeed", _of_cluster("Selene"), predict_training),
+    Family("GPU Megatron", _of_cluster("NVIDIA"), predict_training),
+    Family("GPU prefill", _of_phase("prefill"), predict_prefill),
+    Family("GPU decode", _of_phase("decode"), predict_decode),
+    Family("GPU end to end", _of_phase("end-to-end"), predict_request),
+    Family("GPU uncalibrated", lambda row: row.kind == "gpu", predict_training),
+)
+FITS = (
+    Fit("GPU FSDP", fit_fsdp),
+    Fit("GPU TorchTitan", fit_torchtitan),
+    Fit("GPU DeepSpeed", fit_deepspeed),
+    Fit("GPU Megatron", fit_megatron),
+    Fit("GPU prefill", fit_prefill),
+    Fit("GPU decode", fit_decode),
+)

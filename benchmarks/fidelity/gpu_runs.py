@@ -1,0 +1,272 @@
+"""From a row to the run that it describes: who trained what, on which GPUs, with which software.
+
+A cell that a row leaves empty is taken from the public configuration of that benchmark, named
+below; where there is none, the row cannot be replayed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.rows import Row
+from wsc.timing.gpu import (
+    A100_40,
+    A100_80,
+    AUTOCAST_DDP,
+    DEEPSPEED,
+    FSDP,
+    H100,
+    H100_500W,
+    H200,
+    MEGATRON,
+    TORCHTITAN,
+    TORCHTITAN_EAGER,
+    FastNetwork,
+    GpuClusterSpec,
+    GpuSpec,
+    NetworkSpec,
+    Parallelism,
+    Sharding,
+    SoftwareSpec,
+    Workload,
+    training_memory,
+)
+
+Known = TypeVar("Known")
+
+
+@dataclass(frozen=True)
+class GpuRun:
+    """A training run on a GPU cluster."""
+
+    workload: Workload
+    parallelism: Parallelism
+    gpus: int
+    cluster: GpuClusterSpec
+    software: SoftwareSpec
+
+
+def gpu_run(row: Row) -> GpuRun:
+    """The run of a training row; CannotReplay if neither row nor configuration tell enough."""
+    for cluster, build in _BUILDERS.items():
+        if row.text("cluster").startswith(cluster):
+            return build(row)
+    raise CannotReplay(f"no calibration row of the cluster {row.text('cluster')}")
+
+
+def _foundry(row: Row) -> GpuRun:
+    """LLM Foundry: MPT with a vocabulary of 50,368, tied embeddings and learned positions."""
+    gpus: dict[str, tuple[GpuSpec, NetworkSpec]] = {
+        "h100_80gb": (H100, FastNetwork()),
+        "a100_80gb": (A100_80, NetworkSpec()),
+        "a100_40gb": (A100_40, NetworkSpec()),
+    }
+    shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
+    gpu, network = _choice(row, "gpu", gpus)
+    return GpuRun(
+        replace(_decoder(row, vocab=50_368), tied_embeddings=True, learned_positions=True),
+        Parallelism(
+            sharding=_choice(row, "parallelism", shardings),
+            micro_batch=_needed(row, "microbatch"),
+            micro_batches=_needed(row, "grad_accum"),
+            recompute="full" if row.text("act_ckpt") == "True" else "none",
+            float8="fp8" in row.text("dtype"),
+        ),
+        _needed(row, "n_gpus"),
+        _cluster(row, gpu, network),
+        FSDP,
+    )
+
+
+def _genslm(row: Row) -> GpuRun:
+    """GenSLM on Selene: 69 codons; micro-batches of 8 below a billion parameters, else of 1.
+
+    Where that does not fit the memory, as with long sequences, micro-batches are halved, and
+    layers recomputed when not even one sequence fits.
+    """
+    shardings: dict[str, Sharding] = {"ZeRO-3": "zero3", "ZeRO-2": "zero2", "DDP": "ddp"}
+    sharding = _choice(row, "parallelism", shardings)
+    workload = _decoder(row, vocab=69)
+    run = GpuRun(
+        workload,
+        Parallelism(sharding, micro_batch=8 if workload.parameters < 1e9 else 1),
+        _needed(row, "n_gpus"),
+        _cluster(row, A100_80, NetworkSpec()),
+        AUTOCAST_DDP if sharding == "ddp" else DEEPSPEED,
+    )
+    while run.parallelism.micro_batch > 1 and not _fits(run):
+        smaller = replace(run.parallelism, micro_batch=run.parallelism.micro_batch // 2)
+        run = replace(run, parallelism=smaller)
+    if not _fits(run):
+        run = replace(run, parallelism=replace(run.parallelism, recompute="full"))
+    return run
+
+
+def _torchtitan(row: Row) -> GpuRun:
+    """TorchTitan: Llama 3 with heads of 128; 8B recomputes selectively, larger ones in full.
+
+    Eager where neither torch.compile nor tensor parallelism is named. A pipeline gets as many
+    micro-batches as it has stages, and overlaps tensor-parallel communication.
+    """
+    text, dtype = row.text("parallelism"), row.text("dtype")
+    if "rowwise" in dtype:
+        raise CannotReplay("no calibration row of float8 with scales per row")
+    if re.search(r"\bCP\d", text):
+        raise CannotReplay("context parallelism is not modelled")
+    tensor, pipeline = _degree(text, "TP"), _degree(text, "PP")
+    workload = _decoder(row, vocab=128_256, head_size=128)
+    local_batch = _needed(row, "microbatch")
+    gpu = H200 if row.text("gpu") == "H200" else H100_500W
+    return GpuRun(
+        workload,
+        Parallelism(
+            "zero3",
+            tensor=tensor,
+            pipeline=pipeline,
+            micro_batch=max(1, local_batch // pipeline),
+            micro_batches=pipeline,
+            virtual_stages=2 if "interleaved" in text.lower() else 1,
+            recompute="selective" if workload.parameters < 1e10 else "full",
+            float8="float8" in dtype,
+            overlap_tensor="async" in text.lower() or pipeline > 1,
+        ),
+        _needed(row, "n_gpus"),
+        _cluster(row, gpu, FastNetwork()),
+        TORCHTITAN if "compile" in text or tensor > 1 else TORCHTITAN_EAGER,
+    )
+
+
+def _megatron(row: Row) -> GpuRun:
+    """Megatron-Core: GPT-3 with a vocabulary of 131,072, split as NVIDIA's configurations do."""
+    if "GPT-3" not in row.text("workload"):
+        raise CannotReplay("shape of the model, batch and degrees of parallelism are not stated")
+    gpus, tensor, pipeline = _needed(row, "n_gpus"), 4, 8
+    ranks, rest = divmod(gpus, tensor * pipeline)
+    if ranks == 0 or rest:
+        raise CannotReplay(f"{gpus} GPUs are not divided by {tensor} x {pipeline}")
+    return GpuRun(
+        Workload(_needed(row, "model_params"), 12_288, 96, 96, 2048, vocab=131_072),
+        Parallelism(
+            "zero1",
+            tensor=tensor,
+            pipeline=pipeline,
+            micro_batches=_needed(row, "global_batch") // ranks,
+            virtual_stages=6,
+            overlap_tensor=True,
+        ),
+        gpus,
+        _cluster(row, H100, FastNetwork()),
+        MEGATRON,
+    )
+
+
+@dataclass(frozen=True)
+class _Pythia:
+    """What the configuration files of Pythia state; with ZeRO-1 and layers recomputed."""
+
+    parameters: int
+    hidden: int
+    layers: int
+    heads: int
+    micro_batch: int
+    tensor: int = 1
+
+
+PYTHIA = {
+    "70M": _Pythia(70_426_624, 512, 6, 8, micro_batch=32),
+    "160M": _Pythia(162_322_944, 768, 12, 12, micro_batch=32),
+    "410M": _Pythia(405_334_016, 1024, 24, 16, micro_batch=32),
+    "1B": _Pythia(1_011_781_632, 2048, 16, 8, micro_batch=16),
+    "1.4B": _Pythia(1_414_647_808, 2048, 24, 16, micro_batch=16),
+    "2.8B": _Pythia(2_775_208_960, 2560, 32, 32, micro_batch=16),
+    "6.9B": _Pythia(6_857_302_016, 4096, 32, 32, micro_batch=8, tensor=2),
+    "12B": _Pythia(11_846_072_320, 5120, 36, 40, micro_batch=8, tensor=4),
+}
+PYTHIA_BATCH = 1024
+PYTHIA_STEPS = 143_000
+
+
+def _pythia(row: Row) -> GpuRun:
+    """Pythia: GPT-NeoX with fused attention; no calibration row, so with the constants of FSDP."""
+    name = row.text("workload").removeprefix("Pythia ")
+    if name not in PYTHIA:
+        raise CannotReplay(f"no configuration of {row.text('workload')}")
+    model, gpus = PYTHIA[name], _needed(row, "n_gpus")
+    samples = gpus // model.tensor * model.micro_batch
+    return GpuRun(
+        Workload(model.parameters, model.hidden, model.layers, model.heads, 2048, vocab=50_304),
+        Parallelism(
+            "zero1",
+            tensor=model.tensor,
+            micro_batch=model.micro_batch,
+            micro_batches=max(1, PYTHIA_BATCH // samples),
+            recompute="full",
+        ),
+        gpus,
+        _cluster(row, A100_40, NetworkSpec()),
+        FSDP.model_copy(update={"reduces_to_owner": True}),
+    )
+
+
+def _unstated(row: Row) -> GpuRun:
+    raise CannotReplay(
+        "ZeRO stage, micro-batch and offloading are not stated, and there is no calibration row of"
+        f" this software on {row.text('cluster')}"
+    )
+
+
+_BUILDERS: Mapping[str, Callable[[Row], GpuRun]] = {
+    "MosaicML": _foundry,
+    "Selene": _genslm,
+    "Meta": _torchtitan,
+    "WhiteFiber": _torchtitan,
+    "NVIDIA": _megatron,
+    "EleutherAI": _pythia,
+    "Polaris": _unstated,
+    "Perlmutter": _unstated,
+}
+
+
+def _decoder(row: Row, vocab: int, head_size: int | None = None) -> Workload:
+    hidden = _needed(row, "hidden")
+    heads = hidden // head_size if head_size else _needed(row, "heads")
+    return Workload(
+        parameters=_needed(row, "model_params"),
+        hidden=hidden,
+        layers=_needed(row, "layers"),
+        heads=heads,
+        seq_len=_needed(row, "seq_len"),
+        vocab=vocab,
+    )
+
+
+def _cluster(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuClusterSpec:
+    return GpuClusterSpec(gpu=gpu, gpus_per_node=_needed(row, "gpus_per_node"), network=network)
+
+
+def _fits(run: GpuRun) -> bool:
+    memory = training_memory(run.workload, run.parallelism, run.gpus, run.software)
+    return memory.fits(run.cluster.gpu)
+
+
+def _needed(row: Row, column: str) -> int:
+    value = row.integer(column)
+    if value is None:
+        raise CannotReplay(f"{column} is not stated")
+    return value
+
+
+def _choice(row: Row, column: str, known: Mapping[str, Known]) -> Known:
+    text = row.text(column)
+    if text not in known:
+        raise CannotReplay(f"no model of {column} {text!r}")
+    return known[text]
+
+
+def _degree(text: str, kind: str) -> int:
+    found = re.search(rf"\b{kind}(\d+)", text)
+    return int(found.group(1)) if found else 1
