@@ -21,12 +21,12 @@ from benchmarks.fidelity.kernel_rows import (
 )
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
+from csnode.fabric.collectives.trees import auto_generated
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.hardware.programs import PROGRAMS
-from wsc.timing.kernels import collectives, reduce_programs
+from wsc.timing.kernels import collectives, hpdc, reduce_programs
 from wsc.timing.kernels.gemm_programs import descriptor_gemm, summa_multiply_add
 from wsc.timing.kernels.gemv import mesh_gemv, single_pe_gemv
-from wsc.timing.kernels.generated_reduce import generated
 from wsc.timing.kernels.point_to_point import message
 from wsc.timing.kernels.single_pe import (
     VectorOp,
@@ -37,16 +37,24 @@ from wsc.timing.kernels.single_pe import (
 from wsc.timing.kernels.stencil import star_stencil
 
 Form = Callable[[FabricSpec, int, float], float]
+
+
+def _generated(fabric: FabricSpec, pes: int, wavelets: float) -> float:
+    return auto_generated(pes, int(wavelets), fabric).cost(int(wavelets), fabric)
+
+
 LINES: Mapping[str, Form] = {
     "star": collectives.star,
     "chain": collectives.chain,
-    "tree": collectives.tree,
-    "auto-gen": generated,
-    "autogen": generated,
+    "tree": hpdc.tree,
+    "two-phase": hpdc.two_phase,
+    "two phase": hpdc.two_phase,
+    "auto-gen": _generated,
+    "autogen": _generated,
     "ring": collectives.ring_all_reduce,
     "broadcast": collectives.broadcast,
 }
-"""Forms of one line of PEs by a word of the algorithm."""
+"""Forms of one line of PEs, as published, by a word of the algorithm."""
 VECTOR_OPS: Mapping[str, VectorOp] = {
     "copy": "copy",
     "mov": "copy",
@@ -96,8 +104,6 @@ def _modelled(row: Row, fabric: FabricSpec, wavelets: int) -> float:
 
 
 def _line(words: str) -> Form:
-    if "two-phase" in words or "two phase" in words:
-        return collectives.two_phase
     for word, form in LINES.items():
         if word in words:
             return form

@@ -1,20 +1,18 @@
-"""Collectives on a line or a rectangle of PEs.
+"""Collectives on a line or a rectangle of PEs, from what PEs and routers do.
 
-The model is that of Luczynski et al., "Near-Optimal Wafer-Scale Reduce", HPDC'24: a collective with
-contention C (wavelets through the busiest PE), energy E (hops of all wavelets) over N links,
-distance L and depth D takes
+A wavelet takes ``hop_cycles`` from router to router and ``2 T_R + 1`` cycles up the ramp of a PE,
+through it, and down again; streams flow at ``cycles_per_wavelet``. That is the model of Luczynski
+et al., "Near-Optimal Wafer-Scale Reduce", HPDC'24 (``hpdc`` has its formulas), which counts no time
+between two additions of one PE; here the second starts a vector instruction's set-up after the end
+of the first. Forms without such a PE (chain, broadcast, ring) are those of the paper.
 
-    max(C, E / N + L) + (2 T_R + 1) D    cycles.
-
-There a hop and a wavelet take one cycle each; here both are parameters of the fabric. All functions
-return cycles for ``wavelets`` of 32 bit per PE and ``pes`` PEs in a line, with programs already
-running; the offset of a measured program is in ``programs``.
+All functions return cycles for ``wavelets`` of 32 bit per PE and ``pes`` PEs in a line, the root at
+its end, from the first wavelet sent to the last result. A line of one PE has nothing to do.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, isqrt, log2
 
 from wsc.timing.hardware.fabric import FabricSpec
 
@@ -26,50 +24,79 @@ def depth_cycles(fabric: FabricSpec) -> int:
 
 def broadcast(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     """From one end of a line to all PEs; the routers copy, no PE forwards."""
-    return (
-        fabric.cycles_per_wavelet * wavelets + fabric.hop_cycles * (pes - 1) + depth_cycles(fabric)
-    )
+    return _stream(fabric, wavelets) + _way(fabric, pes - 1) if pes > 1 else 0.0
 
 
 def star(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """Every PE sends to the root, which adds all."""
-    line = fabric.cycles_per_wavelet
-    nearest = line * wavelets * (pes - 1)
-    farthest = fabric.hop_cycles * (pes - 1) + line * (wavelets - 1)
-    return max(nearest, farthest) + depth_cycles(fabric)
+    """Every PE sends to the root, which adds all in one instruction."""
+    if pes == 1:
+        return 0.0
+    all_streams = _stream(fabric, wavelets * (pes - 1))
+    farthest = fabric.hop_cycles * (pes - 1) + _stream(fabric, wavelets - 1)
+    return max(all_streams, farthest) + depth_cycles(fabric)
 
 
 def chain(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     """Each PE adds its values to those that pass on their way to the root."""
-    return fabric.cycles_per_wavelet * wavelets + (fabric.hop_cycles + depth_cycles(fabric)) * (
-        pes - 1
-    )
+    return _stream(fabric, wavelets) + _way(fabric, 1) * (pes - 1) if pes > 1 else 0.0
 
 
-def tree(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """Pairs, pairs of pairs, and so on, in ceil(log2 P) rounds; each round waits for the last."""
+def tree(
+    fabric: FabricSpec,
+    pes: int,
+    wavelets: float,
+    *,
+    restart: float | None = None,
+    onward_restart: float | None = None,
+) -> float:
+    """Every PE adds subtrees of 1, 2, 4, ... PEs, nearest first.
+
+    A PE finishes one addition before it starts the next, ``restart`` cycles later; the set-up of a
+    vector instruction unless a program tells otherwise. All additions of a PE but its last are in
+    place; a PE other than the root passes on its last, which starts ``onward_restart`` cycles after
+    the one before (``restart`` by default). The root's subtrees are the powers of two that make up
+    P - 1.
+    """
     if pes == 1:
-        return chain(fabric, pes, wavelets)
-    rounds = ceil(log2(pes))
-    load = fabric.cycles_per_wavelet * wavelets * rounds
-    spread = load * pes / (2 * (pes - 1)) + fabric.hop_cycles * (pes - 1)
-    return max(load, spread) + depth_cycles(fabric) * rounds
+        return 0.0
+    between = _stream(fabric, wavelets) + _restart(fabric, restart)
+    extra = 0.0 if onward_restart is None else onward_restart - _restart(fabric, restart)
+    sends = [0.0]  # when a subtree of 2^k PEs sends its first wavelet
+    in_place = -between
+    for k in range((pes - 1).bit_length() - 1):
+        arrives = sends[k] + _way(fabric, 2**k)
+        sends.append(max(in_place + between + extra * (k > 0), arrives))
+        in_place = max(in_place + between, arrives)
+    starts, distance = -between, 1
+    for k, first in enumerate(sends):
+        if (pes - 1) >> k & 1:
+            starts = max(starts + between, first + _way(fabric, distance))
+            distance += 2**k
+    return starts + _stream(fabric, wavelets)
 
 
-def two_phase(fabric: FabricSpec, pes: int, wavelets: float, group: int | None = None) -> float:
+def two_phase(
+    fabric: FabricSpec,
+    pes: int,
+    wavelets: float,
+    group: int | None = None,
+    *,
+    restart: float | None = None,
+) -> float:
     """A chain in each group of ``group`` PEs, then a chain over the groups' roots.
 
-    The default group is the square root of P. A group of one PE, or of all, is a chain.
+    The last group's root passes its sum on at once. Every other root first adds its group's sum in
+    memory and starts the addition that passes on ``restart`` cycles later (as in ``tree``). The
+    default group is the square root of P. A group of one PE, or of all, is a chain.
     """
-    group = group or isqrt(pes)
+    group = group or round(pes**0.5)
     if group == 1 or group >= pes:
         return chain(fabric, pes, wavelets)
-    depth = group - 1 + ceil(pes / group) - 1
-    return (
-        2 * fabric.cycles_per_wavelet * wavelets
-        + fabric.hop_cycles * (pes - 1)
-        + depth_cycles(fabric) * depth
-    )
+    stream = _stream(fabric, wavelets)
+    in_group, to_next_root = _way(fabric, 1) * (group - 1), _way(fabric, group)
+    first_root = max(stream + _restart(fabric, restart), to_next_root)
+    other_roots = to_next_root * (-(-pes // group) - 2)
+    return in_group + first_root + other_roots + stream
 
 
 @lru_cache(maxsize=4096)
@@ -79,17 +106,17 @@ def reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
 
 
 def all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """The fastest of reduce and broadcast, and the ring; nothing to do for a single PE."""
-    if pes == 1:
-        return 0.0
+    """The faster of reduce and broadcast, and of the ring."""
     to_root_and_back = reduce(fabric, pes, wavelets) + broadcast(fabric, pes, wavelets)
     return min(to_root_and_back, ring_all_reduce(fabric, pes, wavelets))
 
 
 def ring_all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     """Reduce-scatter and all-gather of P parts around a ring folded into the line."""
+    if pes == 1:
+        return 0.0
     return (
-        2 * (pes - 1) * fabric.cycles_per_wavelet * wavelets / pes
+        2 * _stream(fabric, wavelets * (pes - 1) / pes)
         + fabric.hop_cycles * (4 * pes - 6)
         + 2 * (pes - 1) * depth_cycles(fabric)
     )
@@ -109,3 +136,16 @@ def reduce_2d(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> f
 def snake_2d(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> float:
     """One chain through all PEs, row by row, back and forth; each hop ends in a PE, so no turns."""
     return chain(fabric, columns * rows, wavelets)
+
+
+def _stream(fabric: FabricSpec, wavelets: float) -> float:
+    return fabric.cycles_per_wavelet * wavelets
+
+
+def _way(fabric: FabricSpec, hops: int) -> int:
+    """From one PE's addition to that of another."""
+    return fabric.hop_cycles * hops + depth_cycles(fabric)
+
+
+def _restart(fabric: FabricSpec, restart: float | None) -> float:
+    return fabric.vector_setup_cycles if restart is None else restart

@@ -87,7 +87,7 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
     products = Cycles(compute=work, setup=axpys * fabric.triggered_cycles).at_least(taken_in)
     gradients = features * outputs
     down = chain(fabric, fabric.rows, gradients)
-    across = chain(fabric, grid.stretches, gradients) if grid.stretches > 1 else 0.0
+    across = chain(fabric, grid.stretches, gradients)
     return products + Cycles(fabric=down + across)
 
 

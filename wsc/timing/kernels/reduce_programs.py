@@ -1,20 +1,17 @@
-"""Published programs: what their sources make a PE do, beyond the model of the collective.
+"""Published programs that reduce: when they start, and how long they take between additions.
 
-Luczynski's early reduce programs (sources in the history of pr0f3ss/SpMM_Cerebras) run on a line of
-PEs of which the first is the root. A PE adds an incoming stream to its own values, in memory or
-passing the sums on; a PE with more than one stream must finish one addition before it starts the
-next, and starting takes the set-up and the load of descriptors. In place, destination and first
-source are one descriptor, so one less is loaded.
+Luczynski's early programs (sources in the history of pr0f3ss/SpMM_Cerebras) run on a line of PEs of
+which the first is the root, on two colours. Their sources tell how many descriptors a PE loads
+before an addition. All but the destination take time: two where both sources are loaded, one where
+the destination is the first source, none where the program loaded them ahead.
 
 All return cycles from the start of the program to the root's last result.
 """
 
 from __future__ import annotations
 
-from math import ceil
-
 from wsc.timing.hardware.fabric import FabricSpec
-from wsc.timing.kernels.collectives import chain, depth_cycles
+from wsc.timing.kernels import collectives
 
 
 def start_cycles(fabric: FabricSpec) -> int:
@@ -23,47 +20,37 @@ def start_cycles(fabric: FabricSpec) -> int:
 
 
 def chain_program(fabric: FabricSpec, pes: int, wavelets: int) -> float:
-    """reduce_2colors_static: each PE passes on the sum of what comes in and its own values."""
-    return start_cycles(fabric) + chain(fabric, pes, wavelets)
+    """reduce_2colors_static; rows K0001 to K0014."""
+    return start_cycles(fabric) + collectives.chain(fabric, pes, wavelets)
 
 
 def two_phase_program(
     fabric: FabricSpec, pes: int, wavelets: int, group: int, *, descriptors_loaded: bool
 ) -> float:
-    """reduce_2colors_dynamic and reduce_2colors_2phase: chains in groups, then over their roots.
+    """reduce_2colors_dynamic and reduce_2colors_2phase, which loads its sources' descriptors ahead.
 
-    The last group's root passes its sum on at once. Every other root first adds its group's sum in
-    memory, then starts a second addition, which passes on. ``descriptors_loaded``: the second
-    program loads the sources' descriptors once, ahead. One group is a chain.
+    Rows K0016 to K0028, and K0044 to K0052.
     """
-    if group >= pes:
-        return chain_program(fabric, pes, wavelets)
-    restart = fabric.vector_setup_cycles + fabric.descriptor_load_cycles * (not descriptors_loaded)
-    in_group = chain(fabric, group, wavelets)
-    between_roots = group * fabric.hop_cycles + depth_cycles(fabric)
-    over_roots = between_roots * (ceil(pes / group) - 2) + fabric.cycles_per_wavelet * wavelets
-    return start_cycles(fabric) + in_group + restart + over_roots
+    restart = restart_cycles(fabric, sources=0 if descriptors_loaded else 2)
+    reduced = collectives.two_phase(fabric, pes, wavelets, group, restart=restart)
+    return start_cycles(fabric) + reduced
 
 
 def low_depth_program(fabric: FabricSpec, pes: int, wavelets: int) -> float:
-    """reduce_2colors_low_depth: a PE adds subtrees of 1, 2, 4, ... PEs, nearest first.
+    """reduce_2colors_low_depth, a tree; rows K0030 to K0041."""
+    reduced = collectives.tree(
+        fabric,
+        pes,
+        wavelets,
+        restart=restart_cycles(fabric, sources=1),
+        onward_restart=restart_cycles(fabric, sources=2),
+    )
+    return start_cycles(fabric) + reduced
 
-    All additions of a PE but its last are in place; a PE other than the root passes on its last.
-    The root's subtrees are the powers of two that make up P - 1.
+
+def restart_cycles(fabric: FabricSpec, sources: int) -> float:
+    """From the end of an addition to the next one, which loads descriptors of ``sources``.
+
+    ``descriptor_load_cycles`` are those of two.
     """
-    stream = fabric.cycles_per_wavelet * wavelets
-    onward = stream + fabric.vector_setup_cycles + fabric.descriptor_load_cycles
-    in_place = onward - fabric.descriptor_load_cycles / 2
-    leaves = [0.0]  # when a subtree of 2^k PEs sends its first wavelet
-    added = float("-inf")  # start of the latest addition in place inside a subtree
-    for k in range((pes - 1).bit_length() - 1):
-        arrives = leaves[k] + 2**k * fabric.hop_cycles + depth_cycles(fabric)
-        leaves.append(max(added + onward, arrives))
-        added = max(added + in_place, arrives)
-    root, distance = 0.0 - stream, 1
-    for k, first in enumerate(leaves):
-        if (pes - 1) >> k & 1:
-            arrives = first + distance * fabric.hop_cycles + depth_cycles(fabric)
-            root = max(root + in_place, arrives) if distance > 1 else arrives
-            distance += 2**k
-    return start_cycles(fabric) + root + stream
+    return fabric.vector_setup_cycles + fabric.descriptor_load_cycles * sources / 2

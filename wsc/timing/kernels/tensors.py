@@ -137,9 +137,7 @@ def _values(
     taken_in = wavelets(fabric, keys * head_size, dtype) if high > 1 else 0.0
     product = Cycles(compute=work, setup=issue)
     sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
-    return product.at_least(fabric.cycles_per_wavelet * taken_in) + (
-        Cycles(fabric=sums) if wide > 1 else Cycles()
-    )
+    return product.at_least(fabric.cycles_per_wavelet * taken_in) + Cycles(fabric=sums)
 
 
 def _softmax_on(
