@@ -70,8 +70,9 @@ def _on_regions(phase: str) -> Callable[[Row], bool]:
 
 
 def _served(row: Row) -> bool:
-    service = "inference service" in row.text("system")
-    return _inference(row) and service and row.unit in TOKENS_PER_S
+    if not _inference(row):
+        return False
+    return "inference service" in row.text("system") and row.unit in TOKENS_PER_S
 
 
 FAMILIES = (

@@ -77,8 +77,7 @@ def _draw_errors(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> Non
     axes.axvline(0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
     for index, (family, compared) in enumerate(by_family.items()):
         color, _ = _look(index)
-        for use in _SIZE:
-            _strip(axes, [one for one in compared if one.row.use == use], index, use)
+        _strip(axes, compared, index)
         axes.text(
             -_FARTHEST - 0.03, index, family, color=color, ha="right", va="center", weight="bold"
         )
@@ -90,13 +89,15 @@ def _draw_errors(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> Non
     axes.set_xlabel("predicted over published, less one")
 
 
-def _strip(axes: Axes, compared: Sequence[Compared], index: int, use: Use) -> None:
+def _strip(axes: Axes, compared: Sequence[Compared], index: int) -> None:
     ordered = sorted(compared, key=lambda one: one.error)
-    height = [index + _LANES[rank % len(_LANES)] for rank in range(len(ordered))]
-    for side, marker in ((0, None), (1, ">"), (-1, "<")):
-        here = [place for place, one in enumerate(ordered) if _side(one) == side]
-        errors = [side * _FARTHEST if side else ordered[place].error for place in here]
-        _scatter(axes, errors, [height[place] for place in here], index, use, marker)
+    lanes = [index + _LANES[rank % len(_LANES)] for rank in range(len(ordered))]
+    placed = list(zip(ordered, lanes, strict=True))
+    for use in _SIZE:
+        for side, marker in ((0, None), (1, ">"), (-1, "<")):
+            here = [place for place in placed if (place[0].row.use, _side(place[0])) == (use, side)]
+            errors = [side * _FARTHEST if side else one.error for one, _ in here]
+            _scatter(axes, errors, [lane for _, lane in here], index, use, marker)
 
 
 def _side(one: Compared) -> int:
@@ -121,7 +122,7 @@ def _scatter(
         facecolors="white" if use == "calibration" else color,
         edgecolors=color if use == "calibration" else "white",
         linewidths=1.3 if use == "calibration" else 0.5,
-        zorder=4 if use == "calibration" else 3,
+        zorder=4 if use == "validation" else 3,
         clip_on=False,
     )
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from benchmarks.fidelity import inference, kernels, setup
 from benchmarks.fidelity.replay import Family, Fit
 
-FAMILIES: tuple[Family, ...] = ()
-FITS: tuple[Fit, ...] = ()
+FAMILIES: tuple[Family, ...] = (
+    *kernels.FAMILIES,
+    *inference.FAMILIES,
+    *setup.FAMILIES,
+)
+FITS: tuple[Fit, ...] = (*kernels.FITS, *inference.FITS, *setup.FITS)

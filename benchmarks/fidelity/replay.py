@@ -24,7 +24,10 @@ class Family:
     """
 
     name: str
-    """As it stands in the report: ``collectives``, ``GEMV``, ``training CS-2``, ..."""
+    """As it stands in the report: ``collectives``, ``GEMV``, ``training CS-2``, ...
+
+    Several may share a name: rows that the report counts together, predicted in several ways.
+    """
     knows: Callable[[Row], bool]
     """Whether a row belongs to the family."""
     predict: Callable[[Row], float]

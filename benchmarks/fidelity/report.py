@@ -51,7 +51,7 @@ class Report:
         return cls(
             tuple(Source(path.name, len(rows), _digest(path)) for path, rows in files),
             Replays.of(rows, families),
-            tuple(family.name for family in families),
+            tuple(dict.fromkeys(family.name for family in families)),
             git_commit(_ROOT),
             describe_host(version("torch")),
         )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_rows import constant, refusing, row, write_rows
 
-from benchmarks.fidelity.columns import RESULTS
+from benchmarks.fidelity.columns import COLUMNS, RESULTS
 from benchmarks.fidelity.registry import FAMILIES, FITS
 from benchmarks.fidelity.replay import Family
 from benchmarks.fidelity.replays import Replays
@@ -123,10 +123,13 @@ def test_a_prediction_does_not_change_with_what_was_measured(tmp_path):
         assert before.published != after.published
 
 
-def test_every_family_has_its_own_name():
-    """The report could not tell two families of one name apart."""
-    names = [family.name for family in FAMILIES]
-    assert len(set(names)) == len(names)
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_every_family_can_be_asked_about_every_kind_of_row(tmp_path, kind):
+    """A row of any kind is recognised or not; no family trips over columns it does not have."""
+    rows = read(tmp_path, row("R1", kind), row("R2", kind, workload="decode, reduce, MPT, GEMM"))
+    for family in FAMILIES:
+        for one in rows:
+            family.knows(one.described())
 
 
 def test_every_fit_is_that_of_a_family():
