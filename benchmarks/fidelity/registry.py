@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.fidelity import inference, kernels, setup
+from benchmarks.fidelity import gpu, inference, kernels, setup
 from benchmarks.fidelity.replay import Family, Fit
 
 FAMILIES: tuple[Family, ...] = (
     *kernels.FAMILIES,
     *inference.FAMILIES,
     *setup.FAMILIES,
+    *gpu.FAMILIES,
 )
-FITS: tuple[Fit, ...] = (*kernels.FITS, *inference.FITS, *setup.FITS)
+FITS: tuple[Fit, ...] = (*kernels.FITS, *inference.FITS, *setup.FITS, *gpu.FITS)
