@@ -75,7 +75,7 @@ class Cores:
         self._pc = np.concatenate(starts or [_NONE])
         self._step_of = np.zeros(self._pe.size, dtype=np.int32)
         self._is_open = np.zeros(self._pe.size, dtype=np.bool_)
-        self._listener = np.full(queues.pe.size - queues.num_router, -1, dtype=np.int32)
+        self._listener = np.full(queues.pe.size - queues.num_router, -1, dtype=np.int64)
         self._senders = _NONE
         self._parked = _NONE
         self._signals = np.zeros((_num_events(table), num_pes), dtype=np.int32)
@@ -206,7 +206,7 @@ class Cores:
         sources = np.concatenate([queues, np.full(self._senders.size, -1, dtype=queues.dtype)])
         send = self._table.send[self._pc[threads]]
         ramps = np.where(send >= 0, self._queues.ramp_up[send, self._pe[threads]], -1)
-        going = self._network.has_room(ramps)
+        going = self._network.wavelets.has_room(ramps)
         if self._many_threads:
             going &= self._share(threads, ramps >= 0, going, now)
         if not going.any():
@@ -256,7 +256,7 @@ class Cores:
         arriving = sources >= 0
         if arriving.any():
             queues = sources[arriving]
-            _, flags = self._network.peek(queues)
+            value[arriving], flags = self._network.wavelets.pop(queues)
             if (flags & CONTROL).any():
                 thread = threads[arriving][(flags & CONTROL) != 0][0]
                 raise ApplianceCompilationError(
@@ -265,7 +265,6 @@ class Cores:
                     rule="only an Axpy ends with a control wavelet",
                     remedy="send it with to_cores=False",
                 )
-            value[arriving] = self._network.take(queues)
             self.received += int(arriving.sum())
         return value
 
@@ -296,8 +295,7 @@ class Cores:
         queues, threads = queues[free], threads[free]
         if not threads.size:
             return False
-        _, flags = self._network.peek(queues)
-        weights = self._network.take(queues)
+        weights, flags = self._network.wavelets.pop(queues)
         self.received += threads.size
         is_end = (flags & CONTROL) != 0
         self._listener[queues - self._queues.num_router] = -1

@@ -38,6 +38,7 @@ class Program:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self.layout = Layout(fabric.spec)
+        self._grid = np.arange(fabric.num_pes).reshape(fabric.rows, fabric.columns)
         self._routes: dict[int, dict[int, Array]] = {}
         self._last: dict[int, Array] = {}
         self._ring: dict[int, Array] = {}
@@ -53,9 +54,8 @@ class Program:
 
     def pes(self, region: Region) -> Array:
         """Numbers (row-major) of the PEs in a region; ApplianceCompilationError outside."""
-        numbers = np.arange(self.fabric.num_pes).reshape(self.fabric.rows, self.fabric.columns)
         try:
-            return np.atleast_1d(numbers[region]).ravel()
+            return np.atleast_1d(self._grid[region]).ravel()
         except IndexError as error:
             raise ApplianceCompilationError(
                 "a region lies outside the fabric",
@@ -74,13 +74,15 @@ class Program:
         _check_number("colour", colour, spec.colours)
         _check_number("switch position", position, spec.switch_positions)
         pes = self.pes(region)
-        tables = self._routes.setdefault(colour, {})
-        shape = (NUM_PORTS, self.fabric.num_pes)
-        table = tables.setdefault(position, np.zeros(shape, dtype=np.uint8))
-        table[source, pes] |= sum(1 << port for port in set(outputs))
-        last = self._last.setdefault(colour, np.zeros(self.fabric.num_pes, dtype=np.int8))
-        last[pes] = np.maximum(last[pes], position)
-        self._ring.setdefault(colour, np.zeros(self.fabric.num_pes, dtype=np.bool_))
+        if colour not in self._routes:
+            self._routes[colour] = {}
+            self._last[colour] = np.zeros(self.fabric.num_pes, dtype=np.int8)
+            self._ring[colour] = np.zeros(self.fabric.num_pes, dtype=np.bool_)
+        tables = self._routes[colour]
+        if position not in tables:
+            tables[position] = _nothing(self.fabric)
+        tables[position][source, pes] |= sum(1 << port for port in set(outputs))
+        self._last[colour][pes] = np.maximum(self._last[colour][pes], position)
 
     def ring_mode(self, colour: int, region: Region) -> None:
         """After the last switch position the first one follows again."""

@@ -54,8 +54,9 @@ class Queues:
     """All queues of a program.
 
     Per queue: ``pe``, ``switch`` (colour index x PEs + PE), ``link`` (the wire into it, PE x 6 +
-    input, 5 for the core) and ``capacity`` in wavelets. Per router queue, fan-out slot and switch
-    position: ``targets[slot][position, queue]`` and the cycles to get there, ``delays``.
+    input, 5 for the core) and ``capacity`` in wavelets. Per ``wire`` (switch position x router
+    queues + router queue) and copy: the queues it leads to, ``targets``, and the cycles to them,
+    ``delays``, both [wires, copies].
     """
 
     num_router: int
@@ -74,13 +75,16 @@ class Queues:
     def shared_links(self) -> bool:
         """Whether two queues may want the same wire in one cycle."""
         owner = np.full(int(self.link.max(initial=0)) + 1, -1, dtype=np.int32)
-        wires = []
-        for targets in self.targets:
-            _, queues = known = np.nonzero(targets >= 0)
-            links = self.link[targets[known]]
-            owner[links] = queues
-            wires.append((links, queues))
-        return any(bool((owner[links] != queues).any()) for links, queues in wires)
+        wires, copies = np.nonzero(self.targets >= 0)
+        links, queues = self.link[self.targets[wires, copies]], wires % max(self.num_router, 1)
+        owner[links] = queues
+        return bool((owner[links] != queues).any())
+
+    def wire(self, queues: Array, positions: Array) -> Array:
+        """Where router queues lead with the switches at ``positions``."""
+        if self.targets.shape[0] == self.num_router:
+            return queues
+        return queues + positions.take(self.switch.take(queues)) * np.int64(self.num_router)
 
 
 def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues:
@@ -118,13 +122,18 @@ def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues
         switch=numbers.switch,
         link=numbers.link,
         capacity=capacity,
-        targets=np.stack([target for target, _ in slots] or [np.full(shape, -1, dtype=np.int32)]),
-        delays=np.stack([delay for _, delay in slots] or [np.zeros(shape, dtype=np.int32)]),
+        targets=_wires_first([target for target, _ in slots], shape),
+        delays=_wires_first([delay for _, delay in slots], shape),
         ramp_up=ramps,
         ramp_down=numbers.core,
         last_position=np.concatenate([t.last for t in routes.values()] or [np.zeros(0, np.int8)]),
         ring=np.concatenate([t.ring for t in routes.values()] or [np.zeros(0, np.bool_)]),
     )
+
+
+def _wires_first(copies: list[Array], shape: tuple[int, int]) -> Array:
+    """[wires, copies] of one [positions, queues] per copy; at least one copy, that leads nowhere."""
+    return np.stack([x.ravel() for x in copies or [np.full(shape, -1)]], axis=1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -148,15 +157,15 @@ class _Numbers:
         for index, table in enumerate(outputs):
             has_input[index] = table.any(axis=0)
             has_core[index] = (table & (1 << Port.RAMP)).any(axis=(0, 1))
-        router = np.full(has_input.shape, -1, dtype=np.int32)
-        core = np.full(has_core.shape, -1, dtype=np.int32)
+        router = np.full(has_input.shape, -1, dtype=np.int64)
+        core = np.full(has_core.shape, -1, dtype=np.int64)
         num_router = int(has_input.sum())
         num_queues = num_router + int(has_core.sum())
         router[has_input] = np.arange(num_router)
         core[has_core] = np.arange(num_router, num_queues)
         colour, port, pe = np.nonzero(has_input)
         core_colour, core_pe = np.nonzero(has_core)
-        pes = np.concatenate([pe, core_pe]).astype(np.int32)
+        pes = np.concatenate([pe, core_pe])
         colours = np.concatenate([colour, core_colour])
         ports = np.concatenate([port, np.full(core_pe.size, NUM_PORTS)])
         return _Numbers(
@@ -165,8 +174,8 @@ class _Numbers:
             num_router=num_router,
             num_queues=num_queues,
             pe=pes,
-            switch=(colours * num_pes + pes).astype(np.int32),
-            link=(pes * (NUM_PORTS + 1) + ports).astype(np.int32),
+            switch=colours * num_pes + pes,
+            link=(pes * (NUM_PORTS + 1) + ports),
         )
 
 

@@ -105,12 +105,12 @@ def _check_quiet(cores: Cores, network: Network) -> None:
         raise ApplianceDeadlockError(
             f"{stuck.size} threads wait for what never comes",
             where="; ".join(cores.describe(int(thread)) for thread in stuck[:3]),
-            value=f"{network.num_waiting} wavelets wait in routers",
+            value=f"{network.wavelets.num_waiting} wavelets wait in routers",
             rule="every receive has a sender, and queues drain",
         )
-    if network.num_waiting:
+    if network.wavelets.num_waiting:
         raise ApplianceDeadlockError(
             "wavelets are left over when all threads have ended",
-            value=f"{network.num_waiting} wavelets",
+            value=f"{network.wavelets.num_waiting} wavelets",
             rule="every wavelet that reaches a core is received",
         )

@@ -1,0 +1,51 @@
+"""Broadcast along a line and over a grid: one colour, every router copies to its core and onward.
+
+Cycles, from T_R per ramp, one per hop and one to consume (HPDC'24, timing model 2b), after the
+set-up: ``words + P + 2 T_R`` on a line of P PEs, ``words + M + N - 2 + 2 T_R + 1`` on M x N.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from csnode.fabric.collectives.paths import Path
+from csnode.fabric.instructions import receive, send
+from csnode.fabric.memory import Slice
+from csnode.fabric.program import Program
+from csnode.fabric.routing import Port
+
+
+def add_broadcast(program: Program, path: Path, values: Slice, colour: int) -> None:
+    """Copy ``values`` of position 0 to all positions of every line of ``path``."""
+    last = path.length - 1
+    if last == 0:
+        return
+    program.route(colour, path.at(0), Port.RAMP, path.away[0])
+    for position in range(1, last):
+        toward, away = path.toward[position], path.away[position]
+        program.route(colour, path.at(position), toward, away, Port.RAMP)
+    program.route(colour, path.at(last), path.toward[last], Port.RAMP)
+    program.do(path.at(0), send(values, colour))
+    program.do(path.between(1, path.length), receive(values, colour))
+
+
+def add_grid_broadcast(program: Program, values: Slice, colour: int) -> None:
+    """Copy ``values`` of the PE in row 0, column 0 to all: eastward in row 0, and southward."""
+    rows, columns = program.fabric.rows, program.fabric.columns
+    grid = np.arange(rows * columns).reshape(rows, columns)
+    at_root, in_first_row = grid == 0, grid < columns
+    source = np.where(at_root, Port.RAMP, np.where(in_first_row, Port.WEST, Port.NORTH))
+    for port in (Port.RAMP, Port.WEST, Port.NORTH):
+        here = source == port
+        eastward = here & in_first_row
+        eastward[:, -1] = False
+        southward = here.copy()
+        southward[-1] = False
+        for region, output in ((eastward, Port.EAST), (southward, Port.SOUTH)):
+            if region.any():
+                program.route(colour, region, port, output)
+    if (~at_root).any():
+        for port in (Port.WEST, Port.NORTH):
+            program.route(colour, source == port, port, Port.RAMP)
+        program.do(at_root, send(values, colour))
+        program.do(~at_root, receive(values, colour))

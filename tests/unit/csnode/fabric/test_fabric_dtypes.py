@@ -1,0 +1,57 @@
+"""Number formats agree bit for bit with an independent implementation."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from csnode.fabric.dtypes import Dtype, combine_words, decode, encode, multiply_add
+
+TORCH = {Dtype.FP32: torch.float32, Dtype.FP16: torch.float16, Dtype.BF16: torch.bfloat16}
+SINGLES = st.lists(st.floats(width=32), min_size=2, max_size=32)
+
+
+def rounded(values, dtype):
+    return torch.tensor(values, dtype=torch.float32).to(TORCH[dtype]).float().numpy()
+
+
+@pytest.mark.parametrize("dtype", Dtype)
+@given(values=SINGLES)
+def test_storing_rounds_like_torch(dtype, values):
+    """What comes back from memory is the value rounded to nearest even, NaN and infinity kept."""
+    stored = decode(encode(np.array(values, dtype=np.float32), dtype), dtype)
+    np.testing.assert_array_equal(stored, rounded(values, dtype))
+
+
+@pytest.mark.parametrize("dtype", Dtype)
+def test_two_16_bit_elements_share_a_word(dtype):
+    """Combining words combines all elements in them, each rounded to its format."""
+    left, right = np.linspace(-3, 3, 8), np.linspace(1, 2, 8)
+    words = [encode(x, dtype).view(np.uint32) for x in (left, right)]
+    total = combine_words("add", *words, dtype).view(dtype.raw)
+    expected = (rounded(left, dtype).astype(np.float64) + rounded(right, dtype)).tolist()
+    np.testing.assert_array_equal(decode(total, dtype), rounded(expected, dtype))
+
+
+def test_an_fp16_sum_saturates_where_an_fp32_sum_does_not():
+    """Adding 1 to 2048 is lost in fp16 and kept in fp32: the sum's format decides."""
+    one, large = np.ones(1), np.full(1, 2048.0)
+    for sums, expected in ((Dtype.FP16, 2048.0), (Dtype.FP32, 2049.0)):
+        bits = multiply_add(
+            encode(one, Dtype.FP16), encode(one, Dtype.FP16), encode(large, sums), Dtype.FP16, sums
+        )
+        assert decode(bits, sums)[0] == expected
+
+
+def test_a_product_is_exact_before_it_is_added():
+    """A fused multiply-add keeps the low bits of the product that two roundings would lose."""
+    factor = np.float32(1 + 2**-12)
+    bits = multiply_add(
+        encode(factor[None], Dtype.FP32),
+        encode(factor[None], Dtype.FP32),
+        encode(-np.float32(1 + 2**-11)[None], Dtype.FP32),
+        Dtype.FP32,
+        Dtype.FP32,
+    )
+    assert decode(bits, Dtype.FP32)[0] == 2**-24
