@@ -3,7 +3,7 @@
 Memory is counted by storage: views share it, and an op that writes in place takes none. Three
 rules follow how the wafer computes:
 
-    what depends on the batch grows with the micro-batch; the rest (masks, positions) is fixed
+    what depends on the batch grows with the micro-batch; masks, positions and scalars are fixed
     weights and gradients stream, so they take no working memory while they pass
     an elementwise op writes its result over an operand that nothing reads afterwards
 """
@@ -28,7 +28,12 @@ class Memory:
     def __init__(self, captured: Captured, streamed: Collection[fx.Node]) -> None:
         shape = captured.inputs[0].shape
         self.samples = max(1, *shape[:1]) if shape else 1
-        self._growing = _storages(_of_batch(captured)).keys()
+        self._growing = {
+            tensor.untyped_storage()._cdata
+            for node in _of_batch(captured)
+            for tensor in _tensors(node)
+            if tensor.dim()
+        }
         self._gradients = _storages(_gradient_nodes(captured)).keys()
         self._given = _storages([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
 
@@ -80,13 +85,12 @@ class Memory:
 
 def _storages(nodes: Iterable[fx.Node]) -> dict[int, int]:
     """Bytes of each distinct storage behind the values of nodes, in their order."""
-    found = {}
-    for node in nodes:
-        for value in tree_leaves(node.meta.get("val")):
-            if isinstance(value, torch.Tensor):
-                storage = value.untyped_storage()
-                found[storage._cdata] = storage.nbytes()
-    return found
+    storages = (tensor.untyped_storage() for node in nodes for tensor in _tensors(node))
+    return {storage._cdata: storage.nbytes() for storage in storages}
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    return [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
 
 
 def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:

@@ -16,8 +16,16 @@ from wsc.timing.placement.liveness import Life, lives
 
 
 def recomputable(program: Program) -> tuple[int, ...]:
-    """The forward segments that have internals, in order."""
-    return tuple(sorted({life.producer for life in lives(program) if _is_internal(life, program)}))
+    """The forward segments that recompute saves memory of, in order.
+
+    They have internals, and something runs before the backward pass reads these.
+    """
+    first_use: dict[int, int] = {}
+    for life in lives(program):
+        if _is_internal(life, program):
+            use = first_use.get(life.producer, life.readers[0])
+            first_use[life.producer] = min(use, life.readers[0])
+    return tuple(index for index, use in sorted(first_use.items()) if use > index + 1)
 
 
 def recompute(program: Program, chosen: Collection[int]) -> Program:

@@ -1,0 +1,76 @@
+"""Bytes of activations from one capture: linear in the samples, streams left out, views once."""
+
+import pytest
+from local_machine import BF16, compile_model
+from tiny_training import GPT, LOADER
+
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+
+
+def captured(samples, **changes):
+    batch = build_source(LOADER | {"batch_size": samples}, "test").batch(0)
+    return compile_model(build_model(GPT | changes, 0), batch, 1, precision=BF16).program
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return captured(2)
+
+
+def footprints(program):
+    return [(s.working, [piece.footprint for piece in s.stash]) for s in program.segments]
+
+
+def test_footprints_do_not_depend_on_the_size_at_capture(gpt):
+    """So one capture tells the memory of every micro-batch size.
+
+    But for sums over the batch that a gradient is made of in two steps, as that of positions.
+    """
+    assert footprints(captured(4))[:-1] == footprints(gpt)[:-1]
+
+
+def test_a_decoder_layer_stashes_what_its_backward_pass_reads(gpt):
+    """16 hidden-sized tensors with the filter twice the hidden size less 4: by hand.
+
+    Two norms (2, and statistics), queries, keys, values, attention (4, and its statistics), the
+    attention's residual sum, the filter before and after its activation (2 x 2), the output.
+    """
+    layer = next(s for s in gpt.segments if s.layer.endswith("1") and s.phase == "forward")
+    tokens, hidden = 8, GPT["hidden_size"] * 2
+    small = [
+        p.footprint.sample_bytes for p in layer.stash if p.footprint.sample_bytes < tokens * 32
+    ]
+    large = sum(p.footprint.sample_bytes for p in layer.stash) - sum(small)
+    assert large == tokens * hidden * 12
+    assert sum(small) <= tokens * 4 * (2 * 2 + GPT["num_heads"])
+
+
+def test_gradients_take_no_working_memory(gpt):
+    """They leave as they are made, so a wide weight does not widen the backward pass."""
+    wide = captured(2, vocab_size=640)
+    narrow_head, wide_head = (
+        next(s for s in p.segments if s.gradients and s.phase == "backward") for p in (gpt, wide)
+    )
+    logits = 8 * (640 - 64) * (2 + 4)
+    grown = wide_head.working.sample_bytes - narrow_head.working.sample_bytes
+    assert 0 < grown <= 2 * logits
+    assert wide_head.working.fixed_bytes == narrow_head.working.fixed_bytes
+
+
+def test_the_working_set_holds_the_outputs_and_more(gpt):
+    """A segment's outputs live to its end, so they are part of its working set."""
+    for segment in gpt.segments:
+        stashed = sum(piece.footprint.sample_bytes for piece in segment.stash)
+        assert segment.working.sample_bytes >= stashed
+
+
+def test_a_shared_weight_leaves_a_gradient_that_does_not_grow(gpt):
+    """The head's part of the embedding's gradient waits for the embedding's backward pass."""
+    waiting = {
+        piece.footprint.fixed_bytes
+        for segment in gpt.segments
+        if segment.phase == "backward"
+        for piece in segment.stash
+    }
+    assert GPT["vocab_size"] * GPT["hidden_size"] * 2 in waiting

@@ -1,0 +1,174 @@
+"""What fits is placed, with as little recomputed as it takes; the rest is refused with numbers."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_programs import program, segment
+
+from wsc.core.errors import ApplianceResourceExhausted, ConfigError
+from wsc.core.program import Footprint, OpWork, Stash
+from wsc.timing.hardware import CS2, CS3, WaferSpec
+from wsc.timing.placement import (
+    activation_bytes,
+    code_bytes,
+    largest_micro_batch,
+    largest_with_recompute,
+    moments,
+    place_on_wafer,
+    recomputable,
+    recompute,
+    stream_bytes,
+)
+
+GB = 1_000_000_000
+
+
+def layers(count, *, internal=4, output=1, fixed=0):
+    """Forward and backward of a chain of layers: sizes in 100 MB per sample."""
+    unit = GB // 10
+    forward = [
+        segment(
+            i,
+            layer=f"layer.{i}",
+            inputs=(f"h{i - 1}",) if i else ("x",),
+            outputs=(f"h{i}", f"inner{i}"),
+            drops=(),
+            stash=(
+                Stash((f"h{i}",), Footprint(0, output * unit)),
+                Stash((f"inner{i}",), Footprint(fixed, internal * unit)),
+            ),
+            working=Footprint(fixed, (output + internal) * unit),
+            work=(OpWork(f"forward {i}", "matmul", 10, 1),),
+            weights=("first.weight",),
+        )
+        for i in range(count)
+    ]
+    backward = [
+        segment(
+            2 * count - 1 - i,
+            "backward",
+            f"layer.{i}",
+            inputs=(f"inner{i}", *((f"d{i + 1}",) if i + 1 < count else (f"h{i}",))),
+            outputs=(f"d{i}",) if i else (),
+            drops=(f"inner{i}", *((f"d{i + 1}",) if i + 1 < count else (f"h{i}",)), f"h{i}"),
+            stash=(Stash((f"d{i}",), Footprint(0, output * unit)),) if i else (),
+            working=Footprint(0, output * unit),
+            work=(OpWork(f"backward {i}", "matmul", 20, 1),),
+        )
+        for i in reversed(range(count))
+    ]
+    return replace(program(segments=(*forward, *backward)), micro_batch_size=1)
+
+
+def test_code_and_streams_leave_most_of_the_sram():
+    """A CS-2: 40 GB less 4,176 B of each of 850,000 PEs less one bank of 6 KB."""
+    assert code_bytes(CS2) == 850_000 * 4176
+    assert stream_bytes(CS2) == 850_000 * 6144
+    assert activation_bytes(CS2) == 40 * GB - 850_000 * (4176 + 6144)
+    assert activation_bytes(CS3) > activation_bytes(CS2)
+
+
+def test_a_wafer_without_room_is_refused():
+    """The numbers that leave nothing."""
+    with pytest.raises(ConfigError, match="no SRAM left") as caught:
+        activation_bytes(WaferSpec(sram_bytes=1))
+    assert caught.value.where == "machine.system.sram_bytes"
+    assert "code takes 3.3 GiB" in caught.value.rule
+    with pytest.raises(ValueError, match="greater than 0"):
+        WaferSpec(sram_bytes=0)
+
+
+def test_internals_are_what_the_own_backward_pass_alone_reads():
+    """Every layer has some, but those of the last layer are read at once."""
+    assert recomputable(layers(3)) == (0, 1)
+    assert recomputable(program()) == ()
+
+
+def test_recompute_keeps_inputs_instead_of_internals():
+    """The forward segment leaves its output; the backward segment reads what the forward read."""
+    plain = layers(3)
+    again = recompute(plain, [1])
+    assert again.segments[1].outputs == ("h1",)
+    assert again.segments[4].inputs == ("d2", "h0")
+    assert [work.op for work in again.segments[4].work] == ["forward 1", "backward 1"]
+    assert again.segments[4].weights == ("first.weight",)
+    assert "h0" in again.segments[4].drops
+    assert again.segments[4].working == Footprint(0, 5 * GB // 10)
+    assert again.digest != plain.digest
+    unchanged = (0, 2, 3, 5)
+    assert all(again.segments[i].work == plain.segments[i].work for i in unchanged)
+
+
+def test_recompute_drops_every_value_once_after_its_last_reader():
+    """As every program does, so that its schedule can be walked."""
+    again = recompute(layers(4), [0, 2])
+    dropped = [name for s in again.segments for name in s.drops]
+    assert len(dropped) == len(set(dropped))
+    for s in again.segments:
+        later = {name for other in again.segments[s.index + 1 :] for name in other.inputs}
+        assert not later & set(s.drops)
+        assert set(s.drops) <= set(s.inputs)
+
+
+def test_a_segment_without_internals_cannot_be_recomputed():
+    """It would cost time and save nothing."""
+    with pytest.raises(ValueError, match="segment 4 keeps nothing"):
+        recompute(layers(3), [4])
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 3), st.integers(1, 30))
+def test_the_largest_micro_batch_fits_and_one_more_does_not(count, internal, fixed, sram_gb):
+    """By looking at every moment of the step."""
+    step = layers(count, internal=internal, fixed=fixed * GB // 4)
+    wafer = WaferSpec(sram_bytes=9 * GB + sram_gb * GB)
+    size = largest_micro_batch(step, wafer)
+    room = activation_bytes(wafer)
+    assert all(m.footprint.of(size) <= room for m in moments(step)) or size == 0
+    assert any(m.footprint.of(size + 1) > room for m in moments(step))
+    assert largest_with_recompute(step, wafer) >= size
+
+
+def test_what_fits_is_left_as_it_is():
+    """No time is spent on recompute that is not needed."""
+    step = layers(5)
+    placement = place_on_wafer(step, CS2)
+    assert (placement.program, placement.recomputed) == (step, ())
+    assert placement.peak_bytes == max(m.footprint.of(1) for m in moments(step))
+
+
+@pytest.mark.parametrize("room", range(8, 22))
+def test_as_few_layers_are_recomputed_as_it_takes(room):
+    """Four layers of 5 units take 20 units and the first gradient; each recompute saves up to 4."""
+    step = layers(4)
+    wafer = WaferSpec(sram_bytes=code_bytes(CS2) + stream_bytes(CS2) + room * GB // 10)
+    if largest_with_recompute(step, wafer) < 1:
+        with pytest.raises(ApplianceResourceExhausted):
+            place_on_wafer(step, wafer)
+        return
+    placement = place_on_wafer(step, wafer)
+    assert placement.fits
+    assert placement.recomputed == tuple(range(len(placement.recomputed)))
+    if placement.recomputed:
+        fewer = recompute(step, placement.recomputed[:-1])
+        assert largest_micro_batch(fewer, wafer) == 0
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers():
+    """Needed, there, and the largest micro-batch that would fit."""
+    step = replace(layers(10), micro_batch_size=64)
+    with pytest.raises(ApplianceResourceExhausted, match="activations of one train micro-batch need") as caught:
+        place_on_wafer(step, CS2)
+    largest = largest_with_recompute(step, CS2)
+    assert caught.value.value == "micro-batch of 64 samples, with all layers recomputed"
+    assert "CS-2 has 29.1 GiB for activations, of 37.3 GiB" in caught.value.rule
+    assert f"micro_batch_size to {largest} or less" in caught.value.remedy
+    assert place_on_wafer(replace(step, micro_batch_size=largest), CS2).fits
+
+
+def test_a_model_of_which_no_sample_fits_is_refused():
+    """No micro-batch size helps, so none is named."""
+    with pytest.raises(ApplianceResourceExhausted) as caught:
+        place_on_wafer(layers(2, internal=4000), CS2)
+    assert "not even one sample fits" in caught.value.remedy
