@@ -53,6 +53,7 @@ WAFERLLM_TESTBED = GpuClusterSpec(gpu=WaferLlmA100(), network=WaferLlmNetwork())
 def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
     """Seconds to run a prompt of ``tokens`` through ``decoder``, in 16 bit, on ``gpus``."""
     _check_positive("tokens", tokens)
+    _check_positive("gpus", gpus)
     gpu = cluster.gpu
     matmul_flops = decoder.weight_bytes * tokens  # two per weight of two bytes
     score_flops = 2 * decoder.layers * decoder.dim * tokens**2  # half of them masked
@@ -70,6 +71,7 @@ def decode_s_per_token(
 ) -> float:
     """Seconds for one token out of ``vocab`` that attends to ``context`` others, on ``gpus``."""
     _check_positive("context", context)
+    _check_positive("gpus", gpus)
     gpu = cluster.gpu
     head_bytes = 2 * vocab * decoder.dim
     read = decoder.weight_bytes + head_bytes + decoder.cache_bytes(context)
@@ -87,7 +89,6 @@ def request_s(
 
 
 def _all_reduces_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
-    _check_positive("gpus", gpus)
     if gpus == 1:
         return 0.0
     return 2 * decoder.layers * all_reduce_s(2 * tokens * decoder.dim, Group(gpus, cluster))

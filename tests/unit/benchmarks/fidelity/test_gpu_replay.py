@@ -1,0 +1,319 @@
+"""Replays of GPU rows, on published rows quoted with their ids."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fidelity.columns import COLUMNS
+from benchmarks.fidelity.constants import constants
+from benchmarks.fidelity.gpu import FAMILIES, FITS
+from benchmarks.fidelity.replay import CannotReplay, Family
+from benchmarks.fidelity.rows import Row, read_rows
+
+MPT = {
+    "cluster": "MosaicML",
+    "gpus_per_node": "8",
+    "phase": "train",
+    "seq_len": "2048",
+    "parallelism": "FSDP FULL_SHARD",
+    "unit": "tokens/s",
+}
+MPT_13B = MPT | {
+    "workload": "MPT 13b",
+    "model_params": "12853954560",
+    "hidden": "5120",
+    "layers": "40",
+    "heads": "40",
+}
+MPT_7B = MPT | {
+    "workload": "MPT 7b",
+    "model_params": "6658859008",
+    "hidden": "4096",
+    "layers": "32",
+    "heads": "32",
+}
+H100 = {"gpu": "h100_80gb", "dtype": "amp_bf16"}
+A100 = {"gpu": "a100_80gb", "dtype": "amp_bf16"}
+SMALL_A100 = {"gpu": "a100_40gb", "dtype": "bf16"}
+GENSLM = {
+    "cluster": "Selene",
+    "gpu": "A100-80GB",
+    "gpus_per_node": "8",
+    "phase": "train",
+    "seq_len": "2048",
+    "dtype": "fp16",
+    "unit": "samples/s",
+}
+GENSLM_25M = GENSLM | {
+    "workload": "GenSLM GPT-NeoX 25M",
+    "model_params": "25290752",
+    "hidden": "512",
+    "layers": "8",
+    "heads": "8",
+}
+GENSLM_250M = GENSLM | {
+    "workload": "GenSLM GPT-NeoX 250M",
+    "model_params": "244464576",
+    "hidden": "1840",
+    "layers": "12",
+    "heads": "16",
+}
+GENSLM_2B = GENSLM | {
+    "workload": "GenSLM GPT-NeoX 2.5B",
+    "model_params": "2533931008",
+    "hidden": "3840",
+    "layers": "28",
+    "heads": "32",
+}
+LLAMA_8B = {
+    "cluster": "Meta Grand Teton",
+    "gpu": "H100-96GB HBM2e 500W",
+    "n_gpus": "8",
+    "gpus_per_node": "8",
+    "phase": "train",
+    "workload": "Llama 3.1 8B",
+    "model_params": "8030000000.0",
+    "hidden": "4096",
+    "layers": "32",
+    "seq_len": "8192",
+    "microbatch": "2",
+    "unit": "tokens/s/GPU",
+}
+SERVED = {
+    "cluster": "WaferLLM testbed",
+    "gpu": "A100",
+    "gpus_per_node": "8",
+    "phase": "inference",
+    "seq_len": "4096",
+    "parallelism": "TP",
+    "unit": "tokens/s",
+}
+
+
+def _mpt(gpus, micro, accumulated, recomputed, value):
+    return {
+        "n_gpus": gpus,
+        "microbatch": micro,
+        "grad_accum": accumulated,
+        "act_ckpt": recomputed,
+        "value": value,
+    }
+
+
+def _slm(gpus, parallelism, value):
+    return {"n_gpus": gpus, "parallelism": parallelism, "value": value}
+
+
+def _llama(parallelism, dtype, value):
+    return {"parallelism": parallelism, "dtype": dtype, "value": value}
+
+
+def _served(phase, gpus, value):
+    return {"workload": f"LLaMA3-8B {phase}", "n_gpus": gpus, "value": value}
+
+
+CALIBRATION = {
+    "GPU FSDP": {
+        "G0007": MPT_13B | H100 | _mpt("512", "16", "1", "True", "2535811"),
+        "G0010": MPT_7B | H100 | _mpt("512", "6", "1", "False", "4951479"),
+        "G0030": MPT_13B | H100 | _mpt("64", "2", "1", "False", "307209"),
+        "G0033": MPT_13B | H100 | _mpt("8", "2", "1", "False", "38336"),
+        "G0039": MPT_7B | H100 | _mpt("8", "6", "1", "False", "85144"),
+        "G0089": MPT_13B | A100 | _mpt("8", "2", "3", "False", "18097"),
+        "G0096": MPT_7B | A100 | _mpt("8", "6", "2", "False", "37130"),
+        "G0146": MPT_13B | SMALL_A100 | _mpt("64", "16", "1", "True", "126479"),
+        "G0149": MPT_13B | SMALL_A100 | _mpt("8", "4", "16", "True", "13347"),
+        "G0156": MPT_7B | SMALL_A100 | _mpt("64", "18", "1", "True", "234614"),
+        "G0159": MPT_7B | SMALL_A100 | _mpt("8", "12", "4", "True", "29436"),
+    },
+    "GPU TorchTitan": {
+        "G0376": LLAMA_8B | _llama("FSDP", "bf16", "5762"),
+        "G0377": LLAMA_8B | _llama("FSDP+compile", "bf16", "6667"),
+        "G0378": LLAMA_8B | _llama("FSDP+compile+Float8", "float8", "8532"),
+    },
+    "GPU DeepSpeed": {
+        "G0268": GENSLM_25M | _slm("8", "ZeRO-3", "463.065"),
+        "G0272": GENSLM_25M | _slm("128", "ZeRO-3", "6276.428"),
+        "G0277": GENSLM_250M | _slm("8", "ZeRO-3", "106.229"),
+        "G0281": GENSLM_250M | _slm("128", "ZeRO-3", "1509.376"),
+        "G0284": GENSLM_250M | _slm("1024", "ZeRO-3", "6651.95"),
+        "G0289": GENSLM_2B | _slm("64", "ZeRO-3", "139.286"),
+        "G0292": GENSLM_2B | _slm("512", "ZeRO-3", "749.027"),
+        "G0326": GENSLM_25M | _slm("8", "DDP", "340.501"),
+        "G0330": GENSLM_25M | _slm("128", "DDP", "5233.406"),
+        "G0332": GENSLM_25M | _slm("512", "DDP", "20665.555"),
+        "G0334": GENSLM_250M | _slm("8", "DDP", "83.142"),
+        "G0338": GENSLM_250M | _slm("128", "DDP", "1306.981"),
+    },
+    "GPU Megatron": {
+        "G0402": {
+            "cluster": "NVIDIA (Eos-class)",
+            "gpu": "H100",
+            "n_gpus": "96",
+            "gpus_per_node": "8",
+            "phase": "train",
+            "workload": "strong scaling GPT-3 177B, batch 1152",
+            "model_params": "177000000000.0",
+            "global_batch": "1152",
+            "parallelism": "TP+PP+DP",
+            "unit": "% MFU",
+            "value": "47",
+        }
+    },
+    "GPU prefill": {
+        "G0432": SERVED | _served("prefill", "1", "13988.3"),
+        "G0433": SERVED | _served("prefill", "8", "17361.6"),
+        "G0434": SERVED | _served("prefill", "16", "13994.2"),
+    },
+    "GPU decode": {
+        "G0443": SERVED | _served("decode", "1", "78.9"),
+        "G0444": SERVED | _served("decode", "8", "260.4"),
+        "G0445": SERVED | _served("decode", "16", "164.6"),
+    },
+}
+
+
+def rows_of(folder: Path, cells: dict[str, dict[str, str]]) -> tuple[Row, ...]:
+    columns = COLUMNS["gpu"]
+    lines = [",".join(columns)]
+    for row_id, known in cells.items():
+        filled = {"row_id": row_id, "use": "calibration"} | known
+        lines.append(",".join(f'"{filled.get(column, "")}"' for column in columns))
+    path = folder / "rows.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return read_rows(path)
+
+
+def family_of(row: Row) -> Family:
+    return next(family for family in FAMILIES if family.knows(row.described()))
+
+
+@pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.family)
+def test_constants_are_those_that_the_fit_finds(fit, tmp_path):
+    """Whoever repeats a fit gets the numbers that stand in the emulator."""
+    known = {f"{one.holder}.{one.name}": one for one in constants()}
+    for name, value in fit.fit(rows_of(tmp_path, CALIBRATION[fit.family])).items():
+        assert known[name].status == "fitted"
+        assert known[name].value == pytest.approx(value, rel=0.01)
+
+
+@pytest.mark.parametrize("name", CALIBRATION)
+def test_calibration_rows_are_met(name, tmp_path):
+    """On average within 5 %, none worse than 15 %, though every stack has few constants."""
+    errors = []
+    for row in rows_of(tmp_path, CALIBRATION[name]):
+        family = family_of(row)
+        assert family.name == name
+        errors.append(abs(family.predict(row.described()) / float(row.value) - 1))
+    assert sum(errors) / len(errors) < 0.05
+    assert max(errors) < 0.15
+
+
+def test_rows_that_nothing_was_fitted_to_are_met(tmp_path):
+    """Other sizes, counts of GPUs and sequence lengths than those of the calibration rows."""
+    held_back = {
+        "G0078": MPT
+        | A100
+        | _mpt("64", "8", "4", "True", "26274")
+        | {
+            "workload": "MPT 70b",
+            "model_params": "64862437376",
+            "hidden": "8192",
+            "layers": "80",
+            "heads": "64",
+        },
+        "G0130": MPT
+        | A100
+        | _mpt("8", "1", "2", "False", "162946")
+        | {
+            "workload": "MPT 125m",
+            "model_params": "174070272",
+            "hidden": "768",
+            "layers": "12",
+            "heads": "12",
+            "seq_len": "65536",
+        },
+        "G0381": LLAMA_8B | _llama("FSDP+compile+Float8", "float8", "8380") | {"n_gpus": "128"},
+        "G0359": GENSLM_25M | _slm("8", "ZeRO-3", "23.793") | {"seq_len": "10240"},
+    }
+    for row in rows_of(tmp_path, held_back):
+        assert family_of(row).predict(row.described()) == pytest.approx(float(row.value), rel=0.08)
+
+
+def test_memory_decides_what_a_genslm_row_leaves_unsaid(tmp_path):
+    """Sequences of 10,240 do not fit eight at a time; a prediction exists all the same."""
+    (row,) = rows_of(tmp_path, {"a": GENSLM_250M | _slm("8", "ZeRO-3", "1") | {"seq_len": "10240"}})
+    assert family_of(row).predict(row) > 0
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (GENSLM_25M | _slm("4", "DeepSpeed", "1") | {"cluster": "Polaris"}, "not stated"),
+        (GENSLM_25M | _slm("4", "ZeRO-Infinity", "1"), "parallelism 'ZeRO-Infinity'"),
+        (LLAMA_8B | _llama("FSDP8 TP8", "float8 rowwise", "1"), "scales per row"),
+        (LLAMA_8B | _llama("FSDP 4, CP2", "bf16", "1"), "context parallelism"),
+        (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"microbatch": ""}, "microbatch"),
+        (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"unit": "ms"}, "in ms"),
+        (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"cluster": "elsewhere"}, "elsewhere"),
+        (CALIBRATION["GPU Megatron"]["G0402"] | {"workload": "weak scaling"}, "shape"),
+        (CALIBRATION["GPU Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
+        (SERVED | _served("decode", "1", "1") | {"seq_len": ""}, "seq_len"),
+        (SERVED | _served("decode", "1", "1") | {"unit": "ms"}, "in ms"),
+        (SERVED | _served("end-to-end", "1", "1"), "prompt and output"),
+    ],
+)
+def test_what_a_row_does_not_tell_is_the_reason(cells, reason, tmp_path):
+    """A replay never guesses what neither row nor public configuration states."""
+    (row,) = rows_of(tmp_path, {"a": cells})
+    with pytest.raises(CannotReplay, match=reason):
+        family_of(row).predict(row)
+
+
+def test_pythia_is_predicted_in_gpu_hours(tmp_path):
+    """143,000 steps of 1,024 sequences, with the constants of FSDP: too fast, and in its order."""
+    cells = {
+        "cluster": "EleutherAI/Stability",
+        "gpu": "A100-40GB",
+        "n_gpus": "64",
+        "gpus_per_node": "8",
+        "phase": "train",
+        "workload": "Pythia 1B",
+        "unit": "GPU-hours for the full training run",
+        "value": "4830",
+    }
+    (row,) = rows_of(tmp_path, {"G0407": cells})
+    assert family_of(row).name == "GPU uncalibrated"
+    assert family_of(row).predict(row) == pytest.approx(4830, rel=0.3)
+
+
+def test_an_interleaved_pipeline_is_faster(tmp_path):
+    """A stage of two parts halves the bubble."""
+    big = LLAMA_8B | {
+        "workload": "Llama 3.1 405B",
+        "model_params": "405000000000.0",
+        "hidden": "16384",
+        "layers": "126",
+        "n_gpus": "512",
+        "microbatch": "32",
+    }
+    plain, interleaved = (
+        family_of(row).predict(row)
+        for row in rows_of(
+            tmp_path,
+            {
+                "G0384": big | _llama("FSDP8 TP8 PP8 1F1B", "float8", "100"),
+                "b": big | _llama("FSDP8 TP8 PP8 Interleaved 1F1B", "float8", "1"),
+            },
+        )
+    )
+    assert plain == pytest.approx(100, rel=0.08)
+    assert 1.1 * plain < interleaved < 1.5 * plain
+
+
+def test_a_request_has_prompt_and_output(tmp_path):
+    """G0415: 4,096 tokens in and 4,096 out on one GPU."""
+    cells = SERVED | _served("end-to-end", "1", "78.4")
+    cells |= {"seq_len": "4096/4096", "unit": "tokens/s per request"}
+    (row,) = rows_of(tmp_path, {"G0415": cells})
+    assert family_of(row).predict(row) == pytest.approx(78.4, rel=0.05)

@@ -1,0 +1,172 @@
+"""A training step on GPUs: its parts, its limits, and what each way of splitting it costs."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wsc.core.errors import ConfigError
+from wsc.timing.gpu import (
+    A100_80,
+    AUTOCAST_DDP,
+    DEEPSPEED,
+    DGX_A100,
+    DGX_H100,
+    FSDP,
+    MEGATRON,
+    TORCHTITAN,
+    TORCHTITAN_EAGER,
+    GpuClusterSpec,
+    Parallelism,
+    Workload,
+    model_flops_utilisation,
+    step_time,
+)
+
+MPT_7B = Workload(
+    6_658_859_008, 4096, 32, 32, 2048, 50_368, tied_embeddings=True, learned_positions=True
+)
+GPT_18B = Workload(18_400_000_000, 6144, 40, 48, 2048, 51_200)
+
+
+def seconds(workload, parallelism, gpus, cluster=DGX_A100, software=FSDP):
+    return step_time(workload, parallelism, gpus, cluster, software).total_s
+
+
+def test_a_published_run_is_met():
+    """G0096: MPT 7B on eight A100-80GB trains on 37,130 tokens per second."""
+    step = step_time(MPT_7B, Parallelism(micro_batch=6, micro_batches=2), 8, DGX_A100, FSDP)
+    assert step.tokens_per_s == pytest.approx(37_130, rel=0.05)
+    assert step.tokens == 96 * 2048
+    assert model_flops_utilisation(MPT_7B, step, 8, DGX_A100) == pytest.approx(0.6423, rel=0.05)
+
+
+def test_parts_add_up_to_the_whole():
+    """Attribution loses no time."""
+    step = step_time(GPT_18B, Parallelism("zero1", 8, 4, 1, 16), 64, DGX_H100, MEGATRON)
+    parts = (step.compute_s, step.tensor_s, step.data_s, step.bubble_s, step.optimizer_s)
+    assert step.total_s == pytest.approx(sum(parts))
+    assert min(parts) >= 0
+
+
+def test_the_bubble_is_that_of_a_full_pipeline():
+    """Of m + p - 1 slots p - 1 are idle; twice as many parts per stage halve them."""
+    plain = Parallelism("zero1", tensor=8, pipeline=4, micro_batches=12)
+    step = step_time(GPT_18B, plain, 32, DGX_H100, MEGATRON)
+    busy = step.compute_s + step.tensor_s
+    assert step.bubble_s / (busy + step.bubble_s) == pytest.approx(3 / 15)
+    interleaved = step_time(GPT_18B, replace(plain, virtual_stages=2), 32, DGX_H100, MEGATRON)
+    assert interleaved.bubble_s == pytest.approx(step.bubble_s / 2)
+
+
+def test_one_gpu_communicates_nothing():
+    """Nothing to reduce, to gather or to wait for."""
+    step = step_time(MPT_7B, Parallelism("ddp"), 1, DGX_A100, FSDP)
+    assert (step.tensor_s, step.data_s, step.bubble_s) == (0, 0, 0)
+
+
+def test_recomputing_costs_up_to_a_third():
+    """None, half of the matrix products, a whole forward pass."""
+    none, selective, full = (
+        step_time(MPT_7B, Parallelism(recompute=kind), 8, DGX_A100, FSDP).compute_s
+        for kind in ("none", "selective", "full")
+    )
+    assert none < selective < full < 4 / 3 * none * 1.001
+
+
+def test_small_layers_are_less_efficient():
+    """Traffic grows with the hidden size, arithmetic with its square."""
+    small = Workload(125_311_488, 768, 12, 12, 2048, 50_368, True, True)
+    rates = [
+        model_flops_utilisation(
+            one, step_time(one, Parallelism(micro_batch=8), 8, DGX_A100, FSDP), 8, DGX_A100
+        )
+        for one in (small, MPT_7B)
+    ]
+    assert rates[0] < 0.8 * rates[1]
+
+
+def test_misaligned_heads_are_slow():
+    """Heads of 115 elements miss the tensor cores, which want multiples of 8."""
+    aligned = Workload(244_464_576, 1920, 12, 16, 2048, 69)
+    odd = replace(aligned, hidden=1840)
+    parallelism = Parallelism(micro_batch=8)
+    assert seconds(odd, parallelism, 8, software=DEEPSPEED) > seconds(
+        aligned, parallelism, 8, software=DEEPSPEED
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 9), st.sampled_from(["ddp", "zero1", "zero2", "zero3"]))
+def test_more_gpus_never_make_a_step_of_the_same_micro_batch_shorter(power, sharding):
+    """Communication only grows, the optimizer aside, which is a sliver of the step."""
+    step_of = [
+        step_time(MPT_7B, Parallelism(sharding, micro_batch=4), gpus, DGX_A100, FSDP)
+        for gpus in (8 << power, 16 << power)
+    ]
+    assert step_of[1].data_s >= step_of[0].data_s
+    assert step_of[1].compute_s == step_of[0].compute_s
+
+
+def test_reducing_to_owners_takes_a_collective_per_rank():
+    """DeepSpeed's ZeRO-2 of 2022 slows with the square of the ranks, ZeRO-3 linearly."""
+
+    def data_s(sharding, gpus):
+        workload = Workload(25_290_752, 512, 8, 8, 2048, 69)
+        return step_time(
+            workload, Parallelism(sharding, micro_batch=8), gpus, DGX_A100, DEEPSPEED
+        ).data_s
+
+    assert data_s("zero2", 1024) / data_s("zero2", 512) == pytest.approx(4, rel=0.2)
+    assert data_s("zero3", 1024) / data_s("zero3", 512) == pytest.approx(2, rel=0.1)
+
+
+def test_an_all_reduce_over_a_tree_barely_notices_the_size_of_the_cluster():
+    """DDP at 4,096 GPUs communicates hardly longer than at 512."""
+    few, many = (
+        step_time(MPT_7B, Parallelism("ddp"), gpus, DGX_A100, AUTOCAST_DDP).data_s
+        for gpus in (512, 4096)
+    )
+    assert few < many < 1.05 * few
+
+
+def test_asynchronous_tensor_parallelism_and_compilation_help():
+    """What overlaps is not waited for; what is fused is not moved."""
+    plain = Parallelism("zero3", tensor=8, micro_batch=4)
+    hidden = replace(plain, overlap_tensor=True)
+    assert seconds(GPT_18B, hidden, 64, DGX_H100, TORCHTITAN) < seconds(
+        GPT_18B, plain, 64, DGX_H100, TORCHTITAN
+    )
+    assert seconds(MPT_7B, Parallelism(), 8, DGX_H100, TORCHTITAN) < seconds(
+        MPT_7B, Parallelism(), 8, DGX_H100, TORCHTITAN_EAGER
+    )
+
+
+def test_float8_helps_on_a_chip_that_has_it():
+    """An H100 doubles its peak; an A100 has no such unit and only pays for the casts."""
+    wide, narrow = Parallelism(micro_batch=4), Parallelism(micro_batch=4, float8=True)
+    assert seconds(MPT_7B, narrow, 8, DGX_H100) < seconds(MPT_7B, wide, 8, DGX_H100)
+    assert seconds(MPT_7B, narrow, 8, DGX_A100) > seconds(MPT_7B, wide, 8, DGX_A100)
+
+
+def test_what_does_not_divide_or_is_not_positive_is_refused():
+    """GPUs by copies of the model, layers by stages, degrees and sizes from 1."""
+    with pytest.raises(ConfigError, match="no multiple"):
+        step_time(MPT_7B, Parallelism(tensor=8), 12, DGX_A100, FSDP)
+    with pytest.raises(ConfigError, match="more stages"):
+        step_time(MPT_7B, Parallelism(pipeline=64), 64, DGX_A100, FSDP)
+    with pytest.raises(ConfigError, match="micro_batch "):
+        Parallelism(micro_batch=0)
+    with pytest.raises(ConfigError, match="layers of a workload"):
+        replace(MPT_7B, layers=0)
+    with pytest.raises(ConfigError, match="embeddings"):
+        replace(MPT_7B, parameters=1000)
+
+
+def test_impossible_hardware_is_refused():
+    """A number of cluster.yaml that cannot be: no bandwidth, no GPU in a node."""
+    with pytest.raises(ValueError, match="hbm_bandwidth"):
+        type(A100_80)(hbm_bandwidth_bytes_per_s=0)
+    with pytest.raises(ValueError, match="gpus_per_node"):
+        GpuClusterSpec(gpus_per_node=0)
