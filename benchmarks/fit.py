@@ -21,7 +21,7 @@ from benchmarks.fidelity.replays import Replays
 from benchmarks.fidelity.report import RIGHT_OF_ROW, ROW_HEADER, row_cells
 from benchmarks.fidelity.rows import Row, check_unique, read_rows
 from benchmarks.fidelity.summary import belongs
-from benchmarks.fidelity.tables import aligned
+from benchmarks.fidelity.tables import aligned, number
 from wsc.core.errors import ConfigError, WaferStreamError, nearest
 
 
@@ -94,7 +94,7 @@ def _chosen(rows: Sequence[Row], members: Sequence[Family], ids: Sequence[str] |
 
 
 def _text(fitted: dict[str, float], now: Replays) -> str:
-    lines = [(name, f"{value:.6g}", _now(name)) for name, value in fitted.items()]
+    lines = [(name, number(value, 6), _now(name)) for name, value in fitted.items()]
     parts = [aligned(("constant", "fitted", "now"), lines, frozenset({1}))]
     if now.compared:
         parts.append(aligned(ROW_HEADER, row_cells(now.compared), RIGHT_OF_ROW))
@@ -104,7 +104,7 @@ def _text(fitted: dict[str, float], now: Replays) -> str:
 
 
 def _now(name: str) -> str:
-    found = [f"{one.holder} {one.value}" for one in constants() if one.called(name)]
+    found = [f"{one.holder} {one.shown}" for one in constants() if one.called(name)]
     return ", ".join(found) or "no constant of this name"
 
 

@@ -4,7 +4,7 @@
 
 Predicts every row that a replay knows, prints it beside what is published, and lists the others
 with the reason. Exit status: 0; 1 if a file is malformed, a replay breaks, or, with --check, a
-goal is missed.
+goal is missed or a fitted constant names a row that is not calibration.
 """
 
 from __future__ import annotations
@@ -51,10 +51,19 @@ def _verdict(report: Report, check: bool) -> int:
     broken = [failed.row.row_id for failed in report.replays.failed]
     if broken:
         print(f"bug: a replay broke on {', '.join(broken)}", file=sys.stderr)
-    missed = [goal for goal, _ in report.missed] if check else []
-    for goal in missed:
-        print(f"missed: {goal.name}, {goal}", file=sys.stderr)
-    return 1 if broken or missed else 0
+    complaints = _complaints(report) if check else []
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if broken or complaints else 0
+
+
+def _complaints(report: Report) -> list[str]:
+    missed = [f"missed: {goal.name}, {goal}" for goal, _ in report.missed]
+    misfitted = [
+        f"fitted to a row that is not calibration: {constant.holder}.{constant.name}, {row_id}"
+        for constant, row_id in report.misfitted
+    ]
+    return missed + misfitted
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,7 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=_new_file, metavar="FILE", help="write the report as data")
     parser.add_argument("--markdown", type=_new_file, metavar="FILE", help="write it as a page")
     parser.add_argument("--picture", type=_new_file, metavar="FILE", help="draw it, PNG")
-    parser.add_argument("--check", action="store_true", help="fail if a goal is missed")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a goal is missed, or a constant fitted to the wrong rows",
+    )
     return parser
 
 

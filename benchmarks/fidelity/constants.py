@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import get_annotations, getmembers, isclass
 
 import wsc.timing
+from benchmarks.fidelity.tables import number
 from wsc.core.config import Config
 
 
@@ -24,6 +26,16 @@ class Constant:
     value: object
     status: str
     source: str
+
+    @property
+    def rows(self) -> list[str]:
+        """Ids of the reference rows that the source names."""
+        return re.findall(r"\b[KTG]\d{4}\b", self.source)
+
+    @property
+    def shown(self) -> str:
+        """The value for a table."""
+        return number(self.value, 6) if isinstance(self.value, int | float) else str(self.value)
 
     def called(self, name: str) -> bool:
         """Whether ``name`` is that of the constant, alone or after its holder's."""

@@ -112,6 +112,4 @@ def _all_constants() -> Iterator[str]:
 
 
 def _cells(constant: Constant) -> tuple[str, ...]:
-    value = constant.value
-    shown = f"{value:,}" if isinstance(value, int) else str(value)
-    return f"`{constant.name}`", shown, constant.status, constant.source
+    return f"`{constant.name}`", constant.shown, constant.status, constant.source

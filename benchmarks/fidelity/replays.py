@@ -63,6 +63,15 @@ class Replays:
             tuple(outcome for outcome in outcomes if isinstance(outcome, Failed)),
         )
 
+    @property
+    def rows(self) -> list[Row]:
+        """All of them."""
+        return [
+            *(one.row for one in self.compared),
+            *(one.row for one in self.listed),
+            *(one.row for one in self.failed),
+        ]
+
 
 def _outcome(row: Row, families: Sequence[Family]) -> Compared | Listed | Failed:
     seen, name = row.described(), None

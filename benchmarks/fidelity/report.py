@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fidelity.constants import constants
+from benchmarks.fidelity.constants import Constant, constants
 from benchmarks.fidelity.replay import Family
 from benchmarks.fidelity.replays import Compared, Replays
 from benchmarks.fidelity.rows import Row, check_unique, read_rows
@@ -77,6 +77,18 @@ class Report:
     def missed(self) -> list[tuple[Goal, Errors]]:
         """Goals that are not met."""
         return [(goal, errors) for goal, errors in self.goals if errors and not goal.met_by(errors)]
+
+    @property
+    def misfitted(self) -> list[tuple[Constant, str]]:
+        """Fitted constants whose source names a row of these files that must not be fitted."""
+        banned = {row.row_id for row in self.replays.rows if row.use != "calibration"}
+        fitted = [constant for constant in constants() if constant.status == "fitted"]
+        return [
+            (constant, row_id)
+            for constant in fitted
+            for row_id in constant.rows
+            if row_id in banned
+        ]
 
     def text(self) -> str:
         """Every row, then the errors per family, evidence and use, then the goals."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_PLAIN_FROM = 1000  # numbers from here on need no fraction
-
 Cells = Sequence[str]
 
 
@@ -33,9 +31,10 @@ def _escaped(cell: str) -> str:
     return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
-def number(value: float) -> str:
-    """Four digits, or all those before the point."""
-    return f"{value:,.0f}" if abs(value) >= _PLAIN_FROM else f"{value:.4g}"
+def number(value: float, digits: int = 4) -> str:
+    """As many digits, or all those before the point."""
+    whole = abs(value) >= 10 ** (digits - 1)
+    return f"{value:,.0f}" if whole else f"{value:.{digits}g}"
 
 
 def percent(share: float, decimals: int = 1) -> str:
