@@ -17,11 +17,13 @@ attention.
 
 from __future__ import annotations
 
+from math import ceil
+
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels.collectives import chain, depth_cycles
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
-from wsc.timing.kernels.single_pe import elements_per_cycle, wavelets
+from wsc.timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
 
 ACCUMULATOR_BYTES = 4
 
@@ -39,24 +41,20 @@ def weight_streaming(
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
     arriving = features * density
-    axpy = local_tokens / elements_per_cycle(fabric, "fma", dtype)
-    weights = Cycles(compute=axpy, setup=fabric.triggered_cycles).at_least(
-        fabric.cycles_per_wavelet
-    )
-    per_output = weights * arriving + _ring_step(grid, local_tokens, dtype)
+    weight = axpy_cycles(fabric, local_tokens, dtype).at_least(fabric.cycles_per_wavelet)
+    per_output = weight * arriving + _ring_step(grid, local_tokens, dtype)
     return per_output * outputs + Cycles(fabric=_fill(grid))
 
 
 def _ring_step(grid: Grid, local_tokens: int, dtype: str) -> Cycles:
-    """Add the partial sums of one output to those of the neighbour and pass them on."""
+    """On a control wavelet, add the partial sums of one output to the neighbour's and pass on."""
     if grid.hidden_pes == 1:
         return Cycles()
     fabric = grid.fabric
-    control = fabric.cycles_per_wavelet
     add = local_tokens / elements_per_cycle(fabric, "add", dtype)
-    step = Cycles(compute=add, setup=fabric.vector_setup_cycles)
     link = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens, dtype)
-    return step.at_least(link + step.setup) + Cycles(fabric=control)
+    start = Cycles(fabric=fabric.cycles_per_wavelet, setup=fabric.vector_setup_cycles)
+    return start + Cycles(compute=add).at_least(link)
 
 
 def _fill(grid: Grid) -> float:
@@ -80,11 +78,11 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
-    block = min(outputs, max(1, _accumulators(fabric) // features))
-    axpys = -(-outputs // block) * features * local_tokens
-    work = features * local_tokens * outputs / elements_per_cycle(fabric, "fma", dtype)
+    blocks = min(outputs, ceil(outputs * features / _accumulators(fabric)))
+    block = ceil(outputs / blocks)
+    axpys = blocks * features * local_tokens
     taken_in = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens * outputs, dtype)
-    products = Cycles(compute=work, setup=axpys * fabric.triggered_cycles).at_least(taken_in)
+    products = (axpy_cycles(fabric, block, dtype) * axpys).at_least(taken_in)
     gradients = features * outputs
     down = chain(fabric, fabric.rows, gradients)
     across = chain(fabric, grid.stretches, gradients)
@@ -109,9 +107,9 @@ def resident_product(
     fabric = grid.fabric
     high, wide, rounds = grid.rectangles(batch, rows, columns)
     tile_rows, tile_columns = -(-rows // high), -(-columns // wide)
-    work = tile_rows * tile_columns * inner / elements_per_cycle(fabric, "fma", dtype)
-    issue = min(tile_rows, tile_columns) * inner * fabric.triggered_cycles
+    axpy = axpy_cycles(fabric, max(tile_rows, tile_columns), dtype)
+    product = axpy * (min(tile_rows, tile_columns) * inner)
     moved = tile_rows * (wide > 1) + tile_columns * (high > 1)
     link = fabric.cycles_per_wavelet * wavelets(fabric, moved * inner, dtype)
     fill = fabric.hop_cycles * (high + wide - 2) + depth_cycles(fabric)
-    return Cycles(compute=work, setup=issue).at_least(link) * rounds + Cycles(fabric=fill)
+    return product.at_least(link) * rounds + Cycles(fabric=fill)

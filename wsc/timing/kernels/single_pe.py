@@ -7,6 +7,7 @@ what is left is the issue slot (K0133) and the loop's own instructions.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Literal
 
 from wsc.core.program import BYTES_PER_ELEMENT
@@ -36,12 +37,7 @@ def elements_per_cycle(fabric: FabricSpec, op: VectorOp, dtype: str) -> float:
 
 
 def vector_cycles(
-    fabric: FabricSpec,
-    op: VectorOp,
-    elements: float,
-    dtype: str,
-    *,
-    same_bank: bool = False,
+    fabric: FabricSpec, op: VectorOp, elements: float, dtype: str, *, same_bank: bool = False
 ) -> Cycles:
     """One vector instruction over ``elements``, on its own.
 
@@ -55,6 +51,15 @@ def vector_cycles(
         memory=(work if moves else 0.0) + stalls,
         setup=fabric.vector_setup_cycles,
     )
+
+
+def axpy_cycles(fabric: FabricSpec, elements: int, dtype: str) -> Cycles:
+    """One multiply-add of a vector by a scalar that stands in a loop or that a wavelet triggers.
+
+    Whole cycles: what is left of the last one is lost.
+    """
+    work = ceil(elements / elements_per_cycle(fabric, "fma", dtype))
+    return Cycles(compute=work, setup=fabric.triggered_cycles)
 
 
 def wavelets(fabric: FabricSpec, elements: float, dtype: str) -> float:

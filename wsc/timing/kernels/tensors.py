@@ -15,7 +15,7 @@ from wsc.timing.kernels import collectives
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.gemm import resident_product
 from wsc.timing.kernels.grid import Grid
-from wsc.timing.kernels.single_pe import elements_per_cycle, vector_cycles, wavelets
+from wsc.timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 
 RANDOM_PASSES = 2  # draw, then compare or scale
 NORM_PASSES = 4  # sum, sum of squares, normalize, scale and shift
@@ -132,10 +132,9 @@ def _values(
 ) -> Cycles:
     """Scores, which stay, times V: V goes down the columns, partial sums along the rows."""
     queries, keys = tile
-    work = queries * keys * head_size / elements_per_cycle(fabric, "fma", dtype)
-    issue = min(keys, queries) * head_size * fabric.triggered_cycles
+    axpy = axpy_cycles(fabric, max(queries, keys), dtype)
     taken_in = wavelets(fabric, keys * head_size, dtype) if high > 1 else 0.0
-    product = Cycles(compute=work, setup=issue)
+    product = axpy * (min(queries, keys) * head_size)
     sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
     return product.at_least(fabric.cycles_per_wavelet * taken_in) + Cycles(fabric=sums)
 

@@ -1,0 +1,150 @@
+"""Matrix products: what a PE does, ceilings of tiles, and published programs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wsc.core.errors import ConfigError
+from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
+from wsc.timing.kernels import Grid
+from wsc.timing.kernels.gemm import resident_product, weight_gradient, weight_streaming
+from wsc.timing.kernels.gemm_programs import descriptor_gemm, summa, summa_multiply_add
+from wsc.timing.kernels.gemv import mesh_gemv, single_pe_gemv
+from wsc.timing.kernels.stencil import star_stencil
+
+SMALL = FabricSpec(columns=4, rows=4)
+sizes = st.integers(1, 4000)
+
+
+def test_a_streamed_product_adds_up_from_its_parts() -> None:
+    """4 x 4 PEs, 32 tokens, 8 -> 3: 8 tokens and 2 features per PE.
+
+    Each of 3 outputs: two weights of 2 cycles and an issue, a control wavelet, 16 cycles of set-up,
+    8 partial sums in 4 wavelets. At the end one weight's way down and one sum's way around.
+    """
+    cycles = weight_streaming(Grid.whole(SMALL), 32, 8, 3, "float16")
+    assert cycles.total_cycles == 3 * (2 * (2 + 1) + 1 + 16 + 4) + (3 + 5) + 3 * (2 + 5)
+    assert cycles.compute == 3 * (2 * 2 + 2)
+
+
+def test_an_uneven_tile_costs_as_much_as_the_fullest_pe() -> None:
+    """One token or feature more than the grid holds evenly fills a whole new one everywhere."""
+    grid = Grid.whole(SMALL)
+    even = weight_streaming(grid, 32, 8, 3, "float16")
+    assert weight_streaming(grid, 29, 5, 3, "float16") == even
+    assert weight_streaming(grid, 33, 8, 3, "float16").total_cycles > even.total_cycles
+    assert weight_streaming(grid, 32, 9, 3, "float16").total_cycles > even.total_cycles
+
+
+def test_zeros_that_do_not_arrive_cost_nothing() -> None:
+    """With a quarter of the weights, the AXPYs shrink to a quarter; the ring does not."""
+    grid = Grid.whole(WSE2)
+    dense, none = (weight_streaming(grid, 10**6, 6000, 6000, "float16", d) for d in (1, 0))
+    quarter = weight_streaming(grid, 10**6, 6000, 6000, "float16", 0.25)
+    axpys = dense.total_cycles - none.total_cycles
+    assert quarter.total_cycles - none.total_cycles == pytest.approx(axpys / 4)
+
+
+def test_with_one_token_the_stream_or_the_issue_of_weights_decides() -> None:
+    """A matrix-vector product with streamed weights takes at least a cycle for each weight."""
+    cycles = weight_streaming(Grid.whole(WSE2), 1, 6000, 6000, "float16")
+    assert cycles.total_cycles > 6000 * 8
+
+
+def test_stretches_help_a_hidden_dimension_that_does_not_fill_a_row() -> None:
+    """768 features over 750 columns leave most PEs half empty; over 384, with two stretches, not."""
+    wide = weight_streaming(Grid.whole(WSE2), 10**6, 768, 768, "float16")
+    short = weight_streaming(Grid(WSE2, 256), 10**6, 768, 768, "float16")
+    assert short.total_cycles < wide.total_cycles
+
+
+@given(tokens=sizes, inputs=sizes, outputs=sizes)
+def test_no_product_beats_the_peak(tokens: int, inputs: int, outputs: int) -> None:
+    """Every form takes at least its multiply-adds over those of all PEs in a cycle."""
+    grid = Grid.whole(WSE2)
+    bound = tokens * inputs * outputs / (grid.num_pes * WSE2.fma_16bit_per_cycle)
+    for cycles in (
+        weight_streaming(grid, tokens, inputs, outputs, "float16"),
+        weight_gradient(grid, tokens, inputs, outputs, "float16"),
+        resident_product(grid, 1, tokens, inputs, outputs, "float16"),
+    ):
+        assert cycles.total_cycles >= bound
+
+
+def test_large_products_reach_most_of_the_peak() -> None:
+    """Where tiles are full, issue and reduction are small beside the arithmetic."""
+    grid = Grid.whole(WSE2)
+    tokens, hidden = 994 * 512, 7500
+    bound = tokens * hidden * hidden / (grid.num_pes * WSE2.fma_16bit_per_cycle)
+    for form in (weight_streaming, weight_gradient):
+        assert 1 < form(grid, tokens, hidden, hidden, "float16").total_cycles / bound < 1.35
+
+
+def test_more_products_than_pes_take_turns() -> None:
+    """32 products on 16 PEs take two rounds, plus the same way once."""
+    grid = Grid.whole(SMALL)
+    one, two = (resident_product(grid, n, 8, 8, 8, "float32") for n in (16, 32))
+    assert two.total_cycles - one.total_cycles == 8 * 8 * (8 + 1)
+
+
+def test_a_grid_that_is_too_narrow_is_refused() -> None:
+    """The hidden dimension cannot be spread over more columns than there are."""
+    with pytest.raises(ConfigError, match="does not fit the grid"):
+        Grid(SMALL, 5)
+    with pytest.raises(ConfigError, match="does not fit the grid"):
+        Grid(SMALL, 0)
+
+
+@given(parts=st.integers(1, 3000), rows=sizes, columns=sizes)
+def test_rectangles_fit_the_grid_and_hold_all_parts(parts: int, rows: int, columns: int) -> None:
+    """All parts of a round fit side by side, sides are no longer than the work, none is lost."""
+    grid = Grid(FabricSpec(columns=20, rows=30), 20)
+    high, wide, rounds = grid.rectangles(parts, rows, columns)
+    assert 1 <= high <= rows
+    assert 1 <= wide <= columns
+    assert min(parts, grid.num_pes) * high * wide <= grid.num_pes
+    assert rounds * grid.num_pes >= parts
+
+
+@pytest.mark.parametrize(("rows", "cycles"), [(20, 458.8), (60, 3701.8), (100, 10144.8)])
+def test_a_matrix_vector_product_on_one_pe_takes_what_was_measured(
+    rows: int, cycles: float
+) -> None:
+    """K0123, K0127 and K0131."""
+    assert single_pe_gemv(WSE2, rows, rows, "float32").total_cycles == pytest.approx(cycles, 1e-4)
+
+
+def test_columns_are_padded_to_whole_lines() -> None:
+    """30 fp32 rows take as long as 32 (K0124), 30 fp16 rows as long as 32."""
+    assert single_pe_gemv(WSE2, 30, 30, "float32") == single_pe_gemv(WSE2, 32, 30, "float32")
+    assert single_pe_gemv(WSE2, 25, 30, "float16") == single_pe_gemv(WSE2, 32, 30, "float16")
+
+
+def test_a_matrix_vector_product_on_the_wafer_is_near_what_was_measured() -> None:
+    """K0552: 1.2 us at 1.1 GHz for 16384 x 16384 in fp16; nothing was fitted to it."""
+    assert mesh_gemv(WSE2, 750, 16384, 16384, "float16").total_cycles == pytest.approx(1320, 0.06)
+
+
+def test_a_loop_of_strided_multiply_adds_takes_what_was_measured() -> None:
+    """K0138 and K0141: 48 x 64 calls of 64 elements, 8 x 64 calls of 128."""
+    assert descriptor_gemm(WSE2, (16, 12), 64, 768, 768).total_cycles == pytest.approx(477507, 1e-3)
+    assert descriptor_gemm(WSE2, (128, 8), 64, 1024, 1024).total_cycles == pytest.approx(
+        150996, 1e-3
+    )
+
+
+def test_summa_is_its_steps() -> None:
+    """K0133 and K0134: 58 cycles per multiply-add of 14, 120 per step; broadcasts are hidden."""
+    assert summa_multiply_add(WSE2, 14, "float32").total_cycles == 58
+    assert summa(WSE2, 4, (14, 14, 14), "float32").total_cycles == 4 * (14 * 14 * 58 + 120)
+
+
+def test_the_stencil_is_near_what_was_measured() -> None:
+    """K0060: 75 us per step of 1000 cells at 850 MHz; nothing was fitted to it."""
+    assert star_stencil(WSE2, 1000).total_cycles / 850 == pytest.approx(75, rel=0.07)
+
+
+def test_a_wse_3_does_a_streamed_product_at_its_own_rates() -> None:
+    """The multiply-adds of silicon run at 2.92 per cycle (K0083)."""
+    cycles = weight_streaming(Grid.whole(WSE3), 1176 * 292, 762, 1, "float16")
+    assert cycles.compute == pytest.approx(100 + 292 / 2.92)

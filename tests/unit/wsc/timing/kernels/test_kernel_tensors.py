@@ -1,0 +1,140 @@
+"""Norm, softmax, attention and the like, vector instructions, and the table of all families."""
+
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wsc.compiler.supported_ops import _FAMILIES
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import OpWork
+from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from wsc.timing.kernels import Cycles, Grid, tensors
+from wsc.timing.kernels.gemm import weight_gradient, weight_streaming
+from wsc.timing.kernels.single_pe import elements_per_cycle, scalar_dot_cycles, vector_cycles
+from wsc.timing.kernels.table import KERNELS, op_cycles
+
+GRID = Grid.whole(WSE2)
+SMALL = Grid.whole(FabricSpec(columns=4, rows=4))
+SHAPES = {
+    "matmul": (1, 4096, 768, 3072),
+    "attention": (96, 256, 256, 64),
+}
+
+
+def _work(kind: str, op: str = "op", *, streams: bool = False) -> OpWork:
+    shape = SHAPES.get(kind, (8, 512, 768))
+    return OpWork(op=op, kind=kind, flops=8 * 512, num_bytes=0, shape=shape, streams=streams)
+
+
+def test_every_family_of_the_compiler_has_a_form() -> None:
+    """No captured op is without a cost, and no form is without ops."""
+    assert set(KERNELS) == set(_FAMILIES)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_FAMILIES) - {"view"}))
+@pytest.mark.parametrize("op", ["op", "op_backward", "gelu", "nll_loss_forward"])
+def test_every_form_takes_time_on_every_wafer(kind: str, op: str) -> None:
+    """Costs are finite and positive, and no part is negative."""
+    for fabric in (WSE2, WSE3, WSE3_SIMULATOR):
+        cycles = op_cycles(Grid.whole(fabric), _work(kind, op), "bfloat16")
+        assert 0 < cycles.total_cycles < 1e9
+        assert min(astuple(cycles)) >= 0
+
+
+def test_a_view_is_free() -> None:
+    """Nothing moves."""
+    assert op_cycles(GRID, _work("view"), "float16") == Cycles()
+
+
+def test_an_unknown_family_is_refused() -> None:
+    """The error names the op and the families."""
+    with pytest.raises(ApplianceCompilationError, match="no cost") as refusal:
+        op_cycles(GRID, _work("sorcery", "abracadabra"), "float16")
+    assert "abracadabra" in str(refusal.value)
+
+
+def test_products_are_told_apart_by_whether_a_weight_streams() -> None:
+    """With a streamed weight, tokens are rows; else a single product is a weight gradient."""
+    streamed = op_cycles(GRID, _work("matmul", streams=True), "float16")
+    assert streamed == weight_streaming(GRID, 4096, 768, 3072, "float16")
+    resident = op_cycles(GRID, _work("matmul"), "float16")
+    assert resident == weight_gradient(GRID, 768, 4096, 3072, "float16")
+
+
+def test_density_reaches_streamed_products_alone() -> None:
+    """Sparse weights make their products faster and change nothing else."""
+    streamed, resident = _work("matmul", streams=True), _work("matmul")
+    sparse, dense = (op_cycles(GRID, streamed, "float16", d).total_cycles for d in (0.1, 1.0))
+    assert sparse < dense
+    assert op_cycles(GRID, resident, "float16", 0.1) == op_cycles(GRID, resident, "float16", 1.0)
+
+
+def test_an_elementwise_op_is_one_instruction_over_the_tile() -> None:
+    """2 x 8 x 8 elements on 4 x 4 PEs: 4 tokens of 2 features, 8 elements, 4 per cycle."""
+    assert tensors.elementwise(SMALL, (2, 8, 8), "float16").total_cycles == 16 + 2
+    assert tensors.elementwise(SMALL, (2, 8, 8), "float32").total_cycles == 16 + 8
+    assert tensors.elementwise(SMALL, (), "float32").total_cycles == 16 + 1
+
+
+def test_a_reduction_goes_the_way_of_its_results() -> None:
+    """Per token along the row, per feature down the column, to one number along both."""
+    shape = (750 * 40, 750)
+    per_token, per_feature, one = (
+        tensors.reduction(GRID, shape, "float32", results).fabric for results in (30000, 750, 1)
+    )
+    assert len({per_token, per_feature, one}) == 3
+    assert one > per_feature
+
+
+def test_backward_costs_more_than_forward_where_it_computes_more() -> None:
+    """Norm and attention; the backward pass of softmax has no exponentials."""
+    for kind in ("norm", "attention"):
+        forward, backward = (
+            op_cycles(GRID, _work(kind, op), "float16") for op in ("f", "backward")
+        )
+        assert backward.total_cycles > forward.total_cycles
+    softmax = [tensors.softmax(GRID, (4096, 768), "float16", backward=b) for b in (False, True)]
+    assert softmax[1].compute < softmax[0].compute
+
+
+@given(heads=st.integers(1, 4000), tokens=st.integers(1, 600), size=st.integers(1, 128))
+def test_attention_does_not_beat_the_peak(heads: int, tokens: int, size: int) -> None:
+    """Two products of tokens x tokens x head size for each head, forward; five backward."""
+    for backward, products in ((False, 2), (True, 5)):
+        cycles = tensors.attention(GRID, heads, tokens, tokens, size, "float16", backward=backward)
+        bound = products * heads * tokens * tokens * size / (GRID.num_pes * 4)
+        assert cycles.total_cycles >= bound
+
+
+def test_a_vector_instruction_is_setup_and_elements() -> None:
+    """K0114: 4096 fp16 multiply-adds in 1040 cycles; silicon is slower (K0083)."""
+    assert vector_cycles(WSE3_SIMULATOR, "fma", 4096, "float16").total_cycles == 1040
+    assert vector_cycles(WSE3, "fma", 4096, "float16").total_cycles == pytest.approx(1419, abs=1)
+
+
+def test_operands_in_one_bank_are_slower_on_silicon_alone() -> None:
+    """K0089: 1.94 times the elements' time; the simulator does not model it."""
+    for fabric, factor in ((WSE3, 1.94), (WSE3_SIMULATOR, 1.0)):
+        apart, together = (
+            vector_cycles(fabric, "add", 100, "float32", same_bank=same) for same in (False, True)
+        )
+        assert together.compute + together.memory == pytest.approx(factor * apart.compute)
+
+
+def test_rates_depend_on_op_and_dtype() -> None:
+    """16-bit elements go four at a time, fp32 singly; a serial sum waits for each (K0106)."""
+    assert elements_per_cycle(WSE2, "fma", "bfloat16") == 4
+    assert elements_per_cycle(WSE2, "fma", "float32") == 1
+    assert elements_per_cycle(WSE2, "sum", "float16") == 0.5
+    assert 15 < scalar_dot_cycles(WSE3_SIMULATOR) < 30
+
+
+def test_cycles_add_up() -> None:
+    """Parts are exclusive; waiting for the fabric fills up to a bound and never shortens."""
+    cycles = Cycles(compute=3, setup=2)
+    assert (cycles + Cycles(memory=1)).total_cycles == 6
+    assert (cycles * 2).total_cycles == 10
+    assert cycles.at_least(9) == Cycles(compute=3, setup=2, fabric=4)
+    assert cycles.at_least(1) == cycles
