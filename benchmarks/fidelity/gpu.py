@@ -55,20 +55,20 @@ def _is_gpu(row: Row, phase: str) -> bool:
 
 
 FAMILIES = (
-    Family("GPU FSDP", _of_cluster("MosaicML"), predict_training),
-    Family("GPU TorchTitan", _of_cluster("Meta", "WhiteFiber"), predict_training),
-    Family("GPU DeepSpeed", _of_cluster("Selene"), predict_training),
-    Family("GPU Megatron", _of_cluster("NVIDIA"), predict_training),
-    Family("GPU prefill", _of_phase("prefill"), predict_prefill),
-    Family("GPU decode", _of_phase("decode"), predict_decode),
-    Family("GPU end to end", _of_phase("end-to-end"), predict_request),
-    Family("GPU uncalibrated", lambda row: row.kind == "gpu", predict_training),
+    Family("GPU training FSDP", _of_cluster("MosaicML"), predict_training),
+    Family("GPU training TorchTitan", _of_cluster("Meta", "WhiteFiber"), predict_training),
+    Family("GPU training DeepSpeed", _of_cluster("Selene"), predict_training),
+    Family("GPU training Megatron", _of_cluster("NVIDIA"), predict_training),
+    Family("GPU inference prefill", _of_phase("prefill"), predict_prefill),
+    Family("GPU inference decode", _of_phase("decode"), predict_decode),
+    Family("GPU inference requests", _of_phase("end-to-end"), predict_request),
+    Family("GPU training uncalibrated", lambda row: row.kind == "gpu", predict_training),
 )
 FITS = (
-    Fit("GPU FSDP", fit_fsdp),
-    Fit("GPU TorchTitan", fit_torchtitan),
-    Fit("GPU DeepSpeed", fit_deepspeed),
-    Fit("GPU Megatron", fit_megatron),
-    Fit("GPU prefill", fit_prefill),
-    Fit("GPU decode", fit_decode),
+    Fit("GPU training FSDP", fit_fsdp),
+    Fit("GPU training TorchTitan", fit_torchtitan),
+    Fit("GPU training DeepSpeed", fit_deepspeed),
+    Fit("GPU training Megatron", fit_megatron),
+    Fit("GPU inference prefill", fit_prefill),
+    Fit("GPU inference decode", fit_decode),
 )

@@ -9,9 +9,12 @@ training step; it belongs to the chip and its power limit, not to a model. Sourc
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from collections.abc import Mapping
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from wsc.core.config import Config
+from wsc.core.errors import ConfigError, nearest
 from wsc.timing.hardware.sourced import sourced
 
 
@@ -122,12 +125,39 @@ class FastNetwork(NetworkSpec):
     )
 
 
+_KINDS: tuple[type[GpuSpec], ...] = (GpuSpec, SmallA100, H100Sxm, H100Capped, H200Sxm)
+
+
 class GpuClusterSpec(Config):
-    """GPUs in nodes: NVLink inside a node, one NIC per GPU between nodes."""
+    """GPUs in nodes: NVLink inside a node, one NIC per GPU between nodes.
+
+    ``gpu`` is the name of a GPU, or a mapping that changes single numbers of the one that its
+    ``name`` names; an A100 with 80 GB unless told otherwise.
+    """
 
     gpu: GpuSpec = Field(default_factory=GpuSpec)
     gpus_per_node: PositiveInt = 8
     network: NetworkSpec = Field(default_factory=NetworkSpec)
+
+    @field_validator("gpu", mode="before")
+    @classmethod
+    def _from_name(cls, value: object) -> object:
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, Mapping):
+            kinds = {str(kind.model_fields["name"].default): kind for kind in _KINDS}
+            name = str(value.get("name", next(iter(kinds))))
+            if name not in kinds:
+                near = nearest(name, kinds)
+                raise ConfigError(
+                    "unknown GPU",
+                    where="gpu",
+                    value=name,
+                    rule=f"one of {', '.join(kinds)}",
+                    remedy=f"did you mean {near!r}?" if near else None,
+                )
+            return kinds[name].model_validate(value)
+        return value
 
 
 A100_40 = SmallA100()

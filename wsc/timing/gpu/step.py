@@ -64,18 +64,15 @@ def step_time(
     compute, tensor = _stage(workload, parallelism, cluster, software)
     data = data_traffic(workload, parallelism, data_group, software)
     exposed = software.exposed_share
-    slot = max(
-        compute + tensor + exposed * data.per_micro_batch_s,
-        data.per_micro_batch_s,
-    )
+    data_s = max(exposed * data.per_micro_batch_s, data.per_micro_batch_s - compute - tensor)
+    slot = compute + tensor + data_s
     micro_batches = parallelism.micro_batches
     samples = parallelism.samples_per_step(gpus)
     owned = workload.parameters / parallelism.model_parallel
     return StepTime(
         compute_s=micro_batches * compute,
         tensor_s=micro_batches * tensor,
-        data_s=micro_batches * (slot - compute - tensor)
-        + max(exposed * data.per_step_s, data.per_step_s - slot),
+        data_s=micro_batches * data_s + max(exposed * data.per_step_s, data.per_step_s - slot),
         bubble_s=(parallelism.pipeline - 1) / parallelism.virtual_stages * slot,
         optimizer_s=optimizer_s(
             owned if parallelism.sharding == "ddp" else owned / ranks, cluster.gpu

@@ -113,7 +113,7 @@ def _served(phase, gpus, value):
 
 
 CALIBRATION = {
-    "GPU FSDP": {
+    "GPU training FSDP": {
         "G0007": MPT_13B | H100 | _mpt("512", "16", "1", "True", "2535811"),
         "G0010": MPT_7B | H100 | _mpt("512", "6", "1", "False", "4951479"),
         "G0030": MPT_13B | H100 | _mpt("64", "2", "1", "False", "307209"),
@@ -126,12 +126,12 @@ CALIBRATION = {
         "G0156": MPT_7B | SMALL_A100 | _mpt("64", "18", "1", "True", "234614"),
         "G0159": MPT_7B | SMALL_A100 | _mpt("8", "12", "4", "True", "29436"),
     },
-    "GPU TorchTitan": {
+    "GPU training TorchTitan": {
         "G0376": LLAMA_8B | _llama("FSDP", "bf16", "5762"),
         "G0377": LLAMA_8B | _llama("FSDP+compile", "bf16", "6667"),
         "G0378": LLAMA_8B | _llama("FSDP+compile+Float8", "float8", "8532"),
     },
-    "GPU DeepSpeed": {
+    "GPU training DeepSpeed": {
         "G0268": GENSLM_25M | _slm("8", "ZeRO-3", "463.065"),
         "G0272": GENSLM_25M | _slm("128", "ZeRO-3", "6276.428"),
         "G0277": GENSLM_250M | _slm("8", "ZeRO-3", "106.229"),
@@ -145,7 +145,7 @@ CALIBRATION = {
         "G0334": GENSLM_250M | _slm("8", "DDP", "83.142"),
         "G0338": GENSLM_250M | _slm("128", "DDP", "1306.981"),
     },
-    "GPU Megatron": {
+    "GPU training Megatron": {
         "G0402": {
             "cluster": "NVIDIA (Eos-class)",
             "gpu": "H100",
@@ -160,12 +160,12 @@ CALIBRATION = {
             "value": "47",
         }
     },
-    "GPU prefill": {
+    "GPU inference prefill": {
         "G0432": SERVED | _served("prefill", "1", "13988.3"),
         "G0433": SERVED | _served("prefill", "8", "17361.6"),
         "G0434": SERVED | _served("prefill", "16", "13994.2"),
     },
-    "GPU decode": {
+    "GPU inference decode": {
         "G0443": SERVED | _served("decode", "1", "78.9"),
         "G0444": SERVED | _served("decode", "8", "260.4"),
         "G0445": SERVED | _served("decode", "16", "164.6"),
@@ -256,8 +256,8 @@ def test_memory_decides_what_a_genslm_row_leaves_unsaid(tmp_path):
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"microbatch": ""}, "microbatch"),
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"unit": "ms"}, "in ms"),
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"cluster": "elsewhere"}, "elsewhere"),
-        (CALIBRATION["GPU Megatron"]["G0402"] | {"workload": "weak scaling"}, "shape"),
-        (CALIBRATION["GPU Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
+        (CALIBRATION["GPU training Megatron"]["G0402"] | {"workload": "weak scaling"}, "shape"),
+        (CALIBRATION["GPU training Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
         (SERVED | _served("decode", "1", "1") | {"seq_len": ""}, "seq_len"),
         (SERVED | _served("decode", "1", "1") | {"unit": "ms"}, "in ms"),
         (SERVED | _served("end-to-end", "1", "1"), "prompt and output"),
@@ -283,7 +283,7 @@ def test_pythia_is_predicted_in_gpu_hours(tmp_path):
         "value": "4830",
     }
     (row,) = rows_of(tmp_path, {"G0407": cells})
-    assert family_of(row).name == "GPU uncalibrated"
+    assert family_of(row).name == "GPU training uncalibrated"
     assert family_of(row).predict(row) == pytest.approx(4830, rel=0.3)
 
 

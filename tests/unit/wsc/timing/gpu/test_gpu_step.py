@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from wsc.core.errors import ConfigError
 from wsc.timing.gpu import (
-    A100_80,
     AUTOCAST_DDP,
     DEEPSPEED,
     DGX_A100,
@@ -17,7 +16,6 @@ from wsc.timing.gpu import (
     MEGATRON,
     TORCHTITAN,
     TORCHTITAN_EAGER,
-    GpuClusterSpec,
     Parallelism,
     Workload,
     model_flops_utilisation,
@@ -162,11 +160,3 @@ def test_what_does_not_divide_or_is_not_positive_is_refused():
         replace(MPT_7B, layers=0)
     with pytest.raises(ConfigError, match="embeddings"):
         replace(MPT_7B, parameters=1000)
-
-
-def test_impossible_hardware_is_refused():
-    """A number of cluster.yaml that cannot be: no bandwidth, no GPU in a node."""
-    with pytest.raises(ValueError, match="hbm_bandwidth"):
-        type(A100_80)(hbm_bandwidth_bytes_per_s=0)
-    with pytest.raises(ValueError, match="gpus_per_node"):
-        GpuClusterSpec(gpus_per_node=0)
