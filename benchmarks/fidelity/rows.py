@@ -63,12 +63,12 @@ class Row:
         return number
 
     def integer(self, column: str) -> int | None:
-        """The cell as a whole number, None when empty; ConfigError when it is something else."""
+        """The cell as a count, None when empty; ConfigError if it is not whole or below one."""
         number = self.number(column)
         if number is None:
             return None
-        if not number.is_integer():
-            raise _wrong_cell(self, column, "a whole number or nothing")
+        if not number.is_integer() or number < 1:
+            raise _wrong_cell(self, column, "a whole number from 1, or nothing")
         return int(number)
 
     def described(self) -> Row:

@@ -10,7 +10,7 @@ from benchmarks.fidelity.replay import Family
 
 FAMILIES = [
     constant("collectives", "1D reduce", 101.0),
-    constant("GPU FSDP", "MPT 7b", 80.0),
+    constant("GPU training FSDP", "MPT 7b", 80.0),
     refusing("GEMM", "GEMM", "no | shape"),
 ]
 
@@ -62,10 +62,10 @@ def test_data_holds_rows_summaries_and_what_repeats_them(files, tmp_path):
     assert [(one["family"], one["evidence"], one["use"]) for one in data["summaries"]] == [
         ("collectives", "silicon", "validation"),
         ("collectives", "simulator", "calibration"),
-        ("GPU FSDP", "silicon", "context"),
+        ("GPU training FSDP", "silicon", "context"),
     ]
     goals = {goal["families"]: goal["met"] for goal in data["goals"]}
-    assert (goals["collectives"], goals["GPU"]) == (True, None)
+    assert (goals["collectives"], goals["GPU training"]) == (True, None)
 
 
 def test_the_page_holds_results_limits_and_constants(files, tmp_path):

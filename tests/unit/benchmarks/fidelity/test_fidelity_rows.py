@@ -60,9 +60,9 @@ def test_a_value_that_is_no_number_stays_text(tmp_path, value):
     assert read_one(tmp_path, value=value).value == value
 
 
-@pytest.mark.parametrize("text", ["about 4", "nan", "2.5"])
+@pytest.mark.parametrize("text", ["about 4", "nan", "2.5", "0", "-8"])
 def test_a_wrong_cell_is_named(tmp_path, text):
-    """A cell that is no whole number is refused with file, row and field when it is asked for."""
+    """A cell that is no count is refused with file, row and field when it is asked for."""
     read = read_one(tmp_path, num_pes=text)
     with pytest.raises(ConfigError) as caught:
         read.integer("num_pes")

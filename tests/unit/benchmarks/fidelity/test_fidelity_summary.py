@@ -92,5 +92,6 @@ def test_the_goals_are_those_that_were_set():
         "training": (0.08, 0.20),
         "prefill": (0.10, None),
         "decode": (0.10, None),
-        "GPU": (0.08, None),
+        "GPU training": (0.08, None),
+        "GPU inference": (0.08, None),
     }
