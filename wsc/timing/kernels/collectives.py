@@ -4,7 +4,8 @@ A wavelet takes ``hop_cycles`` from router to router and ``2 T_R + 1`` cycles up
 through it, and down again; streams flow at ``cycles_per_wavelet``. That is the model of Luczynski
 et al., "Near-Optimal Wafer-Scale Reduce", HPDC'24 (``hpdc`` has its formulas), which counts no time
 between two additions of one PE; here the second starts a vector instruction's set-up after the end
-of the first. Forms without such a PE (chain, broadcast, ring) are those of the paper.
+of the first. Forms without such a PE (chain, broadcast) are those of the paper; a star has one hop
+more than there, so that two PEs take as long as a chain of two.
 
 All functions return cycles for ``wavelets`` of 32 bit per PE and ``pes`` PEs in a line, the root at
 its end, from the first wavelet sent to the last result. A line of one PE has nothing to do.
@@ -31,9 +32,9 @@ def star(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     """Every PE sends to the root, which adds all in one instruction."""
     if pes == 1:
         return 0.0
-    all_streams = _stream(fabric, wavelets * (pes - 1))
-    farthest = fabric.hop_cycles * (pes - 1) + _stream(fabric, wavelets - 1)
-    return max(all_streams, farthest) + depth_cycles(fabric)
+    nearest = _way(fabric, 1) + _stream(fabric, wavelets * (pes - 1))
+    farthest = _way(fabric, pes - 1) + _stream(fabric, wavelets)
+    return max(nearest, farthest)
 
 
 def chain(fabric: FabricSpec, pes: int, wavelets: float) -> float:
@@ -112,14 +113,16 @@ def all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
 
 
 def ring_all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """Reduce-scatter and all-gather of P parts around a ring folded into the line."""
+    """Reduce-scatter and all-gather of P parts around a ring folded into the line.
+
+    In each of 2 (P - 1) steps a PE stores a part and sends it on in the next, one cycle later.
+    """
     if pes == 1:
         return 0.0
-    return (
-        2 * _stream(fabric, wavelets * (pes - 1) / pes)
-        + fabric.hop_cycles * (4 * pes - 6)
-        + 2 * (pes - 1) * depth_cycles(fabric)
-    )
+    steps = 2 * (pes - 1)
+    each = _stream(fabric, wavelets / pes) + depth_cycles(fabric) + 1
+    restarts = (steps - 1) * _restart(fabric, None)
+    return steps * each + restarts + fabric.hop_cycles * (4 * pes - 6) + 1
 
 
 def broadcast_2d(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> float:

@@ -74,7 +74,7 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
     Each PE takes dY in blocks of outputs; every value of X adds its multiple of a row of the block
     to the block's gradients, which are as many as fit one bank of SRAM. The gradients of a column
     of PEs are summed by a chain down the column in fp32, at one wavelet per cycle. Taking in dY is
-    hidden behind arithmetic where that is longer (K0133 to K0135: SUMMA's broadcast is hidden).
+    hidden behind arithmetic where that is longer (K0133: so is SUMMA's broadcast).
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)

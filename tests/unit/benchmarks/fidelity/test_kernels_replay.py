@@ -95,7 +95,6 @@ def test_the_stencil_is_in_seconds_of_many_steps() -> None:
         ("1D reduce", "x speedup", {"algorithm": "chain"}),
         ("1D reduce", "cycles", {"algorithm": "chain", "vector_len": 8}),
         ("1D reduce", "cycles", {"algorithm": "sorcery", "vector_len": 8, "num_pes": 8}),
-        ("1D reduce", "cycles", {"algorithm": "chain", "vector_len": 0, "num_pes": 8}),
         ("GEMV", "x speedup", {}),
         ("MeshGEMV whole program P=4", "cycles", {"dtype": "fp16"}),
         ("GEMM", "cycles", {"algorithm": "Cannon"}),
