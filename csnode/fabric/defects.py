@@ -44,15 +44,9 @@ class Defects:
 
         Raises ConfigError for a defect outside of the wafer.
         """
+        for pe in self.pes | {pe for link in self.links for pe in link}:
+            _check_inside(spec, pe, "defects")
         alive = np.ones((spec.rows, spec.columns), dtype=np.bool_)
-        for row, column in self.pes | {pe for link in self.links for pe in link}:
-            if not (0 <= row < spec.rows and 0 <= column < spec.columns):
-                raise ConfigError(
-                    "a defect lies outside of the wafer",
-                    where="defects",
-                    value=f"row {row}, column {column}",
-                    rule=f"rows 0 to {spec.rows - 1}, columns 0 to {spec.columns - 1}",
-                )
         for row, column in self.pes:
             alive[row, column] = False
         return alive
@@ -82,8 +76,12 @@ def random_defects(
     )
 
 
-def read_defects(path: Path) -> Defects:
-    """The defects in a file; ConfigError names file, line and rule."""
+def read_defects(path: Path, spec: FabricSpec) -> Defects:
+    """The defects in a file, of a wafer as large as ``spec``'s.
+
+    Raises ConfigError with file, line and rule for a file that cannot be read, has other columns,
+    or a line that is no defect of this wafer.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -99,18 +97,30 @@ def read_defects(path: Path) -> Defects:
     pes: set[Coordinate] = set()
     links: set[Link] = set()
     for number, fields in enumerate(rows[1:], start=2):
-        if not fields:
-            continue
-        kind, row, column, direction = _fields(fields, f"{path}, line {number}")
-        if kind == "pe":
-            pes.add((row, column))
-        else:
-            row_step, column_step = _DIRECTIONS[direction]
-            links.add(((row, column), (row + row_step, column + column_step)))
+        if fields:
+            where = f"{path}, line {number}"
+            kind, (row, column), direction = _fields(fields, where)
+            row_step, column_step = _DIRECTIONS.get(direction, (0, 0))
+            far = (row + row_step, column + column_step)
+            _check_inside(spec, far, where)
+            if kind == "pe":
+                pes.add(far)
+            else:
+                links.add(((row, column), far))
     return Defects(frozenset(pes), frozenset(links))
 
 
-def _fields(fields: list[str], where: str) -> tuple[str, int, int, str]:
+def _check_inside(spec: FabricSpec, pe: Coordinate, where: str) -> None:
+    if not (0 <= pe[0] < spec.rows and 0 <= pe[1] < spec.columns):
+        raise ConfigError(
+            "a defect lies outside of the wafer",
+            where=where,
+            value=f"row {pe[0]}, column {pe[1]}",
+            rule=f"rows 0 to {spec.rows - 1}, columns 0 to {spec.columns - 1}",
+        )
+
+
+def _fields(fields: list[str], where: str) -> tuple[str, Coordinate, str]:
     kind, *numbers, direction = fields if len(fields) == len(_COLUMNS) else ["", "", "", ""]
     known_direction = direction in _DIRECTIONS if kind == "link" else direction == ""
     if kind not in ("pe", "link") or not known_direction or not all(map(str.isdecimal, numbers)):
@@ -121,4 +131,4 @@ def _fields(fields: list[str], where: str) -> tuple[str, int, int, str]:
             rule="pe,ROW,COLUMN, or link,ROW,COLUMN,east|south with numbers from 0 on",
         )
     row, column = map(int, numbers)
-    return kind, row, column, direction
+    return kind, (row, column), direction

@@ -117,19 +117,20 @@ class Network:
     def _enter(self, targets: Array, value: Array, flags: Array, arrival: Array) -> None:
         """Copy wavelets [n] to their targets [n, fan-out]."""
         fan_out = targets.shape[1]
-        copies = [np.repeat(x, fan_out) for x in (value, flags & ~np.uint8(ADVANCE_HERE))]
+        value = np.repeat(value, fan_out)
+        flags = np.repeat(flags & ~np.uint8(ADVANCE_HERE), fan_out)
         target, arrival = targets.ravel(), arrival.ravel()
         known = target >= 0
         is_router = target < self._queues.num_router
         self.hops += int(np.count_nonzero(known & is_router))
         if flags.any():
-            unseen = known & ~is_router & ((copies[1] & (CONTROL | TO_CORE)) == CONTROL)
+            unseen = known & ~is_router & ((flags & (CONTROL | TO_CORE)) == CONTROL)
             self.filtered += int(np.count_nonzero(unseen))
             known &= ~unseen
         if not known.all():
             target, arrival = target[known], arrival[known]
-            copies = [x[known] for x in copies]
-        self.wavelets.push(target, *copies, arrival)
+            value, flags = value[known], flags[known]
+        self.wavelets.push(target, value, flags, arrival)
         self._list(target)
 
     def _list(self, queues: Array) -> None:

@@ -41,10 +41,11 @@ class Placement:
 def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placement:
     """Place ``rows`` x ``columns`` PEs on the first physical rows that have enough working ones.
 
-    Raises ApplianceResourceExhausted when too few rows do, or two neighbours are cut off from each
-    other.
+    Working PEs that defects cut off from most others are not used. Raises
+    ApplianceResourceExhausted when too few rows have enough.
     """
-    alive = defects.alive(spec)
+    wires = _Wires(spec, defects)
+    alive = wires.connected
     working = alive.sum(axis=1)
     usable = np.nonzero(working >= columns)[0][:rows]
     if usable.size < rows:
@@ -57,7 +58,6 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
         )
     row = np.repeat(usable[:, None], columns, axis=1).astype(np.int32)
     column = np.stack([np.nonzero(alive[r])[0][:columns] for r in usable]).astype(np.int32)
-    wires = _Wires(spec, defects, alive)
     return Placement(
         row=row,
         column=column,
@@ -69,13 +69,14 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
 class _Wires:
     """Shortest ways over working routers and links."""
 
-    def __init__(self, spec: FabricSpec, defects: Defects, alive: Array) -> None:
+    def __init__(self, spec: FabricSpec, defects: Defects) -> None:
+        alive = defects.alive(spec)
         self._spec = spec
-        self._alive = alive
         self._east = alive[:, :-1] & alive[:, 1:]
         self._south = alive[:-1] & alive[1:]
         for (row, column), (other_row, _) in defects.links:
             (self._east if row == other_row else self._south)[row, column] = False
+        self.connected = self._largest_part(alive)
         self._dead_east = _running_count(~self._east, axis=1)
         self._dead_south = _running_count(~self._south, axis=0)
 
@@ -96,6 +97,30 @@ class _Wires:
             start = (int(row[index]), int(column[index]))
             cycles[index] = self._search(start, (int(to_row[index]), int(to_column[index])))
         return cycles
+
+    def _largest_part(self, alive: Array) -> Array:
+        """The largest set of working PEs that working links join."""
+        left, largest = alive.copy(), np.zeros_like(alive)
+        while left.sum() > largest.sum():
+            part = self._part_of(np.unravel_index(int(left.argmax()), left.shape))
+            left &= ~part
+            largest = max(largest, part, key=np.sum)
+        return largest & alive
+
+    def _part_of(self, start: tuple[np.intp, ...]) -> Array:
+        """All PEs that can be reached: whole open runs of rows and of columns at a time."""
+        shape = (self._spec.rows, self._spec.columns)
+        runs = (_runs(self._east, shape), _runs(self._south.T, shape[::-1]).T)
+        reached = np.zeros(shape, dtype=np.bool_)
+        reached[start] = True
+        before = 0
+        while (now := int(reached.sum())) > before:
+            before = now
+            for run in runs:
+                met = np.zeros(reached.size, dtype=np.bool_)
+                met[run[reached]] = True
+                reached = met[run]
+        return reached
 
     def _open_row(self, row: Array, column: Array, to_column: Array) -> Array:
         west, east = np.minimum(column, to_column), np.maximum(column, to_column)
@@ -125,12 +150,7 @@ class _Wires:
                 if cost < best.get((neighbour, direction), cost + 1):
                     best[neighbour, direction] = cost
                     frontier.append((neighbour, direction))
-        if arrived is None:
-            raise ApplianceResourceExhausted(
-                "two neighbours of the region are cut off from each other",
-                value=f"PE {start} and PE {end} (row, column)",
-                rule="working links join all working PEs",
-            )
+        assert arrived is not None, "both lie in one connected part"
         return arrived
 
     def _neighbours(self, place: tuple[int, int]) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -139,9 +159,16 @@ class _Wires:
             other = (row + row_step, column + column_step)
             north_west = min(place, other)
             side = self._south if row_step else self._east
-            inside = 0 <= other[0] < self._alive.shape[0] and 0 <= other[1] < self._alive.shape[1]
+            inside = 0 <= other[0] < self._spec.rows and 0 <= other[1] < self._spec.columns
             if inside and side[north_west]:
                 yield direction, other
+
+
+def _runs(links: Array, shape: tuple[int, int]) -> Array:
+    """Numbers [rows, columns] of the stretches along rows that ``links`` join."""
+    starts = np.ones(shape, dtype=np.bool_)
+    starts[:, 1:] = ~links
+    return (np.cumsum(starts) - 1).reshape(shape)
 
 
 def _running_count(flags: Array, axis: int) -> Array:

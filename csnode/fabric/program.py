@@ -42,8 +42,7 @@ class Program:
         self._routes: dict[int, dict[int, Array]] = {}
         self._last: dict[int, Array] = {}
         self._ring: dict[int, Array] = {}
-        self._scripts: list[tuple[Instruction, ...]] = [()]
-        self._numbers: dict[tuple[Instruction, ...], int] = {(): 0}
+        self._scripts: dict[tuple[int, tuple[Instruction, ...]], int] = {}
         self._role_of = np.zeros((MICRO_THREADS, fabric.num_pes), dtype=np.int32)
 
     def array(
@@ -100,14 +99,17 @@ class Program:
         pes = self.pes(region)
         role_of = self._role_of[thread]
         for before in np.unique(role_of[pes]):
+            after = (int(before), instructions)
+            number = self._scripts.setdefault(after, len(self._scripts) + 1)
             same = pes[role_of[pes] == before]
-            role_of[same] = self._number((*self._scripts[before], *instructions))
+            role_of[same] = number
 
     @property
     def roles(self) -> list[Role]:
         """All scripts that some PEs follow, thread by thread."""
+        parts = {number: part for part, number in self._scripts.items()}
         return [
-            Role(np.nonzero(role_of == number)[0], self._scripts[number])
+            Role(np.nonzero(role_of == number)[0], _script(parts, int(number)))
             for role_of in self._role_of
             for number in np.unique(role_of[role_of > 0])
         ]
@@ -129,12 +131,6 @@ class Program:
             for colour, tables in self._routes.items()
         }
 
-    def _number(self, script: tuple[Instruction, ...]) -> int:
-        number = self._numbers.setdefault(script, len(self._scripts))
-        if number == len(self._scripts):
-            self._scripts.append(script)
-        return number
-
     def _check(self, instruction: Instruction) -> None:
         used = [
             colour
@@ -153,6 +149,17 @@ class Program:
             _check_stream(instruction)
         if isinstance(instruction, Axpy):
             _check_axpy(instruction)
+
+
+def _script(
+    parts: dict[int, tuple[int, tuple[Instruction, ...]]], number: int
+) -> tuple[Instruction, ...]:
+    """Follow a script back to its beginning, which is number 0."""
+    backward = []
+    while number:
+        number, part = parts[number]
+        backward.append(part)
+    return tuple(instruction for part in reversed(backward) for instruction in part)
 
 
 def _nothing(fabric: Fabric) -> Array:

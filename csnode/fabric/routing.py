@@ -132,7 +132,7 @@ def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues
 
 
 def _wires_first(copies: list[Array], shape: tuple[int, int]) -> Array:
-    """[wires, copies] of one [positions, queues] per copy; at least one copy, that leads nowhere."""
+    """[wires, copies] of one [positions, queues] per copy; at least one, leading nowhere."""
     return np.stack([x.ravel() for x in copies or [np.full(shape, -1)]], axis=1).astype(np.int64)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from csnode.fabric.collectives import paths
 from csnode.fabric.collectives.broadcast import add_broadcast, add_grid_broadcast
-from csnode.fabric.collectives.reduce import add_reduce
+from csnode.fabric.collectives.reduce import add_reduce, do_reduce, route_reduce
 from csnode.fabric.collectives.ring import add_ring_all_reduce
 from csnode.fabric.collectives.trees import (
     Tree,
@@ -37,9 +37,11 @@ __all__ = [
     "broadcast",
     "broadcast_2d",
     "chain",
+    "do_reduce",
     "reduce",
     "reduce_2d",
     "ring_all_reduce",
+    "route_reduce",
     "snake_reduce",
     "star",
     "two_phase",

@@ -44,9 +44,17 @@ def add_reduce(
 ) -> None:
     """Reduce ``values`` along every line of ``path``, into those of position 0.
 
-    Others keep partial sums of what they do not forward. ``descriptor_cycles`` pass before every
-    op but the first, for programs that do not load descriptors ahead. Chains use no switches and
-    may follow one another on the same colours; other trees leave their switches behind.
+    See ``route_reduce`` and ``do_reduce``, which a kernel that reduces often calls one by one.
+    """
+    route_reduce(program, path, tree, colours)
+    do_reduce(
+        program, path, tree, values, colours, combine=combine, descriptor_cycles=descriptor_cycles
+    )
+
+
+def route_reduce(program: Program, path: Path, tree: Tree, colours: tuple[int, int]) -> None:
+    """The routes of a reduce. A chain's serve again and again; other trees use up their switches.
+
     Raises ApplianceCompilationError when tree and path differ in length.
     """
     if tree.num_pes != path.length:
@@ -55,6 +63,23 @@ def add_reduce(
         )
     for position in range(path.length if path.length > 1 else 0):
         _route(program, path, tree, position, colours)
+
+
+def do_reduce(
+    program: Program,
+    path: Path,
+    tree: Tree,
+    values: Slice,
+    colours: tuple[int, int],
+    *,
+    combine: Combine = "add",
+    descriptor_cycles: int = 0,
+) -> None:
+    """The instructions of a reduce, after what the PEs do already.
+
+    PEs other than the root keep sums of what they did not forward. ``descriptor_cycles`` pass
+    before every op but the first, for programs that do not load descriptors ahead.
+    """
     for position in range(path.length if path.length > 1 else 0):
         ops = _instructions(tree, position, values, colours, combine)
         delay = [Delay(descriptor_cycles)] if descriptor_cycles else []

@@ -119,18 +119,16 @@ def test_two_streams_share_a_wire_fairly():
 
 def test_a_control_wavelet_moves_the_switch_behind_itself():
     """Words before it go to the first PE, words after it pass to the second."""
-    program, x = line(3)
+    program = Program(Fabric(1, 3))
+    x = program.array("x", 4)
+    program.route(0, (0, 0), Port.RAMP, Port.EAST)
     program.route(0, (0, 1), Port.WEST, Port.RAMP)
-    fresh = Program(Fabric(1, 3))
-    x = fresh.array("x", 4)
-    fresh.route(0, (0, 0), Port.RAMP, Port.EAST)
-    fresh.route(0, (0, 1), Port.WEST, Port.RAMP)
-    fresh.route(0, (0, 1), Port.WEST, Port.EAST, position=1)
-    fresh.route(0, (0, 2), Port.WEST, Port.RAMP)
-    fresh.do((0, 0), send(x[:2], 0), Control(0), send(x[2:], 0))
-    fresh.do((0, 1), receive(x[:2], 0))
-    fresh.do((0, 2), receive(x[2:], 0))
-    outcome = run(fresh, {"x": [[[1, 2, 3, 4], [0] * 4, [0] * 4]]})
+    program.route(0, (0, 1), Port.WEST, Port.EAST, position=1)
+    program.route(0, (0, 2), Port.WEST, Port.RAMP)
+    program.do((0, 0), send(x[:2], 0), Control(0), send(x[2:], 0))
+    program.do((0, 1), receive(x[:2], 0))
+    program.do((0, 2), receive(x[2:], 0))
+    outcome = run(program, {"x": [[[1, 2, 3, 4], [0] * 4, [0] * 4]]})
     np.testing.assert_array_equal(outcome.read("x")[0], [[1, 2, 3, 4], [1, 2, 0, 0], [0, 0, 3, 4]])
     assert outcome.filtered == 1
 
@@ -194,9 +192,13 @@ def test_words_that_no_one_receives_are_an_error():
 def test_programs_that_cannot_run_are_refused(build, message):
     """Each broken rule has its own words."""
     program, x = line(2, 4, dtype=Dtype.FP16)
-    with pytest.raises(ApplianceCompilationError, match=message):
+
+    def build_and_run():
         build(program, x)
         run(program, {})
+
+    with pytest.raises(ApplianceCompilationError, match=message):
+        build_and_run()
 
 
 def test_data_must_fit_an_array():

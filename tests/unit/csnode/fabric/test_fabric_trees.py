@@ -1,0 +1,58 @@
+"""Reduction trees: pre-order, and the costs of the published model."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from csnode.fabric.collectives.trees import Tree, auto_generated, binary, chain, star, two_phase
+from wsc.core.errors import ApplianceCompilationError
+from wsc.timing.hardware.fabric import WSE2
+
+
+@given(num_pes=st.integers(1, 200), group=st.integers(1, 30))
+def test_named_trees_are_in_pre_order(num_pes, group):
+    """Building one checks it, whatever the number of PEs."""
+    trees = [chain(num_pes), star(num_pes), binary(num_pes), two_phase(num_pes, group)]
+    assert all(tree.num_pes == num_pes for tree in trees)
+
+
+@pytest.mark.parametrize("levels", range(1, 9))
+def test_a_binary_tree_has_one_message_per_level(levels):
+    """2^k PEs: the root and the depth see k messages."""
+    tree = binary(2**levels)
+    assert len(tree.children[0]) == max(tree.depths) == levels
+
+
+@pytest.mark.parametrize("parents", [(-1, 0, 0, 1), (-1, 2, 0), (0, 0), (-1, -1)])
+def test_other_numberings_are_refused(parents):
+    """A subtree that is no interval cannot be routed with two colours."""
+    with pytest.raises(ApplianceCompilationError, match="pre-order"):
+        Tree(parents)
+
+
+def test_costs_are_those_of_the_published_formulas():
+    """Timing model 2b, P = 16: chain, star (in its large limit) and tree."""
+    num_pes, words, message = 16, 32, 2 * WSE2.ramp_cycles + 1
+    assert chain(num_pes).cost(words, WSE2) == words + (message + 1) * (num_pes - 1)
+    assert star(num_pes).cost(words, WSE2) == words * (num_pes - 1) + message
+    tree = max(words * 4, words * num_pes * 4 / (2 * (num_pes - 1)) + num_pes - 1) + message * 4
+    assert binary(num_pes).cost(words, WSE2) == tree
+
+
+def pre_orders(num_pes):
+    for parents in itertools.product(*(range(i) for i in range(1, num_pes))):
+        try:
+            yield Tree((-1, *parents))
+        except ApplianceCompilationError:
+            continue
+
+
+@pytest.mark.parametrize("words", [1, 4, 40])
+def test_the_search_comes_near_the_best_of_all_trees(words):
+    """Against all 429 pre-order trees of 8 PEs."""
+    trees = list(pre_orders(8))
+    assert len(trees) == 429
+    best = min(tree.cost(words, WSE2) for tree in trees)
+    assert auto_generated(8, words, WSE2).cost(words, WSE2) <= 1.05 * best
