@@ -26,7 +26,7 @@ from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.hardware.programs import PROGRAMS
 from wsc.timing.kernels import collectives, hpdc, reduce_programs
 from wsc.timing.kernels.gemm_programs import descriptor_gemm, summa_multiply_add
-from wsc.timing.kernels.gemv import mesh_gemv, single_pe_gemv
+from wsc.timing.kernels.gemv import single_pe_gemv
 from wsc.timing.kernels.point_to_point import message
 from wsc.timing.kernels.single_pe import (
     VectorOp,
@@ -35,6 +35,9 @@ from wsc.timing.kernels.single_pe import (
     vector_cycles,
 )
 from wsc.timing.kernels.stencil import star_stencil
+from wsc.timing.regions.costs import PE_COSTS
+from wsc.timing.regions.mesh import mesh_matvec_cycles
+from wsc.timing.regions.shapes import Region
 
 Form = Callable[[FabricSpec, int, float], float]
 
@@ -180,12 +183,13 @@ def _single_pe_gemv(row: Row) -> float:
 
 
 def _mesh_gemv(row: Row) -> float:
-    """On the largest square of the wafer where the row names no grid."""
+    """MeshGEMV, on the largest square of the wafer where the row names no grid."""
     in_unit(row, "ms", "us", "cycles")
     fabric = fabric_of(row)
     side = row.integer("grid_x") or min(fabric.columns, fabric.rows)
-    cycles = mesh_gemv(fabric, side, count(row, "N"), count(row, "K"), dtype_of(row)).total_cycles
-    clock_ghz = row.number("clock_ghz") or 1.1
+    region = Region(side, fabric)
+    cycles = mesh_matvec_cycles(count(row, "K"), count(row, "N"), region, PE_COSTS)
+    clock_ghz = row.number("clock_ghz") or region.clock_hz / 1e9
     return cycles / {"ms": clock_ghz * 1e6, "us": clock_ghz * 1e3, "cycles": 1.0}[row.unit]
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from math import ceil
 
 from wsc.timing.hardware.fabric import FabricSpec
-from wsc.timing.kernels.collectives import chain, depth_cycles
+from wsc.timing.kernels.collectives import depth_cycles, reduce
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
 from wsc.timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
@@ -73,7 +73,7 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
 
     Each PE takes dY in blocks of outputs; every value of X adds its multiple of a row of the block
     to the block's gradients, which are as many as fit one bank of SRAM. The gradients of a column
-    of PEs are summed by a chain down the column in fp32, at one wavelet per cycle. Taking in dY is
+    of PEs are summed down the column in fp32, at one wavelet per cycle. Taking in dY is
     hidden behind arithmetic where that is longer (K0133: so is SUMMA's broadcast).
     """
     fabric = grid.fabric
@@ -84,8 +84,8 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
     taken_in = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens * outputs, dtype)
     products = (axpy_cycles(fabric, block, dtype) * axpys).at_least(taken_in)
     gradients = features * outputs
-    down = chain(fabric, fabric.rows, gradients)
-    across = chain(fabric, grid.stretches, gradients)
+    down = reduce(fabric, fabric.rows, gradients)
+    across = reduce(fabric, grid.stretches, gradients)
     return products + Cycles(fabric=down + across)
 
 

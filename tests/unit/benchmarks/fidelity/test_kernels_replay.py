@@ -80,6 +80,13 @@ def test_single_pe_rows_have_their_forms() -> None:
     assert _predict(apart) == pytest.approx(2597, rel=0.01)
 
 
+def test_a_matrix_vector_product_on_the_wafer_is_near_what_was_measured() -> None:
+    """K0552: 1.2 us at 1.1 GHz for 16384 x 16384 in fp16; nothing was fitted to it."""
+    gemv = {"workload": "GEMV", "unit": "ms", "algorithm": "MeshGEMV", "dtype": "fp16"}
+    predicted = _predict(_row(**gemv, K=16384, N=16384, clock_ghz=1.1))
+    assert predicted == pytest.approx(0.0012, rel=0.06)
+
+
 def test_the_stencil_is_in_seconds_of_many_steps() -> None:
     """K0060 and K0074: the unit says how many."""
     stencil = {"workload": "25-point FD stencil, 3D acoustic wave", "system": "CS-2 (WSE-2)"}
