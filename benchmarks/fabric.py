@@ -1,0 +1,145 @@
+"""How fast is the fabric simulator on a whole wafer, in PE-cycles per second?
+
+    python -m benchmarks.fabric --json benchmarks/results/fabric.json
+
+Each case runs on all PEs of a WSE-2 once, on one core, and its result is checked. Building the
+program and compiling its routes are not in the number. A PE-cycle is one cycle of one PE, busy or
+not: the simulator looks at busy ones only, so hops per second are given as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from csnode.fabric import Defects, Fabric, Outcome, Program, run
+from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
+from csnode.fabric.defects import random_defects
+from wsc.telemetry.host import describe_host, git_commit
+from wsc.timing.hardware.fabric import WSE2
+
+_ROOT = Path(__file__).parents[1]
+_SPARES = 10
+"""Rows and columns that a region leaves to a wafer with defects."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, and what it must leave in the first PE (a broadcast: in all of them)."""
+
+    name: str
+    build: Callable[[Fabric, int], Program]
+    is_reduce: bool
+    pe_yield: float = 1.0
+
+
+CASES = (
+    Case("broadcast", broadcast_2d, False),
+    Case("broadcast, 0.05 % of PEs dead", broadcast_2d, False, 0.9995),
+    Case("2D reduce, chains", lambda f, n: reduce_2d(f, chain(f.columns), chain(f.rows), n), True),
+    Case(
+        "2D reduce, two-phase",
+        lambda f, n: reduce_2d(f, two_phase(f.columns), two_phase(f.rows), n),
+        True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case, as run."""
+
+    name: str
+    rows: int
+    columns: int
+    words: int
+    cycles: int
+    hops: int
+    seconds: float
+    pe_cycles_per_s: float
+    hops_per_s: float
+
+
+def measure(case: Case, rows: int, columns: int, words: int) -> Result:
+    """Run a case once; AssertionError when its result is wrong."""
+    defects = random_defects(WSE2, 1, case.pe_yield) if case.pe_yield < 1 else Defects()
+    spare = _SPARES if defects else 0
+    fabric = Fabric(max(1, rows - spare), max(1, columns - spare), WSE2, defects)
+    program = case.build(fabric, words)
+    values = np.arange(words) % 5 - 2
+    data = np.zeros((fabric.rows, fabric.columns, words), dtype=np.float32)
+    data[:, :] = values if case.is_reduce else 0
+    data[0, 0] = values
+    start = perf_counter()
+    outcome = run(program, {"x": data})
+    seconds = perf_counter() - start
+    _check(case, outcome, values)
+    return Result(
+        name=case.name,
+        rows=fabric.rows,
+        columns=fabric.columns,
+        words=words,
+        cycles=outcome.cycles,
+        hops=outcome.hops,
+        seconds=seconds,
+        pe_cycles_per_s=fabric.num_pes * outcome.cycles / seconds,
+        hops_per_s=outcome.hops / seconds,
+    )
+
+
+def _check(case: Case, outcome: Outcome, values: np.ndarray) -> None:
+    found = outcome.read("x")
+    if case.is_reduce:
+        assert (found[0, 0] == values * outcome.busy_cycles.size).all(), case.name
+    else:
+        assert (found == values).all(), case.name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print a table, write JSON; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    load = os.getloadavg()[0]
+    results = []
+    print(f"{'case':<32}{'cycles':>8}{'seconds':>9}{'M PE-cycles/s':>15}{'M hops/s':>10}")
+    for case in CASES:
+        result = measure(case, options.rows, options.columns, options.words)
+        results.append(asdict(result))
+        rates = f"{result.pe_cycles_per_s / 1e6:>15.1f}{result.hops_per_s / 1e6:>10.2f}"
+        print(f"{case.name:<32}{result.cycles:>8}{result.seconds:>9.2f}{rates}", flush=True)
+    measurement = {
+        "question": "PE-cycles per second of the fabric simulator on a whole wafer, one core",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": git_commit(_ROOT),
+        "host": asdict(describe_host(torch.__version__)),
+        "load_1min": load,
+        "results": results,
+    }
+    if options.json:
+        options.json.write_text(json.dumps(measurement, indent=1) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fabric",
+        description=(__doc__ or "").partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--json", type=Path, help="where results go")
+    parser.add_argument("--rows", type=int, default=WSE2.rows, help="PEs from north to south")
+    parser.add_argument("--columns", type=int, default=WSE2.columns, help="PEs from west to east")
+    parser.add_argument("--words", type=int, default=16, help="32-bit words per PE")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
