@@ -24,6 +24,7 @@ from wsc.core.room import RoomSpec
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_bytes
 from wsc.timing.hardware import MachineSpec
+from wsc.timing.placement import Placement, check_fits
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def plan_installation(
     """
     program = compiled.program
     _check_batch(program, size)
-    _check_activations(program, machine)
+    check_fits(Placement(program, machine.system))
     return Installation(
         program=program,
         kernels=compiled.kernels,
@@ -126,20 +127,3 @@ def _check_batch(program: Program, size: ClusterSize) -> None:
             rule="batch_size / micro_batch_size is at least num_csx",
             remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
         )
-
-
-def _check_activations(program: Program, machine: MachineSpec) -> None:
-    peak = stash_bytes(program)
-    if peak > machine.system.sram_bytes:
-        raise ApplianceResourceExhausted(
-            f"the activations of one {program.mode} micro-batch need {format_bytes(peak)} of SRAM",
-            value=f"micro-batch of {program.micro_batch_size} samples",
-            rule=f"a {machine.system.name} has {format_bytes(machine.system.sram_bytes)}",
-            remedy="choose a smaller csx.performance.micro_batch_size",
-        )
-
-
-def stash_bytes(program: Program) -> int:
-    """What one micro-batch has stashed when its forward pass is done."""
-    forward = (segment for segment in program.segments if segment.phase == "forward")
-    return sum(segment.stash_bytes for segment in forward)

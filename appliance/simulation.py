@@ -17,6 +17,7 @@ from wsc.core.program import plan_streams
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
 from wsc.timing.hardware import MachineSpec
+from wsc.timing.placement import Placement, place_on_wafer
 from wsc.timing.stalls import StreamCheck, check_streams
 
 SETTLING_STEPS = 4
@@ -81,6 +82,13 @@ class Simulator:
         timetable = self.timetable(batch_size, micro_batch_size)
         return check_streams(timetable.program, timetable.plan, timetable.costs, self.machine)
 
+    def placement(self, micro_batch_size: int) -> Placement:
+        """Where one micro-batch lies, and what is recomputed for it.
+
+        Raises ApplianceResourceExhausted if it does not fit the wafer.
+        """
+        return place_on_wafer(self.program.at(micro_batch_size, 1), self.machine.system)
+
     def clock(self, timetable: Timetable, num_csx: int, record: bool = False) -> ClusterClock:
         """A clock at the start of its first step."""
         clock = ClusterClock(
@@ -92,7 +100,7 @@ class Simulator:
     def timetable(self, batch_size: int, micro_batch_size: int) -> Timetable:
         """The step at one micro-batch size, cut from a batch."""
         if micro_batch_size not in self._timetables:
-            program = self.program.at(micro_batch_size, 1)
+            program = self.placement(micro_batch_size).program
             self._timetables[micro_batch_size] = Timetable.of(
                 program,
                 plan_streams(program, self.num_servers),

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
+
+from cstorch.micro_batches import MicroBatchSize
 
 
 class _Flags(BaseModel):
@@ -17,7 +19,7 @@ class _Flags(BaseModel):
 class PerformanceFlags(_Flags):
     """``csx.performance``."""
 
-    micro_batch_size: Literal["auto"] | PositiveInt | None = "auto"
+    micro_batch_size: MicroBatchSize = "auto"
     """Samples that a system works on at a time; None runs its whole share at once."""
 
 

@@ -6,12 +6,46 @@ wherever it can; that is what keeps the weights the same for every ``num_csx``.
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+
+from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 
 AUTO_MICRO_BATCHES = 8
 
 
-def micro_batch_size(batch_size: int, requested: int | str | None, num_csx: int) -> int:
+class SizeRange(Config):
+    """Sizes from ``min`` to ``max`` samples, both included; without ``max`` there is no end."""
+
+    min: PositiveInt = 1
+    max: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.max is not None and self.max < self.min:
+            raise ValueError(f"min {self.min} is above max {self.max}")
+        return self
+
+
+class Explore(Config):
+    """Compare the sizes of a range by the emulated clock; compiles only."""
+
+    explore: SizeRange = Field(default_factory=SizeRange)
+
+
+def _explore_all(value: object) -> object:
+    return {"explore": {}} if value == "explore" else value
+
+
+MicroBatchSize = Annotated[
+    Literal["auto"] | Explore | PositiveInt | None, BeforeValidator(_explore_all)
+]
+"""``csx.performance.micro_batch_size`` (cluster_interface.md, 2.3); ``explore`` is all sizes."""
+
+
+def micro_batch_size(batch_size: int, requested: int | Literal["auto"] | None, num_csx: int) -> int:
     """Samples per micro-batch.
 
     An integer is taken as it is and must divide the batch. ``auto`` is the largest divisor that
@@ -19,20 +53,13 @@ def micro_batch_size(batch_size: int, requested: int | str | None, num_csx: int)
     it is the same for 1 to 8 systems. None gives every system one micro-batch. Raises ConfigError
     where the batch cannot be cut so.
     """
-    if batch_size < num_csx:
-        raise ConfigError(
-            "the global batch is smaller than the number of systems",
-            value=f"batch_size {batch_size}, num_csx {num_csx}",
-            rule="batch_size is at least num_csx",
-            remedy="raise batch_size or lower num_csx",
-        )
+    _check_systems(batch_size, num_csx)
     if requested == "auto":
         wanted = min(batch_size, max(AUTO_MICRO_BATCHES, num_csx))
-        return max(size for size in _divisors(batch_size) if batch_size // size >= wanted)
-    size = -(-batch_size // num_csx) if requested is None else int(requested)
+        return largest_divisor(batch_size, batch_size // wanted)
+    size = -(-batch_size // num_csx) if requested is None else requested
     if batch_size % size:
-        allowed = [divisor for divisor in _divisors(batch_size) if batch_size // divisor >= num_csx]
-        near = sorted(allowed, key=lambda divisor: abs(divisor - size))[:3]
+        near = sorted(_sizes(batch_size, num_csx), key=lambda divisor: abs(divisor - size))[:3]
         raise ConfigError(
             f"a global batch of {batch_size} cannot be cut into micro-batches of {size}",
             where="csx.performance.micro_batch_size",
@@ -43,5 +70,40 @@ def micro_batch_size(batch_size: int, requested: int | str | None, num_csx: int)
     return size
 
 
-def _divisors(number: int) -> list[int]:
-    return [size for size in range(1, number + 1) if number % size == 0]
+def largest_divisor(batch_size: int, at_most: int) -> int:
+    """The largest micro-batch of at most so many samples that divides the batch."""
+    return max(size for size in range(1, at_most + 1) if batch_size % size == 0)
+
+
+def explored_sizes(batch_size: int, allowed: SizeRange, num_csx: int) -> list[int]:
+    """All sizes to compare, smallest first: every system gets a micro-batch of each.
+
+    Raises ConfigError if the range holds none.
+    """
+    _check_systems(batch_size, num_csx)
+    last = batch_size if allowed.max is None else allowed.max
+    sizes = [size for size in _sizes(batch_size, num_csx) if allowed.min <= size <= last]
+    if not sizes:
+        raise ConfigError(
+            "there is no micro-batch size to explore",
+            where="csx.performance.micro_batch_size",
+            value=f"{allowed.min} to {last}",
+            rule=f"a divisor of batch_size {batch_size} that leaves {num_csx} micro-batches",
+            remedy="widen min and max",
+        )
+    return sizes
+
+
+def _check_systems(batch_size: int, num_csx: int) -> None:
+    if batch_size < num_csx:
+        raise ConfigError(
+            "the global batch is smaller than the number of systems",
+            value=f"batch_size {batch_size}, num_csx {num_csx}",
+            rule="batch_size is at least num_csx",
+            remedy="raise batch_size or lower num_csx",
+        )
+
+
+def _sizes(batch_size: int, num_csx: int) -> list[int]:
+    """Divisors of the batch that leave a micro-batch for every system."""
+    return [size for size in range(1, batch_size // num_csx + 1) if batch_size % size == 0]

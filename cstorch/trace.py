@@ -18,11 +18,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from cstorch import backends
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
+from cstorch.fitting import Recorded, record_fitting
 from cstorch.loop import Closure, Loop
-from cstorch.micro_batches import micro_batch_size
 from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -94,20 +93,6 @@ class TracedStep:
             loop.source,
             tuple(loop.position_of(leaves[i]) for i in positions),
         )
-        trace = Trace()
-
-        def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            filled = list(leaves)
-            for position, tensor in zip(positions, batch, strict=True):
-                filled[position] = tensor
-            step_args, step_kwargs = pytree.tree_unflatten(filled, structure)
-            token = active_trace.set(trace)
-            try:
-                self._outputs = trace.hand_out(self._function(*step_args, **step_kwargs))
-            finally:
-                active_trace.reset(token)
-            return trace.results
-
         tensors = [leaves[i] for i in positions]
         if not tensors:
             raise ApplianceCompilationError(
@@ -115,13 +100,25 @@ class TracedStep:
                 rule="what it reads of the batch is passed to it",
                 remedy="call it with the batch that the executor yields",
             )
-        with recording() as recorder, _recorded_clipping(backend, recorder):
-            compiled = _compile(backend, step, tensors)
-        self.mode = compiled.program.mode
-        self.batch_size = compiled.program.batch_size
-        self.closures = trace.closures
+
+        def call(batch: Sequence[torch.Tensor]) -> Any:
+            filled = list(leaves)
+            for position, tensor in zip(positions, batch, strict=True):
+                filled[position] = tensor
+            step_args, step_kwargs = pytree.tree_unflatten(filled, structure)
+            return self._function(*step_args, **step_kwargs)
+
+        recorded = record_fitting(
+            lambda size: _record(backend, call, tensors, size), backend, tensors[0].shape[0]
+        )
+        program = recorded.compiled.program
+        self._outputs = recorded.outputs
+        self.mode = program.mode
+        self.batch_size = program.batch_size
+        self.closures = recorded.closures
         if backend.is_e2e_execution:
-            backend.install(compiled, feed, _optimizer(backend, recorder, compiled))
+            optimizer = _optimizer(backend, recorded.recorder, recorded.compiled)
+            backend.install(recorded.compiled, feed, optimizer)
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:
@@ -129,10 +126,35 @@ def trace(function: Callable[..., Any]) -> TracedStep:
     return TracedStep(function)
 
 
+def _record(
+    backend: Backend,
+    call: Callable[[Sequence[torch.Tensor]], Any],
+    tensors: Sequence[torch.Tensor],
+    size: int,
+) -> Recorded:
+    """Trace and compile the step for micro-batches of ``size`` samples."""
+    trace = Trace()
+    outputs: Any = None
+
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        nonlocal outputs
+        token = active_trace.set(trace)
+        try:
+            outputs = trace.hand_out(call(batch))
+        finally:
+            active_trace.reset(token)
+        return trace.results
+
+    with recording() as recorder, _recorded_clipping(backend, recorder):
+        compiled = _compile(backend, step, tensors, size)
+    return Recorded(compiled, outputs, trace.closures, recorder)
+
+
 def _compile(
     backend: Backend,
     step: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]],
     tensors: Sequence[torch.Tensor],
+    size: int,
 ) -> Compiled:
     if backend.model is None:
         raise ApplianceCompilationError(
@@ -140,12 +162,10 @@ def _compile(
         )
     config = backend.cluster_config
     batch_size = tensors[0].shape[0]
-    requested = backends.csx.performance.micro_batch_size
-    size = micro_batch_size(batch_size, requested, config.num_csx)
     log.info("Compiling the model. This may take a few minutes.")
     num_micro_batches = batch_size // size
     log.info("Effective batch size is %d: %d x micro-batch %d", batch_size, num_micro_batches, size)
-    inputs = [(f"input_{i}", tensor[:size]) for i, tensor in enumerate(tensors)]
+    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
     request = CompileRequest(
         precision=stream_precision(),
         micro_batch_size=size,

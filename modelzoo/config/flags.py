@@ -12,20 +12,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
+from cstorch.micro_batches import Explore
 from modelzoo.config.named import Named
 from modelzoo.config.section import NotYet, not_supported
+from wsc.core.config import validate
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
 
-def _micro_batch_size(value: object) -> object:
-    if value == "explore" or (isinstance(value, dict) and "explore" in value):
-        raise not_supported("use auto, a number, or none")
-    return "none" if value is None else value
-
-
-MicroBatchSize = PositiveInt | Literal["auto", "none"]
+MicroBatchSize = Literal["auto", "none"] | Explore | PositiveInt
 """Samples that a system computes at a time. ``none``: its whole share of the batch."""
+
+
+def _micro_batch_size(value: object) -> object:
+    if value == "explore":
+        return Explore()
+    if isinstance(value, dict):
+        return validate(Explore, value, "csx.performance.micro_batch_size")
+    return "none" if value is None else value
 
 
 def _flag(name: str) -> Any:

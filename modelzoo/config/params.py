@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from cstorch.micro_batches import Explore
 from modelzoo.config.backend import BackendConfig, DeviceType
 from modelzoo.config.callbacks import Callbacks, Loggers
 from modelzoo.config.checkpoint import CheckpointConfig, CheckpointPath, StartFrom
@@ -63,7 +64,9 @@ class InitConfig(Section):
             raise ValueError(f"{optimizer.class_name} needs lr, or schedulers that give it")
         return self
 
-    def micro_batch_size(self, scope: Literal["train", "validate"]) -> int | Literal["auto"] | None:
+    def micro_batch_size(
+        self, scope: Literal["train", "validate"]
+    ) -> int | Literal["auto"] | Explore | None:
         """``csx.performance.micro_batch_size``: of the scope, else global, else ``auto``.
 
         None means that a system runs its whole share at once.

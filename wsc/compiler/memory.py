@@ -32,7 +32,7 @@ class Memory:
             tensor.untyped_storage()._cdata
             for node in _of_batch(captured)
             for tensor in _tensors(node)
-            if tensor.dim()
+            if tensor.untyped_storage().nbytes() > tensor.element_size()
         }
         self._gradients = _storages(_gradient_nodes(captured)).keys()
         self._given = _storages([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()

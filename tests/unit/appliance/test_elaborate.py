@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from local_machine import Regression, compile_model, installation, random_batches, sgd
 from small_programs import PARAMETERS
 
-from appliance.elaborate import ClusterSize, elaborate, stash_bytes
+from appliance.elaborate import ClusterSize, elaborate
 from csnode.node import NodeSpec
 from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.timing.hardware import MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
+from wsc.timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
+from wsc.timing.placement import Placement, code_bytes, stream_bytes
 
 sizes = st.builds(
     lambda num_csx, servers, workers, lanes: ClusterSize(
@@ -99,13 +100,17 @@ def test_too_few_micro_batches_are_refused(compiled):
 
 def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
     """Before anything starts, from the compiled program alone."""
-    peak = stash_bytes(compiled.program)
+    overhead = code_bytes(CS2) + stream_bytes(CS2)
+    peak = Placement(compiled.program, CS2).peak_bytes
     assert peak > 0
+    small = MachineSpec(system=WaferSpec(sram_bytes=overhead + peak - 1))
     with pytest.raises(ApplianceResourceExhausted, match="of one train micro-batch") as caught:
-        install(compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=peak - 1)))
+        install(compiled, ClusterSize(1), small)
     assert "CS-2" in caught.value.rule
-    assert "micro_batch_size" in caught.value.remedy
-    assert install(compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=peak)))
+    assert "micro_batch_size to 1 or less" in caught.value.remedy
+    assert install(
+        compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=overhead + peak))
+    )
 
 
 def test_the_installation_fits_the_size(compiled):

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from cstorch import backends
+from cstorch.micro_batches import Explore, SizeRange
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +20,15 @@ def test_sizes_that_are_allowed(size):
     assert backends.csx.performance.micro_batch_size == size
 
 
-@pytest.mark.parametrize("size", [0, -4, "explore", 2.5])
+@pytest.mark.parametrize("size", ["explore", {"explore": {}}, {"explore": {"min": 2, "max": 8}}])
+def test_explore_is_a_word_or_a_range(size):
+    """The word alone means all sizes."""
+    backends.csx.performance.micro_batch_size = size
+    expected = {"min": 2, "max": 8} if "max" in str(size) else {}
+    assert backends.csx.performance.micro_batch_size == Explore(explore=SizeRange(**expected))
+
+
+@pytest.mark.parametrize("size", [0, -4, "most", 2.5, {"explore": {"min": 0}}])
 def test_sizes_that_are_not(size):
     """Refused where they are set, not where they are used."""
     with pytest.raises(ValidationError):

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from cstorch.micro_batches import micro_batch_size
+from cstorch.micro_batches import SizeRange, explored_sizes, largest_divisor, micro_batch_size
 from wsc.core.errors import ConfigError
 
 sizes = st.integers(1, 300)
@@ -66,3 +67,27 @@ def test_a_batch_smaller_than_the_cluster_is_refused():
     with pytest.raises(ConfigError, match="smaller than the number of systems") as caught:
         micro_batch_size(3, "auto", 4)
     assert caught.value.value == "batch_size 3, num_csx 4"
+
+
+@given(sizes, st.integers(1, 300))
+def test_the_largest_divisor_leaves_no_rest(batch_size, at_most):
+    """Nothing between it and the bound divides the batch."""
+    size = largest_divisor(batch_size, at_most)
+    assert batch_size % size == 0
+    assert size <= at_most
+    assert all(batch_size % d for d in range(size + 1, min(at_most, batch_size) + 1))
+
+
+def test_explored_sizes_divide_the_batch_and_leave_work_for_all():
+    """From min to max, both included."""
+    assert explored_sizes(24, SizeRange(), 2) == [1, 2, 3, 4, 6, 8, 12]
+    assert explored_sizes(24, SizeRange(min=3, max=8), 1) == [3, 4, 6, 8]
+
+
+def test_a_range_without_a_size_is_refused():
+    """With the rule that no size of it keeps, and before that a range that is none."""
+    with pytest.raises(ConfigError, match="no micro-batch size to explore") as caught:
+        explored_sizes(24, SizeRange(min=5, max=5), 2)
+    assert caught.value.value == "5 to 5"
+    with pytest.raises(ValidationError, match="min 3 is above max 2"):
+        SizeRange(min=3, max=2)

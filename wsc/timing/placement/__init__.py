@@ -2,6 +2,7 @@
 
 from wsc.timing.placement.fit import (
     Placement,
+    check_fits,
     largest_micro_batch,
     largest_with_recompute,
     place_on_wafer,
@@ -14,6 +15,7 @@ __all__ = [
     "Moment",
     "Placement",
     "activation_bytes",
+    "check_fits",
     "code_bytes",
     "largest_micro_batch",
     "largest_with_recompute",

@@ -64,8 +64,7 @@ def place_on_wafer(program: Program, wafer: WaferSpec) -> Placement:
 
     count = bisect_left(range(len(choices)), True, key=lambda count: attempt(count).fits)
     placement = attempt(count)
-    if not placement.fits:
-        raise _does_not_fit(placement)
+    check_fits(placement)
     return placement
 
 
@@ -86,16 +85,19 @@ def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
     return largest_micro_batch(recompute(program, recomputable(program)), wafer)
 
 
-def _does_not_fit(placement: Placement) -> ApplianceResourceExhausted:
+def check_fits(placement: Placement) -> None:
+    """Raise ApplianceResourceExhausted, with the numbers, for a program that does not fit."""
+    if placement.fits:
+        return
     program, wafer = placement.program, placement.wafer
     segment = program.segments[placement.peak.segment]
     largest = largest_micro_batch(program, wafer)
-    return ApplianceResourceExhausted(
+    raise ApplianceResourceExhausted(
         f"the activations of one {program.mode} micro-batch need "
         f"{format_bytes(placement.peak_bytes)} of SRAM",
         where=f"{segment.layer} {segment.phase}",
         value=f"micro-batch of {program.micro_batch_size} samples"
-        + (", with all layers recomputed" if placement.recomputed else ""),
+        + (f", with {len(placement.recomputed)} layers recomputed" if placement.recomputed else ""),
         rule=f"a {wafer.name} has {format_bytes(activation_bytes(wafer))} for activations, "
         f"of {format_bytes(wafer.sram_bytes)}",
         remedy=f"lower csx.performance.micro_batch_size to {largest} or less"

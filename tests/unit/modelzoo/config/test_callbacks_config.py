@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cstorch.micro_batches import Explore, SizeRange
 from modelzoo.config.callbacks import (
     CheckLoss,
     ComputeNorm,
@@ -74,6 +75,17 @@ def test_a_scoped_micro_batch_size_wins_over_a_global_one() -> None:
     assert init(callbacks=[{"GlobalFlags": {MICRO: None}}]).micro_batch_size("train") is None
 
 
+def test_explore_is_a_word_or_a_range() -> None:
+    """The word alone means all sizes."""
+
+    def read(value: object) -> object:
+        return init(callbacks=[{"GlobalFlags": {MICRO: value}}]).micro_batch_size("train")
+
+    assert read("explore") == read({"explore": {}}) == Explore()
+    found = read({"explore": {"min": 2, "max": 8}})
+    assert found == Explore(explore=SizeRange(min=2, max=8))
+
+
 @pytest.mark.parametrize(
     ("callbacks", "complaint"),
     [
@@ -83,8 +95,8 @@ def test_a_scoped_micro_batch_size_wins_over_a_global_one() -> None:
         ([{"KeepNCheckpoints": {"n": 1}}, {"KeepNCheckpoints": {"n": 2}}], "stands twice"),
         ([{"ScopedTrainFlags": {"csx.performance.microbatch_size": 1}}], f"'{MICRO}'?"),
         ([{"ScopedTrainFlags": {MICRO: 0}}], MICRO),
-        ([{"ScopedTrainFlags": {MICRO: "explore"}}], "not supported yet"),
-        ([{"ScopedTrainFlags": {MICRO: {"explore": {"min": 1}}}}], "not supported yet"),
+        ([{"ScopedTrainFlags": {MICRO: {"explore": {"min": 4, "max": 2}}}}], "above max 2"),
+        ([{"ScopedTrainFlags": {MICRO: {"explore": {"most": 2}}}}], "most"),
         ([{"GlobalFlags": {"csx.debug.drop_data": True}}], "not supported yet"),
         ([{"GlobalFlags": {"csx.precision.optimization_level": 2}}], "precision_opt_level: 2"),
         ([{"GlobalFlags": {"csx.performance.max_transfer_bytes": 2**32}}], "2147483648"),

@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers():
     with pytest.raises(ApplianceResourceExhausted, match="activations of one train micro-batch need") as caught:
         place_on_wafer(step, CS2)
     largest = largest_with_recompute(step, CS2)
-    assert caught.value.value == "micro-batch of 64 samples, with all layers recomputed"
+    assert caught.value.value == "micro-batch of 64 samples, with 9 layers recomputed"
     assert "CS-2 has 29.1 GiB for activations, of 37.3 GiB" in caught.value.rule
     assert f"micro_batch_size to {largest} or less" in caught.value.remedy
     assert place_on_wafer(replace(step, micro_batch_size=largest), CS2).fits

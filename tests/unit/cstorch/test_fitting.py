@@ -1,0 +1,97 @@
+"""The micro-batch size that a step is compiled for: asked for, found to fit, or explored."""
+
+import logging
+import re
+
+import pytest
+from cstorch_program import executor, loader, losses, running_backend, training_step
+from local_machine import Regression, compile_model, random_batches
+from tiny_training import Shape, cluster_config
+
+from cstorch import backends
+from wsc.core.errors import ApplianceResourceExhausted, ConfigError
+from wsc.timing.hardware import CS2
+from wsc.timing.placement import code_bytes, moments, stream_bytes
+
+ROWS = 32
+ROW_BYTES = max(
+    moment.footprint.sample_bytes
+    for moment in moments(compile_model(Regression(), random_batches(1, 2)[0], 1).program)
+)
+
+
+def train(requested, rows_that_fit=ROWS, num_csx=1, **options):
+    """Train on wafers with room for so many rows; returns losses and the weights' digest."""
+    room = code_bytes(CS2) + stream_bytes(CS2) + (rows_that_fit + 1) * ROW_BYTES - 1
+    config = cluster_config(Shape(num_csx), system={"sram_bytes": room})
+    with running_backend(cluster_config=config, **options) as backend:
+        backends.csx.performance.micro_batch_size = requested
+        data = loader(lambda: random_batches(2, ROWS))
+        seen = losses(training_step(backend), executor(2, data))
+        return seen, backend.weights_digest() if backend.is_e2e_execution else None
+
+
+@pytest.fixture
+def sizes(caplog):
+    """The micro-batch sizes that were compiled, in order."""
+    caplog.set_level(logging.INFO, "waferstream")
+    return lambda: [int(size) for size in re.findall(r"x micro-batch (\d+)", caplog.text)]
+
+
+@pytest.mark.parametrize(("requested", "size"), [("auto", 4), (8, 8), (None, 32)])
+def test_what_fits_is_compiled_as_asked_for(sizes, requested, size):
+    """Once; ``auto`` leaves eight micro-batches."""
+    train(requested, compile_only=True)
+    assert sizes() == [size]
+
+
+@pytest.mark.parametrize(("fits", "size"), [(4, 4), (3, 2), (2, 2), (1, 1)])
+def test_auto_cuts_smaller_what_does_not_fit(sizes, fits, size):
+    """To the largest divisor that fits, with the very weights that this size gives when named."""
+    found = train("auto", fits)
+    assert sizes()[-1] == size
+    assert found == train(size)
+
+
+def test_auto_gives_the_same_weights_on_any_number_of_systems():
+    """Also where the first choice did not fit: the wafers are alike."""
+    assert train("auto", 2) == train("auto", 2, num_csx=3)
+
+
+@pytest.mark.parametrize("requested", [8, None])
+def test_a_named_size_that_does_not_fit_is_refused(requested):
+    """What it needs, what is there, and what would fit; before anything starts."""
+    with pytest.raises(ApplianceResourceExhausted, match="one train micro-batch need") as caught:
+        train(requested, 5, compile_only=True)
+    assert caught.value.remedy == "lower csx.performance.micro_batch_size to 5 or less"
+
+
+def test_auto_refuses_a_step_of_which_no_sample_fits():
+    """There is no smaller micro-batch."""
+    with pytest.raises(ApplianceResourceExhausted) as caught:
+        train("auto", 0, compile_only=True)
+    assert "not even one sample fits" in caught.value.remedy
+
+
+def test_explore_names_the_fastest_size_that_fits(sizes, caplog):
+    """One line per size; on a machine whose layers cost most to start, large is fast."""
+    train("explore", 20, compile_only=True)
+    assert sizes()[-1] == 16
+    table = caplog.text.split("Explored micro-batch sizes:")[1]
+    assert re.findall(r"^(?:->|  ) +(\d+) +(\d+)", table, re.MULTILINE) == [
+        ("1", "32"), ("2", "16"), ("4", "8"), ("8", "4"), ("16", "2"),
+    ]  # fmt: skip
+    assert "csx.performance.micro_batch_size: 16" in table
+
+
+def test_explore_stays_in_its_range(sizes):
+    """From min to max."""
+    train({"explore": {"min": 2, "max": 7}}, compile_only=True)
+    assert sizes()[-1] == 4
+
+
+def test_explore_is_for_compiling_only():
+    """What it picks depends on the number of systems, and weights must not."""
+    with pytest.raises(ConfigError, match="runs nothing") as caught:
+        train("explore")
+    assert "--compile_only" in caught.value.remedy
