@@ -3,7 +3,8 @@
 Luczynski's early programs (sources in the history of pr0f3ss/SpMM_Cerebras) run on a line of PEs of
 which the first is the root, on two colours. Their sources tell how many descriptors a PE loads
 before an addition. All but the destination take time: two where both sources are loaded, one where
-the destination is the first source, none where the program loaded them ahead.
+the destination is the first source (the matrix product of the same repository names one register
+for both), none where the program loaded them ahead.
 
 All return cycles from the start of the program to the root's last result.
 """
