@@ -7,47 +7,18 @@ waits for a signal). So a cycle costs as much as there is to do, not as there ar
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
-from csnode.fabric.dtypes import Array, Dtype, combine_words, multiply_add
-from csnode.fabric.instructions import Axpy, Vector
-from csnode.fabric.network import CONTROL, NEVER, Network
+from csnode.fabric.agenda import Agenda
+from csnode.fabric.dtypes import Array, Dtype, combine_words
+from csnode.fabric.instructions import Axpy, Gemv, Vector
+from csnode.fabric.memory import Memory
+from csnode.fabric.network import CONTROL, Network
 from csnode.fabric.program import Program
 from csnode.fabric.routing import Queues
 from csnode.fabric.table import MOVE, Op, Table
-from csnode.fabric.vector import Memory, fma_cycles, vector_cycles
+from csnode.fabric.vector import add_weighted, compute, op_cycles, weight_cycles
 from wsc.core.errors import ApplianceCompilationError
-
-
-class Agenda:
-    """Which threads go on when."""
-
-    def __init__(self) -> None:
-        self._times: list[int] = []
-        self._threads: dict[int, list[Array]] = {}
-
-    @property
-    def next_time(self) -> int:
-        """The first entry, or NEVER."""
-        return self._times[0] if self._times else NEVER
-
-    def add(self, threads: Array, time: int) -> None:
-        """Let threads go on at ``time``."""
-        if threads.size:
-            if time not in self._threads:
-                heapq.heappush(self._times, time)
-                self._threads[time] = []
-            self._threads[time].append(threads)
-
-    def due(self, now: int) -> Array:
-        """Threads that go on by ``now``; they leave the agenda."""
-        due: list[Array] = []
-        while self._times and self._times[0] <= now:
-            due += self._threads.pop(heapq.heappop(self._times))
-        return np.concatenate(due) if due else _NONE
-
 
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -157,11 +128,12 @@ class Cores:
         threads = self._one_per_pe(threads[free <= now], now + 1)
         for number in np.unique(self._pc[threads]):
             same = threads[self._pc[threads] == number]
-            vector = self._table.instructions[number]
-            assert isinstance(vector, Vector)
-            self._memory.execute(self._pe[same], vector)
-            self._occupy(self._pe[same], now, vector_cycles(vector, self._spec))
-            self._proceed(same, now + vector_cycles(vector, self._spec))
+            op = self._table.instructions[number]
+            assert isinstance(op, Vector | Gemv)
+            compute(self._memory, self._pe[same], op)
+            cycles = op_cycles(op, self._spec)
+            self._occupy(self._pe[same], now, cycles)
+            self._proceed(same, now + cycles)
 
     def _one_per_pe(self, threads: Array, later: int) -> Array:
         """The first thread of each PE; the others try again ``later``."""
@@ -186,7 +158,15 @@ class Cores:
         colours = self._table.receive[self._pc[threads]]
         listening = colours >= 0
         queues = self._queues.ramp_down[colours[listening], self._pe[threads[listening]]]
-        self._listener[queues - self._queues.num_router] = threads[listening]
+        ears = queues - self._queues.num_router
+        taken = self._listener[ears] >= 0
+        if taken.any() or np.unique(ears).size < ears.size:
+            raise ApplianceCompilationError(
+                "two threads of a PE receive one colour at the same time",
+                where=self.describe(int(threads[listening][taken.argmax()])),
+                rule="one thread receives a colour; let the other one wait for a signal",
+            )
+        self._listener[ears] = threads[listening]
         self._senders = np.concatenate([self._senders, threads[~listening]])
 
     # Words that pass
@@ -309,24 +289,20 @@ class Cores:
         return True
 
     def _add_weighted(self, threads: Array, weights: Array, axpy: Axpy, now: int) -> None:
-        pes, memory = self._pe[threads], self._memory
-        dtype, width = axpy.factors.dtype, axpy.sums.count
+        num_rows = axpy.factors.count // axpy.sums.count
         rows = (weights >> np.uint32(16)) if axpy.indexed else self._step_of[threads]
-        if int(rows.max()) >= axpy.factors.count // width:
+        if int(rows.max()) >= num_rows:
             raise ApplianceCompilationError(
                 "a weight has no row of factors",
                 where=self.describe(int(threads[0])),
                 value=f"row {int(rows.max())}",
-                rule=f"rows 0 to {axpy.factors.count // width - 1}",
+                rule=f"rows 0 to {num_rows - 1}",
             )
-        bits = weights if dtype is Dtype.FP32 else weights.astype(np.uint16)
-        factors = memory.gather(pes, axpy.factors, rows.astype(np.int64) * width, width)
-        sums = memory.bits(pes, axpy.sums)
-        memory.write_bits(
-            pes, axpy.sums, multiply_add(bits[:, None], factors, sums, dtype, axpy.sums.dtype)
-        )
+        pes = self._pe[threads]
+        bits = weights if axpy.factors.dtype is Dtype.FP32 else weights.astype(np.uint16)
+        add_weighted(self._memory, pes, bits, rows, axpy.factors, axpy.sums)
         self._step_of[threads] += 1
-        cycles = self._spec.triggered_cycles + fma_cycles(width, dtype, self._spec)
+        cycles = weight_cycles(axpy.factors, axpy.sums, self._spec)
         self._occupy(pes, now, cycles)
         self._agenda.add(threads, now + cycles)
 

@@ -81,6 +81,19 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class Gemv:
+    """``sums += vector[k] * matrix[k]`` for all k: an axpy per element, in one mapped op.
+
+    ``matrix`` holds a row of as many elements as ``sums`` for each element of ``vector``, in the
+    vector's format; the format of ``sums`` is that of the accumulation.
+    """
+
+    matrix: Slice
+    vector: Slice
+    sums: Slice
+
+
+@dataclass(frozen=True)
 class Signal:
     """Count up an event of this PE, for a thread that waits."""
 
@@ -101,7 +114,7 @@ class Delay:
     cycles: int
 
 
-Instruction = Stream | Control | Axpy | Vector | Signal | Wait | Delay
+Instruction = Stream | Control | Axpy | Vector | Gemv | Signal | Wait | Delay
 
 
 def send(operand: Slice, colour: int, *, advance: bool = False) -> Stream:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from csnode.fabric.dtypes import Dtype
+import numpy as np
+
+from csnode.fabric.dtypes import Array, Dtype, decode, encode
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
 from wsc.core.units import format_bytes
 from wsc.timing.hardware.fabric import FabricSpec
@@ -117,3 +119,40 @@ class Layout:
         row = -(-self.used_bytes // _ROW_BYTES) * _ROW_BYTES
         wanted = 2 * len(self.arrays) % banks if bank is None else bank
         return row + 2 * wanted
+
+
+class Memory:
+    """The SRAM of all PEs: one row of bytes per PE, as long as the program needs."""
+
+    def __init__(self, num_pes: int, used_bytes: int) -> None:
+        self.words = np.zeros((num_pes, -(-used_bytes // 4)), dtype=np.uint32)
+        self._halves = self.words.view(np.uint16)
+
+    def read(self, pes: Array, where: Slice) -> Array:
+        """fp32 [PEs, count]."""
+        return decode(self.bits(pes, where), where.dtype)
+
+    def bits(self, pes: Array, where: Slice) -> Array:
+        """The raw elements [PEs, count]."""
+        side = self.words if where.dtype is Dtype.FP32 else self._halves
+        return side[pes[:, None], _columns(where)]
+
+    def gather(self, pes: Array, where: Slice, offsets: Array, count: int) -> Array:
+        """The raw elements [PEs, count] that begin ``offsets`` [PEs] elements into a slice."""
+        side = self.words if where.dtype is Dtype.FP32 else self._halves
+        first = where.address // where.dtype.num_bytes + offsets
+        return side[pes[:, None], first[:, None] + np.arange(count)]
+
+    def write(self, pes: Array, where: Slice, values: Array) -> None:
+        """Round fp32 [PEs, count] (or what broadcasts to it) and store."""
+        self.write_bits(pes, where, encode(values, where.dtype))
+
+    def write_bits(self, pes: Array, where: Slice, bits: Array) -> None:
+        """Store raw elements."""
+        side = self.words if where.dtype is Dtype.FP32 else self._halves
+        side[pes[:, None], _columns(where)] = bits
+
+
+def _columns(where: Slice) -> Array:
+    first = where.address // where.dtype.num_bytes
+    return first + where.stride * np.arange(where.count)

@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from csnode.fabric.checks import check_instruction
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
-from csnode.fabric.instructions import Axpy, Instruction, Stream
+from csnode.fabric.instructions import Instruction
 from csnode.fabric.memory import Layout, SramArray
 from csnode.fabric.routing import NUM_PORTS, ColourRoutes, Port
 from wsc.core.errors import ApplianceCompilationError
 
 Region = Any
 """An index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
-
-MICRO_THREADS = 8
-"""Threads of a PE; SDK documentation, timing model."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Program:
         self._last: dict[int, Array] = {}
         self._ring: dict[int, Array] = {}
         self._scripts: dict[tuple[int, tuple[Instruction, ...]], int] = {}
-        self._role_of = np.zeros((MICRO_THREADS, fabric.num_pes), dtype=np.int32)
+        self._role_of = np.zeros((fabric.spec.micro_threads, fabric.num_pes), dtype=np.int32)
 
     def array(
         self, name: str, length: int, dtype: Dtype = Dtype.FP32, bank: int | None = None
@@ -93,7 +91,7 @@ class Program:
         Raises ApplianceCompilationError when a stream is no whole number of words or an
         instruction uses a colour without routes.
         """
-        _check_number("thread", thread, MICRO_THREADS)
+        _check_number("thread", thread, self.fabric.spec.micro_threads)
         for instruction in instructions:
             self._check(instruction)
         pes = self.pes(region)
@@ -132,23 +130,16 @@ class Program:
         }
 
     def _check(self, instruction: Instruction) -> None:
-        used = [
-            colour
-            for name in ("receive", "send")
-            if (colour := getattr(instruction, name, None)) is not None
-        ]
-        unknown = [colour for colour in used if colour not in self._routes]
-        if unknown:
-            raise ApplianceCompilationError(
-                "an instruction uses a colour without routes",
-                where=type(instruction).__name__,
-                value=unknown[0],
-                rule="route a colour before a role uses it",
-            )
-        if isinstance(instruction, Stream):
-            _check_stream(instruction)
-        if isinstance(instruction, Axpy):
-            _check_axpy(instruction)
+        for name in ("receive", "send"):
+            colour = getattr(instruction, name, None)
+            if colour is not None and colour not in self._routes:
+                raise ApplianceCompilationError(
+                    "an instruction uses a colour without routes",
+                    where=type(instruction).__name__,
+                    value=colour,
+                    rule="route a colour before a role uses it",
+                )
+        check_instruction(instruction)
 
 
 def _script(
@@ -170,40 +161,4 @@ def _check_number(what: str, number: int, limit: int) -> None:
     if not 0 <= number < limit:
         raise ApplianceCompilationError(
             f"there is no such {what}", value=number, rule=f"0 to {limit - 1}"
-        )
-
-
-def _check_stream(stream: Stream) -> None:
-    slices = [x for x in (stream.operand, stream.store) if x is not None]
-    kinds = {(x.dtype, x.count) for x in slices}
-    if len(kinds) != 1 or stream.repeats < 1:
-        raise ApplianceCompilationError(
-            "a stream has no length",
-            value=[f"{count} x {dtype.name}" for dtype, count in kinds],
-            rule="an operand or a place to store, of one length and format if both; repeats >= 1",
-        )
-    if stream.operand is None and stream.receive is None:
-        raise ApplianceCompilationError(
-            "a stream has no source", rule="an operand in memory, or a colour to receive"
-        )
-    for x in slices:
-        packed = x.dtype.per_word
-        if x.count % packed or (packed > 1 and (x.stride > 1 or x.address % 4)):
-            raise ApplianceCompilationError(
-                "a stream is no whole number of words",
-                where=f"array {x.array.name!r}",
-                value=f"{x.count} x {x.dtype.name} from element {x.start}, stride {x.stride}",
-                rule="16-bit elements travel in pairs: even start and count, stride 1",
-                remedy="pad the array by one element",
-            )
-
-
-def _check_axpy(axpy: Axpy) -> None:
-    too_wide = axpy.indexed and axpy.factors.dtype is Dtype.FP32
-    if axpy.factors.count % axpy.sums.count or too_wide:
-        raise ApplianceCompilationError(
-            "an axpy cannot run",
-            value=f"{axpy.factors.count} factors of {axpy.factors.dtype.name}, "
-            f"{axpy.sums.count} sums, indexed: {axpy.indexed}",
-            rule="factors are whole rows of sums; a weight with an index has 16 bits",
         )

@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike
 
 from csnode.fabric.cores import Cores
 from csnode.fabric.dtypes import Array
-from csnode.fabric.memory import Layout
+from csnode.fabric.memory import Layout, Memory
 from csnode.fabric.network import NEVER, Network
 from csnode.fabric.program import Program
-from csnode.fabric.routing import compile_routes
+from csnode.fabric.routing import Queues, compile_routes
 from csnode.fabric.table import compile_table
-from csnode.fabric.vector import Memory
 from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 
@@ -54,6 +53,7 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
     """
     fabric = program.fabric
     queues = compile_routes(fabric, program.routes)
+    _check_ramps(program, queues)
     network = Network(queues, fabric.spec, fabric.num_pes)
     memory = Memory(fabric.num_pes, program.layout.used_bytes)
     _fill(program, memory, data)
@@ -76,6 +76,25 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
         layout=program.layout,
         memory=memory,
     )
+
+
+def _check_ramps(program: Program, queues: Queues) -> None:
+    """Every PE that uses a colour has a route from or to its core."""
+    index = {colour: number for number, colour in enumerate(program.colours)}
+    for role in program.roles:
+        for name, ramps in (("send", queues.ramp_up), ("receive", queues.ramp_down)):
+            for colour in {getattr(x, name, None) for x in role.instructions}:
+                if colour is None:
+                    continue
+                lost = role.pes[ramps[index[colour]][role.pes] < 0]
+                if lost.size:
+                    row, column = divmod(int(lost[0]), program.fabric.columns)
+                    raise ApplianceCompilationError(
+                        f"a PE cannot {name} on a colour",
+                        where=f"PE (row {row}, column {column})",
+                        value=f"colour {colour}",
+                        rule="a route of its router begins (to send) or ends (to receive) at RAMP",
+                    )
 
 
 def _fill(program: Program, memory: Memory, data: Mapping[str, ArrayLike]) -> None:

@@ -9,7 +9,17 @@ from enum import IntEnum
 import numpy as np
 
 from csnode.fabric.dtypes import Array, Combine, Dtype
-from csnode.fabric.instructions import Axpy, Control, Delay, Instruction, Signal, Stream, Wait
+from csnode.fabric.instructions import (
+    Axpy,
+    Control,
+    Delay,
+    Gemv,
+    Instruction,
+    Signal,
+    Stream,
+    Vector,
+    Wait,
+)
 from csnode.fabric.memory import Slice
 from csnode.fabric.network import ADVANCE_HERE, CONTROL, TO_CORE
 from csnode.fabric.program import Program
@@ -101,10 +111,10 @@ def _row(
             values |= {"op": Op.WAIT, "count": event}
         case Delay(cycles=cycles):
             values |= {"op": Op.DELAY, "count": cycles}
+        case Vector() | Gemv():
+            values["op"] = Op.VECTOR
         case None:
             pass
-        case _:
-            values["op"] = Op.VECTOR
     return [values[name] for name in _FIELDS]
 
 

@@ -1,7 +1,8 @@
 """Vector ops in memory: their values, and the cycles that they take.
 
 ``cycles = set-up + elements / rate(op, format)``, and ``bank_conflict_factor`` times the second
-term when two different operands begin in one bank (timing model, section 2a).
+term when two different operands begin in one bank (timing model, section 2a). Rates are those of
+``wsc.timing.kernels.single_pe``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from csnode.fabric.dtypes import Array, Dtype, decode, encode
-from csnode.fabric.instructions import Vector
-from csnode.fabric.memory import Slice
+from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
+from csnode.fabric.instructions import Gemv, Vector
+from csnode.fabric.memory import Memory, Slice
 from wsc.timing.hardware.fabric import FabricSpec
+from wsc.timing.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "copy": np.positive,
@@ -31,84 +33,72 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "maximum": np.maximum,
 }
 _REDUCTIONS = ("sum", "max", "dot")
+_RATE_OF: dict[str, VectorOp] = {"copy": "copy", "sum": "sum", "max": "sum"}
+"""Whose rate an op has; others run at that of a multiply-add, functions at ``unary_cycles``."""
+
+_NAMES = {Dtype.FP32: "float32", Dtype.FP16: "float16", Dtype.BF16: "bfloat16"}
 
 
-def vector_cycles(vector: Vector, spec: FabricSpec) -> int:
+def op_cycles(op: Vector | Gemv, spec: FabricSpec) -> int:
     """Cycles from issue to the next instruction."""
-    operands = [x for x in (vector.left, vector.right, vector.third) if isinstance(x, Slice)]
-    elements = max(x.count for x in (*operands, vector.out))
-    vectors = {x for x in (*operands, vector.out) if x.count > 1}
-    banks = [x.bank(spec.sram_banks) for x in vectors]
-    conflict = spec.bank_conflict_factor if len(set(banks)) < len(banks) else 1.0
-    per_element = _cycles_per_element(vector, spec)
-    return spec.vector_setup_cycles + math.ceil(elements * per_element * conflict)
+    if isinstance(op, Gemv):
+        return spec.vector_setup_cycles + op.vector.count * weight_cycles(op.matrix, op.sums, spec)
+    operands = [x for x in (op.left, op.right, op.third) if isinstance(x, Slice)]
+    elements = max(x.count for x in operands)
+    if op.op in _UNARY and op.op != "copy":
+        per_element = float(spec.unary_cycles)
+    else:
+        kind = _RATE_OF.get(op.op, "fma")
+        per_element = 1 / elements_per_cycle(spec, kind, _NAMES[op.left.dtype])
+    vectors = {x for x in (*operands, op.out) if x.count > 1}
+    work = elements * per_element * _conflict(vectors, spec)
+    return spec.vector_setup_cycles + math.ceil(work)
 
 
-def fma_cycles(elements: int, dtype: Dtype, spec: FabricSpec) -> int:
-    """Cycles of multiply-adds without set-up."""
-    is_wide = dtype is Dtype.FP32
-    return math.ceil(elements / (spec.fma_32bit_per_cycle if is_wide else spec.fma_16bit_per_cycle))
+def weight_cycles(factors: Slice, sums: Slice, spec: FabricSpec) -> int:
+    """Cycles of one multiply-add of a row of factors, triggered by its weight."""
+    cycles = axpy_cycles(spec, sums.count, _NAMES[factors.dtype])
+    return math.ceil(cycles.compute * _conflict({factors, sums}, spec) + cycles.setup)
 
 
-def _cycles_per_element(vector: Vector, spec: FabricSpec) -> float:
-    is_wide = vector.left.dtype is Dtype.FP32
-    if vector.op == "copy":
-        return 1 / (spec.copy_32bit_per_cycle if is_wide else spec.copy_16bit_per_cycle)
-    if vector.op in _UNARY:
-        return spec.unary_cycles
-    if vector.op in ("sum", "max"):
-        return spec.serial_add_cycles
-    return 1 / (spec.fma_32bit_per_cycle if is_wide else spec.fma_16bit_per_cycle)
+def _conflict(operands: set[Slice], spec: FabricSpec) -> float:
+    banks = {x.bank(spec.sram_banks) for x in operands}
+    return spec.bank_conflict_factor if len(banks) < len(operands) else 1.0
 
 
-class Memory:
-    """The SRAM of all PEs: one row of bytes per PE, as long as the program needs."""
+def compute(memory: Memory, pes: Array, op: Vector | Gemv) -> None:
+    """The values of one op in many PEs at once."""
+    if isinstance(op, Gemv):
+        weights = memory.bits(pes, op.vector)
+        for row in range(op.vector.count):
+            rows = np.full(pes.size, row)
+            add_weighted(memory, pes, weights[:, row], rows, op.matrix, op.sums)
+        return
+    left = memory.read(pes, op.left)
+    right = op.right
+    other = memory.read(pes, right) if isinstance(right, Slice) else np.float32(right or 0)
+    with np.errstate(all="ignore"):  # infinities and NaN are values here as on the hardware
+        if op.op in _REDUCTIONS:
+            result = _reduce(op, left, other)
+        elif op.op == "fma":
+            third = memory.read(pes, op.third) if op.third else np.float32(0)
+            result = (left.astype(np.float64) * other + third).astype(np.float32)
+        elif op.op in _UNARY:
+            result = _UNARY[op.op](left)
+        else:
+            result = _BINARY[op.op](left, np.asarray(other))
+    memory.write(pes, op.out, result)
 
-    def __init__(self, num_pes: int, used_bytes: int) -> None:
-        self.words = np.zeros((num_pes, -(-used_bytes // 4)), dtype=np.uint32)
-        self._halves = self.words.view(np.uint16)
 
-    def read(self, pes: Array, where: Slice) -> Array:
-        """fp32 [PEs, count]."""
-        return decode(self.bits(pes, where), where.dtype)
-
-    def bits(self, pes: Array, where: Slice) -> Array:
-        """The raw elements [PEs, count]."""
-        side = self.words if where.dtype is Dtype.FP32 else self._halves
-        return side[pes[:, None], _columns(where)]
-
-    def gather(self, pes: Array, where: Slice, offsets: Array, count: int) -> Array:
-        """The raw elements [PEs, count] that begin ``offsets`` [PEs] elements into a slice."""
-        side = self.words if where.dtype is Dtype.FP32 else self._halves
-        first = where.address // where.dtype.num_bytes + offsets
-        return side[pes[:, None], first[:, None] + np.arange(count)]
-
-    def write(self, pes: Array, where: Slice, values: Array) -> None:
-        """Round fp32 [PEs, count] (or what broadcasts to it) and store."""
-        self.write_bits(pes, where, encode(values, where.dtype))
-
-    def write_bits(self, pes: Array, where: Slice, bits: Array) -> None:
-        """Store raw elements."""
-        side = self.words if where.dtype is Dtype.FP32 else self._halves
-        side[pes[:, None], _columns(where)] = bits
-
-    def execute(self, pes: Array, vector: Vector) -> None:
-        """Compute a vector op in many PEs at once."""
-        left = self.read(pes, vector.left)
-        right = vector.right
-        other = self.read(pes, right) if isinstance(right, Slice) else np.float32(right or 0)
-        with np.errstate(all="ignore"):
-            if vector.op in _REDUCTIONS:
-                result = _reduce(vector, left, other)
-            elif vector.op == "fma":
-                assert vector.third is not None, "checked by the program"
-                wide = left.astype(np.float64) * other
-                result = (wide + self.read(pes, vector.third)).astype(np.float32)
-            elif vector.op in _UNARY:
-                result = _UNARY[vector.op](left)
-            else:
-                result = _BINARY[vector.op](left, np.asarray(other))
-        self.write(pes, vector.out, result)
+def add_weighted(
+    memory: Memory, pes: Array, weights: Array, rows: Array, factors: Slice, sums: Slice
+) -> None:
+    """``sums += weight * factors[row]`` with the weight (raw bits) and the row of each PE."""
+    width = sums.count
+    chosen = memory.gather(pes, factors, rows.astype(np.int64) * width, width)
+    before = memory.bits(pes, sums)
+    after = multiply_add(weights[:, None], chosen, before, factors.dtype, sums.dtype)
+    memory.write_bits(pes, sums, after)
 
 
 def _reduce(vector: Vector, left: Array, right: Array | np.float32) -> Array:
@@ -119,8 +109,3 @@ def _reduce(vector: Vector, left: Array, right: Array | np.float32) -> Array:
     for column in range(left.shape[1]):  # in the order of the hardware, one rounding per element
         total = decode(encode(terms[:, column] + total, vector.out.dtype), vector.out.dtype)
     return total[:, None]
-
-
-def _columns(where: Slice) -> Array:
-    first = where.address // where.dtype.num_bytes
-    return first + where.stride * np.arange(where.count)

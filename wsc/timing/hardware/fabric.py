@@ -39,9 +39,6 @@ class FabricSpec(Config):
     sram_reserved_bytes_per_pe: NonNegativeInt = sourced(
         4176, "published", "code and runtime of a PE on a WSE-3; FABRICA"
     )
-    stream_banks: PositiveInt = sourced(
-        1, "assumed", "banks that hold passing weights and gradients, so that no operand is there"
-    )
     bank_conflict_factor: PositiveFloat = sourced(
         1.94, "published", "K0089: operands in one bank, silicon of a CS-3; up to 2.86", ge=1
     )
@@ -62,6 +59,7 @@ class FabricSpec(Config):
     vector_setup_cycles: NonNegativeInt = sourced(
         16, "published", "K0078 to K0085: 15 to 17 on a WSE-3, taken for a WSE-2 as well"
     )
+    micro_threads: PositiveInt = sourced(8, "published", "threads of a PE; zhang; FABRICA")
     descriptor_load_cycles: NonNegativeInt = sourced(
         36,
         "fitted",

@@ -10,6 +10,7 @@ from csnode.fabric import (
     Control,
     Dtype,
     Fabric,
+    Gemv,
     Port,
     Program,
     Stream,
@@ -166,6 +167,33 @@ def test_a_weight_without_factors_is_refused():
     """More weights than rows."""
     with pytest.raises(ApplianceCompilationError, match="no row of factors"):
         streamed_axpy(np.ones(3), np.ones((2, 4)), Dtype.FP32, indexed=False)
+
+
+def test_a_matrix_times_a_vector_is_mapped_axpys():
+    """Whole numbers are exact; an op pays its set-up once and a cycle more per row."""
+    program = Program(Fabric(1, 1))
+    matrix, vector, sums = (program.array(n, k) for n, k in (("a", 30), ("v", 5), ("y", 6)))
+    program.do((0, 0), Gemv(matrix.whole, vector.whole, sums.whole))
+    a, v = RANDOM.integers(-4, 5, (5, 6)), RANDOM.integers(-4, 5, 5)
+    outcome = run(program, {"a": a.ravel(), "v": v, "y": 1})
+    np.testing.assert_array_equal(outcome.read("y")[0, 0], v @ a + 1)
+    assert outcome.cycles == SETUP + 5 * (6 + WSE2.triggered_cycles)
+
+
+def test_operands_that_do_not_fit_are_refused():
+    """Wrong numbers of operands, of elements, and of results."""
+    program = Program(Fabric(1, 1))
+    x, one = program.array("x", 6), program.array("one", 1)
+    for bad, message in (
+        (Vector("add", x.whole, x.whole), "'add'"),
+        (Vector("exp", x.whole, x.whole, x.whole), "'exp'"),
+        (Vector("fma", x.whole, x.whole, x.whole), "'fma'"),
+        (Vector("add", x.whole, x.whole, x[:3]), "'add'"),
+        (Vector("sum", x.whole, x.whole), "'sum'"),
+        (Gemv(x.whole, x[:4], one.whole), "a matrix"),
+    ):
+        with pytest.raises(ApplianceCompilationError, match=message):
+            program.do((0, 0), bad)
 
 
 def test_a_control_wavelet_ends_no_ordinary_stream():

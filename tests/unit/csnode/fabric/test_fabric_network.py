@@ -208,3 +208,21 @@ def test_data_must_fit_an_array():
         run(program, {"y": [0]})
     with pytest.raises(ApplianceCompilationError, match="wrong shape"):
         run(program, {"x": np.zeros(5)})
+
+
+def test_a_core_needs_a_ramp_to_send_and_to_receive():
+    """A colour that only passes a PE can neither be sent nor received there."""
+    for op, what in ((send, "cannot send"), (receive, "cannot receive")):
+        program, x = line(3, 2)
+        program.do((0, 1), op(x.whole, 0))
+        with pytest.raises(ApplianceCompilationError, match=what):
+            run(program, {})
+
+
+def test_one_thread_receives_a_colour():
+    """Two at once would share its words by chance."""
+    program, x = line(2, 4)
+    program.do((0, 1), receive(x.whole, 0))
+    program.do((0, 1), receive(x.whole, 0), thread=1)
+    with pytest.raises(ApplianceCompilationError, match="one colour at the same time"):
+        run(program, {})
