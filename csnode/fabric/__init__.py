@@ -14,14 +14,17 @@ Writing a kernel takes four steps::
     outcome.cycles, outcome.read("x")
 
 Collectives add their routes and instructions to a program (``csnode.fabric.collectives``), so
-kernels are built from them. ``program.do`` appends; a PE runs up to eight threads side by side
-(``thread=``), which wait for each other with ``Signal`` and ``Wait``.
+kernels are built from them: a reduce by any tree, broadcasts, a bus on which PEs send in turn.
+``program.do`` appends; a PE runs up to eight threads side by side (``thread=``), which wait for
+each other with ``Signal`` and ``Wait``. ``Vector`` and ``Gemv`` compute in memory.
 
 A weight-streaming GEMM, hidden dimension along columns and tokens along rows of PEs: activations
 rest as ``factors`` (a row of tokens for each hidden index); a weight row is multicast down each
 column, value and index in a wavelet; ``Axpy(colour, factors, sums, indexed=True)`` adds weight x
-row to the sums until a ``Control(colour, to_cores=True)`` ends the row; then ``add_reduce`` with a
-chain along the row of PEs adds up the partial sums, and the next row of weights may follow.
+row to the sums until a ``Control(colour, to_cores=True)`` ends the row; then a reduce with a chain
+along the row of PEs (``route_reduce`` once, ``do_reduce`` per row of weights) adds up the partial
+sums, and the next row of weights may follow. tests/unit/csnode/fabric/test_fabric_kernels.py has it
+in full.
 
 Timing: an element consumed from the fabric in cycle t leaves for the ramp at t + 1; a ramp takes
 ``ramp_cycles``, a hop ``hop_cycles`` plus ``turn_cycles`` where it turns; each op first takes

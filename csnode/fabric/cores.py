@@ -53,6 +53,7 @@ class Cores:
         self._datapath_free = np.zeros(num_pes, dtype=np.int64)
         self._claim = np.zeros(num_pes, dtype=np.int64)
         self._many_threads = bool((np.bincount(self._pe, minlength=1) > 1).any())
+        self._has_axpy = Op.AXPY in table.op
         self._agenda = Agenda()
         self._agenda.add(np.arange(self._pe.size), 0)
 
@@ -176,7 +177,7 @@ class Cores:
         listeners = self._listener[queues - self._queues.num_router]
         queues, listeners = queues[listeners >= 0], listeners[listeners >= 0]
         moved = False
-        if Op.AXPY in self._table.op:
+        if self._has_axpy:
             is_axpy = self._table.op[self._pc[listeners]] == Op.AXPY
             moved = self._multiply(queues[is_axpy], listeners[is_axpy], now)
             queues, listeners = queues[~is_axpy], listeners[~is_axpy]

@@ -49,7 +49,8 @@ class Dtype(IntEnum):
 
 def encode(values: Array, dtype: Dtype) -> Array:
     """The bits of ``values`` in a format: uint32 for fp32, uint16 for the others."""
-    single = np.ascontiguousarray(values, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(values, dtype=np.float32)
     if dtype is Dtype.FP32:
         return single.view(np.uint32)
     if dtype is Dtype.FP16:
@@ -72,10 +73,9 @@ def decode(bits: Array, dtype: Dtype) -> Array:
 
 def combine_words(combine: Combine, left: Array, right: Array, dtype: Dtype) -> Array:
     """Element by element over 32-bit words (uint32, one dimension)."""
-    if dtype is Dtype.FP32:
-        return COMBINATIONS[combine](left.view(np.float32), right.view(np.float32)).view(np.uint32)
-    halves = (decode(words.view(np.uint16), dtype) for words in (left, right))
-    return encode(COMBINATIONS[combine](*halves), dtype).view(np.uint32)
+    elements = (decode(words.view(dtype.raw), dtype) for words in (left, right))
+    with np.errstate(all="ignore"):  # infinities and NaN are values, as on the hardware
+        return encode(COMBINATIONS[combine](*elements), dtype).view(np.uint32)
 
 
 def multiply_add(
@@ -86,5 +86,6 @@ def multiply_add(
     Products are exact before they are added: fp32 operands are multiplied in fp64, others in fp32.
     """
     wide = np.float64 if dtype is Dtype.FP32 else np.float32
-    product = decode(weights, dtype).astype(wide) * decode(factors, dtype).astype(wide)
-    return encode(product + decode(sums, sum_dtype), sum_dtype)
+    with np.errstate(all="ignore"):
+        product = decode(weights, dtype).astype(wide) * decode(factors, dtype).astype(wide)
+        return encode(product + decode(sums, sum_dtype), sum_dtype)

@@ -102,7 +102,10 @@ class Signal:
 
 @dataclass(frozen=True)
 class Wait:
-    """Wait until an event of this PE was signalled, and take one signal off."""
+    """Wait until an event of this PE was signalled, and take one signal off.
+
+    One thread waits for one event.
+    """
 
     event: int
 

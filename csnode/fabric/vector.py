@@ -77,7 +77,7 @@ def compute(memory: Memory, pes: Array, op: Vector | Gemv) -> None:
     left = memory.read(pes, op.left)
     right = op.right
     other = memory.read(pes, right) if isinstance(right, Slice) else np.float32(right or 0)
-    with np.errstate(all="ignore"):  # infinities and NaN are values here as on the hardware
+    with np.errstate(all="ignore"):  # infinities and NaN are values, as on the hardware
         if op.op in _REDUCTIONS:
             result = _reduce(op, left, other)
         elif op.op == "fma":

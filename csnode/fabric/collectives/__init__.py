@@ -8,7 +8,12 @@ for all-reduces. A program of its own needs ``program_start_cycles`` more than i
 from __future__ import annotations
 
 from csnode.fabric.collectives import paths
-from csnode.fabric.collectives.broadcast import add_broadcast, add_grid_broadcast
+from csnode.fabric.collectives.broadcast import (
+    add_broadcast,
+    add_grid_broadcast,
+    do_bus,
+    route_bus,
+)
 from csnode.fabric.collectives.reduce import add_reduce, do_reduce, route_reduce
 from csnode.fabric.collectives.ring import add_ring_all_reduce
 from csnode.fabric.collectives.trees import (
@@ -37,10 +42,13 @@ __all__ = [
     "broadcast",
     "broadcast_2d",
     "chain",
+    "do_bus",
     "do_reduce",
+    "paths",
     "reduce",
     "reduce_2d",
     "ring_all_reduce",
+    "route_bus",
     "route_reduce",
     "snake_reduce",
     "star",
@@ -69,7 +77,7 @@ def reduce(
     tree: Tree,
     length: int,
     dtype: Dtype = Dtype.FP32,
-    descriptor_cycles: int = 0,
+    restart_cycles: tuple[int, int] = (0, 0),
 ) -> Program:
     """Along every row into column 0, by a tree as wide as the fabric; see ``add_reduce``."""
     program, x = _with_array(fabric, length, dtype)
@@ -79,7 +87,7 @@ def reduce(
         tree,
         x.whole,
         _REDUCE_ROWS,
-        descriptor_cycles=descriptor_cycles,
+        restart_cycles=restart_cycles,
     )
     return program
 

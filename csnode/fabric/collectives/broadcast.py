@@ -29,6 +29,33 @@ def add_broadcast(program: Program, path: Path, values: Slice, colour: int) -> N
     program.do(path.between(1, path.length), receive(values, colour))
 
 
+def route_bus(program: Program, path: Path, colour: int) -> None:
+    """Let any position send to all others on one colour: streams leave it in both directions.
+
+    Positions may take turns (``do_bus``), since each begins when it has taken in the stream before,
+    which has passed it by then in the direction in which it goes on.
+    """
+    last = path.length - 1
+    for position in range(path.length if last else 0):
+        here, toward, away = path.at(position), path.toward[position], path.away[position]
+        if position > 0:
+            program.route(colour, here, Port.RAMP, toward)
+            program.route(colour, here, toward, Port.RAMP, *([away] if position < last else []))
+        if position < last:
+            program.route(colour, here, Port.RAMP, away)
+            program.route(colour, here, away, Port.RAMP, *([toward] if position > 0 else []))
+
+
+def do_bus(
+    program: Program, path: Path, root: int, values: Slice, into: Slice, colour: int
+) -> None:
+    """Copy ``values`` of position ``root`` to ``into`` of all others, over a bus."""
+    if path.length > 1:
+        program.do(path.at(root), send(values, colour))
+        for region in (path.between(0, root), path.between(root + 1, path.length)):
+            program.do(region, receive(into, colour))
+
+
 def add_grid_broadcast(program: Program, values: Slice, colour: int) -> None:
     """Copy ``values`` of the PE in row 0, column 0 to all: eastward in row 0, and southward."""
     rows, columns = program.fabric.rows, program.fabric.columns

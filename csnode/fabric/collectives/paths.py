@@ -57,15 +57,16 @@ def snake(fabric: Fabric) -> Path:
     grid = _grid(fabric).copy()
     grid[1::2] = grid[1::2, ::-1]
     line = grid.ravel()
-    steps = np.diff(line)
-    away = [_PORT_OF_STEP[int(np.sign(s)) if abs(s) == 1 else 2] for s in steps]
-    if fabric.columns == 1:
-        away = [Port.SOUTH] * len(steps)
+    away = [_direction(step, fabric.columns) for step in np.diff(line).tolist()]
     toward = [Port.RAMP, *(port.opposite for port in away)]
     return Path(line[None], fabric.columns, tuple(toward), (*away, Port.RAMP))
 
 
-_PORT_OF_STEP = {1: Port.EAST, -1: Port.WEST, 2: Port.SOUTH}
+def _direction(step: int, columns: int) -> Port:
+    """Where the PE lies whose number is ``step`` higher."""
+    if step == columns:
+        return Port.SOUTH
+    return Port.EAST if step > 0 else Port.WEST
 
 
 def _grid(fabric: Fabric) -> Array:

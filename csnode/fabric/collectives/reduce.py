@@ -40,16 +40,14 @@ def add_reduce(
     colours: tuple[int, int],
     *,
     combine: Combine = "add",
-    descriptor_cycles: int = 0,
+    restart_cycles: tuple[int, int] = (0, 0),
 ) -> None:
     """Reduce ``values`` along every line of ``path``, into those of position 0.
 
     See ``route_reduce`` and ``do_reduce``, which a kernel that reduces often calls one by one.
     """
     route_reduce(program, path, tree, colours)
-    do_reduce(
-        program, path, tree, values, colours, combine=combine, descriptor_cycles=descriptor_cycles
-    )
+    do_reduce(program, path, tree, values, colours, combine=combine, restart_cycles=restart_cycles)
 
 
 def route_reduce(program: Program, path: Path, tree: Tree, colours: tuple[int, int]) -> None:
@@ -73,18 +71,28 @@ def do_reduce(
     colours: tuple[int, int],
     *,
     combine: Combine = "add",
-    descriptor_cycles: int = 0,
+    restart_cycles: tuple[int, int] = (0, 0),
 ) -> None:
     """The instructions of a reduce, after what the PEs do already.
 
-    PEs other than the root keep sums of what they did not forward. ``descriptor_cycles`` pass
-    before every op but the first, for programs that do not load descriptors ahead.
+    PEs other than the root keep sums of what they did not forward. ``restart_cycles`` pass before
+    each further sum in memory, and before a sum that is forwarded after one in memory: a program
+    that does not load its descriptors ahead loads them there (``descriptor_load_cycles``).
     """
     for position in range(path.length if path.length > 1 else 0):
         ops = _instructions(tree, position, values, colours, combine)
-        delay = [Delay(descriptor_cycles)] if descriptor_cycles else []
-        script = [x for op in ops for x in (*delay, op)][len(delay) :]
-        program.do(path.at(position), *script)
+        program.do(path.at(position), *_restarted(ops, restart_cycles))
+
+
+def _restarted(ops: list[Instruction], restart_cycles: tuple[int, int]) -> list[Instruction]:
+    in_memory, forwarded = restart_cycles
+    script = ops[:1]
+    for op in ops[1:]:
+        if isinstance(op, Stream):
+            cycles = forwarded if op.store is None else in_memory
+            script += [Delay(cycles)] if cycles else []
+        script.append(op)
+    return script
 
 
 def _send_colour(tree: Tree, position: int, colours: tuple[int, int]) -> int:

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.fabric import Dtype, Fabric, run
+from csnode.fabric import Dtype, Fabric, Program, run
 from csnode.fabric.collectives import (
+    Tree,
     all_reduce,
     all_reduce_2d,
     auto_generated,
@@ -14,9 +15,12 @@ from csnode.fabric.collectives import (
     broadcast,
     broadcast_2d,
     chain,
+    do_bus,
+    paths,
     reduce,
     reduce_2d,
     ring_all_reduce,
+    route_bus,
     snake_reduce,
     star,
     two_phase,
@@ -52,7 +56,8 @@ def test_a_chain_takes_the_published_cycles():
 def test_two_phase_takes_the_published_cycles():
     """K0016: P = 512 in groups of 32, one word; each op loads its descriptors."""
     descriptors = WSE2.descriptor_load_cycles
-    program = reduce(Fabric(1, 512), two_phase(512, 32), 1, descriptor_cycles=descriptors)
+    restart = (descriptors, descriptors)
+    program = reduce(Fabric(1, 512), two_phase(512, 32), 1, restart_cycles=restart)
     assert run(program, {}).cycles + START == 819
 
 
@@ -110,6 +115,29 @@ def test_every_tree_adds_up_every_word_once(num_pes, words, name):
     assert outcome.received == 2 * words * (num_pes - 1)
 
 
+@st.composite
+def pre_order_trees(draw):
+    """Any tree: each new position hangs below one on the way from the root to the last one."""
+    parents = [-1]
+    for position in range(1, draw(st.integers(2, 24))):
+        ancestors = [position - 1]
+        while parents[ancestors[-1]] >= 0:
+            ancestors.append(parents[ancestors[-1]])
+        parents.append(draw(st.sampled_from(ancestors)))
+    return Tree(tuple(parents))
+
+
+@settings(max_examples=40, deadline=None)
+@given(tree=pre_order_trees(), words=st.integers(1, 30), restart=st.integers(0, 40))
+def test_two_colours_carry_any_pre_order_tree(tree, words, restart):
+    """No stream takes a wrong turn and none waits forever, however late an op begins."""
+    fabric = Fabric(1, tree.num_pes)
+    program = reduce(fabric, tree, words, restart_cycles=(restart, restart // 2))
+    outcome, values, data = run_on(fabric, program, words)
+    np.testing.assert_array_equal(values[:, 0], data.sum(axis=1))
+    assert outcome.received == words * (tree.num_pes - 1)
+
+
 @pytest.mark.parametrize("num_pes", [7, 32, 45])
 @pytest.mark.parametrize("words", [1, 16, 200])
 def test_the_generated_tree_is_right_and_no_worse_than_the_named_ones(num_pes, words):
@@ -133,6 +161,23 @@ def test_grid_reduces_agree(rows, columns, words):
     np.testing.assert_array_equal(by_rows[0, 0], data.sum(axis=(0, 1)))
     if fabric.num_pes > 1:
         assert snake.cycles == SETUP + words + (MESSAGE + 1) * (fabric.num_pes - 1)
+
+
+@pytest.mark.parametrize("num_pes", [1, 2, 5])
+def test_all_positions_of_a_bus_may_send_in_turn(num_pes):
+    """Root after root, each to all others on one colour, as SUMMA does it: nothing mixes."""
+    fabric = Fabric(2, num_pes)
+    program = Program(fabric)
+    own, gathered = program.array("own", 6), program.array("all", 6 * num_pes)
+    line = paths.rows(fabric)
+    route_bus(program, line, 0)
+    for root in range(num_pes):
+        do_bus(program, line, root, own.whole, gathered[6 * root : 6 * root + 6], 0)
+    data = whole_numbers(fabric, 6)
+    found = run(program, {"own": data}).read("all").reshape(2, num_pes, num_pes, 6)
+    expected = np.broadcast_to(data[:, None], found.shape).copy()
+    expected[:, range(num_pes), range(num_pes)] = 0
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("spec", [WSE2, WSE3, WSE3_SIMULATOR])
