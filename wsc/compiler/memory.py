@@ -1,22 +1,25 @@
 """How much SRAM the values of a captured step take, from shapes and live ranges alone.
 
-Memory is counted by storage: views share it, and an op that writes in place takes none. Three
+Memory is counted by storage: views share it, and an op that writes in place takes none. Four
 rules follow how the wafer computes:
 
     what depends on the batch grows with the micro-batch; masks, positions and scalars are fixed
     weights and gradients stream, so they take no working memory while they pass
     an elementwise op writes its result over an operand that nothing reads afterwards
+    a fused attention kernel keeps its scores while it runs
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from math import prod
 
 import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from wsc.compiler.capture import Captured
+from wsc.compiler.work import work_of
 from wsc.core.program import Footprint, Stash
 
 _KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
@@ -73,9 +76,22 @@ class Memory:
             for storage, size in _storages([node]).items():
                 if storage not in elsewhere:
                     live.setdefault(storage, self._footprint(storage, size))
-            peak = _larger(peak, sum(live.values(), Footprint()))
+            peak = _larger(peak, sum(live.values(), self._scores(node)))
             _forget(live, dying.get(node, ()))
         return peak
+
+    def _scores(self, node: fx.Node) -> Footprint:
+        """What the kernel of a fused attention op keeps: the scores, backward their gradient, too.
+
+        The graph's op goes through the scores block by block; on the wafer they are spread over the
+        PEs, where a softmax finds its whole row.
+        """
+        if node.meta["family"] != "attention":
+            return Footprint()
+        work = work_of(node)
+        elements = prod(work.shape[:3]) * (2 if "backward" in work.op else 1)
+        element_bytes = _tensors(node)[0].element_size()
+        return Footprint(sample_bytes=elements * element_bytes // self.samples)
 
     def _footprint(self, storage: int, num_bytes: int) -> Footprint:
         if storage in self._growing and storage not in self._gradients:

@@ -12,7 +12,7 @@ from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
-from wsc.timing.placement import Placement, code_bytes, stream_bytes
+from wsc.timing.placement import Placement, code_bytes
 
 sizes = st.builds(
     lambda num_csx, servers, workers, lanes: ClusterSize(
@@ -100,7 +100,7 @@ def test_too_few_micro_batches_are_refused(compiled):
 
 def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
     """Before anything starts, from the compiled program alone."""
-    overhead = code_bytes(CS2) + stream_bytes(CS2)
+    overhead = code_bytes(CS2)
     peak = Placement(compiled.program, CS2).peak_bytes
     assert peak > 0
     small = MachineSpec(system=WaferSpec(sram_bytes=overhead + peak - 1))

@@ -11,7 +11,7 @@ from tiny_training import Shape, cluster_config
 from cstorch import backends
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.timing.hardware import CS2
-from wsc.timing.placement import code_bytes, moments, stream_bytes
+from wsc.timing.placement import code_bytes, moments
 
 ROWS = 32
 ROW_BYTES = max(
@@ -22,7 +22,7 @@ ROW_BYTES = max(
 
 def train(requested, rows_that_fit=ROWS, num_csx=1, **options):
     """Train on wafers with room for so many rows; returns losses and the weights' digest."""
-    room = code_bytes(CS2) + stream_bytes(CS2) + (rows_that_fit + 1) * ROW_BYTES - 1
+    room = code_bytes(CS2) + (rows_that_fit + 1) * ROW_BYTES - 1
     config = cluster_config(Shape(num_csx), system={"sram_bytes": room})
     with running_backend(cluster_config=config, **options) as backend:
         backends.csx.performance.micro_batch_size = requested

@@ -7,13 +7,21 @@ from wsc.timing.placement.fit import (
     largest_with_recompute,
     place_on_wafer,
 )
-from wsc.timing.placement.liveness import Moment, moments
+from wsc.timing.placement.liveness import Moment, moments, stash_by_layer
 from wsc.timing.placement.recompute import recomputable, recompute
-from wsc.timing.placement.room import activation_bytes, code_bytes, stream_bytes
+from wsc.timing.placement.report import (
+    LayerReport,
+    PlacementReport,
+    placement_report,
+    report_text,
+)
+from wsc.timing.placement.room import activation_bytes, code_bytes
 
 __all__ = [
+    "LayerReport",
     "Moment",
     "Placement",
+    "PlacementReport",
     "activation_bytes",
     "check_fits",
     "code_bytes",
@@ -21,7 +29,9 @@ __all__ = [
     "largest_with_recompute",
     "moments",
     "place_on_wafer",
+    "placement_report",
     "recomputable",
     "recompute",
-    "stream_bytes",
+    "report_text",
+    "stash_by_layer",
 ]

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from wsc.core.program import Footprint, Program, Stash
+from wsc.timing.placement.turn import of_one_sample, turn_of
 
 
 @dataclass(frozen=True)
 class Life:
-    """The segments that read a piece of the stash, in order; it is made by ``producer``."""
+    """A piece of the stash, the segment that makes it, and those that read it, in order.
+
+    ``footprint`` is what of it lies there at a time: all but in the turn of the step.
+    """
 
     stash: Stash
     producer: int
     readers: tuple[int, ...]
+    footprint: Footprint
 
 
 @dataclass(frozen=True)
@@ -38,24 +43,44 @@ def lives(program: Program) -> Iterator[Life]:
     for segment in program.segments:
         for name in segment.inputs:
             reading.setdefault(name, []).append(segment.index)
+    turn = turn_of(program)
     for segment in program.segments:
         for stash in segment.stash:
-            readers = {index for name in stash.values for index in reading.get(name, ())}
+            readers = sorted({index for name in stash.values for index in reading.get(name, ())})
             if readers:
-                yield Life(stash, segment.index, tuple(sorted(readers)))
+                whole = stash.footprint
+                in_turn = segment.index in turn and readers[-1] in turn
+                held = of_one_sample(whole) if in_turn else whole
+                yield Life(stash, segment.index, tuple(readers), held)
 
 
 def moments(program: Program) -> tuple[Moment, ...]:
     """Every segment of one micro-batch in order.
 
     A piece of the stash lies there from the segment after its producer to the last of its readers;
-    before, it is part of the producer's working set.
+    before, it is part of the producer's working set. In the turn of the step one sample is on its
+    way at a time.
     """
+    turn = turn_of(program)
     change = [Footprint()] * (len(program.segments) + 1)
     for life in lives(program):
-        change[life.producer + 1] += life.stash.footprint
-        change[life.readers[-1] + 1] -= life.stash.footprint
+        change[life.producer + 1] += life.footprint
+        change[life.readers[-1] + 1] -= life.footprint
     return tuple(
-        Moment(segment.index, stash, segment.working)
+        Moment(
+            segment.index,
+            stash,
+            of_one_sample(segment.working) if segment.index in turn else segment.working,
+        )
         for segment, stash in zip(program.segments, accumulate(change), strict=False)
     )
+
+
+def stash_by_layer(program: Program, moment: Moment) -> dict[str, Footprint]:
+    """Whose the stash is that lies there at a moment: by the layer that made it, in order."""
+    found: dict[str, Footprint] = {}
+    for life in lives(program):
+        if life.producer < moment.segment <= life.readers[-1]:
+            layer = program.segments[life.producer].layer
+            found[layer] = found.get(layer, Footprint()) + life.footprint
+    return found

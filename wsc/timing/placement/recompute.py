@@ -13,16 +13,19 @@ from dataclasses import replace
 
 from wsc.core.program import Footprint, Program, Segment, Stash
 from wsc.timing.placement.liveness import Life, lives
+from wsc.timing.placement.turn import turn_of
 
 
 def recomputable(program: Program) -> tuple[int, ...]:
     """The forward segments that recompute saves memory of, in order.
 
-    They have internals, and something runs before the backward pass reads these.
+    They have internals, and something runs before the backward pass reads these; in the turn of the
+    step there is a single sample of them anyway.
     """
+    turn = turn_of(program)
     first_use: dict[int, int] = {}
     for life in lives(program):
-        if _is_internal(life, program):
+        if life.producer not in turn and _is_internal(life, program):
             use = first_use.get(life.producer, life.readers[0])
             first_use[life.producer] = min(use, life.readers[0])
     return tuple(index for index, use in sorted(first_use.items()) if use > index + 1)

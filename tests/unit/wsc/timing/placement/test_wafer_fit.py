@@ -9,6 +9,7 @@ from small_programs import program, segment
 
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.program import Footprint, OpWork, Stash
+from wsc.core.units import format_bytes
 from wsc.timing.hardware import CS2, CS3, WaferSpec
 from wsc.timing.placement import (
     activation_bytes,
@@ -19,7 +20,6 @@ from wsc.timing.placement import (
     place_on_wafer,
     recomputable,
     recompute,
-    stream_bytes,
 )
 
 GB = 1_000_000_000
@@ -62,11 +62,10 @@ def layers(count, *, internal=4, output=1, fixed=0):
     return replace(program(segments=(*forward, *backward)), micro_batch_size=1)
 
 
-def test_code_and_streams_leave_most_of_the_sram():
-    """A CS-2: 40 GB less 4,176 B of each of 850,000 PEs less one bank of 6 KB."""
+def test_code_leaves_most_of_the_sram():
+    """A CS-2: 48 KiB less 4,176 B of each of 850,000 PEs."""
     assert code_bytes(CS2) == 850_000 * 4176
-    assert stream_bytes(CS2) == 850_000 * 6144
-    assert activation_bytes(CS2) == 40 * GB - 850_000 * (4176 + 6144)
+    assert activation_bytes(CS2) == 850_000 * (48 * 1024 - 4176)
     assert activation_bytes(CS3) > activation_bytes(CS2)
 
 
@@ -142,7 +141,7 @@ def test_what_fits_is_left_as_it_is():
 def test_as_few_layers_are_recomputed_as_it_takes(room):
     """Four layers of 5 units take 20 units and the first gradient; each recompute saves up to 4."""
     step = layers(4)
-    wafer = WaferSpec(sram_bytes=code_bytes(CS2) + stream_bytes(CS2) + room * GB // 10)
+    wafer = WaferSpec(sram_bytes=code_bytes(CS2) + room * GB // 10)
     if largest_with_recompute(step, wafer) < 1:
         with pytest.raises(ApplianceResourceExhausted):
             place_on_wafer(step, wafer)
@@ -158,11 +157,13 @@ def test_as_few_layers_are_recomputed_as_it_takes(room):
 def test_what_does_not_fit_is_refused_with_the_numbers():
     """Needed, there, and the largest micro-batch that would fit."""
     step = replace(layers(10), micro_batch_size=64)
-    with pytest.raises(ApplianceResourceExhausted, match="activations of one train micro-batch need") as caught:
+    with pytest.raises(
+        ApplianceResourceExhausted, match="activations of one train micro-batch need"
+    ) as caught:
         place_on_wafer(step, CS2)
     largest = largest_with_recompute(step, CS2)
     assert caught.value.value == "micro-batch of 64 samples, with 9 layers recomputed"
-    assert "CS-2 has 29.1 GiB for activations, of 37.3 GiB" in caught.value.rule
+    assert f"CS-2 has {format_bytes(activation_bytes(CS2))} for activations" in caught.value.rule
     assert f"micro_batch_size to {largest} or less" in caught.value.remedy
     assert place_on_wafer(replace(step, micro_batch_size=largest), CS2).fits
 

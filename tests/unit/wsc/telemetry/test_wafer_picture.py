@@ -1,0 +1,47 @@
+"""The picture of a wafer: whatever the placement, a readable PNG appears."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+from small_programs import program, segment
+
+from wsc.core.program import Footprint, OpWork, Stash
+from wsc.telemetry.wafer_picture import wafer_picture
+from wsc.timing.hardware import CS2, CS3
+from wsc.timing.placement import Placement
+
+PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, 0, (1, 64, 32, 16), streams=True)
+STEP = program(
+    segments=(
+        segment(
+            0,
+            layer="layer.0",
+            work=(PRODUCT,),
+            outputs=("h",),
+            stash=(Stash(("h",), Footprint(0, 10**9)),),
+            working=Footprint(0, 2 * 10**9),
+        ),
+        segment(1, "backward", "layer.0", inputs=("h",), working=Footprint(10**9, 10**9)),
+    )
+)
+
+
+@pytest.mark.parametrize("wafer", [CS2, CS3])
+@pytest.mark.parametrize("samples", [1, 8, 64])
+def test_any_placement_can_be_drawn(tmp_path: Path, wafer, samples):
+    """Nearly empty, nearly full, and more than there is room for; colours of every kind."""
+    path = tmp_path / "wafer.png"
+    wafer_picture(path, Placement(replace(STEP, micro_batch_size=samples), wafer), "A wafer")
+    image = imread(path)
+    assert image.shape[:2] == (1040, 2600)
+    assert image[..., :3].std() > 0.1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_program_without_products_or_stash_can_be_drawn(tmp_path: Path):
+    """There is nothing on the wafer then."""
+    path = tmp_path / "wafer.png"
+    wafer_picture(path, Placement(program(segments=(segment(0),)), CS2), "Nothing")
+    assert path.stat().st_size > 10_000
