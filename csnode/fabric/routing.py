@@ -94,36 +94,27 @@ def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues
     route, since wavelets would be lost there.
     """
     numbers = _Numbers.of(fabric, routes)
-    shape = (
-        max((colour.outputs.shape[0] for colour in routes.values()), default=1),
-        max(numbers.num_router, 1),
-    )
-    slots: list[tuple[Array, Array]] = []
+    wires, targets, delays = _joints(fabric, numbers, routes)
     capacity = np.full(numbers.num_queues, fabric.spec.queue_wavelets, dtype=np.int32)
-    used = np.zeros(shape, dtype=np.int8)
-    for index, (colour, table) in enumerate(routes.items()):
-        for position, source, output, pes in _wires(table):
-            queues = numbers.router[index, source, pes]
-            target, delay = _target(fabric, numbers, index, colour, source, output, pes)
-            np.maximum.at(capacity, target, fabric.spec.queue_wavelets + delay)
-            slot = used[position, queues]
-            used[position, queues] += 1
-            while len(slots) <= slot.max(initial=-1):
-                slots.append((np.full(shape, -1, dtype=np.int32), np.zeros(shape, dtype=np.int32)))
-            for number in np.unique(slot):
-                here = slot == number
-                slots[number][0][position, queues[here]] = target[here]
-                slots[number][1][position, queues[here]] = delay[here]
+    np.maximum.at(capacity, targets, fabric.spec.queue_wavelets + delays)
     ramps = numbers.router[:, Port.RAMP]
     capacity[ramps[ramps >= 0]] += fabric.spec.ramp_cycles
+    order = np.argsort(wires, kind="stable")
+    wires, targets, delays = wires[order], targets[order], delays[order]
+    copy = np.arange(wires.size) - np.searchsorted(wires, wires)
+    positions = max((table.outputs.shape[0] for table in routes.values()), default=1)
+    shape = (positions * numbers.num_router, int(copy.max(initial=0)) + 1)
+    table_of_targets, table_of_delays = np.full(shape, -1), np.zeros(shape, dtype=np.int64)
+    table_of_targets[wires, copy] = targets
+    table_of_delays[wires, copy] = delays
     return Queues(
         num_router=numbers.num_router,
         pe=numbers.pe,
         switch=numbers.switch,
         link=numbers.link,
         capacity=capacity,
-        targets=_wires_first([target for target, _ in slots], shape),
-        delays=_wires_first([delay for _, delay in slots], shape),
+        targets=table_of_targets,
+        delays=table_of_delays,
         ramp_up=ramps,
         ramp_down=numbers.core,
         last_position=np.concatenate([t.last for t in routes.values()] or [np.zeros(0, np.int8)]),
@@ -131,9 +122,18 @@ def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues
     )
 
 
-def _wires_first(copies: list[Array], shape: tuple[int, int]) -> Array:
-    """[wires, copies] of one [positions, queues] per copy; at least one, leading nowhere."""
-    return np.stack([x.ravel() for x in copies or [np.full(shape, -1)]], axis=1).astype(np.int64)
+def _joints(
+    fabric: Fabric, numbers: _Numbers, routes: Mapping[int, ColourRoutes]
+) -> tuple[Array, Array, Array]:
+    """All pairs of a wire and a queue that it leads to, with the cycles between them."""
+    joints = [np.zeros((3, 0), dtype=np.int64)]
+    for index, (colour, table) in enumerate(routes.items()):
+        for position, source, output, pes in _outputs(table):
+            target, delay = _target(fabric, numbers, index, colour, source, output, pes)
+            wires = numbers.router[index, source, pes] + position * numbers.num_router
+            joints.append(np.stack([wires, target, delay]))
+    wires, targets, delays = np.concatenate(joints, axis=1)
+    return wires, targets, delays
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ class _Numbers:
         )
 
 
-def _wires(table: ColourRoutes) -> Iterator[tuple[int, Port, Port, Array]]:
-    """(switch position, input, output, the PEs that have this wire)."""
+def _outputs(table: ColourRoutes) -> Iterator[tuple[int, Port, Port, Array]]:
+    """(switch position, input, output, the PEs with this route)."""
     for position in range(table.outputs.shape[0]):
         for source in Port:
             ports = table.outputs[position, source]
