@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch.amp import stream_precision
@@ -24,14 +25,18 @@ from cstorch.fitting import Recorded, record_fitting
 from cstorch.loop import Closure, Loop
 from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
+from wsc.compiler.capture import Step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
 log = logging.getLogger("waferstream")
+
+_Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], int], Compiled]
 
 
 @dataclass
@@ -60,6 +65,37 @@ class Trace:
 active_trace: ContextVar[Trace | None] = ContextVar("active_trace", default=None)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call of a step function, whose tensors can be put in anew."""
+
+    function: Callable[..., Any]
+    leaves: list[Any]
+    structure: pytree.TreeSpec
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], args: Any, kwargs: Any) -> _Call:
+        """ApplianceCompilationError if no argument holds a tensor."""
+        call = cls(function, *pytree.tree_flatten((args, kwargs)))
+        if not call.tensors:
+            raise ApplianceCompilationError(
+                "the traced step takes no tensor of the batch",
+                rule="what it reads of the batch is passed to it",
+                remedy="call it with the batch that the executor yields",
+            )
+        return call
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def __call__(self, batch: Sequence[torch.Tensor]) -> Any:
+        tensors = iter(batch)
+        filled = [next(tensors) if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        args, kwargs = pytree.tree_unflatten(filled, self.structure)
+        return self.function(*args, **kwargs)
+
+
 class TracedStep:
     """A step function that runs on the cluster."""
 
@@ -86,30 +122,26 @@ class TracedStep:
         loop.attach(self)
         return self._outputs
 
+    def compiled_for(
+        self, size: int, *args: Any, **kwargs: Any
+    ) -> tuple[Compiled, OptimizerSpec | None]:
+        """The program for micro-batches of ``size`` samples, and the update that follows a step.
+
+        The arguments are those of a call; nothing is installed and no loop is needed, so that a
+        simulation sees the very program that a run would. The compile cache is not used.
+        """
+        backend = current_backend()
+        call = _Call.of(self._function, args, kwargs)
+        recorded = _record(backend, call, size, _compile)
+        return recorded.compiled, _optimizer(backend, recorded.recorder, recorded.compiled)
+
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
-        leaves, structure = pytree.tree_flatten((args, kwargs))
-        positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        feed = InputFeed(
-            loop.source,
-            tuple(loop.position_of(leaves[i]) for i in positions),
-        )
-        tensors = [leaves[i] for i in positions]
-        if not tensors:
-            raise ApplianceCompilationError(
-                "the traced step takes no tensor of the batch",
-                rule="what it reads of the batch is passed to it",
-                remedy="call it with the batch that the executor yields",
-            )
-
-        def call(batch: Sequence[torch.Tensor]) -> Any:
-            filled = list(leaves)
-            for position, tensor in zip(positions, batch, strict=True):
-                filled[position] = tensor
-            step_args, step_kwargs = pytree.tree_unflatten(filled, structure)
-            return self._function(*step_args, **step_kwargs)
-
+        call = _Call.of(self._function, args, kwargs)
+        feed = InputFeed(loop.source, tuple(map(loop.position_of, call.tensors)))
         recorded = record_fitting(
-            lambda size: _record(backend, call, tensors, size), backend, tensors[0].shape[0]
+            lambda size: _record(backend, call, size, _compile_and_tell),
+            backend,
+            call.tensors[0].shape[0],
         )
         program = recorded.compiled.program
         self._outputs = recorded.outputs
@@ -126,12 +158,7 @@ def trace(function: Callable[..., Any]) -> TracedStep:
     return TracedStep(function)
 
 
-def _record(
-    backend: Backend,
-    call: Callable[[Sequence[torch.Tensor]], Any],
-    tensors: Sequence[torch.Tensor],
-    size: int,
-) -> Recorded:
+def _record(backend: Backend, call: _Call, size: int, compiler: _Compiler) -> Recorded:
     """Trace and compile the step for micro-batches of ``size`` samples."""
     trace = Trace()
     outputs: Any = None
@@ -146,34 +173,26 @@ def _record(
         return trace.results
 
     with recording() as recorder, _recorded_clipping(backend, recorder):
-        compiled = _compile(backend, step, tensors, size)
+        compiled = compiler(backend, step, call.tensors, size)
     return Recorded(compiled, outputs, trace.closures, recorder)
 
 
-def _compile(
-    backend: Backend,
-    step: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]],
-    tensors: Sequence[torch.Tensor],
-    size: int,
+def _compile(backend: Backend, step: Step, tensors: Sequence[torch.Tensor], size: int) -> Compiled:
+    return compile_step(step, _model(backend), *_request(backend, tensors, size))[0]
+
+
+def _compile_and_tell(
+    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], size: int
 ) -> Compiled:
-    if backend.model is None:
-        raise ApplianceCompilationError(
-            "no model was compiled", remedy="call cstorch.compile(model, backend) first"
-        )
-    config = backend.cluster_config
+    """The same through the compile cache, with what people expect to read of a compile."""
     batch_size = tensors[0].shape[0]
     log.info("Compiling the model. This may take a few minutes.")
-    num_micro_batches = batch_size // size
-    log.info("Effective batch size is %d: %d x micro-batch %d", batch_size, num_micro_batches, size)
-    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
-    request = CompileRequest(
-        precision=stream_precision(),
-        micro_batch_size=size,
-        num_micro_batches=num_micro_batches,
-        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
+    log.info(
+        "Effective batch size is %d: %d x micro-batch %d", batch_size, batch_size // size, size
     )
     cache = None if backend.validate_only else backend.cache
-    compiled, was_cached = compile_step(step, backend.model, inputs, request, cache)
+    request = _request(backend, tensors, size)
+    compiled, was_cached = compile_step(step, _model(backend), *request, cache)
     digest = compiled.program.digest
     if was_cached:
         log.info('Found existing cached compile with hash: "%s"', digest)
@@ -187,7 +206,30 @@ def _compile(
     return compiled
 
 
-def _optimizer(backend: Backend, recorder: Recorder, compiled: Compiled) -> Any:
+def _model(backend: Backend) -> nn.Module:
+    if backend.model is None:
+        raise ApplianceCompilationError(
+            "no model was compiled", remedy="call cstorch.compile(model, backend) first"
+        )
+    return backend.model
+
+
+def _request(
+    backend: Backend, tensors: Sequence[torch.Tensor], size: int
+) -> tuple[list[tuple[str, torch.Tensor]], CompileRequest]:
+    """The inputs of one micro-batch, and what else decides the result of a compile."""
+    config = backend.cluster_config
+    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
+    request = CompileRequest(
+        precision=stream_precision(),
+        micro_batch_size=size,
+        num_micro_batches=tensors[0].shape[0] // size,
+        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
+    )
+    return inputs, request
+
+
+def _optimizer(backend: Backend, recorder: Recorder, compiled: Compiled) -> OptimizerSpec | None:
     assert backend.model is not None
     names = {id(parameter): name for name, parameter in backend.model.named_parameters()}
     optimizer = recorder.spec(names)

@@ -296,3 +296,11 @@ def test_a_failed_trace_can_be_tried_again(backend):
     with pytest.raises(ConfigError, match="smaller than the number of systems"):
         losses(step, executor(1, wrong))
     assert len(losses(step, executor(1))) == 1
+
+
+def test_a_step_compiles_without_loop_and_cluster(backend):
+    """A simulation takes the program of a run and its optimizer, and installs nothing."""
+    compiled, optimizer = training_step(backend).compiled_for(2, batches()[0])
+    assert backend.cluster is None
+    assert compiled.program.micro_batch_size == 2
+    assert optimizer.rule == "SGD"
