@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture import Captured, Step, capture
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes import run_passes
+from wsc.compiler.passes.recompute import recompute_layers
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.segments import build_segments
 from wsc.core.program import Program
@@ -28,6 +29,7 @@ class CompileRequest:
     num_micro_batches: int
     target: str  # describes the cluster that the artifact is for
     disabled_passes: tuple[str, ...] = ()
+    recomputed_layers: tuple[str, ...] = ()  # whose internals are not kept for the backward pass
 
 
 def compile_step(
@@ -46,16 +48,15 @@ def compile_step(
     digest = step_digest(captured, request)
     if cache is not None and (found := cache.load(digest)) is not None:
         return found, True
-    compiled = _lower(captured, request, digest, request.disabled_passes)
+    compiled = _lower(captured, request, digest)
     if cache is not None:
         cache.store(compiled)
     return compiled, False
 
 
-def _lower(
-    captured: Captured, request: CompileRequest, digest: str, disabled: Collection[str]
-) -> Compiled:
-    run_passes(captured, disabled)
+def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled:
+    run_passes(captured, request.disabled_passes)
+    recompute_layers(captured, request.recomputed_layers)
     segments, kernels = build_segments(captured)
     program = Program(
         mode="train" if captured.trained else "eval",

@@ -1,0 +1,83 @@
+"""Run layers again in the backward pass instead of keeping what they made in the forward pass.
+
+What a layer's backward pass alone reads of its forward pass is computed anew from the layer's
+inputs, by clones of the very same ops right before the first reader of each. Random ops draw by
+key, so their clones draw the same numbers, and every value has the same bits. The clock and the
+memory model foresee what this does to a program (wsc.timing.placement.recompute).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from wsc.compiler import keyed_random
+from wsc.compiler.capture import Captured
+
+
+def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
+    """Edit the graph of a captured step, after its regions are assigned.
+
+    Leaves layers alone that overwrite what another op reads, too: a clone could come too late.
+    """
+    for layer in layers:
+        forward = _ops_of(captured, layer, "forward")
+        if not any(_overwrites_shared(node, forward) for node in forward):
+            _recompute(captured.graph, forward, _ops_of(captured, layer, "backward"))
+    captured.graph.eliminate_dead_code()
+
+
+def _recompute(
+    graph: fx.Graph, forward: dict[fx.Node, None], backward: dict[fx.Node, None]
+) -> None:
+    kept = _storages(
+        node for node in forward for user in node.users if user not in forward | backward
+    )
+    clones: dict[fx.Node, fx.Node] = {}
+
+    def clone(node: fx.Node, reader: fx.Node) -> fx.Node:
+        if node not in forward:
+            return node
+        if node not in clones:
+            operands = {operand: clone(operand, reader) for operand in node.all_input_nodes}
+            with graph.inserting_before(reader):
+                clones[node] = graph.node_copy(node, operands.__getitem__)
+            clones[node].meta["region"] = reader.meta["region"]
+        return clones[node]
+
+    for reader in backward:
+        for operand in reader.all_input_nodes:
+            if operand in forward and not _storages([operand]) & kept:
+                reader.replace_input_with(operand, clone(operand, reader))
+
+
+def _ops_of(captured: Captured, layer: str, phase: str) -> dict[fx.Node, None]:
+    """The call nodes of a layer in one direction, in order."""
+    return {
+        node: None
+        for node in captured.graph.nodes
+        if node.op == "call_function"
+        and (node.meta["region"].layer, node.meta["region"].phase) == (layer, phase)
+    }
+
+
+def _overwrites_shared(node: fx.Node, forward: dict[fx.Node, None]) -> bool:
+    written = _overwritten(node)
+    return written is not None and (written not in forward or len(written.users) > 1)
+
+
+def _overwritten(node: fx.Node) -> Any:
+    """The operand that an op writes its result over, if any."""
+    if node.target is keyed_random.bernoulli_:
+        return node.args[2]  # after key and position
+    schema: Any = getattr(node.target, "_schema", None)
+    return node.args[0] if schema is not None and schema.is_mutable else None
+
+
+def _storages(nodes: Iterable[fx.Node]) -> set[int]:
+    values = (value for node in nodes for value in tree_leaves(node.meta.get("val")))
+    return {v.untyped_storage()._cdata for v in values if isinstance(v, torch.Tensor)}
