@@ -11,6 +11,9 @@ No message, thread or measured time enters, so every kind of cluster agrees to t
 a simulation without values is the same walk. State persists from step to step: weights of the next
 step stream ahead as far as updates and credits allow.
 
+Stragglers and jitter (wsc.timing.jitter) stretch kernels and transfers by factors that depend on
+step and round, so an uneven machine is walked round by round.
+
 In one round every system computes at most one micro-batch (``Rounds`` with one lane), whatever
 number of lanes the host uses. Systems that compute in the same round keep the same time, so the
 cost of a walk does not depend on their number.
@@ -18,10 +21,14 @@ cost of a walk does not depend on their number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from appliance.round_memo import RoundMemo, Walked
 from appliance.timetable import Timetable
 from csnode.clock import NodeClock
 from memoryx.clock import MemoryXClock
+from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from swarmx.clock import SwarmXClock
 from wsc.core.actions import (
     DropActivation,
@@ -38,7 +45,18 @@ from wsc.core.rounds import Rounds
 from wsc.core.units import format_ps
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.hardware import MachineSpec
+from wsc.timing.jitter import Jitter, stretched
 from wsc.timing.timeline import Occupancy, State, resume, state_of
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One round of a step, and how many systems have a micro-batch in it."""
+
+    step: int
+    index: int
+    num_busy: int
+    is_last: bool
 
 
 class ClusterClock:
@@ -61,11 +79,15 @@ class ClusterClock:
         log = self.occupancies if record else None
         self._num_nodes = num_nodes
         self._num_servers = num_servers
-        self._wafer = machine.system
+        self._machine = machine
+        self._jitter = Jitter(machine.jitter)
         self._record = record
+        self._walks_all = record or not machine.jitter.is_none
         self._node = NodeClock(machine.system, machine.input, log)
-        self._swarmx = SwarmXClock(machine.swarmx, num_nodes, log)
-        self._memoryx = MemoryXClock(machine.memoryx, num_servers, self._swarmx.latency_ps, log)
+        self._swarmx = SwarmXClock(machine.swarmx, num_nodes, log, machine.jitter)
+        self._memoryx = MemoryXClock(
+            machine.memoryx, num_servers, self._swarmx.latency_ps, log, machine.jitter
+        )
         self._resources = (
             *self._node.resources,
             *self._swarmx.resources,
@@ -79,18 +101,12 @@ class ClusterClock:
         program: Program,
         plan: StreamPlan,
         *,
-        state_bytes_per_element: int = 0,
+        update: UpdateCost = NO_UPDATE,
         clips_by_norm: bool = False,
     ) -> None:
         """Get ready to walk a program; the arguments are those of Timetable."""
         self.follow(
-            Timetable.of(
-                program,
-                plan,
-                self._wafer,
-                state_bytes_per_element=state_bytes_per_element,
-                clips_by_norm=clips_by_norm,
-            )
+            Timetable.of(program, plan, self._machine, update=update, clips_by_norm=clips_by_norm)
         )
 
     def follow(self, timetable: Timetable) -> None:
@@ -101,12 +117,13 @@ class ClusterClock:
     def step(self, mode: Mode, step: int) -> StepTiming:
         """Let the machine do one step and say how long it took and why."""
         timetable = self._timetables[mode]
-        rounds = Rounds(timetable.program.num_micro_batches, self._num_nodes)
+        self._memoryx.hold(timetable.tiers)
         start_ps = self._node.free_ps
         self._node.forget()
-        self._rounds_before_last(timetable, rounds.count - 1)
+        *before, last = self._rounds(timetable, step)
+        self._rounds_before_last(timetable, before)
         before_last_round = self._node.attribution()
-        self._advance(timetable, is_last=True)
+        self._advance(timetable, last)
         self._node.rest("reduce", self._memoryx.updated_ps(timetable.first_weights))
         end_ps = self._node.free_ps
         if self._record:
@@ -116,33 +133,42 @@ class ClusterClock:
             start_ps=start_ps,
             end_ps=end_ps,
             batch_size=timetable.program.batch_size,
-            num_busy=len(rounds.of_nodes(rounds.count - 1, range(self._num_nodes))),
+            num_busy=last.num_busy,
             attribution=self._node.attribution(),
             spare=before_last_round.then_idle(end_ps - start_ps),
         )
 
-    def _rounds_before_last(self, timetable: Timetable, count: int) -> None:
+    def _rounds(self, timetable: Timetable, step: int) -> list[_Round]:
+        rounds = Rounds(timetable.program.num_micro_batches, self._num_nodes)
+        last = rounds.count - 1
+        nodes = range(self._num_nodes)
+        return [
+            _Round(step, index, len(rounds.of_nodes(index, nodes)), index == last)
+            for index in range(rounds.count)
+        ]
+
+    def _rounds_before_last(self, timetable: Timetable, rounds: Sequence[_Round]) -> None:
         """Rounds that update nothing; as soon as one leaves the state it found, so do the rest."""
-        while count:
+        for this in rounds:
             before = self._state()
-            walked = self._advance(timetable, is_last=False)
-            count -= 1
+            walked = self._advance(timetable, this)
             if walked is not None and walked.state == before:
-                self._node.charge(walked.attribution.times(count))
-                resume(self._resources, before, self._node.free_ps + count * walked.duration_ps)
+                left = len(rounds) - this.index - 1
+                self._node.charge(walked.attribution.times(left))
+                resume(self._resources, before, self._node.free_ps + left * walked.duration_ps)
                 return
 
-    def _advance(self, timetable: Timetable, is_last: bool) -> Walked | None:
-        """Do one round, walking it only if no equal one was; None if everything is recorded."""
-        if self._record:
-            self._round(timetable, is_last)
+    def _advance(self, timetable: Timetable, this: _Round) -> Walked | None:
+        """Do one round, walking it only if no equal one was; None if each must be walked."""
+        if self._walks_all:
+            self._round(timetable, this)
             return None
-        key = (timetable.name, self._swarmx.latency_ps, is_last, self._state())
+        key = (timetable.name, self._swarmx.latency_ps, this.is_last, self._state())
         start_ps = self._node.free_ps
         walked = self._memo.walked.get(key)
         if walked is None:
             before = self._node.attribution()
-            self._round(timetable, is_last)
+            self._round(timetable, this)
             spent = self._node.attribution().since(before)
             walked = Walked(self._node.free_ps - start_ps, spent, self._state())
             self._memo.walked[key] = walked
@@ -155,45 +181,50 @@ class ClusterClock:
         floor_ps = min(self._node.floor_ps, self._memoryx.floor_ps)
         return state_of(self._resources, self._node.free_ps, floor_ps)
 
-    def _round(self, timetable: Timetable, is_last: bool) -> None:
+    def _round(self, timetable: Timetable, this: _Round) -> None:
         """Stream the weights once, forward and again backward, for one micro-batch per system."""
-        self._node.receive_batch(timetable.input_bytes)
+        self._node.receive_batch(timetable.input_bytes, timetable.program.micro_batch_size)
         for action in timetable.actions:
             match action:
                 case StreamWeight(index):
-                    self._stream(timetable, timetable.plan.weights[index])
+                    self._stream(timetable, timetable.plan.weights[index], this)
                 case RunKernel(index):
-                    self._run(timetable, timetable.program.segments[index])
+                    self._run(timetable, timetable.program.segments[index], this)
                 case DropWeight(index):
                     self._memoryx.release(timetable.plan.weights[index], self._node.free_ps)
                 case ReduceGradient(index):
-                    updates = is_last and not timetable.clips_by_norm
-                    self._reduce(timetable, timetable.plan.gradients[index], updates)
+                    self._reduce(timetable, timetable.plan.gradients[index], this)
                 case StashActivation() | DropActivation():
                     pass  # takes room in SRAM, not time
         self._node.release_batch()
-        if is_last and timetable.clips_by_norm:
+        if this.is_last and timetable.clips_by_norm:
             self._update_all(timetable)
 
-    def _stream(self, timetable: Timetable, shard: Shard) -> None:
+    def _stream(self, timetable: Timetable, shard: Shard, this: _Round) -> None:
         label = timetable.label(shard.segment)
         sent = self._memoryx.stream(shard, label)
-        arrived = self._swarmx.broadcast(sent, shard.num_bytes, label)
+        arrived = self._swarmx.broadcast(sent, self._on_link("down", shard, this), label)
         updated_ps = self._memoryx.updated_ps(shard.names)
         self._node.receive_weights(shard, arrived, updated_ps, label)
 
-    def _run(self, timetable: Timetable, segment: Segment) -> None:
+    def _run(self, timetable: Timetable, segment: Segment, this: _Round) -> None:
         for shard in timetable.plan.gradients_by_segment.get(segment.index, ()):
             self._node.wait("reduce", self._memoryx.admit(shard))
-        self._node.run(timetable.costs[segment.index], timetable.label(segment.index))
+        factor = self._jitter.kernel(this.step, this.index, segment.index, this.num_busy)
+        self._node.run(timetable.costs[segment.index], timetable.label(segment.index), factor)
 
-    def _reduce(self, timetable: Timetable, shard: Shard, updates: bool) -> None:
+    def _reduce(self, timetable: Timetable, shard: Shard, this: _Round) -> None:
         label = timetable.label(shard.segment)
         sent = self._node.send_gradient(shard, label)
-        summed = self._swarmx.reduce(sent, shard.num_bytes, label)
+        summed = self._swarmx.reduce(sent, self._on_link("up", shard, this), label)
         added_ps = self._memoryx.collect(shard, summed, label)
-        if updates:
-            self._memoryx.update(shard, added_ps, timetable.state_bytes_per_element, label)
+        if this.is_last and not timetable.clips_by_norm:
+            self._memoryx.update(shard, added_ps, timetable.update, label)
+
+    def _on_link(self, direction: str, shard: Shard, this: _Round) -> int:
+        """Bytes that would take an even link as long as this shard takes the slowest one."""
+        factor = self._jitter.transfer(direction, this.step, this.index, shard.index, this.num_busy)
+        return stretched(shard.num_bytes, factor)
 
     def _update_all(self, timetable: Timetable) -> None:
         """Every server updates its parameters, once all servers know all gradients."""
@@ -203,7 +234,7 @@ class ClusterClock:
                 if isinstance(action, UpdateParameter):
                     shard = timetable.plan.gradients[action.shard]
                     label = timetable.label(shard.segment)
-                    self._memoryx.update(shard, summed_ps, timetable.state_bytes_per_element, label)
+                    self._memoryx.update(shard, summed_ps, timetable.update, label)
 
 
 def prediction(machine: MachineSpec, num_nodes: int, timing: StepTiming) -> str:

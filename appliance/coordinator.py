@@ -18,7 +18,7 @@ import torch
 from appliance.clock import ClusterClock
 from appliance.rooms import Rooms
 from memoryx.checkpoint import write_metadata
-from memoryx.optim.registry import state_bytes_per_element
+from memoryx.optim.cost import update_cost
 from wsc.compiler.installation import Installation
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError
@@ -67,7 +67,7 @@ class Coordinator:
             self._clock.install(
                 program,
                 installation.plan,
-                state_bytes_per_element=state_bytes_per_element(optimizer, program.parameter),
+                update=update_cost(optimizer, program.parameter),
                 clips_by_norm=optimizer.max_gradient_norm is not None,
             )
         self._micro_batches[installation.mode] = installation.program.num_micro_batches

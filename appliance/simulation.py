@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from appliance.clock import ClusterClock
 from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
+from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from wsc.compiler.scale import ScalableProgram
 from wsc.core.program import plan_streams
 from wsc.timing.attribution import StepTiming, samples_per_s
@@ -47,14 +48,14 @@ class Prediction:
 class Simulator:
     """A step of one model, on clusters of one kind of machine.
 
-    ``state_bytes_per_element`` and ``clips_by_norm`` are as for Timetable. ``record``ing clocks
+    ``update`` and ``clips_by_norm`` are as for Timetable. ``record``ing clocks
     are made by ``clock``; predictions share what they walk.
     """
 
     program: ScalableProgram
     machine: MachineSpec
     num_servers: int = 1
-    state_bytes_per_element: int = 0
+    update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
     _timetables: dict[int, Timetable] = field(default_factory=dict, repr=False)
     _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
@@ -104,8 +105,8 @@ class Simulator:
             self._timetables[micro_batch_size] = Timetable.of(
                 program,
                 plan_streams(program, self.num_servers),
-                self.machine.system,
-                state_bytes_per_element=self.state_bytes_per_element,
+                self.machine,
+                update=self.update,
                 clips_by_norm=self.clips_by_norm,
             )
         return self._timetables[micro_batch_size].dealt(batch_size // micro_batch_size)

@@ -6,26 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from memoryx.optim.cost import NO_UPDATE, UpdateCost
+from memoryx.tiers import Tiers, fill_tiers
 from wsc.core.actions import Action, node_actions
 from wsc.core.program import Program, StreamPlan
-from wsc.timing.cost import SegmentCost, segment_ps
-from wsc.timing.hardware import WaferSpec
+from wsc.timing.cost import SegmentCost, segment_costs
+from wsc.timing.hardware import MachineSpec
 
 
 @dataclass(frozen=True)
 class Timetable:
-    """A program, how it streams, and what each segment costs on one system.
+    """A program, how it streams, what each segment costs on one system, and where weights lie.
 
-    ``state_bytes_per_element`` is the size of the optimizer's state (Adam in fp32: 8).
-    ``clips_by_norm`` says that no parameter is updated before the global gradient norm is known,
-    which takes the gradients of all parameters.
+    ``update`` is what the optimizer costs (memoryx.optim.cost.update_cost). ``clips_by_norm`` says
+    that no parameter is updated before the global gradient norm is known, which takes the gradients
+    of all parameters.
     """
 
     program: Program
     plan: StreamPlan
     costs: Sequence[SegmentCost]
     actions: Sequence[Action]  # of a CS node, for one micro-batch
-    state_bytes_per_element: int = 0
+    tiers: Tiers
+    update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
 
     @classmethod
@@ -33,15 +36,24 @@ class Timetable:
         cls,
         program: Program,
         plan: StreamPlan,
-        wafer: WaferSpec,
+        machine: MachineSpec,
         *,
-        state_bytes_per_element: int = 0,
+        update: UpdateCost = NO_UPDATE,
         clips_by_norm: bool = False,
     ) -> Timetable:
-        """The timetable of a program on systems of one kind."""
-        costs = [segment_ps(segment.work, wafer) for segment in program.segments]
+        """The timetable of a program on machines of one kind, whatever their number of systems.
+
+        Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
+        """
+        costs = segment_costs(program, machine.system)
         actions = node_actions(program, plan)
-        return cls(program, plan, costs, actions, state_bytes_per_element, clips_by_norm)
+        tiers = fill_tiers(
+            machine.memoryx,
+            num_elements=sum(spec.num_elements for spec in program.parameters),
+            num_trained=sum(program.parameter[name].num_elements for name in program.trained),
+            state_bytes_per_element=update.state_bytes,
+        )
+        return cls(program, plan, costs, actions, tiers, update, clips_by_norm)
 
     def dealt(self, num_micro_batches: int) -> Timetable:
         """The same for a batch of another number of micro-batches."""

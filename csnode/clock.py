@@ -7,8 +7,9 @@ this one object stands for them.
 
 Weights are not stored first: their arrival triggers the arithmetic (cluster_interface.md, 5.6).
 So a segment starts with the first byte of its first shard and ends no sooner than the last byte of
-its last one has come. Inputs have a wire of their own: their bytes are few beside the weights'.
-Gradients leave when the segment that makes them has ended.
+its last one has come. Gradients leave when the segment that makes them has ended. Inputs have a
+wire of their own, for their bytes are few beside the weights', and leave the input workers as these
+load them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from wsc.core.program import Shard
 from wsc.timing.attribution import Attribution, Cause, waits
 from wsc.timing.cost import SegmentCost
 from wsc.timing.hardware import InputSpec, WaferSpec
+from wsc.timing.jitter import stretched
 from wsc.timing.timeline import Arrival, Occupancy, Resource, Timeline, Window, Wire
 
 
@@ -31,7 +33,11 @@ class NodeClock:
     ) -> None:
         self._in = Wire("CS weights in", wafer.io_bandwidth_bytes_per_s, record=record)
         self._out = Wire("CS gradients out", wafer.io_bandwidth_bytes_per_s, record=record)
-        self._input = Wire("CS inputs in", inputs.bandwidth_bytes_per_s, record=record)
+        self._inputs = inputs
+        self._loader = Timeline("CS input workers", record)
+        self._input = Wire(
+            "CS inputs in", inputs.bandwidth_bytes_per_s, inputs.latency_ps, record=record
+        )
         self._wafer = Timeline("CS wafer", record)
         self._batches = Window(inputs.prefetch_batches)
         self._to_start: list[tuple[Cause, int]] = []  # what the next segment must wait for
@@ -46,17 +52,18 @@ class NodeClock:
     @property
     def resources(self) -> tuple[Resource, ...]:
         """All that keeps time."""
-        return self._in, self._out, self._input, self._wafer, self._batches
+        return self._in, self._out, self._loader, self._input, self._wafer, self._batches
 
     @property
     def floor_ps(self) -> int:
         """Nothing that is still to be done here can start before."""
-        return min(self._wafer.free_ps, self._input.free_ps)
+        return min(self._wafer.free_ps, self._loader.free_ps)
 
-    def receive_batch(self, num_bytes: int) -> None:
-        """The inputs of the next micro-batch come in, as early as there is room for them."""
-        opens_ps = self._batches.take()
-        received = self._input.carry(Arrival(opens_ps, opens_ps), num_bytes, "micro-batch")
+    def receive_batch(self, num_bytes: int, num_samples: int) -> None:
+        """The next micro-batch is loaded and comes in, as early as there is room for it."""
+        load_ps = self._inputs.load_ps(num_samples)
+        loaded = self._loader.occupy(self._batches.take(), load_ps, "micro-batch")
+        received = self._input.carry(Arrival(*loaded), num_bytes, "micro-batch")
         self.wait("input", received.last_ps)
 
     def release_batch(self) -> None:
@@ -77,13 +84,18 @@ class NodeClock:
         """Let the next segment start no earlier."""
         self._to_start.append((cause, until_ps))
 
-    def run(self, cost: SegmentCost, activity: str = "") -> None:
-        """Compute the next segment as soon as what it waits for is there."""
+    def run(self, cost: SegmentCost, activity: str = "", factor: float = 1.0) -> None:
+        """Compute the next segment as soon as what it waits for is there.
+
+        The slowest system takes ``factor`` times as long as the cost says.
+        """
         self._charge_waits(self._to_start)
         ready_ps = max((until_ps for _, until_ps in self._to_start), default=0)
-        _, end_ps = self._wafer.occupy(ready_ps, cost.total_ps, activity)
-        self._charges_ps["compute"] += cost.compute_ps
-        self._charges_ps["overhead"] += cost.overhead_ps
+        even, slowest = _stretched(cost, min(1.0, factor)), _stretched(cost, factor)
+        _, end_ps = self._wafer.occupy(ready_ps, slowest.total_ps, activity)
+        self._charges_ps["compute"] += even.compute_ps
+        self._charges_ps["overhead"] += even.overhead_ps
+        self._charges_ps["straggler"] += slowest.total_ps - even.total_ps
         self._charge_waits(self._to_end)
         last_byte_ps = max((until_ps for _, until_ps in self._to_end), default=0)
         self._wafer.occupy(max(end_ps, last_byte_ps), 0)
@@ -113,3 +125,7 @@ class NodeClock:
     def _charge_waits(self, until: list[tuple[Cause, int]]) -> None:
         for cause, duration_ps in waits(self.free_ps, until):
             self._charges_ps[cause] += duration_ps
+
+
+def _stretched(cost: SegmentCost, factor: float) -> SegmentCost:
+    return SegmentCost(stretched(cost.compute_ps, factor), stretched(cost.overhead_ps, factor))

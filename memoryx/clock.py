@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import MASTER_BYTES, Tiers
 from wsc.core.names import server_name
 from wsc.core.program import GRADIENT_BYTES, Shard
@@ -71,7 +72,8 @@ class MemoryXClock:
     @property
     def floor_ps(self) -> int:
         """Nothing that is still to be streamed can leave before."""
-        ahead = (server.flash_out.free_ps for server in self._servers if self._tiers.flash_bytes)
+        reads_flash = self._tiers.masters.flash_bytes > 0
+        ahead = (server.flash_out.free_ps for server in self._servers if reads_flash)
         return min((self._out.free_ps, *ahead))
 
     def serve(self, names: Sequence[str]) -> None:
@@ -117,26 +119,19 @@ class MemoryXClock:
         server.gradients.give_back(added_ps + self._credit_latency_ps)
         return added_ps
 
-    def update(
-        self,
-        shard: Shard,
-        ready_ps: int,
-        state_bytes_per_element: int,
-        activity: str = "",
-        flops_per_element: int = 0,
-    ) -> None:
-        """Apply the optimizer to the parameters of a gradient shard; see optim.cost for its cost.
+    def update(self, shard: Shard, ready_ps: int, cost: UpdateCost, activity: str = "") -> None:
+        """Apply the optimizer to the parameters of a gradient shard.
 
         The sum of gradients is read, masters and state are read and written.
         """
         elements, tiers = shard.num_elements, self._tiers
         sums, masters, state = (
-            elements * each for each in (GRADIENT_BYTES, MASTER_BYTES, state_bytes_per_element)
+            elements * each for each in (GRADIENT_BYTES, MASTER_BYTES, cost.state_bytes)
         )
         done_ps = self._servers[shard.server].work(
             ready_ps,
             dram_bytes=sums + 2 * (masters + state),
-            flops=elements * flops_per_element,
+            flops=elements * cost.flops,
             flash_bytes=tiers.sums.in_flash(sums)
             + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
             activity=activity,

@@ -29,6 +29,9 @@ class UpdateCost(NamedTuple):
     flops: int
 
 
+NO_UPDATE = UpdateCost(state_bytes=0, flops=0)
+
+
 def update_cost(optimizer: OptimizerSpec, parameters: Mapping[str, TensorSpec]) -> UpdateCost:
     """What the clock must know of an optimizer; ConfigError if MemoryX has no such rule."""
     rule_named(optimizer.rule)

@@ -100,14 +100,18 @@ def train_on_cluster(
     *,
     restore: Path | None = None,
     save: Path | None = None,
+    machine: Mapping[str, Any] | None = None,
     inspect: Callable[[cstorch.Backend], Any] = cstorch.Backend.weights_digest,
 ) -> Any:
     """Train for ``steps`` steps; returns what ``inspect`` finds at the end, the weights' digest.
 
-    The run goes on from the checkpoint ``restore`` and leaves one at ``save``.
+    The run goes on from the checkpoint ``restore`` and leaves one at ``save``; ``machine`` changes
+    sections of the emulated machine.
     """
     _set_precision(init)
-    backend = cstorch.backend("CSX", cluster_config=cluster_config(shape), seed=init.seed)
+    backend = cstorch.backend(
+        "CSX", cluster_config=cluster_config(shape, **(machine or {})), seed=init.seed
+    )
     try:
         if restore is not None:
             backend.restore(restore)

@@ -20,6 +20,7 @@ from wsc.timing.attribution import Attribution
 CAUSE_COLORS = {
     "compute": style.BLUE,
     "overhead": style.SKY,
+    "straggler": style.VERMILION,
     "weights": style.ORANGE,
     "input": style.GREEN,
     "reduce": style.PURPLE,

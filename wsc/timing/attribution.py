@@ -1,9 +1,12 @@
 """Where the time of a step goes.
 
-Every picosecond of a system's step has one of six causes:
+Every picosecond of a system's step has one of seven causes:
 
     compute    arithmetic and memory traffic of kernels
     overhead   starting segments and kernels
+    straggler  what a segment takes longer on the slowest of the systems that compute it, by jitter
+               or because that system is slow; slow links and weight servers show as the waits
+               below
     weights    waiting for weights that were ready to leave MemoryX
     input      waiting for the micro-batch
     reduce     waiting for gradients to be summed and applied: before streamed weights are up to
@@ -23,7 +26,7 @@ from typing import Literal
 
 from wsc.core.units import seconds
 
-Cause = Literal["compute", "overhead", "weights", "input", "reduce", "idle"]
+Cause = Literal["compute", "overhead", "straggler", "weights", "input", "reduce", "idle"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Attribution:
 
     compute: int = 0
     overhead: int = 0
+    straggler: int = 0
     weights: int = 0
     input: int = 0
     reduce: int = 0

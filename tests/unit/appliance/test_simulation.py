@@ -8,6 +8,7 @@ from torch import nn
 
 from appliance.clock import ClusterClock
 from appliance.simulation import Simulator
+from memoryx.optim.cost import UpdateCost
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
@@ -16,6 +17,7 @@ from wsc.core.program import plan_streams
 from wsc.timing.hardware import MachineSpec
 
 MACHINE = MachineSpec()
+ADAMW = UpdateCost(state_bytes=8, flops=15)
 
 
 def compiled_at(size: int, num_micro_batches: int = 1) -> Compiled:
@@ -41,12 +43,12 @@ def test_it_agrees_with_a_functional_run_of_the_same_schedule(
 ) -> None:
     """The clock that a cluster drives gives the same step to the picosecond."""
     batch_size = 24 * micro_batch_size
-    simulator = Simulator(program, MACHINE, num_servers=2, state_bytes_per_element=8)
+    simulator = Simulator(program, MACHINE, num_servers=2, update=ADAMW)
     prediction = simulator.predict(batch_size, micro_batch_size, num_csx)
 
     driven = ClusterClock(MACHINE, num_csx, 2)
     captured = compiled_at(micro_batch_size, 24).program
-    driven.install(captured, plan_streams(captured, 2), state_bytes_per_element=8)
+    driven.install(captured, plan_streams(captured, 2), update=ADAMW)
     steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
     assert steps[-1] == prediction.timing
 

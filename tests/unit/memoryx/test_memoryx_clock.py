@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.clock import MemoryXClock
+from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Holding, Tiers
 from wsc.core.program import Shard
 from wsc.timing.hardware import EVEN, JitterSpec, MemoryXSpec
@@ -18,6 +19,7 @@ SPEC = MemoryXSpec(
     prefetch_shards=2,
     drain_shards=1,
 )
+ADAMW = UpdateCost(state_bytes=8, flops=15)
 DRAM = Tiers()
 FLASH = Tiers(Holding(40, 40), Holding(40, 40), Holding(80, 80))
 HALF = Tiers(Holding(40, 20), Holding(40, 20), Holding(80, 40))
@@ -60,7 +62,7 @@ def test_an_updated_parameter_streams_when_its_own_update_is_done() -> None:
     memoryx.admit(gradient)
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
     assert added_ps == 40_000 + 10 * 12
-    memoryx.update(gradient, added_ps, 8)
+    memoryx.update(gradient, added_ps, ADAMW)
     assert memoryx.updated_ps(("a", "b")) == memoryx.free_ps == added_ps + 10 * 28
     assert memoryx.updated_ps(("b",)) == 0
     assert memoryx.stream(shard("b")).first_ps == 0
@@ -93,7 +95,7 @@ def train(memoryx: MemoryXClock, server: int = 0) -> tuple[Arrival, int, int]:
     sent = memoryx.stream(weight)
     memoryx.admit(gradient)
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
-    memoryx.update(gradient, added_ps, 8, flops_per_element=15)
+    memoryx.update(gradient, added_ps, ADAMW)
     return sent, added_ps, memoryx.updated_ps(("a",))
 
 
