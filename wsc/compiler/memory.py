@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from math import prod
 
-import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves
 
 from wsc.compiler.capture import Captured
+from wsc.compiler.internals import storages_of, tensors_of
 from wsc.compiler.work import work_of
 from wsc.core.program import Footprint, Stash
 
@@ -34,23 +33,23 @@ class Memory:
         self._growing = {
             tensor.untyped_storage()._cdata
             for node in _of_batch(captured)
-            for tensor in _tensors(node)
+            for tensor in tensors_of(node)
             if tensor.untyped_storage().nbytes() > tensor.element_size()
         }
-        self._gradients = _storages(_gradient_nodes(captured)).keys()
-        self._given = _storages([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
+        self._gradients = storages_of(_gradient_nodes(captured)).keys()
+        self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
 
     def stashes(self, outputs: Sequence[Sequence[fx.Node]]) -> tuple[tuple[Stash, ...], ...]:
         """Of each segment, the memory behind its ``outputs`` that no earlier segment stashed."""
         values: dict[int, list[str]] = {}
         for nodes in outputs:
             for node in nodes:
-                for storage in _storages([node]):
+                for storage in storages_of([node]):
                     values.setdefault(storage, []).append(node.name)
         stashed = set(self._given)
         stashes = []
         for nodes in outputs:
-            made = {s: size for s, size in _storages(nodes).items() if s not in stashed}
+            made = {s: size for s, size in storages_of(nodes).items() if s not in stashed}
             stashed.update(made)
             stashes.append(
                 tuple(Stash(tuple(values[s]), self._footprint(s, size)) for s, size in made.items())
@@ -64,16 +63,16 @@ class Memory:
         """
         inside = set(nodes)
         operands = [operand for node in nodes for operand in node.all_input_nodes]
-        brought = _storages(operand for operand in operands if operand not in inside).keys()
+        brought = storages_of(operand for operand in operands if operand not in inside).keys()
         elsewhere = self._given | self._gradients | brought
-        dying = _last_reads(nodes, keep=_storages(outputs).keys())
+        dying = _last_reads(nodes, keep=storages_of(outputs).keys())
         live: dict[int, Footprint] = {}
         peak = Footprint()
         for node in nodes:
             in_place = node.meta["family"] == "elementwise"
             if in_place:
                 _forget(live, dying.get(node, ()))
-            for storage, size in _storages([node]).items():
+            for storage, size in storages_of([node]).items():
                 if storage not in elsewhere:
                     live.setdefault(storage, self._footprint(storage, size))
             peak = _larger(peak, sum(live.values(), self._scores(node)))
@@ -90,7 +89,7 @@ class Memory:
             return Footprint()
         work = work_of(node)
         elements = prod(work.shape[:3]) * (2 if "backward" in work.op else 1)
-        element_bytes = _tensors(node)[0].element_size()
+        element_bytes = tensors_of(node)[0].element_size()
         return Footprint(sample_bytes=elements * element_bytes // self.samples)
 
     def _footprint(self, storage: int, num_bytes: int) -> Footprint:
@@ -99,21 +98,11 @@ class Memory:
         return Footprint(fixed_bytes=num_bytes)
 
 
-def _storages(nodes: Iterable[fx.Node]) -> dict[int, int]:
-    """Bytes of each distinct storage behind the values of nodes, in their order."""
-    storages = (tensor.untyped_storage() for node in nodes for tensor in _tensors(node))
-    return {storage._cdata: storage.nbytes() for storage in storages}
-
-
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    return [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
-
-
 def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:
     """The storages that nothing reads after a node; what is never read dies where it is made."""
     last: dict[int, fx.Node] = {}
     for node in nodes:
-        for storage in _storages([*node.all_input_nodes, node]):
+        for storage in storages_of([*node.all_input_nodes, node]):
             last[storage] = node
     dying: dict[fx.Node, list[int]] = {}
     for storage, node in last.items():

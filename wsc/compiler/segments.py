@@ -7,12 +7,13 @@ of one Python function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from torch import fx
 
 from wsc.compiler.capture import Captured
+from wsc.compiler.internals import internals, needed_for
 from wsc.compiler.kernel_source import KernelSource, kernel_source
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.memory import Memory
@@ -46,9 +47,10 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     streamed = {*captured.weights, *weight_only(captured)}
     cuts = tuple(_cuts(captured))
     memory = Memory(captured, streamed)
+    rerun = _rerun(cuts)
     stashes = memory.stashes([cut.outputs for cut in cuts])
     for index, (cut, stash) in enumerate(zip(cuts, stashes, strict=True)):
-        segments.append(_segment(index, cut, captured, streamed, memory, stash))
+        segments.append(_segment(index, cut, captured, streamed, memory, stash, rerun))
         returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
         kernels.append(
             kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)
@@ -113,6 +115,20 @@ def _reads(run: list[fx.Node]) -> list[fx.Node]:
     return list(dict.fromkeys(n for n in operands if n not in inside and n.op != "get_attr"))
 
 
+def _rerun(cuts: Sequence[Cut]) -> set[fx.Node]:
+    """The forward ops that a layer's backward pass has to run again if nothing is kept for it."""
+    backward: dict[str, list[fx.Node]] = {}
+    for cut in cuts:
+        if cut.region.phase == "backward":
+            backward.setdefault(cut.region.layer, []).extend(cut.nodes)
+    found: set[fx.Node] = set()
+    for cut in cuts:
+        if cut.region.phase == "forward":
+            nodes = dict.fromkeys(cut.nodes)
+            found |= needed_for(internals(nodes, backward.get(cut.region.layer, ())), nodes)
+    return found
+
+
 def _last_reads(home: dict[fx.Node, int]) -> dict[fx.Node, int]:
     """Position of the last run that reads each value."""
     last: dict[fx.Node, int] = {}
@@ -129,6 +145,7 @@ def _segment(
     streamed: set[fx.Node],
     memory: Memory,
     stash: tuple[Stash, ...],
+    rerun: set[fx.Node],
 ) -> Segment:
     weights, batch = captured.weights, captured.batch
     return Segment(
@@ -141,7 +158,7 @@ def _segment(
         outputs=tuple(node.name for node in cut.outputs),
         drops=tuple(batch.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
-        work=tuple(work_of(node, streamed) for node in cut.nodes),
+        work=tuple(replace(work_of(node, streamed), reruns=node in rerun) for node in cut.nodes),
         stash_bytes=sum(piece.footprint.of(memory.samples) for piece in stash),
         stash=stash,
         working=memory.working(cut.nodes, cut.outputs),

@@ -56,7 +56,8 @@ class OpWork:
         attention  (batch x heads, queries, keys, head size)
         others     the shape of the (first) result; for reductions and losses that of the operand
 
-    ``streams`` says that an operand is a weight which triggers the work as it arrives.
+    ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
+    that recomputing the op's layer runs it a second time.
     """
 
     op: str
@@ -65,6 +66,7 @@ class OpWork:
     num_bytes: int
     shape: tuple[int, ...] = ()
     streams: bool = False
+    reruns: bool = False
 
 
 @dataclass(frozen=True)

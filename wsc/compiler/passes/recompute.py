@@ -8,15 +8,14 @@ memory model foresee what this does to a program (wsc.timing.placement.recompute
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
-import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves
 
 from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
+from wsc.compiler.internals import internals
 
 
 def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
@@ -34,9 +33,7 @@ def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
 def _recompute(
     graph: fx.Graph, forward: dict[fx.Node, None], backward: dict[fx.Node, None]
 ) -> None:
-    kept = _storages(
-        node for node in forward for user in node.users if user not in forward | backward
-    )
+    missing = internals(forward, backward)
     clones: dict[fx.Node, fx.Node] = {}
 
     def clone(node: fx.Node, reader: fx.Node) -> fx.Node:
@@ -51,7 +48,7 @@ def _recompute(
 
     for reader in backward:
         for operand in reader.all_input_nodes:
-            if operand in forward and not _storages([operand]) & kept:
+            if operand in missing:
                 reader.replace_input_with(operand, clone(operand, reader))
 
 
@@ -76,8 +73,3 @@ def _overwritten(node: fx.Node) -> Any:
         return node.args[2]  # after key and position
     schema: Any = getattr(node.target, "_schema", None)
     return node.args[0] if schema is not None and schema.is_mutable else None
-
-
-def _storages(nodes: Iterable[fx.Node]) -> set[int]:
-    values = (value for node in nodes for value in tree_leaves(node.meta.get("val")))
-    return {v.untyped_storage()._cdata for v in values if isinstance(v, torch.Tensor)}

@@ -79,7 +79,7 @@ def _without(forward: Segment, pieces: Sequence[Stash], samples: int) -> Segment
 def _running_again(
     backward: Segment, forward: Segment, pieces: Sequence[Stash], onward: Sequence[Stash]
 ) -> Segment:
-    """The backward segment with the ops of the forward segment before its own."""
+    """The backward segment with those ops of the forward segment before its own that it needs."""
     made = _names(pieces)
     inputs = (*(name for name in backward.inputs if name not in made), *forward.inputs)
     held = sum((piece.footprint for piece in pieces), backward.working)
@@ -89,7 +89,7 @@ def _running_again(
         weights=tuple(dict.fromkeys((*backward.weights, *forward.weights))),
         inputs=tuple(dict.fromkeys(inputs)),
         outputs=(*backward.outputs, *names),
-        work=(*forward.work, *backward.work),
+        work=(*(work for work in forward.work if work.reruns), *backward.work),
         stash=(*backward.stash, *onward),
         working=_larger(forward.working, held),
     )

@@ -1,5 +1,7 @@
 """Recompute in the graph: the same bits, less stash, and just what was foreseen."""
 
+from collections import Counter
+
 import pytest
 import torch
 from kernels import run_kernels
@@ -34,6 +36,13 @@ def both(request):
     return model, compiled(model, ()), compiled(model, LAYERS)
 
 
+def kernels(segment):
+    """Views may be shared by the ops of a segment; they cost nothing."""
+    return Counter(
+        (op.kind, op.flops, op.num_bytes, op.shape) for op in segment.work if op.kind != "view"
+    )
+
+
 def indices(program):
     return [s.index for s in program.segments if s.phase == "forward" and s.layer in LAYERS]
 
@@ -58,15 +67,13 @@ def test_a_recomputed_layer_leaves_what_others_read(both):
 
 
 def test_the_program_is_what_was_foreseen(both):
-    """The rewriting of the clock leaves the same stash, and never less work or working memory."""
+    """The rewriting of the clock has the same stash and ops, and never less working memory."""
     _, plain, again = both
     foreseen = recompute(plain.program, indices(plain.program))
     for expected, found in zip(foreseen.segments, again.program.segments, strict=True):
         assert [p.footprint for p in found.stash] == [p.footprint for p in expected.stash]
         assert found.working.sample_bytes <= expected.working.sample_bytes
-        flops = sum(work.flops for work in found.work if work.kind in {"matmul", "attention"})
-        bound = sum(work.flops for work in expected.work if work.kind in {"matmul", "attention"})
-        assert flops <= bound
+        assert kernels(found) == kernels(expected)
     found_peak, expected_peak, plain_peak = (
         max(m.footprint.of(64) for m in moments(program))
         for program in (again.program, foreseen, plain.program)

@@ -40,7 +40,7 @@ def layers(count, *, internal=4, output=1, fixed=0):
                 Stash((f"inner{i}",), Footprint(fixed, internal * unit)),
             ),
             working=Footprint(fixed, (output + internal) * unit),
-            work=(OpWork(f"forward {i}", "matmul", 10, 1),),
+            work=(OpWork(f"forward {i}", "matmul", 10, 1, reruns=True),),
             weights=("first.weight",),
         )
         for i in range(count)
