@@ -24,17 +24,23 @@ def work_of(node: fx.Node, weights: Collection[fx.Node] = ()) -> OpWork:
     results = _tensors(node.meta.get("val"))
     shapes = [tuple(t.shape) for tensors in operands for t in tensors]
     kind = node.meta["family"]
-    name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "") or node.name
+    name = _op_name(node)
     shape = _shape(kind, name, shapes, [tuple(t.shape) for t in results])
     moved = [t for tensors in (*operands, results) for t in tensors]
     return OpWork(
-        op=name if name != node.name else str(node.target),
+        op=name,
         kind=kind,
         flops=_flops(kind, name, shape, sum(t.numel() for t in results)),
         num_bytes=0 if kind == "view" else sum(t.numel() * t.element_size() for t in moved),
         shape=shape,
         streams=any(operand in weights for operand in node.all_input_nodes),
     )
+
+
+def _op_name(node: fx.Node) -> str:
+    """As in torch.ops.aten, without the overload."""
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return str(getattr(packet, "__name__", node.target))
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:

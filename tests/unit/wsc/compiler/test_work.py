@@ -57,3 +57,13 @@ def test_what_reads_a_weight_streams() -> None:
     with_weight, without = works(lambda w, x: torch.mm(torch.mm(x, w), x), (4, 4), (4, 4))
     assert with_weight.streams
     assert not without.streams
+
+
+def test_an_op_is_called_the_same_wherever_it_stands() -> None:
+    """The name says nothing of how many of its kind came before it."""
+    equal = works(lambda w, x: torch.mm(w, x) + torch.mm(w, x), (4, 4), (4, 4))[:2]
+    assert equal[0] == equal[1]
+    assert [work.op for work in works(lambda w, x: torch.exp(torch.mm(w, x)), (4, 4), (4, 4))] == [
+        "mm",
+        "exp",
+    ]
