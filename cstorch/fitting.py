@@ -14,6 +14,7 @@ from cstorch.backend import Backend
 from cstorch.loop import Closure
 from cstorch.micro_batches import (
     Explore,
+    MicroBatch,
     SizeRange,
     explored_sizes,
     largest_divisor,
@@ -23,7 +24,7 @@ from cstorch.optim.recorder import Recorder
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ConfigError
-from wsc.timing.placement import Placement, check_fits, largest_micro_batch
+from wsc.timing.placement import largest_with_recompute, place_on_wafer
 
 log = logging.getLogger("waferstream")
 
@@ -39,32 +40,37 @@ class Recorded:
 
 
 def record_fitting(
-    record: Callable[[int], Recorded], backend: Backend, batch_size: int
+    record: Callable[[MicroBatch], Recorded], backend: Backend, batch_size: int
 ) -> Recorded:
     """Record a step at the micro-batch size that was asked for.
 
-    ``auto`` takes a smaller size where its first choice does not fit the wafer. Raises ConfigError
-    where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
+    What does not fit the wafer is recomputed; where that is not enough, ``auto`` takes a smaller
+    size. Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing
+    fits.
     """
     requested = backends.csx.performance.micro_batch_size
     num_csx = backend.cluster_config.num_csx
     wafer = backend.cluster_config.cluster.machine.system
     if isinstance(requested, Explore):
-        return record(_fastest_size(record, backend, batch_size, requested.explore))
-    recorded = record(micro_batch_size(batch_size, requested, num_csx))
-    program = recorded.compiled.program
-    largest = largest_micro_batch(program, wafer)
-    if requested == "auto" and 0 < largest < program.micro_batch_size:
-        log.info(
-            "Micro-batches of %d samples do not fit a %s", program.micro_batch_size, wafer.name
-        )
-        recorded = record(largest_divisor(batch_size, largest))
-    check_fits(Placement(recorded.compiled.program, wafer))
+        size = _fastest_size(record, backend, batch_size, requested.explore)
+    else:
+        size = micro_batch_size(batch_size, requested, num_csx)
+    recorded = record(MicroBatch(size))
+    largest = largest_with_recompute(recorded.compiled.program, wafer)
+    if requested == "auto" and 0 < largest < size:
+        log.info("Micro-batches of %d samples do not fit a %s", size, wafer.name)
+        size = largest_divisor(batch_size, largest)
+        recorded = record(MicroBatch(size))
+    placement = place_on_wafer(recorded.compiled.program, wafer)
+    if placement.recomputed:
+        layers = tuple(placement.program.segments[index].layer for index in placement.recomputed)
+        log.info("To fit a %s, %d layers are recomputed", wafer.name, len(layers))
+        recorded = record(MicroBatch(size, layers))
     return recorded
 
 
 def _fastest_size(
-    record: Callable[[int], Recorded], backend: Backend, batch_size: int, allowed: SizeRange
+    record: Callable[[MicroBatch], Recorded], backend: Backend, batch_size: int, allowed: SizeRange
 ) -> int:
     if backend.is_e2e_execution:
         raise ConfigError(
@@ -76,7 +82,7 @@ def _fastest_size(
     config = backend.cluster_config
     sizes = explored_sizes(batch_size, allowed, config.num_csx)
     simulator = Simulator(
-        capture_both(lambda size: record(size).compiled),
+        capture_both(lambda size: record(MicroBatch(size)).compiled),
         config.cluster.machine,
         backend.size().num_servers,
     )

@@ -23,6 +23,7 @@ from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
 from cstorch.fitting import Recorded, record_fitting
 from cstorch.loop import Closure, Loop
+from cstorch.micro_batches import MicroBatch
 from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
 from wsc.compiler.capture import Step
@@ -36,7 +37,7 @@ from wsc.core.program import Mode
 
 log = logging.getLogger("waferstream")
 
-_Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], int], Compiled]
+_Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], MicroBatch], Compiled]
 
 
 @dataclass
@@ -132,14 +133,14 @@ class TracedStep:
         """
         backend = current_backend()
         call = _Call.of(self._function, args, kwargs)
-        recorded = _record(backend, call, size, _compile)
+        recorded = _record(backend, call, MicroBatch(size), _compile)
         return recorded.compiled, _optimizer(backend, recorded.recorder, recorded.compiled)
 
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
         call = _Call.of(self._function, args, kwargs)
         feed = InputFeed(loop.source, tuple(map(loop.position_of, call.tensors)))
         recorded = record_fitting(
-            lambda size: _record(backend, call, size, _compile_and_tell),
+            lambda micro_batch: _record(backend, call, micro_batch, _compile_and_tell),
             backend,
             call.tensors[0].shape[0],
         )
@@ -158,8 +159,10 @@ def trace(function: Callable[..., Any]) -> TracedStep:
     return TracedStep(function)
 
 
-def _record(backend: Backend, call: _Call, size: int, compiler: _Compiler) -> Recorded:
-    """Trace and compile the step for micro-batches of ``size`` samples."""
+def _record(
+    backend: Backend, call: _Call, micro_batch: MicroBatch, compiler: _Compiler
+) -> Recorded:
+    """Trace and compile the step."""
     trace = Trace()
     outputs: Any = None
 
@@ -173,25 +176,27 @@ def _record(backend: Backend, call: _Call, size: int, compiler: _Compiler) -> Re
         return trace.results
 
     with recording() as recorder, _recorded_clipping(backend, recorder):
-        compiled = compiler(backend, step, call.tensors, size)
+        compiled = compiler(backend, step, call.tensors, micro_batch)
     return Recorded(compiled, outputs, trace.closures, recorder)
 
 
-def _compile(backend: Backend, step: Step, tensors: Sequence[torch.Tensor], size: int) -> Compiled:
-    return compile_step(step, _model(backend), *_request(backend, tensors, size))[0]
+def _compile(
+    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
+) -> Compiled:
+    return compile_step(step, _model(backend), *_request(backend, tensors, micro_batch))[0]
 
 
 def _compile_and_tell(
-    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], size: int
+    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
 ) -> Compiled:
     """The same through the compile cache, with what people expect to read of a compile."""
-    batch_size = tensors[0].shape[0]
+    batch_size, size = tensors[0].shape[0], micro_batch.size
     log.info("Compiling the model. This may take a few minutes.")
     log.info(
         "Effective batch size is %d: %d x micro-batch %d", batch_size, batch_size // size, size
     )
     cache = None if backend.validate_only else backend.cache
-    request = _request(backend, tensors, size)
+    request = _request(backend, tensors, micro_batch)
     compiled, was_cached = compile_step(step, _model(backend), *request, cache)
     digest = compiled.program.digest
     if was_cached:
@@ -215,15 +220,16 @@ def _model(backend: Backend) -> nn.Module:
 
 
 def _request(
-    backend: Backend, tensors: Sequence[torch.Tensor], size: int
+    backend: Backend, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
 ) -> tuple[list[tuple[str, torch.Tensor]], CompileRequest]:
     """The inputs of one micro-batch, and what else decides the result of a compile."""
-    config = backend.cluster_config
+    config, size = backend.cluster_config, micro_batch.size
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
     request = CompileRequest(
         precision=stream_precision(),
         micro_batch_size=size,
         num_micro_batches=tensors[0].shape[0] // size,
+        recomputed_layers=micro_batch.recomputed_layers,
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )
     return inputs, request

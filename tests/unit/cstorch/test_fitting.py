@@ -6,12 +6,15 @@ import re
 import pytest
 from cstorch_program import executor, loader, losses, running_backend, training_step
 from local_machine import Regression, compile_model, random_batches
-from tiny_training import Shape, cluster_config
+from tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
 
+import cstorch
 from cstorch import backends
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.timing.hardware import CS2
-from wsc.timing.placement import code_bytes, moments
+from wsc.timing.placement import Placement, code_bytes, moments, recomputable, recompute
 
 ROWS = 32
 ROW_BYTES = max(
@@ -51,6 +54,28 @@ def test_auto_cuts_smaller_what_does_not_fit(sizes, fits, size):
     found = train("auto", fits)
     assert sizes()[-1] == size
     assert found == train(size)
+
+
+@pytest.mark.parametrize("requested", ["auto", 2])
+def test_what_does_not_fit_is_recomputed(requested, sizes, caplog):
+    """At the size that was asked for, with the very weights that a larger wafer gives."""
+    batches = [build_source(LOADER, "test").batch(index) for index in range(2)]
+    half = {name: tensor[:MICRO_BATCH_SIZE] for name, tensor in batches[0].items()}
+    program = compile_model(build_model(GPT, 0), half, 1).program
+    foreseen = recompute(program, recomputable(program))
+
+    def train_gpt(room):
+        config = cluster_config(Shape(2), system={"sram_bytes": code_bytes(CS2) + room})
+        with running_backend(cluster_config=config) as backend:
+            backends.csx.performance.micro_batch_size = requested
+            cstorch.compile(build_model(GPT, 0), backend)
+            losses(training_step(backend), executor(2, loader(lambda: batches)))
+            return backend.weights_digest()
+
+    whole, least = (Placement(each, CS2).peak_bytes for each in (program, foreseen))
+    assert train_gpt(least) == train_gpt(whole)
+    assert set(sizes()) == {MICRO_BATCH_SIZE}
+    assert "layers are recomputed" in caplog.text
 
 
 def test_auto_gives_the_same_weights_on_any_number_of_systems():
