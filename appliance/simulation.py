@@ -7,18 +7,20 @@ equal depth, which makes a curve over hundreds of sizes a matter of milliseconds
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from appliance.clock import ClusterClock
 from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
-from wsc.compiler.scale import ScalableProgram
+from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.program import plan_streams
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
 from wsc.timing.hardware import MachineSpec
-from wsc.timing.placement import Placement, place_on_wafer
+from wsc.timing.placement import Placement, largest_with_recompute, place_on_wafer
+from wsc.timing.placement.even import rounds_of
 from wsc.timing.stalls import StreamCheck, check_streams
 
 SETTLING_STEPS = 4
@@ -32,7 +34,8 @@ class Prediction:
     num_csx: int
     micro_batch_size: int
     timing: StepTiming
-    arithmetic_flops: int  # of the whole step, matrix products and attention
+    arithmetic_flops: int  # of the whole step: matrix products and attention, nothing twice
+    steps_ps: tuple[int, ...]  # every step from the machine's first to the one of ``timing``
 
     @property
     def samples_per_s(self) -> float:
@@ -61,22 +64,36 @@ class Simulator:
     _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
-        """A step of ``batch_size`` samples in all, cut into micro-batches that divide it."""
-        timetable = self.timetable(batch_size, micro_batch_size)
+        """A step of ``batch_size`` samples in all, at most ``micro_batch_size`` at a time.
+
+        A system's last micro-batch may be smaller than the others; it takes as long as they do.
+        """
+        timetable = self.timetable(batch_size, micro_batch_size, num_csx)
         clock = self.clock(timetable, num_csx)
-        timing = clock.step(timetable.program.mode, 1)
+        timings = [clock.step(timetable.program.mode, 1)]
         for step in range(2, SETTLING_STEPS + 1):
-            before, timing = timing, clock.step(timetable.program.mode, step)
-            if timing.duration_ps == before.duration_ps:
+            timings.append(clock.step(timetable.program.mode, step))
+            if timings[-1].duration_ps == timings[-2].duration_ps:
                 break
-        flops = sum(
-            work.flops
-            for segment in timetable.program.segments
-            for work in segment.work
-            if work.kind in ARITHMETIC_KINDS
+        return Prediction(
+            num_csx,
+            micro_batch_size,
+            replace(timings[-1], batch_size=batch_size),
+            self._sample_flops * batch_size,
+            tuple(timing.duration_ps for timing in timings),
         )
-        total = flops * timetable.program.num_micro_batches
-        return Prediction(num_csx, micro_batch_size, timing, total)
+
+    @cached_property
+    def _sample_flops(self) -> int:
+        """Arithmetic of one sample."""
+        program = self.program.at(CAPTURED_SIZES[0], 1)
+        flops = (w.flops for s in program.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
+        return sum(flops) // program.micro_batch_size
+
+    @cached_property
+    def largest_micro_batch(self) -> int:
+        """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
+        return largest_with_recompute(self.program.at(1, 1), self.machine.system)
 
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
         """Whether weights and gradients keep up with each layer."""
@@ -98,8 +115,8 @@ class Simulator:
         clock.follow(timetable)
         return clock
 
-    def timetable(self, batch_size: int, micro_batch_size: int) -> Timetable:
-        """The step at one micro-batch size, cut from a batch."""
+    def timetable(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> Timetable:
+        """The step at one micro-batch size, cut from a batch or from every system's share of it."""
         if micro_batch_size not in self._timetables:
             program = self.placement(micro_batch_size).program
             self._timetables[micro_batch_size] = Timetable.of(
@@ -109,4 +126,7 @@ class Simulator:
                 update=self.update,
                 clips_by_norm=self.clips_by_norm,
             )
-        return self._timetables[micro_batch_size].dealt(batch_size // micro_batch_size)
+        num_micro_batches, rest = divmod(batch_size, micro_batch_size)
+        if rest:
+            num_micro_batches = num_csx * rounds_of(batch_size, num_csx, micro_batch_size)
+        return self._timetables[micro_batch_size].dealt(num_micro_batches)

@@ -10,11 +10,29 @@ from typing import Any, Literal, NoReturn, cast
 
 from modelzoo.cli.flags import CONFIG_FLAGS, RUN_FLAGS, Flag
 from modelzoo.config.overrides import Override
+from modelzoo.experiments.sweep import parse_sweep
+from wsc.core.config import validate
 from wsc.core.errors import ConfigError, nearest
+from wsc.timing.economics import PriceSpec
 
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
 
 _FLAGS = (*RUN_FLAGS, *CONFIG_FLAGS)
+
+_PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
+"""Flag to field of PriceSpec."""
+
+_SIMULATION_FLAGS = ("sweep", "token_budget", *_PRICES)
+
+
+@dataclass(frozen=True)
+class SimulationRequest:
+    """What ``--simulate`` is to predict."""
+
+    sweep: tuple[int, ...] | None
+    """Numbers of systems; None leaves the choice to ``--num_csx``."""
+    token_budget: float | None
+    prices: PriceSpec
 
 
 @dataclass(frozen=True)
@@ -27,6 +45,8 @@ class Arguments:
     """cluster.yaml; None when none was named and none was found."""
     trace: Path | None
     debug: bool
+    simulation: SimulationRequest | None
+    """None for a run that really runs."""
     typed: Mapping[str, Any]
     """Value by name, of the flags that were really typed."""
 
@@ -67,7 +87,26 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         cluster=_cluster_file(typed.get("cluster"), (cwd or Path(), home)),
         trace=Path(typed["trace"]) if "trace" in typed else None,
         debug="debug" in typed,
+        simulation=_simulation(parser, typed),
         typed=typed,
+    )
+
+
+def _simulation(
+    parser: argparse.ArgumentParser, typed: Mapping[str, Any]
+) -> SimulationRequest | None:
+    if "simulate" not in typed:
+        for name in _SIMULATION_FLAGS:
+            if name in typed:
+                parser.error(f"--{name} goes with --simulate")
+        return None
+    if typed.get("mode", "train").startswith("eval"):
+        parser.error(f"--simulate predicts training, not --mode {typed['mode']}")
+    prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
+    return SimulationRequest(
+        sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
+        token_budget=typed.get("token_budget"),
+        prices=validate(PriceSpec, prices, "command line"),
     )
 
 

@@ -101,6 +101,28 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "YAML file of the machine (default: cluster.yaml here, else the one beside run.py)",
     ),
     Flag("trace", "write a Perfetto trace of both clocks, emulated and real, to this file"),
+    Flag(
+        "simulate",
+        "predict what training would take on --num_csx systems, without training",
+        options=_SWITCH,
+    ),
+    Flag(
+        "sweep",
+        "simulate on all these numbers of systems: 1,2,4-8 or 1-192 or 1-2048:x2 "
+        "(default: powers of two up to --num_csx)",
+    ),
+    Flag(
+        "token_budget",
+        "tokens to train on, as in 1.4e12: time and cost are simulated, too",
+        options={"type": float},
+    ),
+    Flag(
+        "system_hour_price",
+        "price of an hour of one system; the default of 10 is illustrative",
+        options={"type": float},
+    ),
+    Flag("system_kw", "power that one system draws (default: 0)", options={"type": float}),
+    Flag("kwh_price", "price of a kilowatt-hour (default: 0)", options={"type": float}),
     Flag("debug", "show the stack trace of an error", options=_SWITCH),
 )
 

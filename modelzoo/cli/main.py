@@ -62,6 +62,11 @@ def _run(arguments: Arguments) -> None:
     _log_to_terminal(params)
     with _terminable():
         # torch takes seconds to import; a wrong command line or file is answered before that.
+        if arguments.simulation is not None:
+            from modelzoo.simulation.session import run_simulation  # noqa: PLC0415
+
+            run_simulation(arguments, arguments.simulation, params)
+            return
         from modelzoo.trainer.session import run_session  # noqa: PLC0415
 
         run_session(arguments, params)

@@ -1,0 +1,128 @@
+"""What a simulation finds, as plain data: the whole of simulation.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from wsc.core.program import Phase
+from wsc.telemetry.summary import ModelSummary
+from wsc.timing.attribution import Attribution
+from wsc.timing.economics import PriceSpec, TrainingBill
+
+SIMULATION_NAME = "simulation.json"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step on ``num_csx`` systems once the machine has settled.
+
+    ``attribution_ps`` is that of the busiest systems. ``flops_per_s`` counts the arithmetic of the
+    model alone, ``utilisation`` is that over the dense 16-bit peak of all systems.
+    """
+
+    num_csx: int
+    micro_batch_size: int
+    num_rounds: int
+    step_ps: int
+    samples_per_s: float
+    tokens_per_s: float | None
+    flops_per_s: float
+    utilisation: float
+    efficiency: float
+    """Pace over the ideal, which grows in proportion to systems from the first point on."""
+    attribution_ps: Attribution
+    sram_peak_bytes: int
+    """Activations of a system at their most."""
+    recomputed_segments: int
+    swarmx_nodes: int
+    steps_ps: tuple[int, ...]
+    """Every step from the machine's first to the one of ``step_ps``."""
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """The no-stall condition of ``count`` equal layers; bytes and times are of one of them."""
+
+    layer: str
+    """A path in which * stands for the numbers of the layers."""
+    phase: Phase
+    count: int
+    weight_bytes: int
+    gradient_bytes: int
+    compute_ps: int
+    stream_ps: int
+    holds: bool
+    cure: str
+    """The least change of each kind that would help; empty where the condition holds."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What each kind of room holds."""
+
+    masters_bytes: int
+    gradient_sums_bytes: int
+    optimizer_state_bytes: int
+    memoryx_tier: Literal["DRAM", "DRAM and flash"]
+    memoryx_flash_bytes: int
+    """Of the three above, how much lies in flash."""
+    sram_room_bytes: int
+    """What a system has for activations."""
+    resident_bytes: int
+    """16-bit weights and gradients, masters and state together: what no streaming would take."""
+    fits_sram: bool
+    """Whether one wafer could hold that."""
+
+
+@dataclass(frozen=True)
+class Starting:
+    """From the command to the first step."""
+
+    compile_ps: int
+    programming_ps: int
+    initial_weights_ps: int
+    total_ps: int
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One point, looked at closely."""
+
+    num_csx: int
+    memory: Memory
+    starting: Starting
+    layers: tuple[LayerCheck, ...]
+    bill: TrainingBill | None
+    """For the token budget that was given."""
+    prices: PriceSpec
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One model on one kind of machine, over numbers of systems."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    version: str
+    commit: str | None
+    system: str
+    model: ModelSummary
+    batch_size: int
+    tokens_per_sample: int | None
+    micro_batch_size: int | str
+    """As asked for."""
+    stream_dtype: str
+    optimizer: str
+    points: tuple[Point, ...]
+    detail: Detail
+    curve_s: float
+    """Seconds that all points took on this computer, capture apart."""
+    machine: dict[str, Any] = field(repr=False)
+
+    @property
+    def point(self) -> Point:
+        """The one of ``detail``."""
+        return next(point for point in self.points if point.num_csx == self.detail.num_csx)

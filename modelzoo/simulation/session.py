@@ -1,0 +1,174 @@
+"""One simulation from command line to files.
+
+model_dir/simulation/
+    simulation.json     every number, with machine and commit
+    simulation.png      pace over systems, and where a step goes
+    step_trace.json     one step for ui.perfetto.dev
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import torch
+
+from appliance.simulation import Simulator
+from appliance.spec import ClusterSpec, load_cluster
+from cstorch.micro_batches import Explore
+from modelzoo.cli.arguments import Arguments, SimulationRequest
+from modelzoo.config.params import Params
+from modelzoo.experiments.sweep import powers_up_to
+from modelzoo.simulation.capture import CapturedStep, capture_step
+from modelzoo.simulation.results import SIMULATION_NAME, Detail, Simulation
+from modelzoo.simulation.study import Study
+from modelzoo.simulation.text import headline, simulation_text
+from modelzoo.trainer.session import make_backend
+from wsc.core.errors import ConfigError
+from wsc.core.program import Program
+from wsc.telemetry.files import write_json
+from wsc.telemetry.host import git_commit
+from wsc.telemetry.summary import ModelSummary
+from wsc.timing.economics import TrainingBill, training_bill
+from wsc.timing.placement.even import share_of
+from wsc.timing.trace import write_trace
+from wsc.version import VERSION
+
+log = logging.getLogger("waferstream")
+
+TRACED_ROUNDS = 8
+"""A longer step is cut for the trace: its rounds are all alike."""
+
+
+def run_simulation(arguments: Arguments, request: SimulationRequest, params: Params) -> None:
+    """Do what ``--simulate`` asks for; WaferStreamError if it cannot be done."""
+    torch.set_num_threads(1)
+    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    asked = params.trainer.init.backend.cluster_config.num_csx
+    counts = request.sweep or powers_up_to(asked)
+    _check_batch(params, counts[-1])
+    folder = _make_folder(params.trainer.init.model_dir)
+    backend = make_backend(params, cluster, None)
+    try:
+        captured = capture_step(params, backend)
+        num_servers = backend.size().num_servers
+    finally:
+        backend.shutdown()
+    study = _study(params, cluster, captured, num_servers)
+    simulation = simulate(study, params, counts, asked if asked in counts else counts[-1], request)
+    write_json(folder / SIMULATION_NAME, simulation)
+    _draw(folder / "simulation.png", simulation)
+    _trace(arguments.trace or folder / "step_trace.json", study, simulation.detail.num_csx)
+    print(f"\n{simulation_text(simulation)}\n\n{folder}", flush=True)
+
+
+def simulate(
+    study: Study, params: Params, counts: tuple[int, ...], closely: int, request: SimulationRequest
+) -> Simulation:
+    """Predict a step on every number of systems, and look at the one on ``closely`` of them."""
+    init, machine = params.trainer.init, study.simulator.machine
+    start_s = time.perf_counter()
+    points = study.curve(counts)
+    curve_s = time.perf_counter() - start_s
+    looked_at = points[counts.index(closely)]
+    program = study.timetable(closely).program
+    return Simulation(
+        version=VERSION,
+        commit=git_commit(Path(__file__).parent),
+        system=machine.system.name,
+        model=ModelSummary(str(init.model.dump()["name"]), _parameters(program)),
+        batch_size=study.batch_size,
+        tokens_per_sample=study.tokens_per_sample,
+        micro_batch_size=_asked_for(study),
+        stream_dtype=program.stream_dtype,
+        optimizer=init.optimizer.class_name if init.optimizer else "no optimizer",
+        points=points,
+        detail=Detail(
+            num_csx=closely,
+            memory=study.memory(closely),
+            starting=study.starting(closely),
+            layers=study.layers(closely),
+            bill=_bill(request, looked_at.tokens_per_s, closely),
+            prices=request.prices,
+        ),
+        curve_s=curve_s,
+        machine=machine.model_dump(mode="json"),
+    )
+
+
+def _study(params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int) -> Study:
+    assert params.trainer.fit is not None, "checked when the step was captured"
+    simulator = Simulator(
+        step.program,
+        cluster.machine,
+        num_servers,
+        update=step.update,
+        clips_by_norm=step.clips_by_norm,
+    )
+    return Study(
+        simulator,
+        params.trainer.fit.train_dataloader.batch_size,
+        step.tokens_per_sample,
+        params.trainer.init.micro_batch_size("train"),
+    )
+
+
+def _check_batch(params: Params, num_csx: int) -> None:
+    """Before minutes go into capturing."""
+    if params.trainer.fit is not None:
+        share_of(params.trainer.fit.train_dataloader.batch_size, num_csx)
+
+
+def _make_folder(model_dir: Path) -> Path:
+    folder = model_dir / "simulation"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            "the model folder cannot be written", where=str(model_dir), value=error.strerror
+        ) from error
+    return folder
+
+
+def _asked_for(study: Study) -> int | str:
+    if isinstance(study.micro_batch, Explore):
+        return "explore"
+    return "none" if study.micro_batch is None else study.micro_batch
+
+
+def _parameters(program: Program) -> int:
+    return sum(spec.num_elements for spec in program.parameters)
+
+
+def _bill(
+    request: SimulationRequest, tokens_per_s: float | None, num_csx: int
+) -> TrainingBill | None:
+    if request.token_budget is None:
+        return None
+    if tokens_per_s is None:
+        raise ConfigError(
+            "the model reads no tokens", where="--token_budget", value=request.token_budget
+        )
+    return training_bill(request.token_budget, tokens_per_s, num_csx, request.prices)
+
+
+def _draw(path: Path, simulation: Simulation) -> None:
+    # matplotlib takes its time to import; a message comes before it
+    from wsc.telemetry.simulation_picture import SimulatedPace, simulation_picture  # noqa: PLC0415
+
+    paces = [SimulatedPace(p.num_csx, p.samples_per_s, p.attribution_ps) for p in simulation.points]
+    simulation_picture(path, headline(simulation), paces)
+
+
+def _trace(path: Path, study: Study, num_csx: int) -> None:
+    """Write the second step, which begins in the midst of the first one's streams."""
+    timetable = study.timetable(num_csx)
+    dealt = min(timetable.program.num_micro_batches, TRACED_ROUNDS * num_csx)
+    clock = study.simulator.clock(timetable.dealt(dealt), num_csx, record=True)
+    clock.step(timetable.program.mode, 1)
+    clock.occupancies.clear()
+    clock.step(timetable.program.mode, 2)
+    write_trace(path, clock.occupancies, {})
+    cut = "" if dealt == timetable.program.num_micro_batches else f" of {TRACED_ROUNDS} rounds"
+    log.info("Trace of a step%s: %s (open it in ui.perfetto.dev)", cut, path)

@@ -1,0 +1,172 @@
+"""A captured step on a stated machine: points of a curve, and one of them in detail."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from appliance.exploration import explore, fastest
+from appliance.simulation import Prediction, Simulator
+from appliance.timetable import Timetable
+from cstorch.micro_batches import Explore, explored_sizes, micro_batch_size
+from modelzoo.simulation.results import LayerCheck, Memory, Point, Starting
+from swarmx.inventory import inventory
+from wsc.core.errors import ConfigError
+from wsc.core.program import BYTES_PER_ELEMENT, Program
+from wsc.timing.memory_estimate import MemoryEstimate
+from wsc.timing.placement import activation_bytes
+from wsc.timing.placement.even import even_micro_batch, rounds_of, share_of
+from wsc.timing.stalls import StreamCheck
+from wsc.timing.start_up import start_up
+
+
+@dataclass(frozen=True)
+class Study:
+    """A global batch of one model on clusters of one kind; ``micro_batch`` is as asked for."""
+
+    simulator: Simulator
+    batch_size: int
+    tokens_per_sample: int | None
+    micro_batch: int | str | Explore | None
+
+    def curve(self, counts: Sequence[int]) -> tuple[Point, ...]:
+        """A point for each number of systems, in ascending order.
+
+        Raises ConfigError where the batch cannot be shared, ApplianceResourceExhausted where the
+        model fits no wafer or MemoryX does not hold it.
+        """
+        points = [self._point(count) for count in counts]
+        first = points[0]
+        alone = first.samples_per_s / first.num_csx
+        return tuple(
+            replace(point, efficiency=point.samples_per_s / point.num_csx / alone)
+            for point in points
+        )
+
+    def micro_batch_size(self, num_csx: int) -> int:
+        """Samples of a micro-batch.
+
+        ``auto`` fills the wafer in even rounds, as the emulated machine's compiler would. By a run
+        here it means a size that does not depend on 1 to 8 systems, so that the weights do not
+        either.
+        """
+        match self.micro_batch:
+            case None:
+                return share_of(self.batch_size, num_csx)
+            case Explore(explore=allowed):
+                sizes = explored_sizes(self.batch_size, allowed, num_csx)
+                trials = explore(self.simulator, self.batch_size, sizes, num_csx)
+                return fastest(trials).micro_batch_size
+            case int():
+                return self._as_asked_for(self.micro_batch, num_csx)
+            case _:
+                # of a model without room for a single sample, the placement of one says why
+                largest = max(1, self.simulator.largest_micro_batch)
+                return even_micro_batch(self.batch_size, num_csx, largest)
+
+    def _as_asked_for(self, size: int, num_csx: int) -> int:
+        micro_batch_size(self.batch_size, size, num_csx)
+        if self.batch_size // size < num_csx:
+            raise ConfigError(
+                f"{num_csx} CS systems have only {self.batch_size // size} micro-batches to share",
+                value=f"batch_size {self.batch_size}, micro_batch_size {size}",
+                rule="batch_size / micro_batch_size is at least num_csx",
+                remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
+            )
+        return size
+
+    def _point(self, num_csx: int) -> Point:
+        size = self.micro_batch_size(num_csx)
+        prediction = self.simulator.predict(self.batch_size, size, num_csx)
+        machine = self.simulator.machine
+        placement = self.simulator.placement(size)
+        return Point(
+            num_csx=num_csx,
+            micro_batch_size=size,
+            num_rounds=rounds_of(self.batch_size, num_csx, size),
+            step_ps=prediction.timing.duration_ps,
+            samples_per_s=prediction.samples_per_s,
+            tokens_per_s=self._tokens_per_s(prediction),
+            flops_per_s=prediction.flops_per_s,
+            utilisation=prediction.flops_per_s / (num_csx * machine.system.peak_flops_per_s),
+            efficiency=1.0,
+            attribution_ps=prediction.timing.attribution,
+            sram_peak_bytes=placement.peak_bytes,
+            recomputed_segments=len(placement.recomputed),
+            swarmx_nodes=inventory(machine.swarmx, num_csx).num_nodes,
+            steps_ps=prediction.steps_ps,
+        )
+
+    def _tokens_per_s(self, prediction: Prediction) -> float | None:
+        if self.tokens_per_sample is None:
+            return None
+        return prediction.samples_per_s * self.tokens_per_sample
+
+    def timetable(self, num_csx: int) -> Timetable:
+        """The step as the clock walks it."""
+        size = self.micro_batch_size(num_csx)
+        return self.simulator.timetable(self.batch_size, size, num_csx)
+
+    def layers(self, num_csx: int) -> tuple[LayerCheck, ...]:
+        """The no-stall condition in order of execution, layers that differ in number alone once."""
+        size = self.micro_batch_size(num_csx)
+        folded = Counter(
+            replace(check, layer=re.sub(r"\d+", "*", check.layer))
+            for check in self.simulator.streams(self.batch_size, size)
+        )
+        return tuple(_layer_check(check, count, size) for check, count in folded.items())
+
+    def memory(self, num_csx: int) -> Memory:
+        """What MemoryX and the wafers hold."""
+        timetable, machine = self.timetable(num_csx), self.simulator.machine
+        tiers, stream_bytes = timetable.tiers, BYTES_PER_ELEMENT[timetable.program.stream_dtype]
+        estimate = MemoryEstimate(
+            weights_bytes=_elements(timetable.program) * stream_bytes,
+            gradients_bytes=_trained(timetable.program) * stream_bytes,
+            masters_bytes=tiers.masters.num_bytes,
+            sums_bytes=tiers.sums.num_bytes,
+            state_bytes=tiers.state.num_bytes,
+            sram_bytes=machine.system.sram_bytes,
+            dram_bytes=machine.memoryx.dram_bytes,
+            flash_bytes=machine.memoryx.flash_bytes,
+        )
+        return Memory(
+            masters_bytes=estimate.masters_bytes,
+            gradient_sums_bytes=estimate.sums_bytes,
+            optimizer_state_bytes=estimate.state_bytes,
+            memoryx_tier="DRAM and flash" if tiers.flash_bytes else "DRAM",
+            memoryx_flash_bytes=tiers.flash_bytes,
+            sram_room_bytes=activation_bytes(machine.system),
+            resident_bytes=estimate.resident_bytes,
+            fits_sram=estimate.fits_sram,
+        )
+
+    def starting(self, num_csx: int) -> Starting:
+        """From the command to the first step."""
+        program = self.timetable(num_csx).program
+        start = start_up(self.simulator.machine, _elements(program), len(program.segments))
+        return Starting(**asdict(start), total_ps=start.total_ps)
+
+
+def _layer_check(check: StreamCheck, count: int, micro_batch_size: int) -> LayerCheck:
+    return LayerCheck(
+        layer=check.layer,
+        phase=check.phase,
+        count=count,
+        weight_bytes=check.weight_bytes,
+        gradient_bytes=check.gradient_bytes,
+        compute_ps=check.compute_ps,
+        stream_ps=check.stream_ps,
+        holds=check.holds,
+        cure=check.cure(micro_batch_size),
+    )
+
+
+def _elements(program: Program) -> int:
+    return sum(spec.num_elements for spec in program.parameters)
+
+
+def _trained(program: Program) -> int:
+    return sum(program.parameter[name].num_elements for name in program.trained)

@@ -1,0 +1,173 @@
+"""A simulation for people: what was simulated, a table of points, and one point in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+
+from modelzoo.simulation.results import Detail, LayerCheck, Point, Simulation
+from wsc.core.units import format_bytes, format_ps, seconds
+from wsc.timing.attribution import Attribution
+
+_VISIBLE = 0.0005
+"""A cause with a smaller share in every row has no column."""
+
+
+def simulation_text(simulation: Simulation) -> str:
+    """The whole simulation as lines."""
+    parts = (
+        _settings(simulation),
+        [*aligned(_table(simulation)), *_footnotes(simulation)],
+        _detail(simulation),
+        aligned(_layers(simulation.detail.layers)),
+    )
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def headline(simulation: Simulation) -> str:
+    """Model, batch and machine in one line."""
+    sequence = f" of {simulation.tokens_per_sample:,}" if simulation.tokens_per_sample else ""
+    unit = "sequences" if simulation.tokens_per_sample else "samples"
+    return (
+        f"{simulation.model.name}, {count(simulation.model.parameters)} parameters, "
+        f"batch of {simulation.batch_size:,} {unit}{sequence}, on {simulation.system}"
+    )
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Rows of cells as lines: the first column to the left, the others to the right."""
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *rest in table:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+
+
+def count(number: float) -> str:
+    """A large number in words: ``"1.01 trillion"``."""
+    for unit, name in (
+        (10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"),
+    ):  # fmt: skip
+        if number >= unit:
+            return f"{number / unit:.3g} {name}"
+    return f"{number:g}"
+
+
+def _settings(simulation: Simulation) -> Iterator[str]:
+    yield headline(simulation)
+    yield (
+        f"Weights stream in {simulation.stream_dtype}; {simulation.optimizer}; "
+        f"micro-batch: {simulation.micro_batch_size}"
+    )
+
+
+def _table(simulation: Simulation) -> Iterator[Sequence[str]]:
+    causes = [
+        field.name
+        for field in fields(Attribution)
+        if any(point.attribution_ps.shares()[field.name] >= _VISIBLE for point in simulation.points)
+    ]
+    yield (
+        "systems", "micro-batch", "rounds", "step", "samples/s", "tokens/s", "PFLOP/s", "of peak",
+        "efficiency", *causes, "SRAM peak", "recomputed", "SwarmX nodes",
+    )  # fmt: skip
+    for point in simulation.points:
+        yield _row(point, causes)
+
+
+def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:
+    shares = point.attribution_ps.shares()
+    return (
+        f"{point.num_csx}",
+        f"{point.micro_batch_size}",
+        f"{point.num_rounds}",
+        format_ps(point.step_ps),
+        f"{point.samples_per_s:,.4g}",
+        "-" if point.tokens_per_s is None else f"{point.tokens_per_s:,.0f}",
+        f"{point.flops_per_s / 1e15:,.3g}",
+        f"{point.utilisation:.1%}",
+        f"{point.efficiency:.1%}",
+        *(f"{shares[cause]:.1%}" for cause in causes),
+        format_bytes(point.sram_peak_bytes),
+        f"{point.recomputed_segments}",
+        f"{point.swarmx_nodes}",
+    )
+
+
+def _footnotes(simulation: Simulation) -> Iterator[str]:
+    yield (
+        "PFLOP/s: matrix products and attention, recomputed ones once. Shares: of the busiest "
+        "systems' step."
+    )
+    yield f"{len(simulation.points)} points in {simulation.curve_s:.2f} s."
+
+
+def _detail(simulation: Simulation) -> Iterator[str]:
+    detail, point = simulation.detail, simulation.point
+    memory, starting = detail.memory, detail.starting
+    yield f"{detail.num_csx} x {simulation.system} in detail"
+    held = (
+        f"masters {format_bytes(memory.masters_bytes)}, "
+        f"gradient sums {format_bytes(memory.gradient_sums_bytes)}, "
+        f"optimizer state {format_bytes(memory.optimizer_state_bytes)}"
+    )
+    in_flash = f", {format_bytes(memory.memoryx_flash_bytes)} of it in flash"
+    yield f"  MemoryX   {held}; {memory.memoryx_tier}" + (
+        in_flash if memory.memoryx_flash_bytes else ""
+    )
+    yield f"  SwarmX    {point.swarmx_nodes} nodes"
+    yield (
+        f"  CS        activations {format_bytes(point.sram_peak_bytes)} of "
+        f"{format_bytes(memory.sram_room_bytes)} of SRAM"
+        + (f", {point.recomputed_segments} layers recomputed" if point.recomputed_segments else "")
+    )
+    yield (
+        f"  streaming {'is not needed' if memory.fits_sram else 'is needed'}: weights, gradients, "
+        f"masters and state are {format_bytes(memory.resident_bytes)}"
+    )
+    yield (
+        f"  start     {_duration(starting.total_ps)}: compile {_duration(starting.compile_ps)}, "
+        f"then programming {_duration(starting.programming_ps)} while initial weights "
+        f"take {_duration(starting.initial_weights_ps)}"
+    )
+    yield from _bill(detail)
+
+
+def _bill(detail: Detail) -> Iterator[str]:
+    bill, prices = detail.bill, detail.prices
+    if bill is None:
+        return
+    energy = f", {bill.energy_kwh:,.0f} kWh" if bill.energy_kwh else ""
+    yield (
+        f"  training  {count(bill.tokens)} tokens take {bill.days:,.1f} days, "
+        f"{bill.system_hours:,.0f} system hours{energy}, cost {bill.cost:,.0f}"
+    )
+    yield (
+        f"            illustrative prices, not an offer: {prices.system_hour:g} per system hour, "
+        f"{prices.system_kw:g} kW per system, {prices.kwh:g} per kWh"
+    )
+
+
+def _duration(duration_ps: int) -> str:
+    """Seconds up to two minutes, then minutes."""
+    total_s = seconds(duration_ps)
+    return f"{total_s:.0f} s" if total_s < 120 else f"{total_s / 60:.0f} min"
+
+
+def _layers(layers: Sequence[LayerCheck]) -> Iterator[Sequence[str]]:
+    yield (
+        "layers", "phase", "count", "weights", "gradients", "streams in", "computes in", "stalls",
+        "cure",
+    )  # fmt: skip
+    for check in layers:
+        yield (
+            check.layer,
+            check.phase,
+            f"{check.count}",
+            format_bytes(check.weight_bytes),
+            format_bytes(check.gradient_bytes),
+            format_ps(check.stream_ps),
+            format_ps(check.compute_ps),
+            "no" if check.holds else "yes",
+            check.cure,
+        )

@@ -1,0 +1,92 @@
+"""The picture of a simulation. Import late: matplotlib takes its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+
+from wsc.telemetry import style
+from wsc.telemetry.pictures import CAUSE_COLORS
+from wsc.timing.attribution import Attribution
+
+_MOST_DOTS = 24  # more points than this are a line
+_MOST_TICKS = 12
+_VISIBLE = 0.005
+
+
+class SimulatedPace(NamedTuple):
+    """Pace of so many systems, and where the time of a step goes."""
+
+    num_csx: int
+    samples_per_s: float
+    attribution: Attribution
+
+
+def simulation_picture(path: Path, title: str, points: Sequence[SimulatedPace]) -> None:
+    """Draw pace against ideal, and the shares of a step, both over the number of systems."""
+    with style.picture(path, title, 11.0, 4.8) as figure:
+        pace, causes = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+        labels = _pace(pace, points)
+        shares = _causes(causes, points)
+        figure.draw_without_rendering()
+        style.label_ends(pace, labels)
+        style.label_ends(causes, shares)
+
+
+def _pace(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:
+    counts = [point.num_csx for point in points]
+    rates = [point.samples_per_s for point in points]
+    ideal = [rates[0] * count / counts[0] for count in counts]
+    axes.set_title("Samples per second, emulated", color=style.FAINT_INK)
+    _over_systems(axes, counts)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.6g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    dots: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": "white"}
+    axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.plot(counts, rates, color=style.BLUE, **(dots if len(points) <= _MOST_DOTS else {}))
+    return [
+        style.EndLabel(ideal[-1], "ideal", style.FAINT_INK),
+        style.EndLabel(rates[-1], f"{rates[-1]:,.4g}", style.BLUE),
+    ]
+
+
+def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:
+    counts: list[float] = [point.num_csx for point in points]
+    shares = [point.attribution.shares() for point in points]
+    axes.set_title("Where a step goes", color=style.FAINT_INK)
+    _over_systems(axes, [point.num_csx for point in points])
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylim(0.0, 1.0)
+    if len(counts) == 1:  # an area needs a width
+        counts, shares = [counts[0] * 2**-0.5, counts[0] * 2**0.5], shares * 2
+    labels, bottom = [], [0.0] * len(shares)
+    for cause in (field.name for field in fields(Attribution)):
+        top = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
+        axes.fill_between(
+            counts, bottom, top, color=CAUSE_COLORS[cause], edgecolor="white", linewidth=0.6
+        )
+        if any(each[cause] >= _VISIBLE for each in shares):
+            color = style.FAINT_INK if cause == "idle" else CAUSE_COLORS[cause]
+            labels.append(style.EndLabel((bottom[-1] + top[-1]) / 2, cause, color))
+        bottom = top
+    return labels
+
+
+def _over_systems(axes: Axes, counts: Sequence[int]) -> None:
+    """Logarithmic, with powers of two and the last number on the axis, or all if they are few."""
+    axes.set_xlabel("CS systems")
+    axes.set_xscale("log", base=2)
+    ticks = list(counts)
+    if len(ticks) > _MOST_TICKS:
+        powers = (1 << power for power in range(counts[-1].bit_length()))
+        ticks = [power for power in powers if counts[0] <= power <= counts[-1] / 1.4]
+        ticks.append(counts[-1])
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
