@@ -7,8 +7,9 @@ of one Python function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from torch import fx
 
@@ -21,6 +22,8 @@ from wsc.compiler.passes.regions import Region
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.work import work_of
 from wsc.core.program import Segment, Stash
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,13 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     """
     segments, kernels = [], []
     streamed = {*captured.weights, *weight_only(captured)}
+    names = {**captured.weights, **captured.batch}
     cuts = tuple(_cuts(captured))
     memory = Memory(captured, streamed)
     rerun = _rerun(cuts)
     stashes = memory.stashes([cut.outputs for cut in cuts])
     for index, (cut, stash) in enumerate(zip(cuts, stashes, strict=True)):
-        segments.append(_segment(index, cut, captured, streamed, memory, stash, rerun))
+        segments.append(_segment(index, cut, names, streamed, memory, stash, rerun))
         returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
         kernels.append(
             kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)
@@ -63,12 +67,11 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
     home = {node: position for position, run in enumerate(runs) for node in run}
     last_read = _last_reads(home)
     weights, batch = captured.weights, captured.batch
+    home_of_returned = {**home, **dict.fromkeys(batch, 0)}  # an input returned as it is: the first
+    all_results = _by_home(enumerate(captured.results), home_of_returned)
+    all_gradients = _by_home(captured.gradients.items(), home_of_returned)
     for position, run in enumerate(runs):
-        results = tuple(
-            (place, node)
-            for place, node in enumerate(captured.results)
-            if _producer(node, home, batch) == position
-        )
+        results = all_results.get(position, ())
         echoed = [node for _, node in results if node in batch]
         reads = list(dict.fromkeys([*_reads(run), *echoed]))
         inputs = tuple(n for n in reads if n not in weights)
@@ -83,18 +86,19 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
             inputs=inputs,
             outputs=outputs,
             drops=dropped,
-            gradients=tuple(
-                (name, node)
-                for name, node in captured.gradients.items()
-                if _producer(node, home, batch) == position
-            ),
+            gradients=all_gradients.get(position, ()),
             results=results,
         )
 
 
-def _producer(node: fx.Node, home: dict[fx.Node, int], batch: dict[fx.Node, str]) -> int:
-    """Position of the run that makes a value; an input returned as it is counts for the first."""
-    return 0 if node in batch else home[node]
+def _by_home(
+    returned: Iterable[tuple[Key, fx.Node]], home: Mapping[fx.Node, int]
+) -> dict[int, tuple[tuple[Key, fx.Node], ...]]:
+    """What the step returns, by the position of the run that makes it."""
+    found: dict[int, tuple[tuple[Key, fx.Node], ...]] = {}
+    for key, node in returned:
+        found[home[node]] = (*found.get(home[node], ()), (key, node))
+    return found
 
 
 def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
@@ -141,22 +145,21 @@ def _last_reads(home: dict[fx.Node, int]) -> dict[fx.Node, int]:
 def _segment(
     index: int,
     cut: Cut,
-    captured: Captured,
+    names: Mapping[fx.Node, str],
     streamed: set[fx.Node],
     memory: Memory,
     stash: tuple[Stash, ...],
     rerun: set[fx.Node],
 ) -> Segment:
-    weights, batch = captured.weights, captured.batch
     return Segment(
         index=index,
         phase=cut.region.phase,
         layer=cut.region.layer,
-        weights=tuple(weights[node] for node in cut.weights),
+        weights=tuple(names[node] for node in cut.weights),
         gradients=tuple(name for name, _ in cut.gradients),
-        inputs=tuple(batch.get(node, node.name) for node in cut.inputs),
+        inputs=tuple(names.get(node, node.name) for node in cut.inputs),
         outputs=tuple(node.name for node in cut.outputs),
-        drops=tuple(batch.get(node, node.name) for node in cut.drops),
+        drops=tuple(names.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
         work=tuple(replace(work_of(node, streamed), reruns=node in rerun) for node in cut.nodes),
         stash_bytes=sum(piece.footprint.of(memory.samples) for piece in stash),
