@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.fidelity import gpu, inference, kernels, setup
+from benchmarks.fidelity import gpu, inference, kernels, setup, training
 from benchmarks.fidelity.replay import Family, Fit
 
 FAMILIES: tuple[Family, ...] = (
     *kernels.FAMILIES,
     *inference.FAMILIES,
+    *training.FAMILIES,
     *setup.FAMILIES,
     *gpu.FAMILIES,
 )
-FITS: tuple[Fit, ...] = (*kernels.FITS, *inference.FITS, *setup.FITS, *gpu.FITS)
+FITS: tuple[Fit, ...] = (*kernels.FITS, *inference.FITS, *training.FITS, *setup.FITS, *gpu.FITS)

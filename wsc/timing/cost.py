@@ -1,28 +1,32 @@
-"""What a segment costs on the wafer: closed forms over operations and bytes.
+"""What the segments of a program cost on the wafer.
 
-Matrix products and attention are bound by arithmetic and reach a fitted share of the peak; all
-other ops are bound by SRAM and move their operands and results once at the published bandwidth,
-which is a lower bound. The fitted share was taken from whole training steps, so it holds whatever
-those ops cost beyond that bound. The shape of an op does not enter: how well a layer fills the
-grid, which makes measured utilisation rise from 0.23 at hidden size 1088 to 0.27 at 5120 (T0001,
-T0017), is not modelled.
+Each op has a closed form in cycles, derived from how its kernel is mapped onto the grid
+(``wsc.timing.kernels``). Published training runs take longer than the forms, which know an op alone
+on a healthy, perfectly scheduled wafer, so three constants of ``WaferSpec`` make up for it, fitted
+once for all models: the efficiency of attention, that of all other kernels, and a fixed time for
+each segment. A fourth, ``software_speed``, tells releases of the vendor's software apart.
+
+All layers share one layout of the activations, so that nothing moves between them: the one of which
+the whole step takes the fewest cycles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import OpWork
-from wsc.core.units import PS_PER_S, transfer_ps
+from wsc.core.program import OpWork, Program
+from wsc.core.units import PS_PER_S
 from wsc.timing.hardware import WaferSpec
+from wsc.timing.kernels import Cycles, Grid
+from wsc.timing.kernels.table import op_cycles
 
 ARITHMETIC_KINDS = frozenset({"matmul", "attention"})
-MEMORY_KINDS = frozenset(
-    {"norm", "softmax", "elementwise", "reduction", "gather", "random", "copy"}
-)
-FREE_KINDS = frozenset({"view"})
+"""Families whose operations count as the model's arithmetic."""
+
+MOST_STRETCHES = 10
+"""How often at most the hidden dimension lies side by side in a row of PEs."""
 
 
 class SegmentCost(NamedTuple):
@@ -36,35 +40,54 @@ class SegmentCost(NamedTuple):
         return self.compute_ps + self.overhead_ps
 
 
-def segment_ps(work: Sequence[OpWork], wafer: WaferSpec) -> SegmentCost:
-    """Time that the ops of a segment compute, and time that starting them takes.
+def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
+    """Time that the ops of each segment compute, and time that starting them takes.
 
-    Raises ApplianceCompilationError for an op of a kind that has no cost.
+    Raises ApplianceCompilationError for an op of a family that has no cost.
     """
-    for op in work:
-        _check_kind(op)
-    flops = sum(op.flops for op in work if op.kind in ARITHMETIC_KINDS)
-    moved_bytes = sum(op.num_bytes for op in work if op.kind in MEMORY_KINDS)
-    kernels = sum(op.kind not in FREE_KINDS for op in work)
+    counts = Counter(work for segment in program.segments for work in _priced(segment.work))
+    grid = best_grid(counts, wafer, program.stream_dtype)
+    cycles = {work: op_cycles(grid, work, program.stream_dtype) for work in counts}
+    known: dict[tuple[OpWork, ...], SegmentCost] = {}
+    for segment in program.segments:
+        if segment.work not in known:
+            known[segment.work] = _segment_cost(_priced(segment.work), cycles, wafer)
+    return [known[segment.work] for segment in program.segments]
+
+
+def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
+    """The layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
+    columns = wafer.fabric.columns
+    stretches = range(1, min(MOST_STRETCHES, columns) + 1)
+    grids = [Grid(wafer.fabric, columns // count) for count in stretches]
+
+    def total(grid: Grid) -> float:
+        costs = (times * _slowed(work, op_cycles(grid, work, dtype), wafer).total_cycles
+                 for work, times in counts.items())  # fmt: skip
+        return sum(costs)
+
+    return min(grids, key=total)
+
+
+def _priced(work: Sequence[OpWork]) -> Iterable[OpWork]:
+    return (op for op in work if op.kind != "view")
+
+
+def _slowed(work: OpWork, cycles: Cycles, wafer: WaferSpec) -> Cycles:
+    """The closed form of an op at the efficiency of its family."""
+    is_attention = work.kind == "attention"
+    efficiency = wafer.attention_efficiency if is_attention else wafer.kernel_efficiency
+    return cycles * (1 / efficiency)
+
+
+def _segment_cost(
+    work: Iterable[OpWork], cycles: Mapping[OpWork, Cycles], wafer: WaferSpec
+) -> SegmentCost:
+    total = sum((_slowed(op, cycles[op], wafer) for op in work), Cycles())
+    ps_per_cycle = PS_PER_S / wafer.clock_hz / wafer.software_speed
     return SegmentCost(
-        compute_ps=arithmetic_ps(flops, wafer)
-        + transfer_ps(moved_bytes, wafer.sram_bandwidth_bytes_per_s),
-        overhead_ps=wafer.segment_overhead_ps + kernels * wafer.kernel_overhead_ps,
+        compute_ps=round((total.total_cycles - total.setup) * ps_per_cycle),
+        overhead_ps=round(
+            total.setup * ps_per_cycle + wafer.segment_overhead_ps / wafer.software_speed
+        ),
     )
-
-
-def arithmetic_ps(flops: int, wafer: WaferSpec) -> int:
-    """Time of matrix products at the sustained rate, rounded up."""
-    sustained_flops_per_s = int(wafer.peak_flops_per_s * wafer.matmul_utilisation)
-    return -(-flops * PS_PER_S // sustained_flops_per_s)
-
-
-def _check_kind(op: OpWork) -> None:
-    known = ARITHMETIC_KINDS | MEMORY_KINDS | FREE_KINDS
-    if op.kind not in known:
-        raise ApplianceCompilationError(
-            "an op has no cost on the emulated clock",
-            where=op.op,
-            value=op.kind,
-            rule=f"kinds: {', '.join(sorted(known))}",
-        )

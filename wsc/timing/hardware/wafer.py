@@ -22,26 +22,28 @@ class WaferSpec(Config):
     flops_per_core_cycle: PositiveInt = sourced(8, "published", "four fp16 multiply-adds; hc 2022")
     fabric: FabricSpec = Field(default_factory=FabricSpec)
 
-    sram_bytes: PositiveInt = sourced(40_000_000_000, "published", "white paper")
-    sram_bandwidth_bytes_per_s: PositiveInt = sourced(
-        20_000_000_000_000_000, "published", "white paper"
+    sram_bytes: PositiveInt = sourced(
+        850_000 * 48 * 1024, "derived", "48 KiB in each core; the white paper says 40 GB"
     )
     io_bandwidth_bytes_per_s: PositiveInt = sourced(
         150_000_000_000, "published", "12 x 100 GbE = 1.2 Tb/s in each direction; hc 2022"
     )
 
-    matmul_utilisation: PositiveFloat = sourced(
-        0.251,
+    kernel_efficiency: PositiveFloat = sourced(
+        0.695,
         "fitted",
-        "geometric mean over T0001 T0003 T0009 T0011 T0017 T0019, micro-batches of 128 sequences, "
-        "(6 N + 12 L H S) S operations per sequence, less the fixed time per layer",
+        "T0001 T0003 T0009 T0011 T0017 T0019 T0028 T0034, together with the two below: cycles of "
+        "the closed forms (wsc.timing.kernels) over the cycles that these runs took",
         le=1,
     )
+    attention_efficiency: PositiveFloat = sourced(0.382, "fitted", "as kernel_efficiency", le=1)
     segment_overhead_ps: NonNegativeInt = sourced(
-        2_038 * PS_PER_US,
+        1_267 * PS_PER_US,
         "fitted",
-        "T0028 and T0034 (BERT-large, 24 layers): the line through both meets batch 0 at 97.8 ms, "
-        "4.08 ms per layer; half of it forward, half backward",
+        "as kernel_efficiency; half of what a layer takes for each micro-batch however small",
+    )
+    software_speed: PositiveFloat = sourced(
+        1.0, "fitted", "1 by definition for the release, not stated, of the rows fitted above"
     )
     programming_ps: NonNegativeInt = sourced(
         110 * PS_PER_S, "fitted", "T0088, logs from 85 to 136 s; loading the wafer's program"
@@ -51,12 +53,6 @@ class WaferSpec(Config):
     def peak_flops_per_s(self) -> int:
         """Dense fp16 operations per second, multiply and add counted as two."""
         return self.cores * self.flops_per_core_cycle * self.clock_hz
-
-    @property
-    def kernel_overhead_ps(self) -> int:
-        """The start of a kernel: one control wavelet across the fabric, corner to corner."""
-        cycles = (self.fabric.columns + self.fabric.rows) * self.fabric.hop_cycles
-        return cycles * PS_PER_S // self.clock_hz
 
 
 class Cs3Spec(WaferSpec):
@@ -70,14 +66,15 @@ class Cs3Spec(WaferSpec):
     )
     flops_per_core_cycle: PositiveInt = sourced(16, "published", "8-wide fp16; hc 2024")
     fabric: Wse3Fabric = Field(default_factory=Wse3Fabric)
-    sram_bytes: PositiveInt = sourced(44_000_000_000, "published", "arXiv 2503.11698")
-    sram_bandwidth_bytes_per_s: PositiveInt = sourced(
-        21_000_000_000_000_000, "published", "arXiv 2503.11698"
+    sram_bytes: PositiveInt = sourced(
+        900_000 * 48 * 1024, "derived", "48 KiB in each core; arXiv 2503.11698 says 44 GB"
     )
-    matmul_utilisation: PositiveFloat = sourced(
-        0.251, "assumed", "as CS-2; the ratio of peaks, 2.1, lies in the published 1.7 to 2.3", le=1
+    software_speed: PositiveFloat = sourced(
+        1.908,
+        "fitted",
+        "T0074, release 2.5; above 1 because the vector unit's rates measured with the SDK "
+        "(Wse3Fabric) are a third of its width",
     )
-    segment_overhead_ps: NonNegativeInt = sourced(2_038 * PS_PER_US, "assumed", "as CS-2")
     programming_ps: NonNegativeInt = sourced(
         230 * PS_PER_S, "fitted", "T0089, logs from 200 to 245 s; loading the wafer's program"
     )

@@ -74,3 +74,16 @@ def test_a_shared_weight_leaves_a_gradient_that_does_not_grow(gpt):
         for piece in segment.stash
     }
     assert GPT["vocab_size"] * GPT["hidden_size"] * 2 in waiting
+
+
+def test_an_attention_kernel_keeps_its_scores_while_it_runs():
+    """One score for each head, query and key; backward its gradient as well."""
+    short, long = captured(2, num_heads=2), captured(2, num_heads=4)
+    scores = 2 * 8 * 8 * 2  # two more heads, 8 x 8 tokens, two bytes each
+    for phase, kinds in (("forward", 1), ("backward", 2)):
+        few, many = (
+            next(s for s in p.segments if s.phase == phase and s.layer.endswith("1"))
+            for p in (short, long)
+        )
+        grown = many.working.sample_bytes - few.working.sample_bytes
+        assert 0 <= grown <= kinds * scores + 8 * 4 * 2

@@ -1,70 +1,103 @@
-"""Closed-form costs of a segment."""
+"""Costs of segments: closed forms, efficiencies, overhead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
 
 import pytest
+from small_programs import program, segment
 
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import OpWork
-from wsc.timing.cost import segment_ps
+from wsc.core.program import OpWork, Program
+from wsc.timing.cost import SegmentCost, best_grid, segment_costs
 from wsc.timing.hardware import CS2, CS3, FabricSpec, WaferSpec
+from wsc.timing.kernels import Grid
+from wsc.timing.kernels.table import op_cycles
 
-EVEN = WaferSpec(
-    cores=1000,
-    clock_hz=10**9,
-    flops_per_core_cycle=2,
-    matmul_utilisation=0.5,
-    sram_bandwidth_bytes_per_s=10**12,
-    fabric=FabricSpec(columns=10, rows=20),
-    segment_overhead_ps=100,
-)
+PRODUCT = OpWork("mm", "matmul", 2 * 10**12, 0, (1, 75_000, 1024, 4096), streams=True)
+SCORES = OpWork("attention", "attention", 10**9, 0, (64, 2048, 2048, 64))
+NORM = OpWork("native_layer_norm", "norm", 10**6, 0, (16, 128, 1024))
+VIEW = OpWork("view", "view", 0, 0, (4,))
 
 
-def test_arithmetic_is_flops_over_the_sustained_rate() -> None:
-    """1000 cores x 2 flops x 1 GHz at half the peak: 10^12 flops take a second."""
-    cost = segment_ps([OpWork("mm", "matmul", 10**12, 999)], EVEN)
-    assert cost.compute_ps == 10**12
+def step(*work: OpWork) -> Program:
+    return program("bfloat16", (segment(0, work=work),))
 
 
-def test_other_ops_are_bytes_over_the_sram_bandwidth() -> None:
-    """A terabyte at a terabyte per second takes a second, whatever its flops."""
-    cost = segment_ps([OpWork("add", "elementwise", 5, 10**12)], EVEN)
-    assert cost.compute_ps == 10**12
+def cost(*work: OpWork, **changes: Any) -> SegmentCost:
+    """The only segment of a step, on a CS-2 at full efficiency with some numbers changed."""
+    even = {"kernel_efficiency": 1.0, "attention_efficiency": 1.0, "segment_overhead_ps": 100}
+    return segment_costs(step(*work), CS2.model_copy(update=even | changes))[0]
 
 
-def test_overhead_counts_the_segment_and_each_kernel_but_no_view() -> None:
-    """A kernel starts after one wavelet has crossed the 10 x 20 fabric: 30 ns at 1 GHz."""
-    work = [OpWork("mm", "matmul", 0, 0), OpWork("add", "elementwise", 0, 0)]
-    view = OpWork("view", "view", 7, 7)
-    assert segment_ps([*work, view], EVEN).overhead_ps == 100 + 2 * 30_000
-    assert segment_ps([view], EVEN) == (0, 100)
+@pytest.mark.parametrize("op", [PRODUCT, SCORES, NORM])
+def test_at_full_efficiency_an_op_takes_the_cycles_of_its_closed_form(op: OpWork) -> None:
+    """At the clock of the system; descriptors and the like count as overhead."""
+    grid = best_grid(Counter([op]), CS2, "bfloat16")
+    cycles = op_cycles(grid, op, "bfloat16")
+    found = cost(op)
+    assert found.total_ps - 100 == pytest.approx(cycles.total_cycles / 1.1e9 * 1e12, abs=2)
+    assert found.overhead_ps - 100 == pytest.approx(cycles.setup / 1.1e9 * 1e12, abs=2)
 
 
-def test_a_cs3_computes_faster_than_a_cs2_by_the_ratio_of_their_peaks() -> None:
+def test_each_efficiency_stretches_its_own_family() -> None:
+    """Half the efficiency of attention doubles attention and nothing else."""
+    assert cost(SCORES, attention_efficiency=0.5).compute_ps == pytest.approx(
+        2 * cost(SCORES).compute_ps, abs=2
+    )
+    assert cost(PRODUCT, attention_efficiency=0.5) == cost(PRODUCT)
+    assert cost(PRODUCT, kernel_efficiency=0.5).compute_ps == pytest.approx(
+        2 * cost(PRODUCT).compute_ps, abs=2
+    )
+
+
+def test_faster_software_shortens_everything_in_the_same_proportion() -> None:
+    """Arithmetic and overhead alike."""
+    slow, fast = cost(PRODUCT, NORM), cost(PRODUCT, NORM, software_speed=2.0)
+    assert fast.compute_ps == pytest.approx(slow.compute_ps / 2, abs=2)
+    assert fast.overhead_ps == pytest.approx(slow.overhead_ps / 2, abs=2)
+
+
+def test_views_are_free_and_a_segment_of_views_takes_its_overhead() -> None:
+    """Nothing moves on the wafer for a view."""
+    assert cost(VIEW) == (0, 100)
+    assert cost(VIEW, PRODUCT) == cost(PRODUCT)
+
+
+def test_the_layout_is_the_best_of_those_that_repeat_the_hidden_dimension_in_a_row() -> None:
+    """No other number of stretches takes fewer cycles."""
+    counts = Counter({PRODUCT: 3, SCORES: 1, NORM: 2})
+    even = CS2.model_copy(update={"kernel_efficiency": 1.0, "attention_efficiency": 1.0})
+
+    def total(grid: Grid) -> float:
+        return sum(n * op_cycles(grid, op, "bfloat16").total_cycles for op, n in counts.items())
+
+    best = total(best_grid(counts, even, "bfloat16"))
+    assert best == min(total(Grid(CS2.fabric, 750 // stretches)) for stretches in range(1, 11))
+
+
+def test_equal_segments_cost_the_same_wherever_they_stand() -> None:
+    """One cost for each segment, in order."""
+    segments = tuple(segment(i, work=(PRODUCT,) if i % 2 else (NORM,)) for i in range(4))
+    costs = segment_costs(program("bfloat16", segments), CS2)
+    assert costs[0] == costs[2] != costs[1] == costs[3]
+
+
+def test_a_cs3_computes_faster_than_a_cs2() -> None:
     """The published ratio between the systems on one model is 1.7 to 2.3."""
-    work = [OpWork("mm", "matmul", 10**15, 0)]
-    ratio = segment_ps(work, CS2).compute_ps / segment_ps(work, CS3).compute_ps
-    assert 1.7 < ratio < 2.3
+    work = step(PRODUCT)
+    assert segment_costs(work, CS2)[0].compute_ps > segment_costs(work, CS3)[0].compute_ps
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "matmul",
-        "attention",
-        "norm",
-        "softmax",
-        "elementwise",
-        "reduction",
-        "gather",
-        "random",
-        "copy",
-    ],
-)
-def test_every_family_of_ops_but_views_costs_time(kind: str) -> None:
-    """No kernel of a program that compiles is for nothing."""
-    assert segment_ps([OpWork("op", kind, 10**6, 10**6)], CS2).compute_ps > 0
+def test_a_smaller_wafer_is_slower() -> None:
+    """A quarter of the PEs takes at least three times as long; tokens fill fewer PEs better."""
+    small = WaferSpec(fabric=FabricSpec(columns=375, rows=497))
+    times = [segment_costs(step(PRODUCT), wafer)[0].compute_ps for wafer in (small, CS2)]
+    assert 3 < times[0] / times[1] < 4.5
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:
     """The error names the op, its kind and the kinds there are."""
     with pytest.raises(ApplianceCompilationError, match=r"fft(.|\n)*spectral(.|\n)*matmul"):
-        segment_ps([OpWork("fft", "spectral", 1, 1)], CS2)
+        segment_costs(step(OpWork("fft", "spectral", 1, 1)), CS2)

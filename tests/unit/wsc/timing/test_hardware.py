@@ -58,7 +58,7 @@ def test_impossible_hardware_is_refused(part: str, key: str) -> None:
         ({"swarmx": {"fan_out": 6}}, "fan_out . 1 is at most swarmx.node_ports, 6"),
         ({"jitter": {"stragglers": {"node-1": 2}}}, "csx-N, br-N and wgt-N"),
         ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "at least 1"),
-        ({"system": {"matmul_utilisation": 1.5}}, "matmul_utilisation"),
+        ({"system": {"kernel_efficiency": 1.5}}, "kernel_efficiency"),
         ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
     ],
 )

@@ -1,0 +1,98 @@
+"""The model that a row of published training throughput ran, as a program at any micro-batch size.
+
+A row names its model and states what differs from the model zoo's params file of that kind: sizes,
+sequence length. What is predicted is the captured graph of that very model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.rows import Row
+from modelzoo.config.load import load_params
+from modelzoo.models.example import training_example
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
+from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.scale import ScalableProgram, capture_both
+
+_PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
+
+_KINDS: Mapping[str, str] = {
+    "bert": "bert_large.yaml",
+    "esm": "esm2_35m.yaml",
+    "dit": "dit_2b.yaml",
+    "gpt-j": "gptj_6b.yaml",
+    "llama": "llama2_7b.yaml",
+    "gpt": "gpt3_1.3b.yaml",
+}
+"""Params file by a word of the row's workload; the first that occurs counts."""
+
+_COLUMNS: Mapping[str, str] = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_heads",
+    "ffn": "filter_size",
+    "vocab": "vocab_size",
+}
+"""Key of the model section by column of the row."""
+
+Mode = Literal["train", "eval"]
+
+
+def model_of(row: Row) -> dict[str, Any]:
+    """The model section for a row. CannotReplay if its kind or its size is not known."""
+    workload = row.text("workload").lower()
+    kind = next((word for word in _KINDS if word in workload), None)
+    if kind is None:
+        raise CannotReplay(f"no model of {row.text('workload')!r} in the zoo")
+    section = dict(load_params(_PARAMS / _KINDS[kind]).trainer.init.model)
+    stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
+    if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
+        raise CannotReplay("hidden size, layers or heads are not stated")
+    if stated["filter_size"] is None and kind != "llama":
+        stated["filter_size"] = 4 * (stated["hidden_size"] or 0)
+    section.update({key: value for key, value in stated.items() if value is not None})
+    length = sequence_length(row)
+    if length is not None:
+        section["max_position_embeddings"] = max(length, section.get("max_position_embeddings", 0))
+    return section
+
+
+def sequence_length(row: Row) -> int | None:
+    """Tokens per sample as far as a number is all that the row states; None for the model's own."""
+    text = row.text("seq_len")
+    if "patch" in text:  # of an image, whose size the params file has
+        return None
+    if not text.isdecimal():
+        raise CannotReplay(f"the sequence length is not stated: {text!r}")
+    return int(text)
+
+
+def program_of(row: Row, mode: Mode) -> ScalableProgram:
+    """The captured step of a row."""
+    return _captured(json.dumps(model_of(row), sort_keys=True), sequence_length(row), mode)
+
+
+@cache
+def _captured(section: str, length: int | None, mode: Mode) -> ScalableProgram:
+    def capture(size: int) -> Compiled:
+        example = training_example(json.loads(section), size, length)
+        names = [name for name, _ in example.inputs]
+
+        def forward(batch: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+            with torch.no_grad():
+                return [example.model(**dict(zip(names, batch, strict=True)))]
+
+        step = example.step if mode == "train" else forward
+        request = CompileRequest(StreamPrecision("bfloat16", "bfloat16"), size, 1, "fidelity")
+        return compile_step(step, example.model, example.inputs, request)[0]
+
+    return capture_both(capture)

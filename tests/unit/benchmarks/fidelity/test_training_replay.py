@@ -1,0 +1,138 @@
+"""Replays of training throughput: from a row to a run of the emulated cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from reference_rows import row, write_rows
+
+from benchmarks.fidelity.fit_training import fit_releases, fit_wafer
+from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.rows import Row, read_rows
+from benchmarks.fidelity.training import FAMILIES
+from benchmarks.fidelity.training_runs import run_of, wafer_of
+from benchmarks.fidelity.workloads import model_of, sequence_length
+from wsc.core.errors import ConfigError
+from wsc.timing.hardware import CS2, CS3
+from wsc.timing.hardware.releases import RELEASE_SPEEDS
+
+TINY = {"workload": "GPT-2 tiny", "hidden": "64", "layers": "2", "heads": "2", "vocab": "128"}
+
+
+@pytest.fixture
+def read(tmp_path: Any) -> Any:
+    """Rows of a file, from the columns in which they differ from a tiny GPT on one CS-2."""
+
+    def read(*changes: dict[str, str]) -> tuple[Row, ...]:
+        common = TINY | {
+            "system": "CS-2", "phase": "train", "unit": "samples/s", "seq_len": "32",
+            "global_batch": "64", "num_csx": "1", "use": "calibration",
+        }  # fmt: skip
+        rows = (row(f"T{i}", "training", **(common | c)) for i, c in enumerate(changes))
+        return read_rows(write_rows(tmp_path / "rows.csv", *rows))
+
+    return read
+
+
+def test_a_row_states_what_differs_from_the_zoos_model(read: Any) -> None:
+    """Sizes come from columns, the feed-forward is four times as wide unless stated."""
+    gpt, bert = read({}, {"workload": "BERT-base pre-training", "ffn": "200", "seq_len": "128"})
+    assert model_of(gpt)["name"] == "gpt3"
+    assert model_of(gpt)["filter_size"] == 256
+    assert (model_of(bert)["name"], model_of(bert)["filter_size"]) == ("bert", 200)
+    assert sequence_length(bert) == 128
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"workload": "UNet"}, "no model of 'UNet'"),
+        ({"hidden": ""}, "hidden size, layers or heads"),
+        ({"seq_len": "not printed"}, "sequence length is not stated"),
+        ({"global_batch": ""}, "batch size is not stated"),
+        ({"sparsity_pct": "75"}, "sparse weights"),
+        ({"system": "A100"}, "no numbers for a A100"),
+    ],
+)
+def test_what_a_row_does_not_tell_is_the_reason_why_not(
+    read: Any, change: dict[str, str], reason: str
+) -> None:
+    """Nothing is guessed."""
+    (seen,) = read(change)
+    with pytest.raises(CannotReplay, match=reason):
+        run_of(seen, "train")
+
+
+def test_a_row_runs_under_its_release(read: Any) -> None:
+    """A release that is stated decides the speed; one before all fitted rows is refused."""
+    plain, stated, other, old = read(
+        {}, {"software": "R2.3.0"}, {"system": "CS-3", "software": "R2.6"}, {"software": "R1.7.1"}
+    )
+    assert wafer_of(plain) == CS2
+    assert wafer_of(stated).software_speed == RELEASE_SPEEDS.cs2_r2_1_1
+    assert wafer_of(other) == CS3
+    with pytest.raises(ConfigError):
+        wafer_of(old)
+
+
+def test_the_batch_is_cut_evenly_over_the_systems(read: Any) -> None:
+    """In as few rounds as fit, or of the size that is stated; half the rounds, half the time."""
+    whole, one, two = read(
+        {}, {"micro_batch_per_csx": "8"}, {"micro_batch_per_csx": "8", "num_csx": "2"}
+    )
+    assert run_of(whole, "train").micro_batch_size == 64
+    runs = [run_of(seen, "train") for seen in (one, two)]
+    assert [run.num_rounds for run in runs] == [8, 4]
+    assert runs[1].samples_per_s == pytest.approx(2 * runs[0].samples_per_s, rel=0.02)
+
+
+def test_evaluation_is_faster_than_training(read: Any) -> None:
+    """It leaves out the backward pass."""
+    (seen,) = read({})
+    assert run_of(seen, "eval").samples_per_s > 1.5 * run_of(seen, "train").samples_per_s
+
+
+@pytest.mark.parametrize(
+    ("change", "family"),
+    [
+        ({}, "training CS-2"),
+        ({"system": "CS-3"}, "training CS-3"),
+        ({"phase": "inference", "workload": "GPT-3 111M eval"}, "evaluation"),
+    ],
+)
+def test_each_kind_of_row_has_its_family(read: Any, change: dict[str, str], family: str) -> None:
+    """And no other."""
+    (seen,) = read(change)
+    assert [f.name for f in FAMILIES if f.knows(seen)] == [family]
+
+
+def test_the_fit_finds_the_constants_that_made_the_rows(read: Any) -> None:
+    """Rows that the model itself predicts with other constants are fitted to those constants."""
+    made = CS2.model_copy(
+        update={
+            "kernel_efficiency": 0.5,
+            "attention_efficiency": 0.25,
+            "segment_overhead_ps": 10**9,
+        }
+    )
+    shapes = [
+        {"seq_len": "2048", "hidden": "512", "heads": "8"},
+        {"seq_len": "2048", "hidden": "512", "heads": "8", "global_batch": "256"},
+        {"seq_len": "128", "hidden": "1024", "heads": "16", "global_batch": "4096"},
+        {"seq_len": "4096", "hidden": "256", "heads": "8", "global_batch": "128"},
+    ]
+    values = [run_of(seen, "train", made).samples_per_s for seen in read(*shapes)]
+    rows = read(*(shape | {"value": str(v)} for shape, v in zip(shapes, values, strict=True)))
+    found = fit_wafer(rows)
+    assert found["WaferSpec.kernel_efficiency"] == pytest.approx(0.5, rel=0.03)
+    assert found["WaferSpec.attention_efficiency"] == pytest.approx(0.25, rel=0.03)
+    assert found["WaferSpec.segment_overhead_ps"] == pytest.approx(10**9, rel=0.03)
+
+
+def test_a_release_is_as_fast_as_its_rows_say(read: Any) -> None:
+    """Twice what the model predicts is a speed of two."""
+    (plain,) = read({})
+    rate = run_of(plain, "train").samples_per_s
+    (seen,) = read({"software": "R2.1.1", "value": str(2 * rate)})
+    assert fit_releases([seen]) == {"ReleaseSpeeds.cs2_r2_1_1": pytest.approx(2, rel=0.01)}
