@@ -163,7 +163,10 @@ class Walk:
             yield GradientReady(*visit, shard, span, slab)
 
     def _account(self, batches: Sequence[MicroBatch]) -> None:
-        """Bring the ledger up to date with the activations that are held."""
-        now = sum(batch.num_bytes for batch in batches)
+        """Bring the ledger up to date with the activations that are held.
+
+        The emulated wafer takes one micro-batch at a time; the others are the host's.
+        """
+        now = max((batch.num_bytes for batch in batches), default=0)
         self._sram.change("activations", now - self._activation_bytes)
         self._activation_bytes = now

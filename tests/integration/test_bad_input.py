@@ -85,16 +85,19 @@ def test_model_that_does_not_fit(tmp_path, capsys) -> None:
     assert "1.0 KiB" in err
 
 
-def test_wafer_too_small_for_the_activations(tmp_path, capsys) -> None:
-    """The activations of a micro-batch must fit the SRAM."""
+@pytest.mark.parametrize(
+    ("sram_bytes", "remedy"), [(1000, "raise sram_bytes"), (3_549_601_000, "not even one sample")]
+)
+def test_wafer_too_small_for_the_activations(tmp_path, capsys, sram_bytes, remedy) -> None:
+    """The activations of a micro-batch must fit the SRAM beside code (4,176 B of each PE)."""
     flags = write_run(tmp_path)
-    system = {"name": "CS-2", "sram_bytes": 1000}
+    system = {"name": "CS-2", "sram_bytes": sram_bytes}
     small = {"runtime": {"kind": "local"}, "machine": {"system": system}}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(small))
     code, _, err = run(flags, capsys)
     assert code == 1
     assert "SRAM" in err
-    assert "micro_batch_size" in err
+    assert remedy in err
 
 
 def test_damaged_checkpoint_is_named(tmp_path, capsys) -> None:
