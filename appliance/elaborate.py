@@ -11,18 +11,19 @@ from dataclasses import dataclass
 
 from appliance.input_worker import WorkerSpec
 from csnode.node import NodeSpec
+from memoryx.optim.registry import state_bytes_per_element
 from memoryx.server import ServerSpec
+from memoryx.tiers import fill_tiers, tiers_of
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
+from wsc.core.errors import ConfigError
 from wsc.core.names import switch_name, worker_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program, TensorSpec, plan_streams
 from wsc.core.room import RoomSpec
 from wsc.core.rounds import Rounds
-from wsc.core.units import format_bytes
 from wsc.timing.hardware import MachineSpec
 from wsc.timing.placement import Placement, check_fits
 
@@ -44,7 +45,7 @@ def elaborate(
 
     Raises ApplianceResourceExhausted if the weights do not fit MemoryX.
     """
-    _check_capacity(parameters, machine)
+    fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
     tree = Tree(size.num_csx, machine.swarmx.fan_out)
     servers = (
         ServerSpec(
@@ -93,11 +94,13 @@ def plan_installation(
     """Fit a compiled program to a cluster.
 
     Raises ConfigError if there are too few micro-batches for the systems, and
-    ApplianceResourceExhausted if a micro-batch's activations do not fit a wafer.
+    ApplianceResourceExhausted if a micro-batch's activations do not fit a wafer, or weights,
+    gradients and optimizer state do not fit MemoryX.
     """
     program = compiled.program
     _check_batch(program, size)
     check_fits(Placement(program, machine.system))
+    _check_capacity(program, optimizer, machine)
     return Installation(
         program=program,
         kernels=compiled.kernels,
@@ -108,14 +111,11 @@ def plan_installation(
     )
 
 
-def _check_capacity(parameters: Sequence[TensorSpec], machine: MachineSpec) -> None:
-    masters = sum(spec.num_bytes for spec in parameters)
-    if masters > machine.memoryx.dram_bytes:
-        raise ApplianceResourceExhausted(
-            f"the model's fp32 weights need {format_bytes(masters)} of MemoryX",
-            rule=f"MemoryX has {format_bytes(machine.memoryx.dram_bytes)}",
-            remedy="choose a smaller model, or raise memoryx.dram_bytes in cluster.yaml",
-        )
+def _check_capacity(
+    program: Program, optimizer: OptimizerSpec | None, machine: MachineSpec
+) -> None:
+    state = state_bytes_per_element(optimizer, program.parameter) if optimizer else 0
+    tiers_of(program, machine.memoryx, state)
 
 
 def _check_batch(program: Program, size: ClusterSize) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
-from memoryx.tiers import Tiers, fill_tiers
+from memoryx.tiers import Tiers, tiers_of
 from wsc.core.actions import Action, node_actions
 from wsc.core.program import Program, StreamPlan
 from wsc.timing.cost import SegmentCost, segment_costs
@@ -47,12 +47,7 @@ class Timetable:
         """
         costs = segment_costs(program, machine.system)
         actions = node_actions(program, plan)
-        tiers = fill_tiers(
-            machine.memoryx,
-            num_elements=sum(spec.num_elements for spec in program.parameters),
-            num_trained=sum(program.parameter[name].num_elements for name in program.trained),
-            state_bytes_per_element=update.state_bytes,
-        )
+        tiers = tiers_of(program, machine.memoryx, update.state_bytes)
         return cls(program, plan, costs, actions, tiers, update, clips_by_norm)
 
     def dealt(self, num_micro_batches: int) -> Timetable:

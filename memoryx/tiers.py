@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import GRADIENT_BYTES
+from wsc.core.program import GRADIENT_BYTES, Program
 from wsc.core.units import format_bytes
 from wsc.timing.hardware import MemoryXSpec
 
@@ -47,6 +47,16 @@ class Tiers:
     def dram_bytes(self) -> int:
         num_bytes = sum(kind.num_bytes for kind in (self.masters, self.sums, self.state))
         return num_bytes - self.flash_bytes
+
+
+def tiers_of(program: Program, spec: MemoryXSpec, state_bytes_per_element: int = 0) -> Tiers:
+    """Where MemoryX holds what one program needs; errors as of ``fill_tiers``."""
+    return fill_tiers(
+        spec,
+        num_elements=sum(parameter.num_elements for parameter in program.parameters),
+        num_trained=sum(program.parameter[name].num_elements for name in program.trained),
+        state_bytes_per_element=state_bytes_per_element,
+    )
 
 
 def fill_tiers(

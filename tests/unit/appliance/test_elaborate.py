@@ -72,9 +72,10 @@ def test_numbers_of_the_machine_reach_the_rooms():
 def test_a_model_that_memoryx_cannot_hold_is_refused():
     """What it needs, what there is, what to do."""
     machine = MachineSpec(memoryx=MemoryXSpec(dram_bytes=100))
-    with pytest.raises(ApplianceResourceExhausted, match="fp32 weights need 124 B") as caught:
+    with pytest.raises(ApplianceResourceExhausted, match="the model needs 124 B") as caught:
         elaborate(PARAMETERS, ClusterSize(1), machine, seed=0)
-    assert "100 B" in caught.value.rule
+    assert caught.value.value == "fp32 weights 124 B"
+    assert "100 B of DRAM" in caught.value.rule
     assert "memoryx.dram_bytes" in caught.value.remedy
 
 
@@ -111,6 +112,17 @@ def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
     assert install(
         compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=overhead + peak))
     )
+
+
+def test_training_needs_room_for_gradients_and_optimizer_state(compiled):
+    """Known before anything starts; flash takes what DRAM cannot."""
+    weights = 4 * sum(spec.num_elements for spec in compiled.program.parameters)
+    dram = MemoryXSpec(dram_bytes=2 * weights - 1)
+    with pytest.raises(ApplianceResourceExhausted, match=f"the model needs {2 * weights} B") as no:
+        install(compiled, ClusterSize(1), MachineSpec(memoryx=dram))
+    assert no.value.value == f"fp32 weights {weights} B, gradient sums {weights} B"
+    flash = dram.model_copy(update={"flash_bytes": 1})
+    assert install(compiled, ClusterSize(1), MachineSpec(memoryx=flash))
 
 
 def test_the_installation_fits_the_size(compiled):
