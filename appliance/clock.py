@@ -21,7 +21,6 @@ cost of a walk does not depend on their number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.round_memo import RoundMemo, Walked
@@ -59,6 +58,14 @@ class _Round:
     is_last: bool
 
 
+@dataclass(frozen=True)
+class _Moment:
+    """Where the machine stands, if its resources have not been told yet."""
+
+    now_ps: int
+    state: State
+
+
 class ClusterClock:
     """Advances step by step; times are picoseconds since the first step began.
 
@@ -94,6 +101,7 @@ class ClusterClock:
             *self._memoryx.resources,
         )
         self._memo = RoundMemo() if memo is None else memo
+        self._ahead: _Moment | None = None
         self._timetables: dict[Mode, Timetable] = {}
 
     def install(
@@ -111,6 +119,7 @@ class ClusterClock:
 
     def follow(self, timetable: Timetable) -> None:
         """Get ready to walk a program whose timetable was made for this machine."""
+        self._catch_up()
         self._memoryx.serve([spec.name for spec in timetable.program.parameters])
         self._timetables[timetable.program.mode] = timetable
 
@@ -118,14 +127,14 @@ class ClusterClock:
         """Let the machine do one step and say how long it took and why."""
         timetable = self._timetables[mode]
         self._memoryx.hold(timetable.tiers)
-        start_ps = self._node.free_ps
+        start_ps = self._now_ps
         self._node.forget()
-        *before, last = self._rounds(timetable, step)
-        self._rounds_before_last(timetable, before)
+        rounds = Rounds(timetable.program.num_micro_batches, self._num_nodes)
+        self._rounds_before_last(timetable, step, rounds)
         before_last_round = self._node.attribution()
+        last = self._of_step(step, rounds, rounds.count - 1)
         self._advance(timetable, last)
-        self._node.rest("reduce", self._memoryx.updated_ps(timetable.first_weights))
-        end_ps = self._node.free_ps
+        end_ps = self._now_ps
         if self._record:
             self.occupancies.append(Occupancy("steps", f"{mode} {step}", start_ps, end_ps))
         return StepTiming(
@@ -138,24 +147,18 @@ class ClusterClock:
             spare=before_last_round.then_idle(end_ps - start_ps),
         )
 
-    def _rounds(self, timetable: Timetable, step: int) -> list[_Round]:
-        rounds = Rounds(timetable.program.num_micro_batches, self._num_nodes)
-        last = rounds.count - 1
-        nodes = range(self._num_nodes)
-        return [
-            _Round(step, index, len(rounds.of_nodes(index, nodes)), index == last)
-            for index in range(rounds.count)
-        ]
+    def _of_step(self, step: int, rounds: Rounds, index: int) -> _Round:
+        num_busy = len(rounds.of_nodes(index, range(self._num_nodes)))
+        return _Round(step, index, num_busy, index == rounds.count - 1)
 
-    def _rounds_before_last(self, timetable: Timetable, rounds: Sequence[_Round]) -> None:
+    def _rounds_before_last(self, timetable: Timetable, step: int, rounds: Rounds) -> None:
         """Rounds that update nothing; as soon as one leaves the state it found, so do the rest."""
-        for this in rounds:
-            before = self._state()
-            walked = self._advance(timetable, this)
-            if walked is not None and walked.state == before:
-                left = len(rounds) - this.index - 1
+        for index in range(rounds.count - 1):
+            walked = self._advance(timetable, self._of_step(step, rounds, index))
+            if walked is not None and walked.is_periodic:
+                left = rounds.count - 2 - index
                 self._node.charge(walked.attribution.times(left))
-                resume(self._resources, before, self._node.free_ps + left * walked.duration_ps)
+                self._ahead = _Moment(self._now_ps + left * walked.duration_ps, walked.state)
                 return
 
     def _advance(self, timetable: Timetable, this: _Round) -> Walked | None:
@@ -163,23 +166,37 @@ class ClusterClock:
         if self._walks_all:
             self._round(timetable, this)
             return None
-        key = (timetable.name, self._swarmx.latency_ps, this.is_last, self._state())
-        start_ps = self._node.free_ps
+        state, start_ps = self._state(), self._now_ps
+        key = (timetable.name, self._swarmx.latency_ps, this.is_last, state)
         walked = self._memo.walked.get(key)
         if walked is None:
+            self._catch_up()
             before = self._node.attribution()
             self._round(timetable, this)
             spent = self._node.attribution().since(before)
-            walked = Walked(self._node.free_ps - start_ps, spent, self._state())
+            after = self._state()
+            walked = Walked(self._node.free_ps - start_ps, spent, after, after == state)
             self._memo.walked[key] = walked
         else:
             self._node.charge(walked.attribution)
-            resume(self._resources, walked.state, start_ps + walked.duration_ps)
+        self._ahead = _Moment(start_ps + walked.duration_ps, walked.state)
         return walked
 
+    @property
+    def _now_ps(self) -> int:
+        return self._node.free_ps if self._ahead is None else self._ahead.now_ps
+
     def _state(self) -> State:
+        if self._ahead is not None:
+            return self._ahead.state
         floor_ps = min(self._node.floor_ps, self._memoryx.floor_ps)
         return state_of(self._resources, self._node.free_ps, floor_ps)
+
+    def _catch_up(self) -> None:
+        """Tell the resources where rounds that were not walked have brought the machine."""
+        if self._ahead is not None:
+            resume(self._resources, self._ahead.state, self._ahead.now_ps)
+            self._ahead = None
 
     def _round(self, timetable: Timetable, this: _Round) -> None:
         """Stream the weights once, forward and again backward, for one micro-batch per system."""
@@ -199,6 +216,8 @@ class ClusterClock:
         self._node.release_batch()
         if this.is_last and timetable.clips_by_norm:
             self._update_all(timetable)
+        if this.is_last:
+            self._node.rest("reduce", self._memoryx.updated_ps(timetable.first_weights))
 
     def _stream(self, timetable: Timetable, shard: Shard, this: _Round) -> None:
         label = timetable.label(shard.segment)

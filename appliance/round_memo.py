@@ -20,6 +20,7 @@ class Walked(NamedTuple):
     duration_ps: int
     attribution: Attribution
     state: State
+    is_periodic: bool  # whether it found the state that it left
 
 
 @dataclass

@@ -15,7 +15,7 @@ from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
-from wsc.core.program import plan_streams
+from wsc.core.program import Program, plan_streams
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
 from wsc.timing.hardware import MachineSpec
@@ -60,6 +60,7 @@ class Simulator:
     num_servers: int = 1
     update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
+    _placements: dict[int, Placement] = field(default_factory=dict, repr=False)
     _timetables: dict[int, Timetable] = field(default_factory=dict, repr=False)
     _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
 
@@ -86,14 +87,18 @@ class Simulator:
     @cached_property
     def _sample_flops(self) -> int:
         """Arithmetic of one sample."""
-        program = self.program.at(CAPTURED_SIZES[0], 1)
-        flops = (w.flops for s in program.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
-        return sum(flops) // program.micro_batch_size
+        segments = self._smallest.segments
+        flops = (w.flops for s in segments for w in s.work if w.kind in ARITHMETIC_KINDS)
+        return sum(flops) // self._smallest.micro_batch_size
 
     @cached_property
     def largest_micro_batch(self) -> int:
         """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
-        return largest_with_recompute(self.program.at(1, 1), self.machine.system)
+        return largest_with_recompute(self._smallest, self.machine.system)
+
+    @cached_property
+    def _smallest(self) -> Program:
+        return self.program.at(CAPTURED_SIZES[0], 1)
 
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
         """Whether weights and gradients keep up with each layer."""
@@ -105,7 +110,10 @@ class Simulator:
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
-        return place_on_wafer(self.program.at(micro_batch_size, 1), self.machine.system)
+        if micro_batch_size not in self._placements:
+            program = self.program.at(micro_batch_size, 1)
+            self._placements[micro_batch_size] = place_on_wafer(program, self.machine.system)
+        return self._placements[micro_batch_size]
 
     def clock(self, timetable: Timetable, num_csx: int, record: bool = False) -> ClusterClock:
         """A clock at the start of its first step."""
