@@ -12,6 +12,9 @@ from wsc.timing.hardware.sourced import sourced
 
 _ROOM = re.compile(r"(csx|br|wgt)-(0|[1-9]\d*)")
 
+SLOWEST = 1_000_000
+"""A room slower by a larger factor stands still."""
+
 
 class JitterSpec(Config):
     """How uneven the machine is; by default not at all.
@@ -23,8 +26,12 @@ class JitterSpec(Config):
     """
 
     seed: NonNegativeInt = sourced(0, "assumed", "any; one seed gives one run, to the picosecond")
-    kernel_sigma: NonNegativeFloat = sourced(0.0, "assumed", "no spread of kernel times published")
-    transfer_sigma: NonNegativeFloat = sourced(0.0, "assumed", "no spread of transfers published")
+    kernel_sigma: NonNegativeFloat = sourced(
+        0.0, "assumed", "no spread of kernel times published", le=1
+    )
+    transfer_sigma: NonNegativeFloat = sourced(
+        0.0, "assumed", "no spread of transfers published", le=1
+    )
     stragglers: Mapping[str, PositiveFloat] = sourced({}, "assumed", "no slow room published")
 
     @field_validator("stragglers")
@@ -33,8 +40,8 @@ class JitterSpec(Config):
         for room, factor in stragglers.items():
             if not _ROOM.fullmatch(room):
                 raise ValueError(f"{room!r} is no room; rooms are csx-N, br-N and wgt-N")
-            if factor < 1:
-                raise ValueError(f"{room} is slower by a factor of at least 1, not {factor}")
+            if not 1 <= factor <= SLOWEST:
+                raise ValueError(f"{room} is slower by a factor of 1 to {SLOWEST}, not {factor}")
         return stragglers
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from wsc.core.config import Config
+from wsc.core.errors import ConfigError
 from wsc.core.units import PS_PER_S, PS_PER_US
 from wsc.timing.hardware.fabric import FabricSpec, Wse3Fabric
 from wsc.timing.hardware.sourced import sourced
@@ -48,6 +49,18 @@ class WaferSpec(Config):
     programming_ps: NonNegativeInt = sourced(
         110 * PS_PER_S, "fitted", "T0088, logs from 85 to 136 s; loading the wafer's program"
     )
+
+    @model_validator(mode="after")
+    def _grid_lies_on_the_wafer(self) -> Self:
+        if self.fabric.num_pes > self.cores:
+            raise ConfigError(
+                f"a {self.name} has fewer cores than its grid has PEs",
+                where="system.fabric",
+                value=f"{self.fabric.columns} x {self.fabric.rows} PEs",
+                rule=f"columns x rows is at most system.cores, {self.cores}",
+                remedy="lower system.fabric.columns or rows, or raise system.cores in cluster.yaml",
+            )
+        return self
 
     @property
     def peak_flops_per_s(self) -> int:

@@ -31,7 +31,7 @@ def test_single_numbers_of_a_system_can_be_changed() -> None:
     """What a mapping does not give is as in the system that it names."""
     changed = machine(system={"name": "CS-3", "io_bandwidth_bytes_per_s": 1.5e12}).system
     assert changed == CS3.model_copy(update={"io_bandwidth_bytes_per_s": 1_500_000_000_000})
-    assert machine(system={"cores": 7}).system == CS2.model_copy(update={"cores": 7})
+    assert machine(system={"clock_hz": 7}).system == CS2.model_copy(update={"clock_hz": 7})
 
 
 def numeric_fields() -> list[tuple[str, str]]:
@@ -57,8 +57,15 @@ def test_impossible_hardware_is_refused(part: str, key: str) -> None:
         ({"swarmx": {"fan_out": 1}}, "swarmx.fan_out"),
         ({"swarmx": {"fan_out": 6}}, "fan_out . 1 is at most swarmx.node_ports, 6"),
         ({"jitter": {"stragglers": {"node-1": 2}}}, "csx-N, br-N and wgt-N"),
-        ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "at least 1"),
+        ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "a factor of 1 to 1000000, not 0.5"),
+        ({"jitter": {"stragglers": {"csx-1": 1e300}}}, "a factor of 1 to 1000000"),
+        ({"jitter": {"kernel_sigma": 1e6}}, "jitter.kernel_sigma"),
         ({"system": {"kernel_efficiency": 1.5}}, "kernel_efficiency"),
+        ({"system": {"fabric": {"columns": 5000}}}, "columns x rows is at most system.cores"),
+        ({"system": {"name": "CS-3", "cores": 7}}, "a CS-3 has fewer cores than its grid"),
+        ({"system": {"fabric": {"columms": 5}}}, "did you mean 'columns'"),
+        ({"memoryx": {"flash": 5}}, "unknown key 'memoryx.flash'"),
+        ({"swarmx": {"node_ports": 2}}, "at most swarmx.node_ports, 2"),
         ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
     ],
 )
