@@ -15,7 +15,6 @@ load them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 
 from wsc.core.program import Shard
 from wsc.timing.attribution import Attribution, Cause, waits
@@ -116,7 +115,7 @@ class NodeClock:
 
     def charge(self, attribution: Attribution) -> None:
         """Add to the account what happened in a time that was not walked."""
-        self._charges_ps.update(asdict(attribution))
+        self._charges_ps.update(vars(attribution))
 
     def forget(self) -> None:
         """Begin a new account."""

@@ -86,7 +86,7 @@ class MemoryXClock:
 
     def updated_ps(self, names: tuple[str, ...]) -> int:
         """When the last of these parameters was updated; 0 if none ever was."""
-        return max((self._updated[name] for name in names), default=0)
+        return max(map(self._updated.__getitem__, names), default=0)
 
     def stream(self, shard: Shard, activity: str = "") -> Arrival:
         """Send a weight shard as soon as it is up to date and a system has room for it."""

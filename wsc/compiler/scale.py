@@ -22,6 +22,8 @@ CAPTURED_SIZES = (2, 4)
 
 Affine = Callable[[int, int], int]
 
+_WorkPair = tuple[tuple[OpWork, ...], tuple[OpWork, ...]]
+
 
 class ScalableProgram:
     """A step that was captured at two micro-batch sizes."""
@@ -38,6 +40,10 @@ class ScalableProgram:
             )
         self._small = small
         self._large = large
+        kinds: dict[_WorkPair, int] = {}  # layers repeat, and so does their work
+        works = [(a.work, b.work) for a, b in zip(small.segments, large.segments, strict=True)]
+        self._kind_of_segment = [kinds.setdefault(pair, len(kinds)) for pair in works]
+        self._kinds = list(kinds)
 
     def at(self, micro_batch_size: int, num_micro_batches: int) -> Program:
         """The program for ``num_micro_batches`` micro-batches of this size."""
@@ -47,10 +53,11 @@ class ScalableProgram:
         def affine(a: int, b: int) -> int:
             return a + (b - a) * (micro_batch_size - small.micro_batch_size) // samples
 
-        @cache  # layers repeat, and so do their ops
+        @cache  # so that equal ops are one object
         def work(a: OpWork, b: OpWork) -> OpWork:
             return _work(a, b, affine)
 
+        works = [tuple(map(work, *pair)) for pair in self._kinds]
         return replace(
             small,
             digest=f"{small.digest}-{micro_batch_size}",
@@ -58,8 +65,10 @@ class ScalableProgram:
                 _input(a, b, affine) for a, b in zip(small.inputs, large.inputs, strict=True)
             ),
             segments=tuple(
-                _segment(a, b, work, affine)
-                for a, b in zip(small.segments, large.segments, strict=True)
+                replace(a, work=works[kind], **_numbers(a, b, affine))
+                for a, b, kind in zip(
+                    small.segments, large.segments, self._kind_of_segment, strict=True
+                )
             ),
             micro_batch_size=micro_batch_size,
             num_micro_batches=num_micro_batches,
@@ -68,12 +77,6 @@ class ScalableProgram:
 
 def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:
     return replace(a, shape=tuple(map(affine, a.shape, b.shape)))
-
-
-def _segment(
-    a: Segment, b: Segment, work: Callable[[OpWork, OpWork], OpWork], affine: Affine
-) -> Segment:
-    return replace(a, work=tuple(map(work, a.work, b.work)), **_numbers(a, b, affine))
 
 
 def _work(a: OpWork, b: OpWork, affine: Affine) -> OpWork:

@@ -21,7 +21,7 @@ next step starts before. The next step starts at that very moment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from wsc.core.units import seconds
@@ -43,7 +43,7 @@ class Attribution:
 
     @property
     def total_ps(self) -> int:
-        return sum(asdict(self).values())
+        return sum(vars(self).values())
 
     def shares(self) -> dict[str, float]:
         """Each cause's part of the whole, 0 to 1; all 0 if no time passed."""
@@ -52,16 +52,16 @@ class Attribution:
 
     def times(self, count: int) -> Attribution:
         """The same, ``count`` times over."""
-        return Attribution(**{cause: count * ps for cause, ps in asdict(self).items()})
+        return Attribution(**{cause: count * ps for cause, ps in vars(self).items()})
 
     def since(self, before: Attribution) -> Attribution:
         """What has been added to an earlier account."""
-        earlier = asdict(before)
-        return Attribution(**{cause: ps - earlier[cause] for cause, ps in asdict(self).items()})
+        earlier = vars(before)
+        return Attribution(**{cause: ps - earlier[cause] for cause, ps in vars(self).items()})
 
     def then_idle(self, total_ps: int) -> Attribution:
         """The same, followed by nothing until ``total_ps`` have passed."""
-        return Attribution(**{**asdict(self), "idle": self.idle + total_ps - self.total_ps})
+        return Attribution(**{**vars(self), "idle": self.idle + total_ps - self.total_ps})
 
 
 def waits(since_ps: int, until: Sequence[tuple[Cause, int]]) -> Iterator[tuple[Cause, int]]:

@@ -43,7 +43,8 @@ State = tuple[int, ...]
 
 def state_of(resources: Sequence[Resource], now_ps: int, floor_ps: int) -> State:
     """What the future of resources depends on, if nothing is ready before ``floor_ps`` any more."""
-    return tuple(max(time, floor_ps) - now_ps for r in resources for time in r.times)
+    times = [time for resource in resources for time in resource.times]
+    return tuple([(time if time > floor_ps else floor_ps) - now_ps for time in times])
 
 
 def resume(resources: Sequence[Resource], state: State, now_ps: int) -> None:
@@ -148,8 +149,7 @@ class Stamps:
 
     def add(self, names: Sequence[str]) -> None:
         """Keep time of these, too."""
-        for name in names:
-            self._at_ps.setdefault(name, 0)
+        self._at_ps = dict.fromkeys(names, 0) | self._at_ps
 
     def __getitem__(self, name: str) -> int:
         return self._at_ps.get(name, 0)
