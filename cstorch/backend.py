@@ -21,12 +21,15 @@ from appliance.elaborate import ClusterSize, plan_installation
 from cstorch.cluster_config import ClusterConfig
 from cstorch.loop import Loop
 from memoryx.checkpoint import Reader
+from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode
+from wsc.core.program import Mode, Program
+from wsc.core.units import format_ps
+from wsc.timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.timing.trace import write_trace
 
 log = logging.getLogger("waferstream")
@@ -69,6 +72,8 @@ class Backend:
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
         self.global_step = 0
         self.cluster: Cluster | None = None
+        self.start_up: StartUp | None = None
+        """Of the emulated machine, for the program that started the cluster."""
         self._restore: tuple[Path, frozenset[str], bool] | None = None
 
     is_csx = True
@@ -140,6 +145,7 @@ class Backend:
         self.cluster.invoke("install", installation)
         if starts:
             self._load_weights(self.cluster)
+            self._tell_start_up(compiled.program, optimizer)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps of an installed program."""
@@ -182,6 +188,17 @@ class Backend:
             config.cluster,
             self.seed,
             record=config.trace_path is not None,
+        )
+
+    def _tell_start_up(self, program: Program, optimizer: OptimizerSpec | None) -> None:
+        machine = self.cluster_config.cluster.machine
+        elements = sum(spec.num_elements for spec in program.parameters)
+        state = state_bytes_per_element(optimizer, program.parameter) if optimizer else 0
+        self.start_up = start_up(machine, elements, len(program.segments))
+        log.info(
+            "Emulated start-up: %s; each checkpoint: %s",
+            self.start_up,
+            format_ps(checkpoint_ps(machine.start_up, elements, state)),
         )
 
     def _load_weights(self, cluster: Cluster) -> None:

@@ -45,7 +45,8 @@ def run_session(arguments: Arguments, params: Params) -> None:
         if arguments.trace is not None and backend.cluster is not None:
             backend.write_trace(arguments.trace)
             log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", arguments.trace)
-    write_results(params, cluster, arguments.mode, trainer.model, outcome, history)
+    start = backend.start_up
+    write_results(params, cluster, arguments.mode, trainer.model, outcome, history, start)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
 

@@ -15,6 +15,7 @@ from wsc.telemetry.files import write_json
 from wsc.telemetry.host import describe_host
 from wsc.telemetry.pictures import loss_picture
 from wsc.telemetry.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
+from wsc.timing.start_up import StartUp
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
@@ -29,10 +30,11 @@ def write_results(
     model: nn.Module,
     outcome: Outcome,
     history: History,
+    start_up: StartUp | None,
 ) -> None:
     """Write the summary, and the picture if there is a loss to draw."""
     init = params.trainer.init
-    summary = summarize(params, cluster, mode, model, outcome, history)
+    summary = summarize(params, cluster, mode, model, outcome, history, start_up)
     write_json(init.model_dir / SUMMARY_NAME, summary.to_json())
     if history.train or history.evaluations:
         evaluations = [(step, loss) for step, loss, _ in history.evaluations]
@@ -54,6 +56,7 @@ def summarize(
     model: nn.Module,
     outcome: Outcome,
     history: History,
+    start_up: StartUp | None,
 ) -> RunSummary:
     """The run in numbers."""
     trainer = params.trainer
@@ -83,4 +86,5 @@ def summarize(
         checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
         measured=measured,
         emulated=emulated,
+        start_up=start_up,
     )

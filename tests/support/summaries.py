@@ -5,6 +5,7 @@ from dataclasses import replace
 from wsc.telemetry.host import Host
 from wsc.telemetry.summary import Emulated, Measured, ModelSummary, RunSummary
 from wsc.timing.attribution import Attribution
+from wsc.timing.start_up import StartUp
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")
 DIGEST = "ab12" * 16
@@ -33,6 +34,7 @@ def summary(num_csx: int, compute_ps: int = 8_000_000, reduce_ps: int = 0) -> Ru
             attribution_ps=causes,
             total_ps=causes.total_ps,
         ),
+        start_up=StartUp(compile_ps=9, programming_ps=5, initial_weights_ps=3),
     )
 
 

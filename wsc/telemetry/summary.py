@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from wsc.telemetry.host import Host
 from wsc.timing.attribution import Attribution, StepTiming, samples_per_s
+from wsc.timing.start_up import StartUp
 
 SUMMARY_NAME = "run_summary.json"
 
@@ -76,7 +77,8 @@ class Emulated:
 class RunSummary:
     """One run of ``run.py``. What did not happen is None or empty: a run may only evaluate or fail.
 
-    ``train`` and ``eval`` are the curves; steps are inclusive and count from 1.
+    ``train`` and ``eval`` are the curves; steps are inclusive and count from 1. ``start_up``
+    is what the emulated machine would do before the first step.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -97,6 +99,7 @@ class RunSummary:
     checkpoint: str | None = None
     measured: Measured | None = None
     emulated: Emulated | None = None
+    start_up: StartUp | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain data for ``write_json``."""

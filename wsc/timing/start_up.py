@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsc.core.units import transfer_ps
+from wsc.core.units import format_ps, transfer_ps
 from wsc.timing.hardware import MachineSpec, StartUpSpec
 
 MASTER_BYTES = 4  # fp32, on the way and on disk
@@ -32,6 +32,13 @@ class StartUp:
     @property
     def total_ps(self) -> int:
         return self.compile_ps + max(self.programming_ps, self.initial_weights_ps)
+
+    def __str__(self) -> str:
+        return (
+            f"compile {format_ps(self.compile_ps)} unless cached, "
+            f"programming {format_ps(self.programming_ps)}, "
+            f"initial weights {format_ps(self.initial_weights_ps)}"
+        )
 
 
 def start_up(

@@ -24,6 +24,7 @@ from wsc.core.errors import (
     ConfigError,
     WaferStreamError,
 )
+from wsc.core.units import PS_PER_S
 
 
 @pytest.fixture
@@ -117,6 +118,16 @@ def test_steps_are_counted_over_loops(backend):
     losses(step, loop)
     assert backend.global_step == 5
     assert [result.step for result in loop.results] == [5]
+
+
+def test_the_start_of_the_emulated_machine_is_told_once(backend, caplog):
+    """With the first program that goes onto the cluster, and no other."""
+    with caplog.at_level("INFO", "waferstream"):
+        losses(training_step(backend), executor(2))
+        losses(evaluation_step(backend), executor(2))
+    (line,) = [text for text in caplog.messages if text.startswith("Emulated start-up")]
+    assert "programming 110.00 s, initial weights 2.30 s; each checkpoint: " in line
+    assert backend.start_up.programming_ps == 110 * PS_PER_S
 
 
 def test_a_model_too_large_for_memoryx_starts_nothing():
