@@ -78,3 +78,19 @@ def test_every_segment_has_its_no_stall_condition(program: ScalableProgram) -> N
         (segment.layer, segment.phase) for segment in compiled_at(4).program.segments
     ]
     assert sum(check.gradient_bytes for check in checks) == 4 * (2 * 64 * 128 + 128 + 64)
+
+
+def test_a_last_micro_batch_may_be_smaller(program: ScalableProgram) -> None:
+    """It takes the time of a full one, and the rate counts the samples that there are."""
+    simulator = Simulator(program, MACHINE)
+    uneven, full = simulator.predict(43, 4, 3), simulator.predict(48, 4, 3)
+    assert uneven.timing.duration_ps == full.timing.duration_ps
+    assert uneven.samples_per_s == pytest.approx(full.samples_per_s * 43 / 48)
+    assert uneven.arithmetic_flops * 48 == full.arithmetic_flops * 43
+
+
+def test_the_first_steps_are_told_until_they_settle(program: ScalableProgram) -> None:
+    """The last of them is the one that is predicted."""
+    prediction = Simulator(program, MACHINE).predict(48, 4, 3)
+    assert len(prediction.steps_ps) == prediction.timing.step
+    assert prediction.steps_ps[-1] == prediction.steps_ps[-2] == prediction.timing.duration_ps
