@@ -7,6 +7,7 @@ import logging
 import torch
 from torch import nn
 
+from appliance.clock import prediction
 from appliance.spec import ClusterSpec
 from modelzoo.config.params import Params
 from modelzoo.trainer.observers import History
@@ -47,6 +48,7 @@ def write_results(
         log.info(
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
         )
+        log.info(prediction(cluster.machine, summary.num_csx, history.timings[-1]))
 
 
 def summarize(
