@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from cstorch.micro_batches import micro_batch_size
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from modelzoo.models.registry import build_model
+from wsc.core.micro_batches import micro_batch_size
 
 Precision = Literal["bf16-stream", "bf16", "fp32"]
 PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")

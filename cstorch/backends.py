@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cstorch.micro_batches import MicroBatchSize
+from wsc.core.micro_batches import MicroBatchSize
 
 
 class _Flags(BaseModel):

@@ -12,7 +12,11 @@ from appliance.simulation import Simulator
 from cstorch import backends
 from cstorch.backend import Backend
 from cstorch.loop import Closure
-from cstorch.micro_batches import (
+from cstorch.optim.recorder import Recorder
+from wsc.compiler.compiled import Compiled
+from wsc.compiler.scale import capture_both
+from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import (
     Explore,
     MicroBatch,
     SizeRange,
@@ -20,10 +24,6 @@ from cstorch.micro_batches import (
     largest_divisor,
     micro_batch_size,
 )
-from cstorch.optim.recorder import Recorder
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.scale import capture_both
-from wsc.core.errors import ConfigError
 from wsc.timing.placement import largest_with_recompute, place_on_wafer
 
 log = logging.getLogger("waferstream")

@@ -23,7 +23,6 @@ from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
 from cstorch.fitting import Recorded, record_fitting
 from cstorch.loop import Closure, Loop
-from cstorch.micro_batches import MicroBatch
 from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
 from wsc.compiler.capture import Step
@@ -32,6 +31,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.micro_batches import MicroBatch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 

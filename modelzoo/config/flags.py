@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from cstorch.micro_batches import Explore
 from modelzoo.config.named import Named
 from modelzoo.config.section import NotYet, not_supported
 from wsc.core.config import validate
+from wsc.core.micro_batches import Explore
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from cstorch.micro_batches import Explore
 from modelzoo.config.backend import BackendConfig, DeviceType
 from modelzoo.config.callbacks import Callbacks, Loggers
 from modelzoo.config.checkpoint import CheckpointConfig, CheckpointPath, StartFrom
@@ -20,6 +19,7 @@ from modelzoo.config.optimizer import Adafactor, OptimizerConfig
 from modelzoo.config.precision import PrecisionConfig
 from modelzoo.config.schedulers import Schedulers
 from modelzoo.config.section import NotYet, Section, one_or_many
+from wsc.core.micro_batches import Explore
 
 
 class InitConfig(Section):

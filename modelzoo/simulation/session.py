@@ -16,7 +16,6 @@ import torch
 
 from appliance.simulation import Simulator
 from appliance.spec import ClusterSpec, load_cluster
-from cstorch.micro_batches import Explore
 from modelzoo.cli.arguments import Arguments, SimulationRequest
 from modelzoo.config.params import Params
 from modelzoo.experiments.sweep import powers_up_to
@@ -26,6 +25,7 @@ from modelzoo.simulation.study import Study
 from modelzoo.simulation.text import headline, simulation_text
 from modelzoo.trainer.session import make_backend
 from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import Explore
 from wsc.core.program import Program
 from wsc.telemetry.files import write_json
 from wsc.telemetry.host import git_commit

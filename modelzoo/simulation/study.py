@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from appliance.exploration import explore, fastest
 from appliance.simulation import Prediction, Simulator
 from appliance.timetable import Timetable
-from cstorch.micro_batches import Explore, explored_sizes, micro_batch_size
 from modelzoo.simulation.results import LayerCheck, Memory, Point, Starting
 from swarmx.inventory import inventory
 from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import Explore, explored_sizes, micro_batch_size
 from wsc.core.program import BYTES_PER_ELEMENT, Program
 from wsc.timing.memory_estimate import MemoryEstimate
 from wsc.timing.placement import activation_bytes

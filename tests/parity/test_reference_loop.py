@@ -7,7 +7,7 @@ import reference_loop
 import yaml
 from tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 
-from cstorch.micro_batches import micro_batch_size
+from wsc.core.micro_batches import micro_batch_size
 
 
 def test_the_script_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, capsys):

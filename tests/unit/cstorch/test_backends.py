@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from cstorch import backends
-from cstorch.micro_batches import Explore, SizeRange
+from wsc.core.micro_batches import Explore, SizeRange
 
 
 @pytest.fixture(autouse=True)

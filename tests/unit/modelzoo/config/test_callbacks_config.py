@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from cstorch.micro_batches import Explore, SizeRange
 from modelzoo.config.callbacks import (
     CheckLoss,
     ComputeNorm,
@@ -16,6 +15,7 @@ from modelzoo.config.callbacks import (
 from modelzoo.config.params import InitConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import Explore, SizeRange
 
 MICRO = "csx.performance.micro_batch_size"
 

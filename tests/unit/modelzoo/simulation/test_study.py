@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from appliance.simulation import Simulator
-from cstorch.micro_batches import Explore, SizeRange
 from memoryx.optim.cost import UpdateCost
 from modelzoo.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -17,6 +16,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
+from wsc.core.micro_batches import Explore, SizeRange
 from wsc.timing.hardware import MachineSpec, MemoryXSpec, WaferSpec
 
 BATCH = 48

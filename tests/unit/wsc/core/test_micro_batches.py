@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cstorch.micro_batches import SizeRange, explored_sizes, largest_divisor, micro_batch_size
 from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import SizeRange, explored_sizes, largest_divisor, micro_batch_size
 
 sizes = st.integers(1, 300)
 
