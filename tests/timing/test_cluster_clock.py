@@ -160,11 +160,20 @@ machines = st.builds(lambda even, jitter: {**even, "jitter": jitter}, even_machi
 def test_rounds_that_are_remembered_cost_what_walking_them_costs(
     program: Program, shape: dict[str, Any], sections: dict[str, Any]
 ) -> None:
-    """A clock that records walks every round; one that does not may fold equal rounds."""
+    """A clock that records walks every round; one that does not may fold equal rounds.
+
+    Evaluation in between shares servers, links and systems with training.
+    """
     machine = make_machine(**sections)
-    walked = make_clock(program, machine, record=True, **shape)
-    folded = make_clock(program, machine, **shape)
-    assert run(walked) == run(folded)
+    forward = [segment for segment in program.segments if segment.phase == "forward"]
+    evaluation = replace(program, mode="eval", segments=tuple(forward))
+    walked, folded = (
+        make_clock(program, machine, record=record, others=[evaluation], **shape)
+        for record in (True, False)
+    )
+    modes: list[Mode] = ["train", "train", "eval", "train", "eval", "eval", "train"]
+    for step, mode in enumerate(modes, 1):
+        assert walked.step(mode, step) == folded.step(mode, step)
 
 
 def test_clocks_of_different_sizes_share_what_they_walked() -> None:
