@@ -13,14 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
+from modelzoo.config.load import load_params
+from modelzoo.experiments.gpus import compare_with_gpus
 from modelzoo.experiments.report import table, verdict
-from modelzoo.experiments.scaling import (
-    Experiment,
-    measure,
-    parse_num_csx,
-    run_py,
-    write_results,
-)
+from modelzoo.experiments.scaling import Experiment, measure, run_py, write_results
+from modelzoo.experiments.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
 
 HOME = Path(__file__).resolve().parents[1]
@@ -31,9 +28,11 @@ def main() -> int:
     """Run the experiment of the command line; returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run under way, too
     try:
-        experiment = read_command_line()
+        experiment, with_gpus = read_command_line()
         scaling = measure(experiment, run_py(HOME))
-        page = write_results(experiment, scaling, HOME)
+        params = load_params(experiment.params)
+        gpus = compare_with_gpus(params, scaling.run.model.parameters) if with_gpus else None
+        page = write_results(experiment, scaling, HOME, gpus)
     except WaferStreamError as error:
         print(f"\nError: {error}", file=sys.stderr)
         return 1
@@ -47,22 +46,24 @@ def main() -> int:
     return 0 if scaling.weights_sha256 is not None else 1
 
 
-def read_command_line() -> Experiment:
-    """The experiment that the command line describes."""
+def read_command_line() -> tuple[Experiment, bool]:
+    """The experiment that the command line describes, and whether to compare with GPUs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--params", type=Path, required=True, help="what to train")
-    parser.add_argument("--num_csx", required=True, help="numbers of systems, as in 1,2,4,8")
+    parser.add_argument("--num_csx", required=True, help="numbers of systems: 1,2,4,8 or 1-8:x2")
     parser.add_argument("--out", type=Path, required=True, help="folder for runs and results")
     parser.add_argument("--steps", type=int, help="steps of each run (default: as in params)")
     parser.add_argument("--cluster", type=Path, help="the machine (default: as run.py finds it)")
+    parser.add_argument("--no_gpus", action="store_true", help="do not compare with GPU clusters")
     typed = parser.parse_args()
-    return Experiment(
+    experiment = Experiment(
         params=typed.params,
-        num_csx=parse_num_csx(typed.num_csx),
+        num_csx=parse_sweep(typed.num_csx, "--num_csx"),
         out=typed.out,
         steps=typed.steps,
         cluster=typed.cluster,
     )
+    return experiment, not typed.no_gpus
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from string import Template
 
@@ -75,6 +76,7 @@ $hashes
 <figure class="card"><img src="data:image/png;base64,$picture" alt="Left: samples per second
 against the number of systems, emulated, measured and ideal. Right: the causes of an emulated
 step's time for each number of systems. The numbers stand in the table."></figure>
+$comparison
 <section class="card">
 <table>
 <thead>$head</thead>
@@ -97,7 +99,17 @@ $facts
 """)
 
 
-def page(scaling: Scaling, commit: str | None, picture: bytes) -> str:
+@dataclass(frozen=True)
+class Comparison:
+    """What to know of the comparison with GPU clusters, and its picture as PNG."""
+
+    note: str
+    picture: bytes | None = None
+
+
+def page(
+    scaling: Scaling, commit: str | None, picture: bytes, comparison: Comparison | None = None
+) -> str:
     """The page as HTML; ``picture`` is a PNG."""
     return _PAGE.substitute(
         title=escape(title(scaling)),
@@ -106,9 +118,21 @@ def page(scaling: Scaling, commit: str | None, picture: bytes) -> str:
         verdict=escape(verdict(scaling)),
         hashes=_hashes(scaling),
         picture=b64encode(picture).decode(),
+        comparison="" if comparison is None else _comparison(comparison),
         head=_table_row("th", COLUMNS),
         body="\n".join(_table_row("td", cells) for cells in rows(scaling)),
         facts="\n".join(_facts(scaling, commit)),
+    )
+
+
+def _comparison(comparison: Comparison) -> str:
+    note = f'<p class="note">{escape(comparison.note)}</p>'
+    if comparison.picture is None:
+        return f'<section class="card">{note}</section>'
+    return (
+        f'<figure class="card"><img src="data:image/png;base64,'
+        f'{b64encode(comparison.picture).decode()}" alt="Samples per second of CS systems, '
+        f'emulated, and of GPU clusters, modelled, against their number.">{note}</figure>'
     )
 
 

@@ -4,6 +4,7 @@ out/
     csx_<N>/          the model folder of each run
     scaling.json      every number, with host, commit and configuration
     scaling.png       pace, and where an emulated step goes
+    gpus.png          the same pace beside that of GPU clusters, which is modelled
     scaling.html      all of it as one page
 """
 
@@ -17,11 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from modelzoo.experiments.page import page
+from modelzoo.experiments.gpus import WAYS, GpuComparison
+from modelzoo.experiments.page import Comparison, page
 from modelzoo.experiments.report import title
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.telemetry.files import replacing, write_json
+from wsc.telemetry.gpu_picture import PaceCurve, gpu_picture
 from wsc.telemetry.host import git_commit
 from wsc.telemetry.pictures import scaling_picture
 from wsc.telemetry.scaling import Scaling
@@ -65,28 +68,6 @@ class Experiment:
             "params": load_yaml(self.params),
             "cluster": None if self.cluster is None else load_yaml(self.cluster),
         }
-
-
-def parse_num_csx(text: str) -> tuple[int, ...]:
-    """``"1,2,4"`` as numbers in ascending order; ConfigError unless positive and distinct."""
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if not (word.isascii() and word.isdecimal() and int(word)):
-            raise _wrong_num_csx("the number of systems is wrong", word or "nothing", text)
-    numbers = sorted(int(word) for word in words)
-    for number in numbers:
-        if numbers.count(number) > 1:
-            raise _wrong_num_csx("a number of systems stands twice", str(number), text)
-    return tuple(numbers)
-
-
-def _wrong_num_csx(what: str, word: str, text: str) -> ConfigError:
-    return ConfigError(
-        what,
-        where="--num_csx",
-        value=f"{word} in {text!r}",
-        rule="distinct whole numbers from 1 on, separated by commas, as in 1,2,4,8",
-    )
 
 
 def measure(experiment: Experiment, run: Run) -> Scaling:
@@ -152,10 +133,12 @@ def run_py(home: Path) -> Run:
     return run
 
 
-def write_results(experiment: Experiment, scaling: Scaling, home: Path) -> Path:
-    """Write JSON, picture and page to ``experiment.out``; returns the page's path.
+def write_results(
+    experiment: Experiment, scaling: Scaling, home: Path, gpus: GpuComparison | None = None
+) -> Path:
+    """Write JSON, pictures and page to ``experiment.out``; returns the page's path.
 
-    ``home`` is the source tree whose commit is noted.
+    ``home`` is the source tree whose commit is noted; ``gpus`` is what to compare with.
     """
     commit = git_commit(home)
     run = scaling.run
@@ -174,11 +157,38 @@ def write_results(experiment: Experiment, scaling: Scaling, home: Path) -> Path:
             "last_step": run.last_step,
             "one_answer": scaling.weights_sha256 is not None,
             "runs": [point.to_json() for point in scaling.points],
+            "gpus": gpus,
         },
     )
     picture = experiment.out / "scaling.png"
     scaling_picture(picture, scaling, title(scaling))
     target = experiment.out / "scaling.html"
     with replacing(target) as partial:
-        partial.write_text(page(scaling, commit, picture.read_bytes()), encoding="utf-8")
+        beside = None if gpus is None else _beside_gpus(experiment, scaling, gpus)
+        text = page(scaling, commit, picture.read_bytes(), beside)
+        partial.write_text(text, encoding="utf-8")
     return target
+
+
+def _beside_gpus(experiment: Experiment, scaling: Scaling, gpus: GpuComparison) -> Comparison:
+    """Draw the comparison, if there is something to compare with."""
+    if not gpus.curves:
+        return Comparison(gpus.note)
+    ours = PaceCurve(
+        f"{scaling.run.system}, emulated",
+        "",
+        [point.num_csx for point in scaling.points],
+        [point.emulated.samples_per_s for point in scaling.points],
+    )
+    theirs = [
+        PaceCurve(
+            curve.gpu,
+            WAYS[curve.kind],
+            [point.gpus for point in curve.fitting],
+            [point.samples_per_s for point in curve.fitting],
+        )
+        for curve in gpus.curves
+    ]
+    path = experiment.out / "gpus.png"
+    gpu_picture(path, title(scaling), gpus.note, ours, theirs)
+    return Comparison(gpus.note, path.read_bytes())

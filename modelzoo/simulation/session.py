@@ -55,12 +55,30 @@ def run_simulation(arguments: Arguments, request: SimulationRequest, params: Par
         num_servers = backend.size().num_servers
     finally:
         backend.shutdown()
-    study = _study(params, cluster, captured, num_servers)
+    study = study_of(params, cluster, captured, num_servers)
     simulation = simulate(study, params, counts, asked if asked in counts else counts[-1], request)
     write_json(folder / SIMULATION_NAME, simulation)
     _draw(folder / "simulation.png", simulation)
     _trace(arguments.trace or folder / "step_trace.json", study, simulation.detail.num_csx)
     print(f"\n{simulation_text(simulation)}\n\n{folder}", flush=True)
+
+
+def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int) -> Study:
+    """The study of a captured step on the machine of a cluster."""
+    assert params.trainer.fit is not None, "checked when the step was captured"
+    simulator = Simulator(
+        step.program,
+        cluster.machine,
+        num_servers,
+        update=step.update,
+        clips_by_norm=step.clips_by_norm,
+    )
+    return Study(
+        simulator,
+        params.trainer.fit.train_dataloader.batch_size,
+        step.tokens_per_sample,
+        params.trainer.init.micro_batch_size("train"),
+    )
 
 
 def simulate(
@@ -94,23 +112,6 @@ def simulate(
         ),
         curve_s=curve_s,
         machine=machine.model_dump(mode="json"),
-    )
-
-
-def _study(params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int) -> Study:
-    assert params.trainer.fit is not None, "checked when the step was captured"
-    simulator = Simulator(
-        step.program,
-        cluster.machine,
-        num_servers,
-        update=step.update,
-        clips_by_norm=step.clips_by_norm,
-    )
-    return Study(
-        simulator,
-        params.trainer.fit.train_dataloader.batch_size,
-        step.tokens_per_sample,
-        params.trainer.init.micro_batch_size("train"),
     )
 
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from summaries import DIGEST, summary
 
-from modelzoo.experiments.scaling import Experiment, measure, parse_num_csx, write_results
+import modelzoo
+from modelzoo.config.load import load_params
+from modelzoo.experiments.gpus import compare_with_gpus
+from modelzoo.experiments.scaling import Experiment, measure, write_results
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.telemetry.files import write_json
 from wsc.telemetry.summary import RunSummary
@@ -39,32 +40,6 @@ def experiment(tmp_path: Path) -> Experiment:
     params = tmp_path / "params.yaml"
     params.write_text("trainer: {init: {seed: 1}}")
     return Experiment(params, (1, 4), tmp_path / "out", steps=10)
-
-
-@given(st.sets(st.integers(1, 2048), min_size=1).flatmap(lambda s: st.permutations(sorted(s))))
-def test_numbers_of_systems_are_read_in_any_order(numbers: list[int]) -> None:
-    """Spaces do not matter, and the fewest come first."""
-    assert parse_num_csx(" , ".join(map(str, numbers))) == tuple(sorted(numbers))
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("1,x", "x in"),
-        ("0", "0 in"),
-        ("1,-2", "-2 in"),
-        ("1,2.5", "2.5 in"),
-        ("", "nothing in"),
-        ("1,,2", "nothing in"),
-        ("4,1,4", "4 in"),
-        ("²", "² in"),
-    ],
-)
-def test_wrong_numbers_of_systems_are_named(text: str, wrong: str) -> None:
-    """The error shows the word and the rule."""
-    with pytest.raises(ConfigError, match="--num_csx") as caught:
-        parse_num_csx(text)
-    assert str(caught.value.value).startswith(wrong)
 
 
 def test_every_run_is_the_same_training_on_other_systems(experiment: Experiment) -> None:
@@ -161,3 +136,16 @@ def test_results_hold_every_number_and_where_they_come_from(experiment: Experime
     assert second["measured"] == {"samples_per_s": 32.0, "seconds": 5.0, "efficiency": 0.25}
     assert (experiment.out / "scaling.png").read_bytes().startswith(b"\x89PNG")
     assert "One answer: yes" in page.read_text()
+
+
+@pytest.mark.parametrize("name", ["gpt3_1.3b", "dit_2b"])
+def test_gpu_clusters_stand_beside_ours(experiment: Experiment, name: str) -> None:
+    """In JSON, on the page, and as a picture where there is something to draw."""
+    params = Path(modelzoo.__file__).parent / "params" / f"{name}.yaml"
+    gpus = compare_with_gpus(load_params(params), 1_300_000_000)
+    scaling = measure(experiment, FakeRuns())
+    page = write_results(experiment, scaling, experiment.out, gpus)
+    data = json.loads((experiment.out / "scaling.json").read_text())
+    assert len(data["gpus"]["curves"]) == len(gpus.curves)
+    assert gpus.note in page.read_text()
+    assert (experiment.out / "gpus.png").exists() == bool(gpus.curves)

@@ -1,0 +1,124 @@
+"""How long does a simulated curve from 1 to 192 systems take, once its step is captured?
+
+    python -m benchmarks.simulate_curve --json benchmarks/results/simulate_curve.json
+
+Capturing a model of a trillion parameters takes a minute or two and is counted apart; every repeat
+of the curve starts with nothing remembered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import torch
+
+from appliance.spec import ClusterSpec
+from modelzoo.config.load import load_params
+from modelzoo.experiments.sweep import parse_sweep
+from modelzoo.simulation.capture import capture_step
+from modelzoo.simulation.session import study_of
+from modelzoo.trainer.session import make_backend
+from wsc.core.errors import WaferStreamError
+from wsc.telemetry.files import write_json
+from wsc.telemetry.host import describe_host, git_commit
+
+_ROOT = Path(__file__).parents[1]
+_PARAMS = _ROOT / "modelzoo" / "params" / "gpt3_1t.yaml"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds on this computer; ``curve_s`` is the least disturbed of ``repeats_s``."""
+
+    params: str
+    sweep: str
+    parameters: int
+    segments: int
+    capture_s: float
+    curve_s: float
+    repeats_s: tuple[float, ...]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write JSON; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)
+    try:
+        found = measure(options.params, options.sweep, options.repeats)
+        if options.json is not None:
+            _write(options.json, found)
+    except WaferStreamError as error:
+        print(error, file=sys.stderr)
+        return 1
+    each = ", ".join(f"{repeat_s:.3f}" for repeat_s in found.repeats_s)
+    print(
+        f"{found.params}, {found.parameters / 1e9:,.1f} billion parameters: captured in "
+        f"{found.capture_s:.1f} s; curve over {found.sweep} in {found.curve_s:.3f} s "
+        f"(fastest of {each})"
+    )
+    return 0
+
+
+def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
+    """Capture the step of a params file, then make the curve ``repeats`` times from scratch."""
+    counts = parse_sweep(sweep, "--sweep")
+    params, cluster = load_params(params_file), ClusterSpec()
+    with TemporaryDirectory(prefix="benchmark-") as folder:
+        init = params.trainer.init.model_copy(update={"model_dir": Path(folder)})
+        trainer = params.trainer.model_copy(update={"init": init})
+        params = params.model_copy(update={"trainer": trainer})
+        backend = make_backend(params, cluster, None)
+        start_s = perf_counter()
+        try:
+            captured = capture_step(params, backend)
+        finally:
+            backend.shutdown()
+        capture_s = perf_counter() - start_s
+    repeats_s = []
+    for _ in range(repeats):
+        study = study_of(params, cluster, captured, num_servers=1)
+        start_s = perf_counter()
+        study.curve(counts)
+        repeats_s.append(perf_counter() - start_s)
+    program = study.timetable(counts[0]).program
+    return Measurement(
+        params=params_file.name,
+        sweep=sweep,
+        parameters=sum(spec.num_elements for spec in program.parameters),
+        segments=len(program.segments),
+        capture_s=capture_s,
+        curve_s=min(repeats_s),
+        repeats_s=tuple(repeats_s),
+    )
+
+
+def _write(path: Path, found: Measurement) -> None:
+    write_json(
+        path,
+        {
+            "commit": git_commit(_ROOT),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "host": asdict(describe_host(torch.__version__)),
+            **asdict(found),
+        },
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--params", type=Path, default=_PARAMS, help="what to simulate")
+    parser.add_argument("--sweep", default="1-192", help="numbers of systems")
+    parser.add_argument("--repeats", type=int, default=5, help="times that the curve is made")
+    parser.add_argument("--json", type=Path, help="file for the result")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
