@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import get_args
 
 from csnode.fabric.dtypes import Dtype
-from csnode.fabric.instructions import Axpy, Binary, Gemv, Instruction, Reduction, Stream, Vector
+from csnode.fabric.instructions import (
+    Axpy,
+    Binary,
+    Gather,
+    Gemv,
+    Instruction,
+    Reduction,
+    Stream,
+    Vector,
+)
 from csnode.fabric.memory import Slice
 from wsc.core.errors import ApplianceCompilationError
 
@@ -22,6 +31,8 @@ def check_instruction(instruction: Instruction) -> None:
             _check_axpy(instruction)
         case Gemv():
             _check_gemv(instruction)
+        case Gather():
+            _check_gather(instruction)
         case Vector():
             _check_vector(instruction)
 
@@ -63,13 +74,26 @@ def _check_axpy(axpy: Axpy) -> None:
 
 
 def _check_gemv(gemv: Gemv) -> None:
-    rows, rest = divmod(gemv.matrix.count, gemv.sums.count)
-    if rest or rows != gemv.vector.count or gemv.matrix.dtype is not gemv.vector.dtype:
+    width, rest = divmod(gemv.sums.count, gemv.vectors)
+    inner, rest_of_vector = divmod(gemv.vector.count, gemv.vectors)
+    fits = not rest and not rest_of_vector and gemv.matrix.count == width * inner
+    if not fits or gemv.matrix.dtype is not gemv.vector.dtype:
         raise ApplianceCompilationError(
             "a matrix does not fit its vector and sums",
             value=f"{gemv.matrix.count} elements, vector {gemv.vector.count}, "
             f"sums {gemv.sums.count}",
-            rule="vector x sums elements, matrix and vector in one format",
+            rule="as many rows of a vector's sums as a vector has elements; one format",
+        )
+
+
+def _check_gather(gather: Gather) -> None:
+    width, rest = divmod(gather.out.count, gather.index.count)
+    if rest or gather.table.count % width or gather.table.dtype is not gather.out.dtype:
+        raise ApplianceCompilationError(
+            "rows cannot be gathered",
+            value=f"{gather.index.count} rows of {gather.table.count} elements "
+            f"into {gather.out.count}",
+            rule="the result and the table are whole rows of one length and format",
         )
 
 
@@ -78,11 +102,11 @@ def _check_vector(vector: Vector) -> None:
     given = (vector.right is not None, vector.third is not None)
     operands = [x for x in (vector.left, vector.right, vector.third) if isinstance(x, Slice)]
     length = max(x.count for x in operands)
-    out = 1 if vector.op in _REDUCTIONS else length
-    if needed != given or vector.out.count != out or {x.count for x in operands} - {1, length}:
+    rest = length % vector.out.count if vector.op in _REDUCTIONS else vector.out.count - length
+    if needed != given or rest or any(length % x.count for x in operands):
         raise ApplianceCompilationError(
             f"the operands of {vector.op!r} do not fit",
             value=f"{[x.count for x in operands]} elements into {vector.out.count}",
-            rule="as many operands as the op has, of one length or of one element; "
-            "reductions write one element",
+            rule="as many operands as the op has, each as long as the longest or a divisor of it; "
+            "a reduction writes such a divisor, other ops the longest",
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from csnode.fabric.agenda import Agenda
 from csnode.fabric.dtypes import Array, Dtype, combine_words
-from csnode.fabric.instructions import Axpy, Gemv, Vector
+from csnode.fabric.instructions import Axpy, Gather, Gemv, Vector
 from csnode.fabric.memory import Memory
 from csnode.fabric.network import CONTROL, Network
 from csnode.fabric.program import Program
@@ -84,13 +84,15 @@ class Cores:
     # Instructions that begin
 
     def _issue(self, threads: Array, now: int) -> None:
-        for op in np.unique(self._table.op[self._pc[threads]]):
-            here = threads[self._table.op[self._pc[threads]] == op]
+        ops = self._table.op[self._pc[threads]]
+        for op in np.unique(ops):
+            here = threads[ops == op]
             match op:
                 case Op.STREAM | Op.AXPY:
                     self._step_of[here] = 0
                     self._is_open[here] = True
-                    self._agenda.add(here, now + self._spec.vector_setup_cycles)
+                    setup = self._spec.vector_setup_cycles if op == Op.STREAM else 1
+                    self._agenda.add(here, now + setup)
                 case Op.VECTOR:
                     self._compute(here, now)
                 case Op.SIGNAL:
@@ -130,7 +132,7 @@ class Cores:
         for number in np.unique(self._pc[threads]):
             same = threads[self._pc[threads] == number]
             op = self._table.instructions[number]
-            assert isinstance(op, Vector | Gemv)
+            assert isinstance(op, Vector | Gemv | Gather)
             compute(self._memory, self._pe[same], op)
             cycles = op_cycles(op, self._spec)
             self._occupy(self._pe[same], now, cycles)

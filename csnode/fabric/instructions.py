@@ -25,7 +25,8 @@ class Stream:
     What arrives on ``receive`` is combined with ``operand`` if both are given. The result is
     written to ``store`` and leaves on ``send``. ``repeats`` walks over the slices again and again,
     which adds up as many streams in one op. ``advance`` moves the switch of the PE's own router on
-    ``send`` behind the last wavelet.
+    ``send`` behind the last wavelet. With ``ends_row`` the last wavelet is a control that ends an
+    Axpy; its value means nothing.
     """
 
     operand: Slice | None = None
@@ -35,6 +36,7 @@ class Stream:
     combine: Combine = "add"
     repeats: int = 1
     advance: bool = False
+    ends_row: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Axpy:
     ``factors`` holds rows of as many elements as ``sums``. With ``indexed``, a wavelet is a 16-bit
     weight (lower half) and its row (upper half), so zeros need not be sent; else the rows come in
     order from row 0 on and a wavelet is one weight in the format of the factors. The format of
-    ``sums`` is that of the accumulation.
+    ``sums`` is that of the accumulation. It is a task bound to a colour: each weight pays for being
+    triggered, and none for the set-up of a vector op.
     """
 
     receive: int
@@ -68,9 +71,10 @@ class Axpy:
 class Vector:
     """A vector op in memory: ``out = op(left, right, third)``, element by element.
 
-    An operand of one element, or a number, stands for a vector of it. Reductions write one
-    element; ``sum`` and ``dot`` round to the format of ``out`` after every addition. ``fma`` is
-    ``left * right + third``.
+    An operand shorter than the longest, which it divides, is walked again and again; a number
+    stands for a vector of it. Reductions add up ``out`` side by side, element i into element
+    i mod ``out``; ``sum`` and ``dot`` round to the format of ``out`` after every addition. ``fma``
+    is ``left * right + third``.
     """
 
     op: VectorOp
@@ -85,12 +89,26 @@ class Gemv:
     """``sums += vector[k] * matrix[k]`` for all k: an axpy per element, in one mapped op.
 
     ``matrix`` holds a row of as many elements as ``sums`` for each element of ``vector``, in the
-    vector's format; the format of ``sums`` is that of the accumulation.
+    vector's format; the format of ``sums`` is that of the accumulation. ``vectors`` of them, one
+    after the other, make a product of matrices.
     """
 
     matrix: Slice
     vector: Slice
     sums: Slice
+    vectors: int = 1
+
+
+@dataclass(frozen=True)
+class Gather:
+    """``out[k] = table[index[k]]``, rows of a table picked by their numbers, a copy for each.
+
+    A number outside the table picks zeros: the row is another PE's.
+    """
+
+    out: Slice
+    table: Slice
+    index: Slice
 
 
 @dataclass(frozen=True)
@@ -117,12 +135,12 @@ class Delay:
     cycles: int
 
 
-Instruction = Stream | Control | Axpy | Vector | Gemv | Signal | Wait | Delay
+Instruction = Stream | Control | Axpy | Vector | Gemv | Gather | Signal | Wait | Delay
 
 
-def send(operand: Slice, colour: int, *, advance: bool = False) -> Stream:
+def send(operand: Slice, colour: int, *, advance: bool = False, ends_row: bool = False) -> Stream:
     """Memory to fabric."""
-    return Stream(operand=operand, send=colour, advance=advance)
+    return Stream(operand=operand, send=colour, advance=advance, ends_row=ends_row)
 
 
 def receive(store: Slice, colour: int) -> Stream:

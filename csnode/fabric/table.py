@@ -13,6 +13,7 @@ from csnode.fabric.instructions import (
     Axpy,
     Control,
     Delay,
+    Gather,
     Gemv,
     Instruction,
     Signal,
@@ -111,7 +112,7 @@ def _row(
             values |= {"op": Op.WAIT, "count": event}
         case Delay(cycles=cycles):
             values |= {"op": Op.DELAY, "count": cycles}
-        case Vector() | Gemv():
+        case Vector() | Gemv() | Gather():
             values["op"] = Op.VECTOR
         case None:
             pass
@@ -133,7 +134,9 @@ def _stream(
             values[name] = colours[colour]
     if stream.operand is not None and stream.receive is not None:
         values["kind"] = kinds.setdefault((stream.combine, shape.dtype), len(kinds))
-    values["last_flags"] = ADVANCE_HERE if stream.advance else 0
+    values["last_flags"] = (ADVANCE_HERE if stream.advance else 0) | (
+        CONTROL | TO_CORE if stream.ends_row else 0
+    )
     return values
 
 

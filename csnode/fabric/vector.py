@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
-from csnode.fabric.instructions import Gemv, Vector
+from csnode.fabric.instructions import Gather, Gemv, Vector
 from csnode.fabric.memory import Memory, Slice
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
@@ -39,16 +40,21 @@ _RATE_OF: dict[str, VectorOp] = {"copy": "copy", "sum": "sum", "max": "sum"}
 _NAMES = {Dtype.FP32: "float32", Dtype.FP16: "float16", Dtype.BF16: "bfloat16"}
 
 
-def op_cycles(op: Vector | Gemv, spec: FabricSpec) -> int:
+def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
     """Cycles from issue to the next instruction."""
     if isinstance(op, Gemv):
-        return spec.vector_setup_cycles + op.vector.count * weight_cycles(op.matrix, op.sums, spec)
+        sums = _part(op.sums, 0, op.vectors)
+        return spec.vector_setup_cycles + op.vector.count * weight_cycles(op.matrix, sums, spec)
+    if isinstance(op, Gather):
+        width = op.out.count // op.index.count
+        rate = elements_per_cycle(spec, "copy", _NAMES[op.out.dtype])
+        return math.ceil(op.index.count * (spec.vector_setup_cycles + width / rate))
     operands = [x for x in (op.left, op.right, op.third) if isinstance(x, Slice)]
     elements = max(x.count for x in operands)
     if op.op in _UNARY and op.op != "copy":
         per_element = float(spec.unary_cycles)
     else:
-        kind = _RATE_OF.get(op.op, "fma")
+        kind = _RATE_OF.get(op.op, "fma") if op.op == "copy" or op.out.count == 1 else "fma"
         per_element = 1 / elements_per_cycle(spec, kind, _NAMES[op.left.dtype])
     vectors = {x for x in (*operands, op.out) if x.count > 1}
     work = elements * per_element * _conflict(vectors, spec)
@@ -66,28 +72,62 @@ def _conflict(operands: set[Slice], spec: FabricSpec) -> float:
     return spec.bank_conflict_factor if len(banks) < len(operands) else 1.0
 
 
-def compute(memory: Memory, pes: Array, op: Vector | Gemv) -> None:
+def compute(memory: Memory, pes: Array, op: Vector | Gemv | Gather) -> None:
     """The values of one op in many PEs at once."""
-    if isinstance(op, Gemv):
-        weights = memory.bits(pes, op.vector)
-        for row in range(op.vector.count):
-            rows = np.full(pes.size, row)
-            add_weighted(memory, pes, weights[:, row], rows, op.matrix, op.sums)
-        return
-    left = memory.read(pes, op.left)
-    right = op.right
-    other = memory.read(pes, right) if isinstance(right, Slice) else np.float32(right or 0)
+    match op:
+        case Gemv():
+            _multiply(memory, pes, op)
+        case Gather():
+            _gather(memory, pes, op)
+        case Vector():
+            _vector(memory, pes, op)
+
+
+def _multiply(memory: Memory, pes: Array, op: Gemv) -> None:
+    weights = memory.bits(pes, op.vector)
+    inner = op.vector.count // op.vectors
+    for step in range(op.vector.count):
+        number, row = divmod(step, inner)
+        rows = np.full(pes.size, row)
+        sums = _part(op.sums, number, op.vectors)
+        add_weighted(memory, pes, weights[:, step], rows, op.matrix, sums)
+
+
+def _part(whole: Slice, number: int, parts: int) -> Slice:
+    """One of equal parts of a slice."""
+    count = whole.count // parts
+    return replace(whole, start=whole.start + number * count * whole.stride, count=count)
+
+
+def _gather(memory: Memory, pes: Array, op: Gather) -> None:
+    width = op.out.count // op.index.count
+    table = memory.read(pes, op.table).reshape(pes.size, -1, width)
+    index = memory.read(pes, op.index).astype(np.int64)
+    is_here = (index >= 0) & (index < table.shape[1])
+    rows = np.take_along_axis(table, np.where(is_here, index, 0)[:, :, None], axis=1)
+    memory.write(pes, op.out, (rows * is_here[:, :, None]).reshape(pes.size, -1))
+
+
+def _vector(memory: Memory, pes: Array, op: Vector) -> None:
+    length = max(x.count for x in (op.left, op.right, op.third) if isinstance(x, Slice))
+    left, other, third = (_operand(memory, pes, x, length) for x in (op.left, op.right, op.third))
     with np.errstate(all="ignore"):  # infinities and NaN are values, as on the hardware
         if op.op in _REDUCTIONS:
             result = _reduce(op, left, other)
         elif op.op == "fma":
-            third = memory.read(pes, op.third) if op.third else np.float32(0)
             result = (left.astype(np.float64) * other + third).astype(np.float32)
         elif op.op in _UNARY:
             result = _UNARY[op.op](left)
         else:
-            result = _BINARY[op.op](left, np.asarray(other))
+            result = _BINARY[op.op](left, other)
     memory.write(pes, op.out, result)
+
+
+def _operand(memory: Memory, pes: Array, operand: Slice | float | None, length: int) -> Array:
+    """fp32 [PEs, length]: an operand walked as often as needed; zeros for none."""
+    if isinstance(operand, Slice):
+        return np.tile(memory.read(pes, operand), length // operand.count)
+    return np.full((pes.size, length), operand or 0, dtype=np.float32)
 
 
 def add_weighted(
@@ -101,11 +141,12 @@ def add_weighted(
     memory.write_bits(pes, sums, after)
 
 
-def _reduce(vector: Vector, left: Array, right: Array | np.float32) -> Array:
-    if vector.op == "max":
-        return np.asarray(left.max(axis=1, keepdims=True))
+def _reduce(vector: Vector, left: Array, right: Array) -> Array:
     terms = left.astype(np.float64) * right if vector.op == "dot" else left
-    total = np.zeros(left.shape[0], dtype=np.float32)
-    for column in range(left.shape[1]):  # in the order of the hardware, one rounding per element
-        total = decode(encode(terms[:, column] + total, vector.out.dtype), vector.out.dtype)
-    return total[:, None]
+    terms = terms.reshape(left.shape[0], -1, vector.out.count)
+    if vector.op == "max":
+        return np.asarray(terms.max(axis=1))
+    total = np.zeros((left.shape[0], vector.out.count), dtype=np.float32)
+    for row in range(terms.shape[1]):  # in the order of the hardware, one rounding per element
+        total = decode(encode(terms[:, row] + total, vector.out.dtype), vector.out.dtype)
+    return total

@@ -47,13 +47,19 @@ def route_bus(program: Program, path: Path, colour: int) -> None:
 
 
 def do_bus(
-    program: Program, path: Path, root: int, values: Slice, into: Slice, colour: int
+    program: Program,
+    path: Path,
+    root: int,
+    values: Slice,
+    into: Slice,
+    colour: int,
+    thread: int = 0,
 ) -> None:
     """Copy ``values`` of position ``root`` to ``into`` of all others, over a bus."""
     if path.length > 1:
-        program.do(path.at(root), send(values, colour))
+        program.do(path.at(root), send(values, colour), thread=thread)
         for region in (path.between(0, root), path.between(root + 1, path.length)):
-            program.do(region, receive(into, colour))
+            program.do(region, receive(into, colour), thread=thread)
 
 
 def add_grid_broadcast(program: Program, values: Slice, colour: int) -> None:

@@ -188,8 +188,8 @@ def test_operands_that_do_not_fit_are_refused():
         (Vector("add", x.whole, x.whole), "'add'"),
         (Vector("exp", x.whole, x.whole, x.whole), "'exp'"),
         (Vector("fma", x.whole, x.whole, x.whole), "'fma'"),
-        (Vector("add", x.whole, x.whole, x[:3]), "'add'"),
-        (Vector("sum", x.whole, x.whole), "'sum'"),
+        (Vector("add", x.whole, x.whole, x[:4]), "'add'"),
+        (Vector("sum", x[:4], x.whole), "'sum'"),
         (Gemv(x.whole, x[:4], one.whole), "a matrix"),
     ):
         with pytest.raises(ApplianceCompilationError, match=message):

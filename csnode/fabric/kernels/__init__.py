@@ -1,0 +1,29 @@
+"""Kernels on the simulated wafer: what a layer does, as programs that compute and take time.
+
+Each takes a fabric and whole matrices, lays them out, runs a program, and returns a ``Result``: the
+values put together again, and what the run cost. The closed forms of ``wsc.timing.kernels`` are
+derived from the same mappings and checked against these.
+"""
+
+from csnode.fabric.kernels.attention import attention
+from csnode.fabric.kernels.gather import cross_entropy, embedding
+from csnode.fabric.kernels.gemm import weight_gradient, weight_streaming
+from csnode.fabric.kernels.gemv import gemv
+from csnode.fabric.kernels.norm import layer_norm, rms_norm
+from csnode.fabric.kernels.softmax import softmax
+from csnode.fabric.kernels.summa import summa
+from csnode.fabric.kernels.tiles import Result
+
+__all__ = [
+    "Result",
+    "attention",
+    "cross_entropy",
+    "embedding",
+    "gemv",
+    "layer_norm",
+    "rms_norm",
+    "softmax",
+    "summa",
+    "weight_gradient",
+    "weight_streaming",
+]

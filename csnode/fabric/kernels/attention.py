@@ -1,0 +1,58 @@
+"""Attention of one head on a square of PEs: scores, softmax, values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from csnode.fabric.collectives import paths
+from csnode.fabric.dtypes import Array, Dtype
+from csnode.fabric.grid import Fabric
+from csnode.fabric.instructions import Gemv, Vector
+from csnode.fabric.kernels import summa
+from csnode.fabric.kernels.softmax import EVERYWHERE, add_softmax
+from csnode.fabric.kernels.sums import add_sum
+from csnode.fabric.kernels.tiles import Result, join, split
+from csnode.fabric.kernels.turns import Turns
+from csnode.fabric.program import Program
+from csnode.fabric.simulator import run
+
+_SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9
+"""First colours."""
+
+
+def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype.FP32) -> Result:
+    """``softmax(q k^T / sqrt(head size)) v`` of q [queries, head size], k and v [keys, head size].
+
+    Queries lie down the columns and keys along the rows; a PE keeps its queries x keys of the
+    scores. They are a SUMMA product, the softmax runs along the rows, and the values move down the
+    columns past the scores, to partial results that are summed along the rows into column 0.
+    """
+    side = summa.square_side(fabric)
+    head = q.shape[1]
+    queries, keys, slice_of_head = q.shape[0] // side, k.shape[0] // side, head // side
+    program = Program(fabric)
+    left = program.array("q", queries * slice_of_head, dtype, bank=0)
+    right = program.array("k", keys * slice_of_head, dtype, bank=2)
+    values = program.array("v", keys * slice_of_head, dtype, bank=2)
+    scores = program.array("scores", keys * queries, dtype, bank=0)
+    sums = program.array("sums", head * queries, dtype, bank=4)
+    program.do(EVERYWHERE, Vector("multiply", left.whole, left.whole, head**-0.5), thread=1)
+    raw = program.array("raw", keys * queries, dtype, bank=4)
+    summa.add_summa(program, left, right, raw, keys, transposed=True, colour=_SCORES)
+    program.do(EVERYWHERE, Vector("copy", scores.whole, raw.whole))
+    add_softmax(program, scores, queries, _SOFTMAX)
+    turns = Turns.down_columns(program, values, number=2)
+    turns.add(program, _VALUES)
+    for step in range(side):
+        start, stop = (part * slice_of_head * queries for part in (step, step + 1))
+        for rows, vectors in turns.operands(step):
+            product = Gemv(scores.whole, vectors, sums[start:stop], vectors=slice_of_head)
+            program.do(np.s_[rows, :], turns.wait, product, *turns.release(step))
+    add_sum(program, paths.rows(fabric), sums.whole, _SUMS)
+    data = {
+        "q": split(q, side, side, transposed=True),
+        "k": split(k.T, side, side, transposed=True),
+        "v": split(v.T, side, side),
+    }
+    outcome = run(program, data)
+    return Result(join(outcome.read("sums")[:, :1], queries, head, transposed=True), outcome)

@@ -1,0 +1,43 @@
+"""Sums and maxima over the PEs of a row or column, by the tree that is fastest for their length."""
+
+from __future__ import annotations
+
+from csnode.fabric.collectives import (
+    Tree,
+    add_broadcast,
+    add_reduce,
+    binary,
+    chain,
+    paths,
+    star,
+    two_phase,
+)
+from csnode.fabric.dtypes import Combine
+from csnode.fabric.memory import Slice
+from csnode.fabric.program import Program
+
+COLOURS = 3
+"""An all-reduce takes three colours, a reduce the first two of them."""
+
+
+def add_sum(
+    program: Program, path: paths.Path, values: Slice, colour: int, combine: Combine = "add"
+) -> None:
+    """Combine ``values`` into position 0 of every line."""
+    words = values.count // values.dtype.per_word
+    tree = fastest_tree(program, path.length, words)
+    add_reduce(program, path, tree, values, (colour, colour + 1), combine=combine)
+
+
+def add_sum_for_all(
+    program: Program, path: paths.Path, values: Slice, colour: int, combine: Combine = "add"
+) -> None:
+    """Combine ``values`` over every line, for all its PEs."""
+    add_sum(program, path, values, colour, combine)
+    add_broadcast(program, path, values, colour + 2)
+
+
+def fastest_tree(program: Program, pes: int, words: int) -> Tree:
+    """Star, chain, binary or two-phase, by their cost."""
+    shapes = (star(pes), chain(pes), binary(pes), two_phase(pes))
+    return min(shapes, key=lambda tree: tree.cost(words, program.fabric.spec))

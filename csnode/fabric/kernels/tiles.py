@@ -1,0 +1,53 @@
+"""How matrices lie on a grid of PEs, and what a kernel returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from csnode.fabric.dtypes import Array
+from csnode.fabric.simulator import Outcome
+from wsc.core.errors import ApplianceCompilationError
+
+
+@dataclass(frozen=True)
+class Result:
+    """The values of a kernel (fp32), and the run that made them."""
+
+    values: Array
+    outcome: Outcome
+
+    @property
+    def cycles(self) -> int:
+        """From the issue of the first instruction to the end of the last."""
+        return self.outcome.cycles
+
+
+def split(matrix: Array, rows: int, columns: int, *, transposed: bool = False) -> Array:
+    """[m, n] to [rows, columns, m n / (rows columns)]: a tile per PE, row by row.
+
+    ``transposed`` tiles lie column by column. Raises ApplianceCompilationError when the matrix
+    does not divide evenly.
+    """
+    m, n = matrix.shape
+    if m % rows or n % columns:
+        raise ApplianceCompilationError(
+            "a matrix does not divide among the PEs",
+            value=f"{m} x {n} on {rows} x {columns} PEs",
+            rule="each PE has a tile of one size",
+            remedy="pad the matrix with zeros",
+        )
+    order = (0, 2, 3, 1) if transposed else (0, 2, 1, 3)
+    tiles = np.asarray(matrix).reshape(rows, m // rows, columns, n // columns).transpose(order)
+    return tiles.reshape(rows, columns, -1)
+
+
+def join(tiles: Array, height: int, width: int, *, transposed: bool = False) -> Array:
+    """The matrix that ``split`` cut into tiles of ``height`` x ``width``."""
+    rows, columns, _ = tiles.shape
+    if transposed:
+        parts = tiles.reshape(rows, columns, width, height).transpose(0, 3, 1, 2)
+    else:
+        parts = tiles.reshape(rows, columns, height, width).transpose(0, 2, 1, 3)
+    return parts.reshape(rows * height, columns * width)

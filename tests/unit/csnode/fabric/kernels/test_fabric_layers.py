@@ -1,0 +1,138 @@
+"""Kernels on the simulated wafer agree with torch to the precision of their format."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from csnode.fabric import Dtype, Fabric, kernels
+from csnode.fabric.dtypes import decode, encode
+from wsc.core.errors import ApplianceCompilationError
+from wsc.timing.hardware.fabric import WSE2
+
+EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
+RANDOM = np.random.default_rng(5)
+ALL_DTYPES = pytest.mark.parametrize("dtype", Dtype)
+
+
+def normal(dtype, *shape):
+    """Values that the format can hold."""
+    return decode(encode(RANDOM.normal(size=shape), dtype), dtype)
+
+
+def reference(x):
+    return torch.from_numpy(np.asarray(x, dtype=np.float64))
+
+
+def agree(result, expected, dtype, roundings, scale=1.0):
+    """Within as many roundings of the format as a value of this scale takes."""
+    tolerance = roundings * EPSILON[dtype] * scale
+    np.testing.assert_allclose(result.values, expected.numpy(), rtol=0, atol=tolerance)
+
+
+@ALL_DTYPES
+def test_streamed_weights_give_the_product(dtype):
+    """Activations at rest, 12 inputs over 3 columns, 8 tokens over 2 rows."""
+    x, w = normal(dtype, 8, 12), normal(dtype, 12, 5)
+    result = kernels.weight_streaming(Fabric(3, 3), x, w, dtype)
+    agree(result, reference(x) @ reference(w), dtype, roundings=12, scale=6)
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
+def test_zero_weights_are_not_sent(dtype):
+    """The bits of the dense product with zeros; wavelets and time by the number of the others."""
+    x, w = normal(dtype, 16, 48), normal(dtype, 48, 6)
+    w[RANDOM.random(w.shape) < 0.75] = 0
+    fabric = Fabric(3, 4)
+    sparse = kernels.weight_streaming(fabric, x, w, dtype)
+    dense = kernels.weight_streaming(fabric, x, np.where(w == 0, 1e-30, w), dtype)
+    agree(sparse, reference(x) @ reference(w), dtype, roundings=48, scale=6)
+    if dtype is Dtype.FP16:  # 1e-30 is zero in fp16, but was a weight of the dense stream
+        np.testing.assert_array_equal(sparse.values, dense.values)
+    assert dense.outcome.sent - sparse.outcome.sent == np.count_nonzero(w == 0)
+    assert sparse.cycles < dense.cycles
+
+
+@ALL_DTYPES
+def test_weight_gradients_are_summed_over_tokens_in_fp32(dtype):
+    """Exact for small integers in every format."""
+    x, dy = RANDOM.integers(-3, 4, (8, 6)), RANDOM.integers(-3, 4, (8, 12))
+    result = kernels.weight_gradient(Fabric(2, 3), x, dy, dtype)
+    np.testing.assert_array_equal(result.values, x.T @ dy)
+
+
+@ALL_DTYPES
+def test_gemv_is_a_matrix_times_a_vector(dtype):
+    """16 x 12 on 4 x 3 PEs, sums in fp32."""
+    a, x = normal(dtype, 16, 12), normal(dtype, 12)
+    result = kernels.gemv(Fabric(4, 3), a, x, dtype)
+    agree(result, reference(a) @ reference(x), Dtype.FP32, roundings=12, scale=6)
+
+
+@ALL_DTYPES
+@pytest.mark.parametrize("side", [1, 2, 4])
+def test_summa_is_a_product(dtype, side):
+    """Both operands broadcast, sums in fp32."""
+    a, b = normal(dtype, 8, 16), normal(dtype, 16, 8)
+    result = kernels.summa(Fabric(side, side), a, b, dtype)
+    agree(result, reference(a) @ reference(b), Dtype.FP32, roundings=16, scale=6)
+
+
+def test_summa_wants_a_square():
+    """Tiles of a line up with tiles of b on squares only."""
+    with pytest.raises(ApplianceCompilationError, match="square"):
+        kernels.summa(Fabric(2, 3), np.ones((6, 6)), np.ones((6, 6)))
+
+
+def test_matrices_that_do_not_divide_are_refused():
+    """No PE may have a smaller tile."""
+    with pytest.raises(ApplianceCompilationError, match="does not divide"):
+        kernels.softmax(Fabric(2, 4), np.ones((4, 6)))
+
+
+@ALL_DTYPES
+def test_softmax_runs_along_rows(dtype):
+    """4 tokens of 24 features on 2 x 6 PEs, large values included."""
+    x = 8 * normal(dtype, 4, 24)
+    result = kernels.softmax(Fabric(2, 6), x, dtype)
+    expected = torch.softmax(reference(decode(encode(x, dtype), dtype)), dim=1)
+    agree(result, expected, dtype, roundings=24)
+
+
+@ALL_DTYPES
+def test_layer_norm_and_rms_norm(dtype):
+    """4 tokens of 24 features on 2 x 6 PEs."""
+    x, scale, shift = normal(dtype, 4, 24), normal(dtype, 24), normal(dtype, 24)
+    weights = reference(scale), reference(shift)
+    layer = kernels.layer_norm(Fabric(2, 6), x, scale, shift, dtype)
+    agree(layer, F.layer_norm(reference(x), (24,), *weights), dtype, roundings=4, scale=4)
+    rms = kernels.rms_norm(Fabric(2, 6), x, scale, dtype)
+    agree(rms, F.rms_norm(reference(x), (24,), weights[0], 1e-5), dtype, roundings=4, scale=4)
+
+
+@ALL_DTYPES
+@pytest.mark.parametrize("side", [1, 2, 4])
+def test_attention_of_one_head(dtype, side):
+    """8 queries, 16 keys, head size 8."""
+    q, k, v = normal(dtype, 8, 8), normal(dtype, 16, 8), normal(dtype, 16, 8)
+    result = kernels.attention(Fabric(side, side), q, k, v, dtype)
+    expected = F.scaled_dot_product_attention(*(reference(x)[None, None] for x in (q, k, v)))
+    agree(result, expected[0, 0], dtype, roundings=16, scale=3)
+
+
+@ALL_DTYPES
+def test_an_embedding_copies_rows(dtype):
+    """The bits of the table; a copy with its set-up for each token."""
+    table, tokens = normal(dtype, 10, 12), RANDOM.integers(0, 10, 8)
+    result = kernels.embedding(Fabric(2, 3), table, tokens, dtype)
+    np.testing.assert_array_equal(result.values, table[tokens])
+    assert result.cycles >= 4 * WSE2.vector_setup_cycles
+
+
+@ALL_DTYPES
+def test_cross_entropy_is_the_mean_over_tokens(dtype):
+    """8 tokens, 24 classes, on 2 x 4 PEs."""
+    logits, classes = normal(dtype, 8, 24), RANDOM.integers(0, 24, 8)
+    result = kernels.cross_entropy(Fabric(2, 4), logits, classes, dtype)
+    expected = F.cross_entropy(reference(logits), torch.from_numpy(classes))
+    agree(result, expected, dtype, roundings=8, scale=4)
