@@ -34,6 +34,7 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.micro_batches import MicroBatch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
+from wsc.timing.placement import place_on_wafer, placement_report, report_text
 
 log = logging.getLogger("waferstream")
 
@@ -205,6 +206,9 @@ def _compile_and_tell(
         log.info("Compile artifacts successfully written to %s", cache.root / digest)
     if backend.compile_only:
         log.info("%s", schedule_listing(compiled.program, backend.size().num_servers))
+        wafer = backend.cluster_config.cluster.machine.system
+        placement = place_on_wafer(compiled.program, wafer)
+        log.info("%s", report_text(placement_report(placement)))
     if backend.validate_only:
         log.info("Every op of the step has a kernel")
     log.info("Compile was successful!")

@@ -3,6 +3,7 @@
 model_dir/simulation/
     simulation.json     every number, with machine and commit
     simulation.png      pace over systems, and where a step goes
+    wafer.png           what lies where on a wafer, and when
     step_trace.json     one step for ui.perfetto.dev
 """
 
@@ -59,6 +60,7 @@ def run_simulation(arguments: Arguments, request: SimulationRequest, params: Par
     simulation = simulate(study, params, counts, asked if asked in counts else counts[-1], request)
     write_json(folder / SIMULATION_NAME, simulation)
     _draw(folder / "simulation.png", simulation)
+    _draw_wafer(folder / "wafer.png", study, simulation.detail.num_csx)
     _trace(arguments.trace or folder / "step_trace.json", study, simulation.detail.num_csx)
     print(f"\n{simulation_text(simulation)}\n\n{folder}", flush=True)
 
@@ -160,6 +162,13 @@ def _draw(path: Path, simulation: Simulation) -> None:
 
     paces = [SimulatedPace(p.num_csx, p.samples_per_s, p.attribution_ps) for p in simulation.points]
     simulation_picture(path, headline(simulation), paces)
+
+
+def _draw_wafer(path: Path, study: Study, num_csx: int) -> None:
+    from wsc.telemetry.wafer_picture import wafer_picture  # noqa: PLC0415  (as above)
+
+    placement = study.simulator.placement(study.micro_batch_size(num_csx))
+    wafer_picture(path, placement, f"One of {num_csx} systems")
 
 
 def _trace(path: Path, study: Study, num_csx: int) -> None:
