@@ -1,11 +1,17 @@
 """What every test shares: one compute thread, so that bits and timings do not depend on the host."""
 
+import signal
+
 import matplotlib as mpl
 import torch
 from hypothesis import settings
 
 mpl.use("Agg")
 torch.set_num_threads(1)
+
+# A shell ignores Ctrl-C for what it runs in the background, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A first example may import or compile something; pytest's own timeout ends what hangs.
 settings.register_profile("waferstream", deadline=None)
