@@ -122,8 +122,9 @@ def _detail(simulation: Simulation) -> Iterator[str]:
         + (f", {point.recomputed_segments} layers recomputed" if point.recomputed_segments else "")
     )
     yield (
-        f"  streaming {'is not needed' if memory.fits_sram else 'is needed'}: weights, gradients, "
-        f"masters and state are {format_bytes(memory.resident_bytes)}"
+        f"  streaming spares the wafer {format_bytes(memory.resident_bytes)} of weights, "
+        "gradients, masters and state, which "
+        f"{'would' if memory.fits_sram else 'would not'} fit"
     )
     yield (
         f"  start     {_duration(starting.total_ps)}: compile {_duration(starting.compile_ps)}, "

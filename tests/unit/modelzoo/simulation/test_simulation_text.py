@@ -84,7 +84,7 @@ def test_the_detail_is_of_the_point_asked_for() -> None:
     text = simulation_text(SIMULATION)
     assert "4 x CS-2 in detail" in text
     assert "1024.0 GiB of it in flash" in text
-    assert "streaming is needed" in text
+    assert "state, which would not fit" in text
     assert "12 min: compile 10 min, then programming 110 s" in text
     assert "illustrative prices" in text
     assert "illustrative" not in simulation_text(
