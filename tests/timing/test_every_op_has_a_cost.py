@@ -1,0 +1,54 @@
+"""No op of a model runs for free: each family has a closed form, each captured op a positive cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modelzoo.models.example import training_example
+from wsc.compiler import supported_ops
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.program import Program
+from wsc.timing.hardware.fabric import WSE2
+from wsc.timing.kernels import Grid
+from wsc.timing.kernels.table import KERNELS, op_cycles
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2, "filter_size": 32}
+TOKENS = {"vocab_size": 40, "max_position_embeddings": 8}
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt2": TOKENS,
+    "llama": TOKENS | {"norm_type": "rmsnorm", "nonlinearity": "swiglu"},
+    "gptj": TOKENS | {"rotary_dim": 4},
+    "bert": TOKENS | {"max_predictions_per_seq": 3, "mask_token_id": 1},
+    "esm2": TOKENS,
+    "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},
+}
+
+
+def captured(name: str) -> Program:
+    example = training_example({"name": name, **SIZES, **MODELS[name]}, micro_batch_size=2)
+    request = CompileRequest(
+        StreamPrecision(), micro_batch_size=2, num_micro_batches=1, target="test"
+    )
+    compiled, _ = compile_step(example.step, example.model, example.inputs, request)
+    return compiled.program
+
+
+def test_every_family_of_ops_has_a_closed_form() -> None:
+    """And no form is left of a family that is gone."""
+    assert KERNELS.keys() == set(supported_ops._FAMILY_OF.values())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_op_of_a_training_step_costs_cycles(name: str) -> None:
+    """Forward and backward; only views move nothing and cost nothing."""
+    program = captured(name)
+    grid = Grid.whole(WSE2)
+    assert {segment.phase for segment in program.segments} == {"forward", "backward"}
+    for segment in program.segments:
+        assert segment.work or not segment.outputs
+        for work in segment.work:
+            cycles = op_cycles(grid, work, program.stream_dtype).total_cycles
+            assert (cycles == 0) if work.kind == "view" else (cycles > 0), work
