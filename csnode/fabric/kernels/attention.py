@@ -7,9 +7,9 @@ import numpy as np
 from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
-from csnode.fabric.instructions import Gemv, Vector
+from csnode.fabric.instructions import Gemv
 from csnode.fabric.kernels import summa
-from csnode.fabric.kernels.softmax import EVERYWHERE, add_softmax
+from csnode.fabric.kernels.softmax import add_softmax
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.kernels.turns import Turns
@@ -25,7 +25,8 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
 
     Queries lie down the columns and keys along the rows; a PE keeps its queries x keys of the
     scores. They are a SUMMA product, the softmax runs along the rows, and the values move down the
-    columns past the scores, to partial results that are summed along the rows into column 0.
+    columns past the scores, to partial results that are summed along the rows into column 0. The
+    scale is folded into q.
     """
     side = summa.square_side(fabric)
     head = q.shape[1]
@@ -34,12 +35,9 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
     left = program.array("q", queries * slice_of_head, dtype, bank=0)
     right = program.array("k", keys * slice_of_head, dtype, bank=2)
     values = program.array("v", keys * slice_of_head, dtype, bank=2)
-    scores = program.array("scores", keys * queries, dtype, bank=0)
+    scores = program.array("scores", keys * queries, dtype, bank=6)
     sums = program.array("sums", head * queries, dtype, bank=4)
-    program.do(EVERYWHERE, Vector("multiply", left.whole, left.whole, head**-0.5), thread=1)
-    raw = program.array("raw", keys * queries, dtype, bank=4)
-    summa.add_summa(program, left, right, raw, keys, transposed=True, colour=_SCORES)
-    program.do(EVERYWHERE, Vector("copy", scores.whole, raw.whole))
+    summa.add_summa(program, left, right, scores, keys, transposed=True, colour=_SCORES)
     add_softmax(program, scores, queries, _SOFTMAX)
     turns = Turns.down_columns(program, values, number=2)
     turns.add(program, _VALUES)
@@ -50,7 +48,7 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
             program.do(np.s_[rows, :], turns.wait, product, *turns.release(step))
     add_sum(program, paths.rows(fabric), sums.whole, _SUMS)
     data = {
-        "q": split(q, side, side, transposed=True),
+        "q": split(q * head**-0.5, side, side, transposed=True),
         "k": split(k.T, side, side, transposed=True),
         "v": split(v.T, side, side),
     }

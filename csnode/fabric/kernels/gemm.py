@@ -11,13 +11,15 @@ from csnode.fabric.dtypes import Array, Dtype, encode
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Axpy, Gemv, send
 from csnode.fabric.kernels.sums import add_sum
-from csnode.fabric.kernels.tiles import Result, join, split
+from csnode.fabric.kernels.tiles import Result, split
 from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.program import Program
 from csnode.fabric.routing import Port
 from csnode.fabric.simulator import run
 
 _WEIGHTS, _SUMS = 0, (1, 2)
+_LINE_BYTES = 16
+"""The sums of each output begin in the same bank, away from that of the activations."""
 
 
 def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dtype.FP32) -> Result:
@@ -37,7 +39,8 @@ def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dt
     program = Program(fabric)
     entering = program.array("weights", words.shape[-1], Dtype.FP32)
     factors = program.array("x", inputs // columns * height, dtype, bank=0)
-    sums = program.array("y", outputs * height, dtype, bank=4)
+    pitch = -(-height * dtype.num_bytes // _LINE_BYTES) * _LINE_BYTES // dtype.num_bytes
+    sums = program.array("y", outputs * pitch, dtype, bank=4)
     line = _route(program)
     position = np.zeros(columns, dtype=np.int64)
     for output in range(outputs):
@@ -46,7 +49,7 @@ def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dt
             position[column] += lengths[output][column]
             row = entering[start : int(position[column])]
             program.do(np.s_[0, column], send(row, _WEIGHTS, ends_row=True))
-        here = sums[output * height : (output + 1) * height]
+        here = sums[output * pitch : output * pitch + height]
         program.do(np.s_[1:, :], Axpy(_WEIGHTS, factors.whole, here, indexed=dtype.per_word > 1))
         do_reduce(program, line, chain(columns), here, _SUMS)
     at_rest = np.zeros((fabric.rows, columns, factors.length))
@@ -54,7 +57,8 @@ def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dt
     at_edge = np.zeros((fabric.rows, columns, entering.length), dtype=np.float32)
     at_edge[0] = words
     outcome = run(program, {"weights": at_edge, "x": at_rest})
-    return Result(join(outcome.read("y")[1:, :1], height, outputs, transposed=True), outcome)
+    y = outcome.read("y")[1:, 0].reshape(rows, outputs, pitch)[:, :, :height]
+    return Result(y.transpose(0, 2, 1).reshape(tokens, outputs), outcome)
 
 
 def _route(program: Program) -> paths.Path:

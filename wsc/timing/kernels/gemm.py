@@ -23,7 +23,7 @@ from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels.collectives import depth_cycles, reduce
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
-from wsc.timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
+from wsc.timing.kernels.single_pe import axpy_cycles, wavelets
 
 ACCUMULATOR_BYTES = 4
 
@@ -47,14 +47,15 @@ def weight_streaming(
 
 
 def _ring_step(grid: Grid, local_tokens: int, dtype: str) -> Cycles:
-    """On a control wavelet, add the partial sums of one output to the neighbour's and pass on."""
+    """On a control wavelet, add the partial sums of one output to the neighbour's and pass on.
+
+    As in a chain, what arrives is added at the speed of the link.
+    """
     if grid.hidden_pes == 1:
         return Cycles()
     fabric = grid.fabric
-    add = local_tokens / elements_per_cycle(fabric, "add", dtype)
-    link = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens, dtype)
-    start = Cycles(fabric=fabric.cycles_per_wavelet, setup=fabric.vector_setup_cycles)
-    return start + Cycles(compute=add).at_least(link)
+    link = fabric.cycles_per_wavelet * (1 + wavelets(fabric, local_tokens, dtype))
+    return Cycles(fabric=link, setup=fabric.vector_setup_cycles)
 
 
 def _fill(grid: Grid) -> float:
@@ -73,8 +74,9 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
 
     Each PE takes dY in blocks of outputs; every value of X adds its multiple of a row of the block
     to the block's gradients, which are as many as fit one bank of SRAM. The gradients of a column
-    of PEs are summed down the column in fp32, at one wavelet per cycle. Taking in dY is
-    hidden behind arithmetic where that is longer (K0133: so is SUMMA's broadcast).
+    of PEs are summed down the column in fp32, at one wavelet per cycle. Taking in dY, but for the
+    first PE's part, is hidden behind arithmetic where that is longer (K0133: so is SUMMA's
+    broadcast).
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
@@ -86,7 +88,8 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
     gradients = features * outputs
     down = reduce(fabric, fabric.rows, gradients)
     across = reduce(fabric, grid.stretches, gradients)
-    return products + Cycles(fabric=down + across)
+    first = taken_in / grid.hidden_pes
+    return products + Cycles(fabric=first + down + across, setup=fabric.vector_setup_cycles)
 
 
 def _accumulators(fabric: FabricSpec) -> int:
@@ -101,8 +104,9 @@ def resident_product(
 
     The PEs are divided evenly among the products, each on its own rectangle; if there are more
     products than PEs, each PE does several. A PE keeps a tile of the result. The inner dimension is
-    passed through: a slice of one operand along the rectangle's rows and one of the other down its
-    columns, hidden behind the arithmetic where that is longer.
+    passed through in as many slices as the rectangle's longer side has PEs: one of an operand along
+    its rows and one of the other down its columns, hidden behind the arithmetic of the slice before
+    where that is longer.
     """
     fabric = grid.fabric
     high, wide, rounds = grid.rectangles(batch, rows, columns)
@@ -112,4 +116,14 @@ def resident_product(
     moved = tile_rows * (wide > 1) + tile_columns * (high > 1)
     link = fabric.cycles_per_wavelet * wavelets(fabric, moved * inner, dtype)
     fill = fabric.hop_cycles * (high + wide - 2) + depth_cycles(fabric)
-    return product.at_least(link) * rounds + Cycles(fabric=fill)
+    steps = in_turns(fabric, product, link, max(high, wide))
+    return steps * rounds + Cycles(fabric=fill)
+
+
+def in_turns(fabric: FabricSpec, product: Cycles, link: float, pes: int) -> Cycles:
+    """A product whose moving operand is sent by ``pes`` PEs in turn, over ``link`` cycles in all.
+
+    The first slice is waited for; each starts a vector instruction, as does the first sending.
+    """
+    slices = Cycles(fabric=link / pes, setup=fabric.vector_setup_cycles * (pes + (pes > 1)))
+    return product.at_least(link) + slices

@@ -13,13 +13,14 @@ from math import prod
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels import collectives
 from wsc.timing.kernels.cycles import Cycles
-from wsc.timing.kernels.gemm import resident_product
+from wsc.timing.kernels.gemm import in_turns, resident_product
 from wsc.timing.kernels.grid import Grid
 from wsc.timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 
 RANDOM_PASSES = 2  # draw, then compare or scale
 NORM_PASSES = 4  # sum, sum of squares, normalize, scale and shift
 NORM_BACKWARD_PASSES = 9  # x again, dy w; two sums over features; three for dx; two over tokens
+NORM_STATISTICS = 5  # square of the mean, variance, epsilon, mean by factor, its negative
 SOFTMAX_PASSES = 4  # maximum, subtract, sum, divide; and the exponential
 SOFTMAX_BACKWARD_PASSES = 4  # y dy, its sum, subtract, multiply
 
@@ -79,24 +80,41 @@ def norm(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False
     tokens, features = grid.tile(shape)
     sums = _over_features(grid, 2 * tokens)
     if not backward:
-        return elementwise(grid, shape, dtype, NORM_PASSES) + sums
+        passes = elementwise(grid, shape, dtype, NORM_PASSES)
+        return passes + sums + _statistics(grid.fabric, tokens)
     gradients = _over_tokens(grid, 2 * features)
     return elementwise(grid, shape, dtype, NORM_BACKWARD_PASSES) + sums + gradients
 
 
+def _statistics(fabric: FabricSpec, tokens: int) -> Cycles:
+    """Factor and offset of each token from its sums, in fp32: both means, then the root."""
+    single = vector_cycles(fabric, "multiply", tokens, "float32")
+    means = vector_cycles(fabric, "multiply", 2 * tokens, "float32")
+    return means + single * NORM_STATISTICS + _unary(fabric, tokens)
+
+
 def softmax(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
-    """Softmax or its logarithm over the features: maximum and sum go along the row."""
+    """Softmax or its logarithm over the features: maximum and sum go along the row.
+
+    Forward, each element has an exponential and each token a reciprocal or logarithm.
+    """
     tokens, features = grid.tile(shape)
     sums = _over_features(grid, tokens)
     if backward:
         return elementwise(grid, shape, dtype, SOFTMAX_BACKWARD_PASSES) + sums
-    exponentials = _unary(grid.fabric, tokens * features)
-    return elementwise(grid, shape, dtype, SOFTMAX_PASSES) + exponentials + sums * 2
+    functions = _unary(grid.fabric, tokens * features) + _unary(grid.fabric, tokens)
+    return elementwise(grid, shape, dtype, SOFTMAX_PASSES) + functions + sums * 2
 
 
 def loss(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
-    """Negative log-likelihood of tokens x classes: one class per token is picked and summed."""
-    return gather(grid, (*shape[:-1], 1), dtype) + _over_tokens(grid, 1)
+    """Negative log-likelihood of tokens x classes: one class per token is picked and summed.
+
+    Each token's is picked on one PE of a row, so that the sum goes along the row first.
+    """
+    picked = gather(grid, (*shape[:-1], 1), dtype)
+    local = elementwise(grid, (*shape[:-1], 1), dtype)
+    along = _summed(grid.fabric, collectives.reduce(grid.fabric, grid.hidden_pes, 1))
+    return picked + local + along + _over_tokens(grid, 1)
 
 
 def attention(
@@ -136,7 +154,8 @@ def _values(
     taken_in = wavelets(fabric, keys * head_size, dtype) if high > 1 else 0.0
     product = axpy * (min(queries, keys) * head_size)
     sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
-    return product.at_least(fabric.cycles_per_wavelet * taken_in) + Cycles(fabric=sums)
+    link = fabric.cycles_per_wavelet * taken_in
+    return in_turns(fabric, product, link, high) + _summed(fabric, sums)
 
 
 def _softmax_on(
@@ -145,10 +164,11 @@ def _softmax_on(
     """Softmax of a tile of scores whose rows are spread over ``wide`` PEs."""
     queries, keys = tile
     vector_pass = vector_cycles(fabric, "add", queries * keys, dtype)
-    sums = Cycles(fabric=collectives.all_reduce(fabric, wide, queries))
+    sums = _all_reduced(fabric, wide, queries)
     if backward:
         return vector_pass * SOFTMAX_BACKWARD_PASSES + sums
-    return vector_pass * SOFTMAX_PASSES + _unary(fabric, queries * keys) + sums * 2
+    functions = _unary(fabric, queries * keys) + _unary(fabric, queries)
+    return vector_pass * SOFTMAX_PASSES + functions + sums * 2
 
 
 def _unary(fabric: FabricSpec, elements: int) -> Cycles:
@@ -158,11 +178,22 @@ def _unary(fabric: FabricSpec, elements: int) -> Cycles:
 
 def _over_features(grid: Grid, values: int) -> Cycles:
     """All-reduce of fp32 values along the rows."""
-    return Cycles(fabric=collectives.all_reduce(grid.fabric, grid.hidden_pes, values))
+    return _all_reduced(grid.fabric, grid.hidden_pes, values)
 
 
 def _over_tokens(grid: Grid, values: int) -> Cycles:
     """Reduce of fp32 values down the columns and over the stretches of a row."""
     down = collectives.reduce(grid.fabric, grid.fabric.rows, values)
     across = collectives.reduce(grid.fabric, grid.stretches, values)
-    return Cycles(fabric=down + across)
+    return _summed(grid.fabric, down) + _summed(grid.fabric, across)
+
+
+def _all_reduced(fabric: FabricSpec, pes: int, values: int) -> Cycles:
+    """Reduce and broadcast, each of which starts with a vector instruction."""
+    return _summed(fabric, collectives.all_reduce(fabric, pes, values), instructions=2)
+
+
+def _summed(fabric: FabricSpec, cycles: float, instructions: int = 1) -> Cycles:
+    """A collective on the critical path, with the set-up that its own form leaves out."""
+    setup = fabric.vector_setup_cycles * instructions if cycles else 0.0
+    return Cycles(fabric=cycles, setup=setup)

@@ -1,0 +1,33 @@
+"""Closed forms against the simulated fabric: a small part of ``benchmarks.closed_forms``."""
+
+import pytest
+
+from benchmarks.closed_forms import SWEEPS, Case, sweep
+from csnode.fabric import Dtype
+
+BOUND = 0.05
+LINES = {"chain", "tree", "two-phase", "broadcast", "all-reduce", "2D broadcast"}
+
+
+@pytest.mark.parametrize("kernel", sorted(SWEEPS.keys() - LINES))
+def test_a_form_is_within_five_percent_of_the_fabric(kernel: str) -> None:
+    """One shape of each kernel over PEs, in fp16 on a WSE-2."""
+    compare, grids, tiles = SWEEPS[kernel]
+    form, taken = compare(Case("WSE-2", Dtype.FP16, *grids[0], tiles[0]))
+    assert form == pytest.approx(taken, rel=BOUND)
+
+
+@pytest.mark.parametrize("machine", ["WSE-3", "WSE-3 simulator"])
+@pytest.mark.parametrize("kernel", ["GEMM, dense", "softmax", "layer norm"])
+def test_a_form_knows_the_machine(kernel: str, machine: str) -> None:
+    """The same bound where hops, links and vector rates differ."""
+    compare, grids, tiles = SWEEPS[kernel]
+    form, taken = compare(Case(machine, Dtype.FP16, *grids[0], tiles[0]))
+    assert form == pytest.approx(taken, rel=BOUND)
+
+
+@pytest.mark.parametrize("kernel", ["chain", "broadcast", "2D broadcast"])
+def test_collectives_hold_over_their_whole_sweep(kernel: str) -> None:
+    """All lengths and lines on a WSE-2, in words of two elements."""
+    errors = [point.error for point in sweep(kernel, ["WSE-2"], [Dtype.FP16])]
+    assert max(map(abs, errors)) <= BOUND
