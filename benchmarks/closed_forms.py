@@ -224,7 +224,7 @@ SWEEPS: dict[str, Sweep] = {
     "GEMM, sparse": (_sparse, _GRIDS, ((8, 8, 32), (12, 16, 40))),
     "weight gradient": (_weight_gradient, ((2, 2), (4, 2)), ((8, 8, 64),)),
     "GEMV": (_gemv, _GRIDS, ((16, 16), (32, 8))),
-    "SUMMA": (_summa, _SQUARES, ((16, 8, 16), (8, 16, 16))),
+    "SUMMA": (_summa, _SQUARES, ((16, 8, 16), (16, 16, 16))),
     "softmax": (_softmax, _GRIDS, _TILES),
     "layer norm": (_norm, _GRIDS, _TILES),
     "attention": (_attention, _SQUARES, ((16, 8, 16),)),
@@ -233,8 +233,7 @@ SWEEPS: dict[str, Sweep] = {
 }
 """Kernels, their grids (rows, columns), and what each PE holds.
 
-Programs of resident products put columns side by side in a vector op, and forms the longer side, so
-that tiles are no higher than wide.
+Results of resident products are square: for these the forms choose a square of PEs, as SUMMA needs.
 """
 
 
