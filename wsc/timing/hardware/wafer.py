@@ -39,7 +39,7 @@ class WaferSpec(Config):
     )
     attention_efficiency: PositiveFloat = sourced(0.350, "fitted", "as kernel_efficiency", le=1)
     segment_overhead_ps: NonNegativeInt = sourced(
-        1_154 * PS_PER_US,
+        1_143 * PS_PER_US,
         "fitted",
         "as kernel_efficiency; half of what a layer takes for each micro-batch however small",
     )
