@@ -13,8 +13,9 @@ from functools import cached_property
 from appliance.clock import ClusterClock
 from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
-from memoryx.optim.cost import NO_UPDATE, UpdateCost
+from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program, plan_streams
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
@@ -63,6 +64,25 @@ class Simulator:
     _placements: dict[int, Placement] = field(default_factory=dict, repr=False)
     _timetables: dict[int, Timetable] = field(default_factory=dict, repr=False)
     _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        program: ScalableProgram,
+        optimizer: OptimizerSpec | None,
+        machine: MachineSpec,
+        num_servers: int,
+    ) -> Simulator:
+        """A step that ends with an optimizer's update, or with none."""
+        if optimizer is None:
+            return cls(program, machine, num_servers)
+        return cls(
+            program,
+            machine,
+            num_servers,
+            update=update_cost(optimizer, program.parameter),
+            clips_by_norm=optimizer.max_gradient_norm is not None,
+        )
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
         """A step of ``batch_size`` samples in all, at most ``micro_batch_size`` at a time.

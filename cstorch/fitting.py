@@ -15,7 +15,7 @@ from cstorch.loop import Closure
 from cstorch.optim.recorder import Recorder
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.scale import capture_both
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.micro_batches import (
     Explore,
     MicroBatch,
@@ -24,6 +24,7 @@ from wsc.core.micro_batches import (
     largest_divisor,
     micro_batch_size,
 )
+from wsc.core.optimizer import OptimizerSpec
 from wsc.timing.placement import largest_with_recompute, place_on_wafer
 
 log = logging.getLogger("waferstream")
@@ -37,6 +38,22 @@ class Recorded:
     outputs: Any  # what the step returns to the loop: placeholders
     closures: list[Closure]
     recorder: Recorder
+
+
+def optimizer_of(backend: Backend, recorded: Recorded) -> OptimizerSpec | None:
+    """The optimizer of a step, None if it trains nothing.
+
+    Raises ApplianceCompilationError for gradients that no optimizer takes.
+    """
+    assert backend.model is not None
+    names = {id(parameter): name for name, parameter in backend.model.named_parameters()}
+    optimizer = recorded.recorder.spec(names)
+    if recorded.compiled.program.mode == "train" and optimizer is None:
+        raise ApplianceCompilationError(
+            "the step computes gradients but steps no optimizer",
+            remedy="call optimizer.step() after loss.backward(), or leave backward() out",
+        )
+    return optimizer
 
 
 def record_fitting(
@@ -81,10 +98,16 @@ def _fastest_size(
         )
     config = backend.cluster_config
     sizes = explored_sizes(batch_size, allowed, config.num_csx)
-    simulator = Simulator(
-        capture_both(lambda size: record(MicroBatch(size)).compiled),
-        config.cluster.machine,
-        backend.size().num_servers,
+    optimizers: list[OptimizerSpec | None] = []
+
+    def capture(size: int) -> Compiled:
+        recorded = record(MicroBatch(size))
+        optimizers.append(optimizer_of(backend, recorded))
+        return recorded.compiled
+
+    program = capture_both(capture)
+    simulator = Simulator.of(
+        program, optimizers[0], config.cluster.machine, backend.size().num_servers
     )
     trials = explore(simulator, batch_size, sizes, config.num_csx)
     best = fastest(trials)

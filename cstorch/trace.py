@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
-from cstorch.fitting import Recorded, record_fitting
+from cstorch.fitting import Recorded, optimizer_of, record_fitting
 from cstorch.loop import Closure, Loop
 from cstorch.optim.recorder import Recorder, recording
 from cstorch.step_values import StepValue
@@ -135,7 +135,7 @@ class TracedStep:
         backend = current_backend()
         call = _Call.of(self._function, args, kwargs)
         recorded = _record(backend, call, MicroBatch(size), _compile)
-        return recorded.compiled, _optimizer(backend, recorded.recorder, recorded.compiled)
+        return recorded.compiled, optimizer_of(backend, recorded)
 
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
         call = _Call.of(self._function, args, kwargs)
@@ -151,8 +151,7 @@ class TracedStep:
         self.batch_size = program.batch_size
         self.closures = recorded.closures
         if backend.is_e2e_execution:
-            optimizer = _optimizer(backend, recorded.recorder, recorded.compiled)
-            backend.install(recorded.compiled, feed, optimizer)
+            backend.install(recorded.compiled, feed, optimizer_of(backend, recorded))
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:
@@ -237,18 +236,6 @@ def _request(
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )
     return inputs, request
-
-
-def _optimizer(backend: Backend, recorder: Recorder, compiled: Compiled) -> OptimizerSpec | None:
-    assert backend.model is not None
-    names = {id(parameter): name for name, parameter in backend.model.named_parameters()}
-    optimizer = recorder.spec(names)
-    if compiled.program.mode == "train" and optimizer is None:
-        raise ApplianceCompilationError(
-            "the step computes gradients but steps no optimizer",
-            remedy="call optimizer.step() after loss.backward(), or leave backward() out",
-        )
-    return optimizer
 
 
 @contextmanager

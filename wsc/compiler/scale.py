@@ -45,6 +45,11 @@ class ScalableProgram:
         self._kind_of_segment = [kinds.setdefault(pair, len(kinds)) for pair in works]
         self._kinds = list(kinds)
 
+    @property
+    def parameter(self) -> dict[str, TensorSpec]:
+        """Its parameters by name, which no size changes."""
+        return self._small.parameter
+
     def at(self, micro_batch_size: int, num_micro_batches: int) -> Program:
         """The program for ``num_micro_batches`` micro-batches of this size."""
         small, large = self._small, self._large

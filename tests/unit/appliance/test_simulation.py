@@ -8,11 +8,12 @@ from torch import nn
 
 from appliance.clock import ClusterClock
 from appliance.simulation import Simulator
-from memoryx.optim.cost import UpdateCost
+from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import plan_streams
 from wsc.timing.hardware import MachineSpec
 
@@ -94,3 +95,16 @@ def test_the_first_steps_are_told_until_they_settle(program: ScalableProgram) ->
     prediction = Simulator(program, MACHINE).predict(48, 4, 3)
     assert len(prediction.steps_ps) == prediction.timing.step
     assert prediction.steps_ps[-1] == prediction.steps_ps[-2] == prediction.timing.duration_ps
+
+
+def test_the_optimizer_of_a_step_is_part_of_its_time(program: ScalableProgram) -> None:
+    """What MemoryX keeps and does for it, and whether it waits for the norm of all gradients."""
+    optimizer = OptimizerSpec(
+        "AdamW", (ParamGroup(tuple(program.parameter), {"amsgrad": False}),), 1.0
+    )
+    with_update = Simulator.of(program, optimizer, MACHINE, 2)
+    assert with_update.update == update_cost(optimizer, program.parameter)
+    assert with_update.update.state_bytes == 8
+    assert with_update.clips_by_norm
+    without = Simulator.of(program, None, MACHINE, 2)
+    assert (without.update, without.clips_by_norm) == (NO_UPDATE, False)
