@@ -3,204 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from clocks import (
+    ADAMW,
+    GIGA,
+    MEGA,
+    TERA,
+    machines,
+    make_clock,
+    make_machine,
+    make_program,
+    programs,
+    run,
+    shapes,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.clock import ClusterClock, prediction
-from appliance.round_memo import RoundMemo
-from memoryx.optim.cost import UpdateCost
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Mode, OpWork, Program, Segment, TensorSpec, plan_streams
+from wsc.core.program import Program, plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US
-from wsc.timing.attribution import StepTiming, samples_per_s
+from wsc.timing.attribution import samples_per_s
 from wsc.timing.cost import segment_costs
-from wsc.timing.hardware import MachineSpec
-
-MEGA, GIGA, TERA = 10**6, 10**9, 10**12
-ADAMW = UpdateCost(state_bytes=8, flops=15)
-
-
-def product(flops: int) -> OpWork:
-    """A matrix product with streamed weights that does so many operations."""
-    shape = (1, flops // (2 * 1000 * 1000), 1000, 1000)
-    return OpWork("mm", "matmul", flops, 8, shape, streams=True)
-
-
-def make_program(
-    *,
-    mode: Mode = "train",
-    layers: int = 3,
-    elements: int = MEGA,
-    flops: int = TERA,
-    micro_batches: int = 8,
-    input_elements: int = 1000,
-) -> Program:
-    """``layers`` equal layers with two parameters each; backward does twice the forward's work."""
-    names = [(f"{layer}.weight", f"{layer}.bias") for layer in range(layers)]
-    forward = [("forward", layer) for layer in range(layers)]
-    backward = [("backward", layer) for layer in reversed(range(layers))]
-    order = forward + (backward if mode == "train" else [])
-    segments = tuple(
-        Segment(
-            index=index,
-            phase=phase,  # type: ignore[arg-type]
-            layer=str(layer),
-            weights=names[layer],
-            gradients=names[layer] if phase == "backward" else (),
-            inputs=(),
-            outputs=("x",),
-            drops=("x",),
-            results=((0, "loss"),) if index == layers - 1 else (),
-            work=(product(flops * (2 if phase == "backward" else 1)),) if flops else (),
-            stash_bytes=4,
-        )
-        for index, (phase, layer) in enumerate(order)
-    )
-    return Program(
-        mode=mode,
-        digest="by hand",
-        parameters=tuple(
-            TensorSpec(name, shape, "float32")
-            for pair in names
-            for name, shape in zip(pair, [(elements,), (100,)], strict=True)
-        ),
-        stream_dtype="bfloat16",
-        inputs=(TensorSpec("tokens", (input_elements,), "int32"),),
-        num_results=1,
-        segments=segments,
-        micro_batch_size=4,
-        num_micro_batches=micro_batches,
-    )
-
-
-def make_machine(**changes: dict[str, Any]) -> MachineSpec:
-    """A CS-2 whose segments start at once, with changes by section."""
-    system = {"segment_overhead_ps": 0, **changes.pop("system", {})}
-    return MachineSpec.model_validate({"system": system, **changes})
-
-
-def make_clock(
-    program: Program,
-    machine: MachineSpec | None = None,
-    *,
-    num_nodes: int = 1,
-    num_servers: int = 1,
-    clips_by_norm: bool = False,
-    record: bool = False,
-    others: Sequence[Program] = (),
-) -> ClusterClock:
-    clock = ClusterClock(machine or make_machine(), num_nodes, num_servers, record=record)
-    for installed in (program, *others):
-        clock.install(
-            installed,
-            plan_streams(installed, num_servers),
-            update=ADAMW,
-            clips_by_norm=clips_by_norm,
-        )
-    return clock
-
-
-def run(clock: ClusterClock, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
-    return [clock.step(mode, step) for step in range(1, steps + 1)]
-
-
-programs = st.builds(
-    make_program,
-    layers=st.integers(1, 5),
-    elements=st.sampled_from([1, 1000, MEGA, 100 * MEGA]),
-    flops=st.sampled_from([0, GIGA, TERA, 100 * TERA]),
-    micro_batches=st.integers(1, 9),
-    input_elements=st.sampled_from([1, MEGA, 1000 * MEGA]),
-)
-shapes = st.fixed_dictionaries(
-    {
-        "num_nodes": st.integers(1, 10),
-        "num_servers": st.integers(1, 3),
-        "clips_by_norm": st.booleans(),
-    }
-)
-
-even_machines = st.fixed_dictionaries(
-    {
-        "input": st.fixed_dictionaries(
-            {"samples_per_s_per_worker": st.sampled_from([1, 1000, 100_000])}
-        ),
-        "memoryx": st.fixed_dictionaries(
-            {
-                "dram_bytes": st.sampled_from([1, 10 * MEGA, 1000 * GIGA]),
-                "flash_bytes": st.just(1000 * TERA),
-                "flash_bandwidth_bytes_per_s": st.sampled_from([GIGA, 600 * GIGA]),
-                "flops_per_s": st.sampled_from([10 * GIGA, 15 * TERA]),
-            }
-        ),
-    }
-)
-slow_rooms = st.dictionaries(
-    st.sampled_from(["csx-0", "csx-3", "br-0", "br-1", "wgt-0", "wgt-1"]), st.floats(1, 4)
-)
-uneven = st.fixed_dictionaries(
-    {
-        "seed": st.integers(0, 9),
-        "kernel_sigma": st.sampled_from([0.0, 0.1, 0.5]),
-        "transfer_sigma": st.sampled_from([0.0, 0.1, 0.5]),
-        "stragglers": slow_rooms,
-    }
-)
-machines = st.builds(lambda even, jitter: {**even, "jitter": jitter}, even_machines, uneven)
-
-
-@given(programs, shapes, even_machines)
-@settings(max_examples=100, deadline=None)
-def test_rounds_that_are_remembered_cost_what_walking_them_costs(
-    program: Program, shape: dict[str, Any], sections: dict[str, Any]
-) -> None:
-    """A clock that records walks every round; one that does not may fold equal rounds.
-
-    Evaluation in between shares servers, links and systems with training.
-    """
-    machine = make_machine(**sections)
-    forward = [segment for segment in program.segments if segment.phase == "forward"]
-    evaluation = replace(program, mode="eval", segments=tuple(forward))
-    walked, folded = (
-        make_clock(program, machine, record=record, others=[evaluation], **shape)
-        for record in (True, False)
-    )
-    modes: list[Mode] = ["train", "train", "eval", "train", "eval", "eval", "train"]
-    for step, mode in enumerate(modes, 1):
-        assert walked.step(mode, step) == folded.step(mode, step)
-
-
-def test_clocks_of_different_sizes_share_what_they_walked() -> None:
-    """Sharing the memo changes no time, whatever sizes were walked before."""
-    program = make_program(micro_batches=24)
-    memo = RoundMemo()
-    for num_nodes in (1, 2, 3, 5, 8, 24):
-        shared = ClusterClock(make_machine(), num_nodes, 1, memo=memo)
-        shared.install(program, plan_streams(program, 1), update=ADAMW)
-        assert run(shared) == run(make_clock(program, num_nodes=num_nodes))
-
-
-@pytest.mark.parametrize("dram_bytes", [1, 4 * 3 * 1000, 10**12])
-def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int) -> None:
-    """The number of walks does not grow with the number of rounds, for a step soon is periodic.
-
-    With all in flash, with about the masters alone in DRAM, and with all in DRAM.
-    """
-    machine = make_machine(memoryx={"dram_bytes": dram_bytes, "flash_bytes": 10**9})
-    walks = []
-    for micro_batches in (100, 2000):
-        program, memo = make_program(elements=1000, micro_batches=micro_batches), RoundMemo()
-        clock = ClusterClock(machine, 1, 1, memo=memo)
-        clock.install(program, plan_streams(program, 1), update=ADAMW)
-        run(clock)
-        walks.append(len(memo.walked))
-    assert walks[0] == walks[1] < 40
 
 
 @given(programs, shapes, machines)

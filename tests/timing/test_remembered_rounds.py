@@ -1,0 +1,71 @@
+"""Rounds that the clock remembers instead of walking them again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from clocks import (
+    ADAMW,
+    even_machines,
+    make_clock,
+    make_machine,
+    make_program,
+    programs,
+    run,
+    shapes,
+)
+from hypothesis import given, settings
+
+from appliance.clock import ClusterClock
+from appliance.round_memo import RoundMemo
+from wsc.core.program import Mode, Program, plan_streams
+
+
+@given(programs, shapes, even_machines)
+@settings(max_examples=100, deadline=None)
+def test_rounds_that_are_remembered_cost_what_walking_them_costs(
+    program: Program, shape: dict[str, Any], sections: dict[str, Any]
+) -> None:
+    """A clock that records walks every round; one that does not may fold equal rounds.
+
+    Evaluation in between shares servers, links and systems with training.
+    """
+    machine = make_machine(**sections)
+    forward = [segment for segment in program.segments if segment.phase == "forward"]
+    evaluation = replace(program, mode="eval", segments=tuple(forward))
+    walked, folded = (
+        make_clock(program, machine, record=record, others=[evaluation], **shape)
+        for record in (True, False)
+    )
+    modes: list[Mode] = ["train", "train", "eval", "train", "eval", "eval", "train"]
+    for step, mode in enumerate(modes, 1):
+        assert walked.step(mode, step) == folded.step(mode, step)
+
+
+def test_clocks_of_different_sizes_share_what_they_walked() -> None:
+    """Sharing the memo changes no time, whatever sizes were walked before."""
+    program = make_program(micro_batches=24)
+    memo = RoundMemo()
+    for num_nodes in (1, 2, 3, 5, 8, 24):
+        shared = ClusterClock(make_machine(), num_nodes, 1, memo=memo)
+        shared.install(program, plan_streams(program, 1), update=ADAMW)
+        assert run(shared) == run(make_clock(program, num_nodes=num_nodes))
+
+
+@pytest.mark.parametrize("dram_bytes", [1, 4 * 3 * 1000, 10**12])
+def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int) -> None:
+    """The number of walks does not grow with the number of rounds, for a step soon is periodic.
+
+    With all in flash, with about the masters alone in DRAM, and with all in DRAM.
+    """
+    machine = make_machine(memoryx={"dram_bytes": dram_bytes, "flash_bytes": 10**9})
+    walks = []
+    for micro_batches in (100, 2000):
+        program, memo = make_program(elements=1000, micro_batches=micro_batches), RoundMemo()
+        clock = ClusterClock(machine, 1, 1, memo=memo)
+        clock.install(program, plan_streams(program, 1), update=ADAMW)
+        run(clock)
+        walks.append(len(memo.walked))
+    assert walks[0] == walks[1] < 40
