@@ -29,8 +29,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run under way, too
     try:
         experiment, with_gpus = read_command_line()
+        params = load_params(experiment.params)  # what is wrong in it is told before any run
         scaling = measure(experiment, run_py(HOME))
-        params = load_params(experiment.params)
         gpus = compare_with_gpus(params, scaling.run.model.parameters) if with_gpus else None
         page = write_results(experiment, scaling, HOME, gpus)
     except WaferStreamError as error:

@@ -11,6 +11,8 @@ import pytest
 import scaling_curve
 from summaries import summary, with_digest
 
+PARAMS = Path(__file__).parents[3] / "params.yaml"
+
 RUN_PY = """
 import json, pathlib, sys
 flags = dict(argument.split("=", 1) for argument in sys.argv[1:])
@@ -42,7 +44,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     answers = {str(count): run.to_json() for count, run in runs.items()}
     (tmp_path / "answers.json").write_text(json.dumps(answers))
     (tmp_path / "run.py").write_text(RUN_PY)
-    (tmp_path / "params.yaml").write_text("trainer: {}")
+    (tmp_path / "params.yaml").write_text(PARAMS.read_text())
     monkeypatch.setattr(scaling_curve, "HOME", tmp_path)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.chdir(tmp_path)
