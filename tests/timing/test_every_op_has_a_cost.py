@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tiny_models import SIZES, TINY_MODELS
 
 from modelzoo.models.example import training_example
 from wsc.compiler import supported_ops
@@ -15,20 +14,9 @@ from wsc.timing.hardware.fabric import WSE2
 from wsc.timing.kernels import Grid
 from wsc.timing.kernels.table import KERNELS, op_cycles
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_heads": 2, "filter_size": 32}
-TOKENS = {"vocab_size": 40, "max_position_embeddings": 8}
-MODELS: dict[str, dict[str, Any]] = {
-    "gpt2": TOKENS,
-    "llama": TOKENS | {"norm_type": "rmsnorm", "nonlinearity": "swiglu"},
-    "gptj": TOKENS | {"rotary_dim": 4},
-    "bert": TOKENS | {"max_predictions_per_seq": 3, "mask_token_id": 1},
-    "esm2": TOKENS,
-    "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},
-}
-
 
 def captured(name: str) -> Program:
-    example = training_example({"name": name, **SIZES, **MODELS[name]}, micro_batch_size=2)
+    example = training_example({"name": name, **SIZES, **TINY_MODELS[name]}, micro_batch_size=2)
     request = CompileRequest(
         StreamPrecision(), micro_batch_size=2, num_micro_batches=1, target="test"
     )
@@ -41,7 +29,7 @@ def test_every_family_of_ops_has_a_closed_form() -> None:
     assert KERNELS.keys() == set(supported_ops._FAMILY_OF.values())
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", TINY_MODELS)
 def test_every_op_of_a_training_step_costs_cycles(name: str) -> None:
     """Forward and backward; only views move nothing and cost nothing."""
     program = captured(name)

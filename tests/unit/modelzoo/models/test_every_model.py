@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_models import SIZES, TINY_MODELS
 
 from modelzoo.models.example import example_inputs, training_example
 from modelzoo.models.registry import MODELS, build_model, model_config
@@ -13,16 +14,6 @@ from modelzoo.models.transformer_config import TransformerConfig
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import StreamPrecision
 
-TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_heads": 2, "filter_size": 32}
-TOKENS = {"vocab_size": 40, "max_position_embeddings": 8}
-TINY_MODELS: dict[str, dict[str, Any]] = {
-    "gpt2": TOKENS,
-    "llama": TOKENS | {"norm_type": "rmsnorm", "nonlinearity": "swiglu"},
-    "gptj": TOKENS | {"rotary_dim": 4},
-    "bert": TOKENS | {"max_predictions_per_seq": 3, "mask_token_id": 1},
-    "esm2": TOKENS,
-    "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},
-}
 LLAMA = {
     "vocab_size": 32000,
     "max_position_embeddings": 4096,
@@ -42,7 +33,7 @@ def tiny(name: str, dropout: float = 0.0) -> dict[str, Any]:
     rates = dict.fromkeys((residual, "embedding_dropout_rate", "attention_dropout_rate"), dropout)
     if name == "dit":
         rates["label_dropout_rate"] = dropout
-    return {"name": name, **TINY, **TINY_MODELS[name], **rates}
+    return {"name": name, **SIZES, **TINY_MODELS[name], **rates}
 
 
 def random_batch(config: TransformerConfig, size: int = 4) -> dict[str, torch.Tensor]:
