@@ -38,6 +38,8 @@ from wsc.timing.gpu import (
 
 Known = TypeVar("Known")
 
+_KNOWN_GPUS = ("a100", "h100", "h200")
+
 
 @dataclass(frozen=True)
 class GpuRun:
@@ -52,6 +54,8 @@ class GpuRun:
 
 def gpu_run(row: Row) -> GpuRun:
     """The run of a training row; CannotReplay if neither row nor configuration tell enough."""
+    if not row.text("gpu").lower().startswith(_KNOWN_GPUS):
+        raise CannotReplay(f"no numbers for a {row.text('gpu')}")
     for cluster, build in _BUILDERS.items():
         if row.text("cluster").startswith(cluster):
             return build(row)

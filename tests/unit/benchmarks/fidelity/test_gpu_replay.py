@@ -256,6 +256,7 @@ def test_memory_decides_what_a_genslm_row_leaves_unsaid(tmp_path):
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"microbatch": ""}, "microbatch"),
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"unit": "ms"}, "in ms"),
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"cluster": "elsewhere"}, "elsewhere"),
+        (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"gpu": "B200"}, "no numbers for a B200"),
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"workload": "weak scaling"}, "shape"),
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
         (SERVED | _served("decode", "1", "1") | {"seq_len": ""}, "seq_len"),
