@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from appliance.checkpoint_keys import check_keys
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation
 from cstorch.cluster_config import ClusterConfig
 from cstorch.loop import Loop
-from memoryx.checkpoint import Reader
+from memoryx.checkpoint import MODEL, Reader
 from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
@@ -204,12 +205,14 @@ class Backend:
     def _load_weights(self, cluster: Cluster) -> None:
         assert self.model is not None
         path, states, strict = self._restore or (None, frozenset(), True)
+        values = {name: p.detach() for name, p in self.model.named_parameters()}
         if "model" not in states or not strict:
             log.info("About to send initial weights")
-            values = {name: p.detach() for name, p in self.model.named_parameters()}
             cluster.invoke("load_weights", values)
             log.info("Finished sending initial weights")
         if path is not None:
+            if "model" in states:
+                check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
             log.info("Loading weights from checkpoint %s", path)
             cluster.invoke("restore", path, states, strict)
 

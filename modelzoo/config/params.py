@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, NonNegativeInt, model_validator
 
@@ -11,15 +11,24 @@ from modelzoo.config.backend import BackendConfig, DeviceType
 from modelzoo.config.callbacks import Callbacks, Loggers
 from modelzoo.config.checkpoint import CheckpointConfig, CheckpointPath, StartFrom
 from modelzoo.config.dataloader import DataLoaderConfig, DataLoaders
-from modelzoo.config.flags import Flags, MicroBatchSize
+from modelzoo.config.flags import (
+    GlobalFlags,
+    MicroBatchSize,
+    ScopedTrainFlags,
+    ScopedValidateFlags,
+)
 from modelzoo.config.logging import LoggingConfig
 from modelzoo.config.loop import LoopConfig
 from modelzoo.config.model import ModelConfig
+from modelzoo.config.named import Named
 from modelzoo.config.optimizer import Adafactor, OptimizerConfig
 from modelzoo.config.precision import PrecisionConfig
 from modelzoo.config.schedulers import Schedulers
 from modelzoo.config.section import NotYet, Section, one_or_many
 from wsc.core.micro_batches import Explore
+
+Kind = TypeVar("Kind", bound=Named)
+Scope = Literal["train", "validate"]
 
 
 class InitConfig(Section):
@@ -64,16 +73,18 @@ class InitConfig(Section):
             raise ValueError(f"{optimizer.class_name} needs lr, or schedulers that give it")
         return self
 
-    def micro_batch_size(
-        self, scope: Literal["train", "validate"]
-    ) -> int | Literal["auto"] | Explore | None:
+    def callback(self, kind: type[Kind]) -> Kind | None:
+        """The callback of that class; None if none runs."""
+        return next((each for each in self.callbacks if isinstance(each, kind)), None)
+
+    def micro_batch_size(self, scope: Scope) -> int | Literal["auto"] | Explore | None:
         """``csx.performance.micro_batch_size``: of the scope, else global, else ``auto``.
 
         None means that a system runs its whole share at once.
         """
-        scoped = "ScopedTrainFlags" if scope == "train" else "ScopedValidateFlags"
-        flags = {item.class_name: item for item in self.callbacks if isinstance(item, Flags)}
-        found = (flags[name].micro_batch_size for name in (scoped, "GlobalFlags") if name in flags)
+        scoped = ScopedTrainFlags if scope == "train" else ScopedValidateFlags
+        flags = (self.callback(scoped), self.callback(GlobalFlags))
+        found = (each.micro_batch_size for each in flags if each is not None)
         size: MicroBatchSize = next((size for size in found if size is not None), "auto")
         return None if size == "none" else size
 

@@ -74,7 +74,7 @@ def make_backend(params: Params, cluster: ClusterSpec, trace: Path | None) -> Ba
         compile_only=init.backend.compile_only,
         validate_only=init.backend.validate_only,
         seed=init.seed,
-        check_loss=any(isinstance(callback, CheckLoss) for callback in init.callbacks),
+        check_loss=init.callback(CheckLoss) is not None,
     )
 
 

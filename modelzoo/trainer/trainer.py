@@ -11,12 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 import cstorch
-from appliance.checkpoint_states import selected_states
 from appliance.checkpoints import CheckpointFolder
 from appliance.coordinator import StepResult
 from cstorch.backend import STATES, Backend
@@ -24,7 +22,7 @@ from cstorch.utils.data.profiler import Profiler
 from memoryx.checkpoint import Reader
 from modelzoo.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from modelzoo.config.dataloader import DataLoaderConfig
-from modelzoo.config.params import InitConfig, Params
+from modelzoo.config.params import InitConfig, Params, Scope
 from modelzoo.trainer.build import (
     Step,
     check_vocabulary,
@@ -236,22 +234,21 @@ class Trainer:
         if checkpoint.strict_version:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
-        self._backend.restore(path, self._states() & set(STATES), strict)
+        self._backend.restore(path, self._states(), strict)
         self._checkpoint = path
         log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
 
     def _states(self) -> frozenset[str]:
-        for callback in self._init.callbacks:
-            if isinstance(callback, LoadCheckpointStates):
-                chosen = callback.load_checkpoint_states
-                return selected_states(chosen if isinstance(chosen, str) else ",".join(chosen))
-        return frozenset(STATES)
+        callback = self._init.callback(LoadCheckpointStates)
+        if callback is None or callback.load_checkpoint_states == "all":
+            return frozenset(STATES)
+        return frozenset(STATES) & set(callback.load_checkpoint_states)
 
     def _keep(self) -> int | None:
-        keep = [c.n for c in self._init.callbacks if isinstance(c, KeepNCheckpoints)]
-        return keep[0] if keep else None
+        callback = self._init.callback(KeepNCheckpoints)
+        return None if callback is None else callback.n
 
-    def _set_micro_batch(self, scope: Any) -> None:
+    def _set_micro_batch(self, scope: Scope) -> None:
         cstorch.backends.csx.performance.micro_batch_size = self._init.micro_batch_size(scope)
 
     def _nothing_left(self, plan: RunPlan) -> Outcome:
