@@ -32,7 +32,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )
     objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
-    partial = target.with_name(f".{target.name}.writing")
+    partial = target.with_name(f".{target.name}.partial")  # as CheckpointFolder.prepare knows it
     try:
         partial.unlink(missing_ok=True)
         current_backend().save(partial.absolute(), states, objects)

@@ -1,10 +1,13 @@
 """Checkpoints of a user's program: whole files or none, tensors read when they are needed."""
 
+import shutil
+
 import pytest
 import torch
 from cstorch_program import executor, losses, running_backend, training_step
 
 import cstorch
+from appliance.checkpoints import LOCK_NAME, CheckpointFolder
 from wsc.core.errors import CheckpointError, WaferStreamError
 
 
@@ -55,6 +58,23 @@ def test_an_older_file_is_replaced_when_the_new_one_is_whole(backend, tmp_path, 
     assert [file.name for file in tmp_path.iterdir()] == ["c.mdl"]
     cstorch.save({"model": {}, "version": 2}, path)
     assert cstorch.load(path)["version"] == 2
+
+
+def test_what_a_killed_save_leaves_is_removed_by_the_next_run(backend, tmp_path, monkeypatch):
+    """Whatever hidden files lie in the folder while the servers write, prepare() knows them all."""
+    folder, killed = CheckpointFolder(tmp_path / "living"), tmp_path / "killed"
+    save = cstorch.Backend.save
+
+    def save_and_look(*args):
+        save(*args)
+        shutil.copytree(folder.path, killed)
+
+    monkeypatch.setattr(cstorch.Backend, "save", save_and_look)
+    with folder.draft(1) as draft:
+        cstorch.save({"model": {}}, draft.partial)
+    assert len(list(killed.iterdir())) > 1
+    CheckpointFolder(killed).prepare()
+    assert [file.name for file in killed.iterdir()] == [LOCK_NAME]
 
 
 def test_a_folder_that_is_not_there_is_an_error(backend, tmp_path):
