@@ -29,7 +29,7 @@ INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
 DEFAULT_PATTERN = "checkpoint_{step}.mdl"
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("waferstream")
 
 
 class Entry(Config):
@@ -82,7 +82,7 @@ class CheckpointFolder:
         with _writing(self.path), self._lock(wait=False) as is_locked:
             if is_locked:  # otherwise someone is writing right now
                 for partial in self.path.glob(".*.partial"):
-                    logger.warning("Removing unfinished checkpoint %s", partial)
+                    log.warning("Removing unfinished checkpoint %s", partial)
                     partial.unlink()
 
     @contextmanager
@@ -121,7 +121,7 @@ class CheckpointFolder:
             try:
                 Reader(path)
             except CheckpointError as error:
-                logger.warning("Skipping checkpoint %s: %s", path, error)
+                log.warning("Skipping checkpoint %s: %s", path, error)
             else:
                 return path
         return None
@@ -153,7 +153,7 @@ class CheckpointFolder:
         try:
             index = validate(_Index, load_yaml(path), str(path))
         except ConfigError as error:
-            logger.warning("Ignoring the checkpoint index: %s", error)
+            log.warning("Ignoring the checkpoint index: %s", error)
             return []
         return [entry for entry in index.checkpoints if (self.path / entry.file).exists()]
 
