@@ -35,7 +35,7 @@ class Point:
     """Pace over the ideal, which grows in proportion to systems from the first point on."""
     attribution_ps: Attribution
     sram_peak_bytes: int
-    """Activations of a system at their most."""
+    """Activations and buffers of a system at their most."""
     recomputed_segments: int
     swarmx_nodes: int
     steps_ps: tuple[int, ...]
@@ -70,7 +70,7 @@ class Memory:
     memoryx_flash_bytes: int
     """Of the three above, how much lies in flash."""
     sram_room_bytes: int
-    """What a system has for activations."""
+    """What a system has for them."""
     resident_bytes: int
     """16-bit weights and gradients, masters and state together: what no streaming would take."""
     fits_sram: bool

@@ -16,7 +16,7 @@ from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import Explore, explored_sizes, micro_batch_size
 from wsc.core.program import BYTES_PER_ELEMENT, Program
 from wsc.timing.memory_estimate import MemoryEstimate
-from wsc.timing.placement import activation_bytes
+from wsc.timing.placement import data_bytes
 from wsc.timing.placement.even import even_micro_batch, rounds_of, share_of
 from wsc.timing.stalls import StreamCheck
 from wsc.timing.start_up import start_up
@@ -138,7 +138,7 @@ class Study:
             optimizer_state_bytes=estimate.state_bytes,
             memoryx_tier="DRAM and flash" if tiers.flash_bytes else "DRAM",
             memoryx_flash_bytes=tiers.flash_bytes,
-            sram_room_bytes=activation_bytes(machine.system),
+            sram_room_bytes=data_bytes(machine.system),
             resident_bytes=estimate.resident_bytes,
             fits_sram=estimate.fits_sram,
         )

@@ -117,7 +117,7 @@ def _detail(simulation: Simulation) -> Iterator[str]:
     )
     yield f"  SwarmX    {point.swarmx_nodes} nodes"
     yield (
-        f"  CS        activations {format_bytes(point.sram_peak_bytes)} of "
+        f"  CS        activations and buffers {format_bytes(point.sram_peak_bytes)} of "
         f"{format_bytes(memory.sram_room_bytes)} of SRAM"
         + (f", {point.recomputed_segments} layers recomputed" if point.recomputed_segments else "")
     )

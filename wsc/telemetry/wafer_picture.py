@@ -7,6 +7,7 @@ while a micro-batch passes. Import late: matplotlib takes its time.
 
 from __future__ import annotations
 
+from operator import add
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -86,12 +87,13 @@ def _memory_panel(
     kib_of_pe = placement.wafer.cores * KIB
     samples = report.micro_batch_size
     stash = [f.of(samples) for f in stash_by_layer(placement.program, placement.peak).values()]
-    free_bytes = max(0, report.activation_room_bytes - report.peak_bytes)
+    free_bytes = max(0, report.room_bytes - report.peak_bytes)
     labels, top = [], 0.0
     for kind, pieces, color in (
         ("code", [report.code_bytes], style.FAINT_INK),
         (f"stash of {len(stash)} layers", stash, style.BLUE),
         ("working set", [report.peak_working_bytes], style.ORANGE),
+        ("streams", [report.peak_buffer_bytes], style.GREEN),
         ("free", [free_bytes], style.LIGHT),
     ):
         bottom = top
@@ -119,13 +121,16 @@ def _step_panel(axes: Axes, placement: Placement, report: PlacementReport) -> li
     samples = report.micro_batch_size
     stash = [moment.stash.of(samples) / _GIGA for moment in placement.moments]
     working = [moment.working.of(samples) / _GIGA for moment in placement.moments]
-    room = report.activation_room_bytes / _GIGA
+    activations = list(map(add, stash, working))
+    buffers = [piece / _GIGA for piece in placement.buffers]
+    room = report.room_bytes / _GIGA
     segments = range(len(stash))
-    axes.set_title("Activations while a micro-batch passes, GB", color=style.FAINT_INK)
+    axes.set_title("SRAM while a micro-batch passes, GB", color=style.FAINT_INK)
     axes.set_xlabel("segment")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.bar(segments, stash, 1.0, color=style.BLUE)
     axes.bar(segments, working, 1.0, stash, color=style.ORANGE)
+    axes.bar(segments, buffers, 1.0, activations, color=style.GREEN)
     axes.axhline(room, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.set_xlim(-0.5, len(stash) - 0.5)
     axes.set_ylim(0, 1.08 * max(room, report.peak_bytes / _GIGA))

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from dataclasses import replace
 
 import pytest
 from cstorch_program import executor, loader, losses, running_backend, training_step
@@ -14,19 +15,17 @@ from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.timing.hardware import CS2
-from wsc.timing.placement import Placement, code_bytes, moments, recomputable, recompute
+from wsc.timing.placement import Placement, code_bytes, recomputable, recompute
 
 ROWS = 32
-ROW_BYTES = max(
-    moment.footprint.sample_bytes
-    for moment in moments(compile_model(Regression(), random_batches(1, 2)[0], 1).program)
-)
+PROGRAM = compile_model(Regression(), random_batches(1, 2)[0], 1).program
 
 
 def train(requested, rows_that_fit=ROWS, num_csx=1, **options):
     """Train on wafers with room for so many rows; returns losses and the weights' digest."""
-    room = code_bytes(CS2) + (rows_that_fit + 1) * ROW_BYTES - 1
-    config = cluster_config(Shape(num_csx), system={"sram_bytes": room})
+    one_too_many = Placement(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
+    room = one_too_many.peak_bytes - 1
+    config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + room})
     with running_backend(cluster_config=config, **options) as backend:
         backends.csx.performance.micro_batch_size = requested
         data = loader(lambda: random_batches(2, ROWS))

@@ -1,4 +1,4 @@
-"""Where the activations of a step lie on a wafer, and whether they fit."""
+"""What lies in the SRAM of a wafer during a step, where, and whether it fits."""
 
 from wsc.timing.placement.fit import (
     Placement,
@@ -15,16 +15,16 @@ from wsc.timing.placement.report import (
     placement_report,
     report_text,
 )
-from wsc.timing.placement.room import activation_bytes, code_bytes
+from wsc.timing.placement.room import code_bytes, data_bytes
 
 __all__ = [
     "LayerReport",
     "Moment",
     "Placement",
     "PlacementReport",
-    "activation_bytes",
     "check_fits",
     "code_bytes",
+    "data_bytes",
     "largest_micro_batch",
     "largest_with_recompute",
     "moments",

@@ -10,9 +10,10 @@ from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import Program
 from wsc.core.units import format_bytes
 from wsc.timing.hardware import WaferSpec
+from wsc.timing.placement.buffers import buffer_bytes
 from wsc.timing.placement.liveness import Moment, moments
 from wsc.timing.placement.recompute import recomputable, recompute
-from wsc.timing.placement.room import activation_bytes
+from wsc.timing.placement.room import data_bytes
 
 
 @dataclass(frozen=True)
@@ -28,24 +29,30 @@ class Placement:
         """Every segment of one micro-batch in order."""
         return moments(self.program)
 
+    @cached_property
+    def buffers(self) -> tuple[int, ...]:
+        """What streams take of the SRAM at each of the moments."""
+        return buffer_bytes(self.program, self.wafer)
+
     def bytes_at(self, moment: Moment) -> int:
-        """Activations at a moment of the step."""
-        return moment.footprint.of(self.program.micro_batch_size)
+        """Activations, and weights and gradients passing through, at a moment of the step."""
+        samples = self.program.micro_batch_size
+        return moment.footprint.of(samples) + self.buffers[moment.segment]
 
     @cached_property
     def peak(self) -> Moment:
-        """The first moment with the most activations."""
+        """The first moment with the most in SRAM."""
         return max(self.moments, key=self.bytes_at)
 
     @property
     def peak_bytes(self) -> int:
-        """Activations at the peak."""
+        """What lies in SRAM at the peak, code apart."""
         return self.bytes_at(self.peak)
 
     @property
     def fits(self) -> bool:
         """Whether the wafer has room for the peak."""
-        return self.peak_bytes <= activation_bytes(self.wafer)
+        return self.peak_bytes <= data_bytes(self.wafer)
 
 
 def place_on_wafer(program: Program, wafer: WaferSpec) -> Placement:
@@ -73,10 +80,11 @@ def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
 
     The program may have been captured at any size: every footprint is a line over the samples.
     """
-    room = activation_bytes(wafer)
+    room = data_bytes(wafer)
     return min(
-        max(0, room - moment.footprint.fixed_bytes) // max(1, moment.footprint.sample_bytes)
-        for moment in moments(program)
+        max(0, room - buffers - moment.footprint.fixed_bytes)
+        // max(1, moment.footprint.sample_bytes)
+        for moment, buffers in zip(moments(program), buffer_bytes(program, wafer), strict=True)
     )
 
 
@@ -93,12 +101,12 @@ def check_fits(placement: Placement) -> None:
     segment = program.segments[placement.peak.segment]
     largest = largest_micro_batch(program, wafer)
     raise ApplianceResourceExhausted(
-        f"the activations of one {program.mode} micro-batch need "
+        f"activations and buffers of one {program.mode} micro-batch need "
         f"{format_bytes(placement.peak_bytes)} of SRAM",
         where=f"{segment.layer} {segment.phase}",
         value=f"micro-batch of {program.micro_batch_size} samples"
         + (f", with {len(placement.recomputed)} layers recomputed" if placement.recomputed else ""),
-        rule=f"a {wafer.name} has {format_bytes(activation_bytes(wafer))} for activations, "
+        rule=f"a {wafer.name} has {format_bytes(data_bytes(wafer))} for data, "
         f"of {format_bytes(wafer.sram_bytes)}",
         remedy=f"lower csx.performance.micro_batch_size to {largest} or less"
         if largest

@@ -11,7 +11,7 @@ from wsc.core.units import format_bytes
 from wsc.timing.kernels import Grid
 from wsc.timing.placement.fit import Placement, largest_with_recompute
 from wsc.timing.placement.liveness import lives
-from wsc.timing.placement.room import activation_bytes, code_bytes
+from wsc.timing.placement.room import code_bytes, data_bytes
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class LayerReport:
 class PlacementReport:
     """A program on a wafer; bytes are of the whole wafer, for one micro-batch.
 
+    At the peak, stash, working set and the buffers of streams share the room that code leaves.
     ``largest_micro_batch`` would fit if all layers were recomputed.
     """
 
@@ -48,10 +49,11 @@ class PlacementReport:
     largest_micro_batch: int
     sram_bytes: int
     code_bytes: int
-    activation_room_bytes: int
+    room_bytes: int
     peak_bytes: int
     peak_stash_bytes: int
     peak_working_bytes: int
+    peak_buffer_bytes: int
     peak_at: str
     grid_pes: int
     layers: tuple[LayerReport, ...]
@@ -73,10 +75,11 @@ def placement_report(placement: Placement, grid: Grid | None = None) -> Placemen
         largest_micro_batch=largest_with_recompute(program, wafer),
         sram_bytes=wafer.sram_bytes,
         code_bytes=code_bytes(wafer),
-        activation_room_bytes=activation_bytes(wafer),
+        room_bytes=data_bytes(wafer),
         peak_bytes=placement.peak_bytes,
         peak_stash_bytes=peak.stash.of(samples),
         peak_working_bytes=peak.working.of(samples),
+        peak_buffer_bytes=placement.buffers[peak.segment],
         peak_at=f"{at.layer} {at.phase}",
         grid_pes=grid.fabric.num_pes,
         layers=tuple(_layers(placement, grid)),
@@ -168,12 +171,13 @@ def _head(report: PlacementReport) -> Iterator[str]:
         f"{report.system}, {report.mode}: micro-batch of {report.micro_batch_size}; with all "
         f"layers recomputed, {report.largest_micro_batch} would fit"
     )
-    free = report.activation_room_bytes - report.peak_bytes
+    free = report.room_bytes - report.peak_bytes
     for name, num_bytes in (
         ("SRAM", report.sram_bytes),
         ("code and runtime", report.code_bytes),
         (f"stash at the peak ({report.peak_at})", report.peak_stash_bytes),
         ("working set there", report.peak_working_bytes),
+        ("weights and gradients passing", report.peak_buffer_bytes),
         ("free" if free >= 0 else "missing", abs(free)),
     ):
         yield f"  {format_bytes(num_bytes):>10}  {name}"

@@ -1,4 +1,4 @@
-"""How much SRAM a wafer has for activations."""
+"""How much SRAM a wafer has for data."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ def code_bytes(wafer: WaferSpec) -> int:
     return wafer.cores * wafer.fabric.sram_reserved_bytes_per_pe
 
 
-def activation_bytes(wafer: WaferSpec) -> int:
-    """SRAM of all PEs left for activations. Raises ConfigError if there is none.
+def data_bytes(wafer: WaferSpec) -> int:
+    """SRAM of all PEs left for activations and the buffers of streams.
 
-    Weights take none of it: their arrival triggers the arithmetic, and nothing keeps them (Lie,
-    Hot Chips 34). Nor do gradients, which leave as they are summed.
+    Raises ConfigError if there is none.
     """
     left = wafer.sram_bytes - code_bytes(wafer)
     if left <= 0:
         raise ConfigError(
-            "the wafer has no SRAM left for activations",
+            "the wafer has no SRAM left for data",
             where="machine.system.sram_bytes",
             value=format_bytes(wafer.sram_bytes),
             rule=f"code takes {format_bytes(code_bytes(wafer))}",

@@ -12,8 +12,8 @@ from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels import Grid
 from wsc.timing.placement import (
     Placement,
-    activation_bytes,
     code_bytes,
+    data_bytes,
     placement_report,
     recompute,
     report_text,
@@ -67,13 +67,12 @@ def test_the_peak_and_the_room_are_those_of_the_placement():
     """The numbers add up to the SRAM of the wafer."""
     placement = Placement(step(), WAFER)
     report = placement_report(placement)
-    assert report.peak_bytes == report.peak_stash_bytes + report.peak_working_bytes == 17 * MB
+    assert report.peak_stash_bytes + report.peak_working_bytes == 17 * MB
+    assert report.peak_buffer_bytes == placement.buffers[1] == 0
+    assert report.peak_bytes == 17 * MB
     assert report.peak_at == "last forward"
-    assert report.code_bytes + report.activation_room_bytes == report.sram_bytes
-    assert (code_bytes(WAFER), activation_bytes(WAFER)) == (
-        report.code_bytes,
-        report.activation_room_bytes,
-    )
+    assert report.code_bytes + report.room_bytes == report.sram_bytes
+    assert (code_bytes(WAFER), data_bytes(WAFER)) == (report.code_bytes, report.room_bytes)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from wsc.core.program import Footprint, OpWork, Stash
 from wsc.core.units import format_bytes
 from wsc.timing.hardware import CS2, CS3, WaferSpec
 from wsc.timing.placement import (
-    activation_bytes,
+    Placement,
     code_bytes,
+    data_bytes,
     largest_micro_batch,
     largest_with_recompute,
     moments,
@@ -65,14 +66,14 @@ def layers(count, *, internal=4, output=1, fixed=0):
 def test_code_leaves_most_of_the_sram():
     """A CS-2: 48 KiB less 4,176 B of each of 850,000 PEs."""
     assert code_bytes(CS2) == 850_000 * 4176
-    assert activation_bytes(CS2) == 850_000 * (48 * 1024 - 4176)
-    assert activation_bytes(CS3) > activation_bytes(CS2)
+    assert data_bytes(CS2) == 850_000 * (48 * 1024 - 4176)
+    assert data_bytes(CS3) > data_bytes(CS2)
 
 
 def test_a_wafer_without_room_is_refused():
     """The numbers that leave nothing."""
     with pytest.raises(ConfigError, match="no SRAM left") as caught:
-        activation_bytes(WaferSpec(sram_bytes=1))
+        data_bytes(WaferSpec(sram_bytes=1))
     assert caught.value.where == "machine.system.sram_bytes"
     assert "code takes 3.3 GiB" in caught.value.rule
     with pytest.raises(ValueError, match="greater than 0"):
@@ -123,9 +124,11 @@ def test_the_largest_micro_batch_fits_and_one_more_does_not(count, internal, fix
     step = layers(count, internal=internal, fixed=fixed * GB // 4)
     wafer = WaferSpec(sram_bytes=9 * GB + sram_gb * GB)
     size = largest_micro_batch(step, wafer)
-    room = activation_bytes(wafer)
-    assert all(m.footprint.of(size) <= room for m in moments(step)) or size == 0
-    assert any(m.footprint.of(size + 1) > room for m in moments(step))
+    fits, too_large = (
+        Placement(replace(step, micro_batch_size=each), wafer).fits for each in (size, size + 1)
+    )
+    assert fits or size == 0
+    assert not too_large
     assert largest_with_recompute(step, wafer) >= size
 
 
@@ -134,7 +137,7 @@ def test_what_fits_is_left_as_it_is():
     step = layers(5)
     placement = place_on_wafer(step, CS2)
     assert (placement.program, placement.recomputed) == (step, ())
-    assert placement.peak_bytes == max(m.footprint.of(1) for m in moments(step))
+    assert placement.peak_bytes == max(map(placement.bytes_at, moments(step)))
 
 
 @pytest.mark.parametrize("room", range(8, 22))
@@ -158,12 +161,12 @@ def test_what_does_not_fit_is_refused_with_the_numbers():
     """Needed, there, and the largest micro-batch that would fit."""
     step = replace(layers(10), micro_batch_size=64)
     with pytest.raises(
-        ApplianceResourceExhausted, match="activations of one train micro-batch need"
+        ApplianceResourceExhausted, match="activations and buffers of one train micro-batch need"
     ) as caught:
         place_on_wafer(step, CS2)
     largest = largest_with_recompute(step, CS2)
     assert caught.value.value == "micro-batch of 64 samples, with 9 layers recomputed"
-    assert f"CS-2 has {format_bytes(activation_bytes(CS2))} for activations" in caught.value.rule
+    assert f"CS-2 has {format_bytes(data_bytes(CS2))} for data" in caught.value.rule
     assert f"micro_batch_size to {largest} or less" in caught.value.remedy
     assert place_on_wafer(replace(step, micro_batch_size=largest), CS2).fits
 

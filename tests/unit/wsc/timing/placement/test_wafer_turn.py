@@ -4,7 +4,7 @@ from small_programs import program, segment
 
 from wsc.core.program import Footprint, Stash
 from wsc.timing.hardware import CS2
-from wsc.timing.placement import activation_bytes, largest_micro_batch, moments, recomputable
+from wsc.timing.placement import data_bytes, largest_micro_batch, moments, recomputable
 from wsc.timing.placement.turn import turn_of
 
 
@@ -53,7 +53,7 @@ def test_what_stays_inside_is_there_for_one_sample() -> None:
 
 def test_so_it_bounds_the_micro_batch_no_more() -> None:
     """With a head that makes a hundred times what a layer makes, a layer decides."""
-    assert largest_micro_batch(STEP, CS2) == activation_bytes(CS2) // 4
+    assert largest_micro_batch(STEP, CS2) == data_bytes(CS2) // 4
 
 
 def test_nothing_in_it_is_worth_recomputing() -> None:
