@@ -3,7 +3,8 @@
     python -m benchmarks.streaming --json benchmarks/results/streaming.json
 
 The arms of a group are set up and warmed up one after the other, and then take turns, for each
-global batch size; see benchmarks/README.md for what they are and how to read the tables.
+global batch size; see benchmarks/README.md for what they are and how to read the tables. Arms that
+exceed the memory together are set up for each of their turns (``--one_at_a_time``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -24,7 +25,7 @@ import torch
 
 from benchmarks.arm import Arm, Opener
 from benchmarks.arms.registry import openers
-from benchmarks.measure import Turn, take_turns
+from benchmarks.measure import Runner, Turn, take_turns
 from benchmarks.report import Comparison, progress
 from benchmarks.workload import PRECISIONS, Workload, has_fast_bf16
 from wsc.core.errors import WaferStreamError
@@ -49,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def compare(workload: Workload, arms: Sequence[str], repeats: int, steps: int) -> Comparison:
-    """Set all arms up, let them take turns, end them.
+def compare(
+    workload: Workload, arms: Sequence[str], repeats: int, steps: int, one_at_a_time: bool = False
+) -> Comparison:
+    """Let all arms take turns; they stay alive between these unless ``one_at_a_time``.
 
     Raises ConfigError before anything is started if an arm cannot train the workload, and
     WaferStreamError if an arm fails.
@@ -60,8 +63,11 @@ def compare(workload: Workload, arms: Sequence[str], repeats: int, steps: int) -
         for name in arms:
             folder = alive.enter_context(TemporaryDirectory(prefix="benchmark-"))
             plans[name] = openers(name, workload, Path(folder))
-        running: dict[str, Arm] = {}
+        running: dict[str, Runner] = {}
         for name, plan in plans.items():
+            if one_at_a_time:
+                running[name] = _ShortLived(name, workload)
+                continue
             print(f"setting up {name}", flush=True)
             running[name] = alive.enter_context(closing(Arm(name, plan)))
         turns: list[Turn] = []
@@ -69,6 +75,20 @@ def compare(workload: Workload, arms: Sequence[str], repeats: int, steps: int) -
             print(progress(turn), flush=True)
             turns.append(turn)
     return Comparison(workload, tuple(turns))
+
+
+@dataclass(frozen=True)
+class _ShortLived:
+    """An arm that is set up, and warmed up, for each of its turns and ended after it."""
+
+    name: str
+    workload: Workload
+
+    def run(self, steps: int) -> float:
+        with TemporaryDirectory(prefix="benchmark-") as folder:
+            plan = openers(self.name, self.workload, Path(folder))
+            with closing(Arm(self.name, plan)) as arm:
+                return arm.run(steps)
 
 
 def _measure(options: argparse.Namespace) -> None:
@@ -83,11 +103,12 @@ def _measure(options: argparse.Namespace) -> None:
         "parameters": _workload(options, options.batch_sizes[0]).num_parameters(),
         "repeats": options.repeats,
         "steps": options.steps,
+        "one_at_a_time": options.one_at_a_time,
         "comparisons": [],
     }
     for batch_size, arms in product(options.batch_sizes, options.arms or GROUPS):
         workload = _workload(options, batch_size)
-        comparison = compare(workload, arms, options.repeats, options.steps)
+        comparison = compare(workload, arms, options.repeats, options.steps, options.one_at_a_time)
         print(f"\n{comparison.table()}\n", flush=True)
         measurement["comparisons"].append(comparison.as_json())
         options.json.write_text(json.dumps(measurement, indent=1) + "\n")  # what is done is kept
@@ -123,6 +144,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     measurement.add_argument("--repeats", type=_positive, default=3, help="turns of each arm")
     measurement.add_argument("--steps", type=_positive, default=2, help="training steps in a turn")
+    measurement.add_argument(
+        "--one_at_a_time",
+        action="store_true",
+        help="set an arm up for each of its turns, for arms that exceed the memory together",
+    )
     workload = parser.add_argument_group("workload")
     workload.add_argument("--batch_sizes", nargs="+", type=_positive, default=[8, 16])
     workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])

@@ -1,4 +1,4 @@
-"""The command line: what is wrong with it is said before anything is started."""
+"""What is wrong with the command line is said before any arm starts; who is alive when."""
 
 import pytest
 
@@ -11,7 +11,7 @@ TINY = ["--hidden", "64", "--layers", "1", "--vocab", "64", "--sequence_length",
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch):
-    """No test of this file may start an arm."""
+    """No test of this file may start a real arm."""
     monkeypatch.setattr(streaming, "Arm", lambda *_: pytest.fail("an arm was started"))
 
 
@@ -68,3 +68,33 @@ def test_ranks_of_an_arm_meet_in_one_place(tmp_path):
     workload = Workload(64, 1, 64, 8, batch_size=8, precision="fp32", cores=2)
     ranks = [opener.args[1:] for opener in openers("ddp2", workload, tmp_path)]
     assert ranks == [(0, 2, tmp_path / "meeting_point"), (1, 2, tmp_path / "meeting_point")]
+
+
+@pytest.mark.parametrize(
+    ("one_at_a_time", "lives"),
+    [
+        (False, "+plain +csx1 plain csx1 plain csx1 -csx1 -plain"),
+        (True, "+plain plain -plain +csx1 csx1 -csx1 " * 2),
+    ],
+)
+def test_arms_live_together_or_one_at_a_time(monkeypatch, one_at_a_time, lives):
+    """Through all turns, or, where memory is short, each for its own turns only."""
+    log = []
+
+    class Fake:
+        def __init__(self, name, plan):
+            self._name = name
+            log.append(f"+{name}")
+
+        def run(self, steps):
+            log.append(self._name)
+            return 1.0 * steps
+
+        def close(self):
+            log.append(f"-{self._name}")
+
+    monkeypatch.setattr(streaming, "Arm", Fake)
+    workload = Workload(64, 1, 64, 8, batch_size=8, precision="fp32", cores=2)
+    compared = streaming.compare(workload, ["plain", "csx1"], 2, 3, one_at_a_time)
+    assert log == lives.split()
+    assert [turn.seconds for turn in compared.turns] == [3.0] * 4
