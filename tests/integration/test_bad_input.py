@@ -1,25 +1,10 @@
 """Bad input ends in seconds with one clear message and a non-zero code, and leaves nothing half done."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import yaml
-
-from modelzoo.cli.main import main
-
-sys.path.append(str(Path(__file__).parent))
-from run_py import digest_of, write_run
+from tiny_run import digest_of, run_here, write_run
 
 TRAIN = "fit__train_dataloader__"
-
-
-def run(flags, capsys):
-    """Exit code, standard output, standard error of a run in this process."""
-    code = main(flags, home=Path(flags[0].removeprefix("--params=")).parent)
-    out, err = capsys.readouterr()
-    assert "Traceback" not in out + err
-    return code, out, err
 
 
 @pytest.mark.parametrize(
@@ -43,7 +28,7 @@ def run(flags, capsys):
 )
 def test_configuration_and_data(tmp_path, capsys, changes, words) -> None:
     """A wrong key, value or dataset is named, with what is allowed or near."""
-    code, _, err = run(write_run(tmp_path, **changes), capsys)
+    code, _, err = run_here(write_run(tmp_path, **changes), capsys)
     assert code == 1
     for word in words:
         assert word in err
@@ -55,7 +40,7 @@ def test_duplicate_key(tmp_path, capsys) -> None:
     flags = write_run(tmp_path)
     params = tmp_path / "params.yaml"
     params.write_text(params.read_text() + "trainer: {}\n")
-    code, _, err = run(flags, capsys)
+    code, _, err = run_here(flags, capsys)
     assert code == 1
     assert "trainer" in err
     assert "twice" in err or "duplicate" in err
@@ -63,14 +48,14 @@ def test_duplicate_key(tmp_path, capsys) -> None:
 
 def test_missing_params_file(tmp_path, capsys) -> None:
     """A params file that is not there is named."""
-    code, _, err = run([f"--params={tmp_path / 'none.yaml'}"], capsys)
+    code, _, err = run_here([f"--params={tmp_path / 'none.yaml'}"], capsys)
     assert code == 1
     assert "none.yaml" in err
 
 
 def test_fewer_samples_than_systems(tmp_path, capsys) -> None:
     """A batch of 8 cannot be shared by 9 systems."""
-    code, _, err = run([*write_run(tmp_path), "--num_csx=9"], capsys)
+    code, _, err = run_here([*write_run(tmp_path), "--num_csx=9"], capsys)
     assert code == 1
     assert "num_csx 9" in err
 
@@ -80,7 +65,7 @@ def test_model_that_does_not_fit(tmp_path, capsys) -> None:
     flags = write_run(tmp_path)
     small = {"runtime": {"kind": "local"}, "machine": {"memoryx": {"dram_bytes": 1024}}}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(small))
-    code, _, err = run(flags, capsys)
+    code, _, err = run_here(flags, capsys)
     assert code == 1
     assert "1.0 KiB" in err
 
@@ -94,7 +79,7 @@ def test_wafer_too_small_for_the_activations(tmp_path, capsys, sram_bytes, remed
     system = {"name": "CS-2", "sram_bytes": sram_bytes}
     small = {"runtime": {"kind": "local"}, "machine": {"system": system}}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(small))
-    code, _, err = run(flags, capsys)
+    code, _, err = run_here(flags, capsys)
     assert code == 1
     assert "SRAM" in err
     assert remedy in err
@@ -103,10 +88,10 @@ def test_wafer_too_small_for_the_activations(tmp_path, capsys, sram_bytes, remed
 def test_damaged_checkpoint_is_named(tmp_path, capsys) -> None:
     """A checkpoint that is cut short is refused by name when asked for by name."""
     flags = write_run(tmp_path)
-    assert run(flags, capsys)[0] == 0
+    assert run_here(flags, capsys)[0] == 0
     newest = tmp_path / "model_dir" / "checkpoint_8.mdl"
     newest.write_bytes(newest.read_bytes()[:1000])
-    code, _, err = run([*flags, f"--checkpoint_path={newest}", "--max_steps=10"], capsys)
+    code, _, err = run_here([*flags, f"--checkpoint_path={newest}", "--max_steps=10"], capsys)
     assert code == 1
     assert "checkpoint_8.mdl" in err
 
@@ -114,11 +99,11 @@ def test_damaged_checkpoint_is_named(tmp_path, capsys) -> None:
 def test_damaged_newest_checkpoint_is_skipped(tmp_path, capsys) -> None:
     """Automatic resume takes the newest checkpoint that can be read, and ends with the same bits."""
     flags = write_run(tmp_path)
-    code, out, _ = run(flags, capsys)
+    code, out, _ = run_here(flags, capsys)
     whole = digest_of(out)
     newest = tmp_path / "model_dir" / "checkpoint_8.mdl"
     newest.write_bytes(newest.read_bytes()[:1000])
-    code, out, _ = run(flags, capsys)
+    code, out, _ = run_here(flags, capsys)
     assert code == 0
     assert "checkpoint_6.mdl" in out
     assert digest_of(out) == whole
@@ -127,8 +112,8 @@ def test_damaged_newest_checkpoint_is_skipped(tmp_path, capsys) -> None:
 def test_finished_run_started_again_says_so(tmp_path, capsys) -> None:
     """Nothing is left to train: the same hash, and success."""
     flags = write_run(tmp_path)
-    first = digest_of(run(flags, capsys)[1])
-    code, out, _ = run(flags, capsys)
+    first = digest_of(run_here(flags, capsys)[1])
+    code, out, _ = run_here(flags, capsys)
     assert code == 0
     assert "Nothing left to train" in out
     assert digest_of(out) == first
@@ -137,7 +122,7 @@ def test_finished_run_started_again_says_so(tmp_path, capsys) -> None:
 @pytest.mark.parametrize("flag", ["--compile_only", "--validate_only"])
 def test_compile_and_validate_only_execute_nothing(tmp_path, capsys, flag) -> None:
     """They stop after the compiler: no checkpoint, no hash."""
-    code, out, _ = run([*write_run(tmp_path), flag], capsys)
+    code, out, _ = run_here([*write_run(tmp_path), flag], capsys)
     assert code == 0
     assert "Compile was successful!" in out
     assert ("StreamWeight" in out) == (flag == "--compile_only")

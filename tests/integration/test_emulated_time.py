@@ -1,16 +1,12 @@
 """What a run tells of the emulated machine, and how one number of cluster.yaml changes it."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from tiny_run import write_run
 
 from modelzoo.cli.main import main
-
-sys.path.append(str(Path(__file__).parent))
-from run_py import write_run
 
 UNEVEN = {"jitter": {"seed": 3, "kernel_sigma": 0.1, "stragglers": {"csx-1": 1.5}}}
 

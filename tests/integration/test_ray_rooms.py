@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from processes import command_of, descendants, running, wait_for_end
 
 from appliance.ray_cluster.connection import enter
 from appliance.ray_cluster.coordinator import RayHosted
@@ -54,22 +55,6 @@ def rooms_of(
         rooms.shutdown()
 
 
-def descendants(pid: int) -> set[int]:
-    """The process tree below a process."""
-    found = set()
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 def named_shared_memory(pid: int) -> set[str]:
     """Shared memory of a process that would outlive it, for it has a name."""
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
@@ -78,18 +63,6 @@ def named_shared_memory(pid: int) -> set[str]:
 
 def sockets() -> str:
     return Path("/proc/net/unix").read_text()
-
-
-def running(pids: set[int] | list[int]) -> set[int]:
-    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
-
-
-def wait_for_end(pids: set[int], timeout_s: float) -> set[int]:
-    """The processes that still run when the time is over."""
-    deadline = time.monotonic() + timeout_s
-    while (left := running(pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return left
 
 
 def test_private_instance_leaves_nothing() -> None:

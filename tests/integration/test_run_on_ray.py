@@ -2,47 +2,22 @@
 
 import os
 import signal
-import sys
-import time
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-from run_py import digest_of, finish, start, write_run
+from processes import command_of, descendants, wait_for_end
+from tiny_run import digest_of, finish, start, write_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
-
-
-def descendants(pid: int) -> set[int]:
-    """The process tree below a process."""
-    found = set()
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
 
 
 def role_process(root: int, role: str) -> int:
     """The process of the actor that hosts a role, by the title that Ray gives it."""
     for pid in descendants(root):
-        try:
-            title = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
+        title = command_of(pid)
         if title.startswith(b"ray::") and role.encode() in title:
             return pid
     raise AssertionError(f"no process hosts {role}")
-
-
-def wait_for_end(pids: set[int], timeout_s: float = 20) -> set[int]:
-    """The processes that still run when the time is over."""
-    deadline = time.monotonic() + timeout_s
-    while left := {pid for pid in pids if Path(f"/proc/{pid}").exists()}:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.05)
-    return left
 
 
 def read_until(stream, phrase: str) -> str:

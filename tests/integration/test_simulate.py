@@ -1,24 +1,12 @@
 """``--simulate`` against a run that really trains, and what it says of bad input."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
-
-from modelzoo.cli.main import main
-
-sys.path.append(str(Path(__file__).parent))
-from run_py import write_run
+from tiny_run import run_here, write_run
 
 MICRO_BATCH = "init__callbacks"
-
-
-def run(flags, capsys):
-    """Exit code, standard output, standard error of a run in this process."""
-    code = main(flags, home=Path(flags[0].removeprefix("--params=")).parent)
-    return code, *capsys.readouterr()
 
 
 def of_size(size):
@@ -32,7 +20,7 @@ def test_a_run_takes_on_the_emulated_clock_what_its_simulation_says(
 ) -> None:
     """Two steps, to the picosecond; also where some systems run out of micro-batches."""
     flags = [*write_run(tmp_path, **of_size(size)), f"--num_csx={num_csx}"]
-    code, out, err = run([*flags, "--simulate"], capsys)
+    code, out, err = run_here([*flags, "--simulate"], capsys)
     assert code == 0, err
     assert "Weights SHA-256" not in out
     assert not list((tmp_path / "model_dir").glob("*.mdl"))
@@ -43,7 +31,7 @@ def test_a_run_takes_on_the_emulated_clock_what_its_simulation_says(
     assert json.loads((folder / "step_trace.json").read_text())["traceEvents"]
     assert (folder / "simulation.png").stat().st_size > 10_000
 
-    assert run([*flags, "--mode=train", "--num_steps=2"], capsys)[0] == 0
+    assert run_here([*flags, "--mode=train", "--num_steps=2"], capsys)[0] == 0
     summary = json.loads((tmp_path / "model_dir" / "run_summary.json").read_text())
     settled = point["steps_ps"][-1]
     first, second = (*point["steps_ps"], settled)[:2]
@@ -54,7 +42,7 @@ def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsy
     """Shapes come from the model then; the second time nothing is captured."""
     flags = [*write_run(tmp_path), "--simulate", "--sweep=1-8:x2", "--token_budget=1e6"]
     (tmp_path / "text.txt").unlink()
-    code, out, err = run(flags, capsys)
+    code, out, err = run_here(flags, capsys)
     assert code == 0, err
     assert "Capturing the step" in out
     assert "illustrative prices" in out
@@ -62,7 +50,7 @@ def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsy
     assert [point["num_csx"] for point in first["points"]] == [1, 2, 4, 8]
     assert first["machine"]["system"]["name"] == "CS-2"
 
-    code, out, _ = run(flags, capsys)
+    code, out, _ = run_here(flags, capsys)
     again = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert code == 0
     assert "Capturing the step" not in out
@@ -76,7 +64,7 @@ def test_one_hardware_number_moves_the_curve(tmp_path, capsys) -> None:
     for bandwidth in (10**11, 10**6):
         machine = {"memoryx": {"bandwidth_bytes_per_s": bandwidth}}
         (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"machine": machine}))
-        assert run(flags, capsys)[0] == 0
+        assert run_here(flags, capsys)[0] == 0
         simulation = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
         steps.append(simulation["points"][0]["step_ps"])
     assert steps[1] > 1.5 * steps[0]
@@ -93,7 +81,7 @@ def test_one_hardware_number_moves_the_curve(tmp_path, capsys) -> None:
 )
 def test_what_cannot_be_simulated_is_one_clear_message(tmp_path, capsys, flags, words) -> None:
     """With the flag or numbers, and no traceback."""
-    code, out, err = run([*write_run(tmp_path), "--simulate", *flags], capsys)
+    code, out, err = run_here([*write_run(tmp_path), "--simulate", *flags], capsys)
     assert code == 1
     assert "Traceback" not in out + err
     for word in words:
@@ -104,6 +92,6 @@ def test_an_evaluation_is_not_simulated(tmp_path, capsys) -> None:
     """Nor do flags of a simulation go with a run."""
     for flags in (["--simulate", "--mode=eval"], ["--sweep=1-4"]):
         with pytest.raises(SystemExit) as stopped:
-            run([*write_run(tmp_path), *flags], capsys)
+            run_here([*write_run(tmp_path), *flags], capsys)
         assert stopped.value.code == 2
         assert "--simulate" in capsys.readouterr().err

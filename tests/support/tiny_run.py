@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from tiny_training import GPT
+
+from modelzoo.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "Weights SHA-256: "
@@ -17,18 +21,7 @@ DIGEST = "Weights SHA-256: "
 TINY = {
     "trainer": {
         "init": {
-            "model": {
-                "name": "gpt2",
-                "vocab_size": 256,
-                "max_position_embeddings": 16,
-                "hidden_size": 16,
-                "num_hidden_layers": 2,
-                "num_heads": 2,
-                "filter_size": 32,
-                "dropout_rate": 0.0,
-                "embedding_dropout_rate": 0.0,
-                "attention_dropout_rate": 0.0,
-            },
+            "model": GPT | {"vocab_size": 256, "max_position_embeddings": 16},
             "optimizer": {"AdamW": {"lr": 0.01, "weight_decay": 0.1}},
             "precision": {"precision_opt_level": 0, "max_gradient_norm": 1.0},
             "loop": {"max_steps": 8, "eval_frequency": 4, "eval_steps": 2},
@@ -74,6 +67,14 @@ def write_run(folder: Path, *, kind: str = "local", **changes: Any) -> list[str]
         f"--cluster={folder / 'cluster.yaml'}",
         f"--model_dir={folder / 'model_dir'}",
     ]
+
+
+def run_here(flags: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error of a run in this process."""
+    code = main(flags, home=Path(flags[0].removeprefix("--params=")).parent)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out, err
 
 
 @contextmanager
