@@ -43,6 +43,7 @@ class CheckpointConfig(Section):
     disable_strict_checkpoint_loading: bool = False
     """Allow weights that are missing or not expected."""
     save_initial_checkpoint: bool = False
+    """Write the initial weights before the first step of a run that starts from none."""
     checkpoint_name: Annotated[str, AfterValidator(_check_name)] = "checkpoint_{step}.mdl"
     checkpoint_root: NotYet = None
     strict_version: bool = True

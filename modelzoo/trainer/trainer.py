@@ -16,7 +16,6 @@ from torch import nn
 
 import cstorch
 from appliance.checkpoints import CheckpointFolder
-from appliance.coordinator import StepResult
 from cstorch.backend import STATES, Backend
 from cstorch.utils.data.profiler import Profiler
 from memoryx.checkpoint import Reader
@@ -32,11 +31,11 @@ from modelzoo.trainer.build import (
     make_optimizer,
     training_step,
 )
-from modelzoo.trainer.observers import EvaluationLog, Observer, TrainingLog
+from modelzoo.trainer.observers import EvaluationLog, Observer
+from modelzoo.trainer.reporting import TrainingReporter
 from modelzoo.trainer.stages import RunPlan, Stage, plan_run
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import HyperSchedule
 
 log = logging.getLogger("waferstream")
 
@@ -93,9 +92,10 @@ class Trainer:
         optimizer, schedulers = make_optimizer(self._init, self.model)
         step = training_step(self._init, self.model, optimizer, schedulers)
         rate = schedulers[0].schedule if schedulers else None
+        reporter = TrainingReporter(plan, self._profiler, rate, self._observers)
         for stage in plan.stages:
             self._set_micro_batch("train")
-            self._train(loader, step, plan, stage, rate)
+            self._train(loader, step, plan, stage, reporter)
             if stage.evaluates:
                 self._evaluate_all(evaluations)
             if not self._backend.is_e2e_execution:
@@ -135,7 +135,7 @@ class Trainer:
         step: Step,
         plan: RunPlan,
         stage: Stage,
-        rate: HyperSchedule | None,
+        reporter: TrainingReporter,
     ) -> None:
         executor = cstorch.utils.data.DataExecutor(
             loader,
@@ -144,42 +144,27 @@ class Trainer:
             checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
         )
         executor.profiler = self._profiler
-        seen: list[StepResult] = []
-        told_s = self._profiler.rate_tracker.elapsed_s
 
         @cstorch.step_closure
         def report(_loss: object) -> None:
-            nonlocal told_s
-            seen.extend(executor.results)
-            now = seen[-1].step
-            if now not in plan.log_steps:
-                return
-            tracker = executor.profiler.rate_tracker
-            training = TrainingLog(
-                step=now,
-                losses=tuple((result.step, result.values[0]) for result in seen),
-                gradient_norm=seen[-1].gradient_norm,
-                learning_rate=None if rate is None else rate.at(now - 1),
-                rate=tracker.rate,
-                global_rate=tracker.global_rate,
-                emulated_rate=executor.profiler.emulated_rate,
-                seconds=tracker.elapsed_s - told_s,
-                timings=tuple(result.timing for result in seen),
-                steps_left_in_stage=stage.last - now,
-                steps_left=plan.end - now,
-            )
-            seen.clear()
-            told_s = tracker.elapsed_s
-            for observer in self._observers:
-                observer.trained(training)
+            reporter.take(executor.results, stage)
 
         @cstorch.checkpoint_closure
         def save() -> None:
             self._save(stage.first + executor.iteration)
 
         for batch in executor:
-            report(step(batch))
+            loss = step(batch)  # the first call installs; a step runs when its iteration ends
+            if self._saves_initially:
+                self._save(plan.start)
+            report(loss)
             save()
+
+    @property
+    def _saves_initially(self) -> bool:
+        """Whether the checkpoint of the initial weights is still to be written."""
+        asked = self._init.checkpoint.save_initial_checkpoint
+        return asked and self._checkpoint is None and self._backend.is_e2e_execution
 
     def _evaluate_all(self, configs: Sequence[DataLoaderConfig]) -> None:
         self._set_micro_batch("validate")
