@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
-from modelzoo.cli.flags import CONFIG_FLAGS, RUN_FLAGS, Flag
+from modelzoo.cli.flag import Flag
+from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
 from modelzoo.config.overrides import Override
 from modelzoo.experiments.sweep import parse_sweep
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import nearest
 from wsc.timing.economics import PriceSpec
 
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
 
-_FLAGS = (*RUN_FLAGS, *CONFIG_FLAGS)
+_OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
+_FLAGS = (*RUN_FLAGS, *_OVERRIDING_FLAGS)
 
 _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
 """Flag to field of PriceSpec."""
@@ -54,7 +56,7 @@ class Arguments:
         """Typed values for the configuration, in the order of their declaration."""
         return tuple(
             Override(flag.spelling[-1], path, self.typed[flag.name], flag.how)
-            for flag in CONFIG_FLAGS
+            for flag in _OVERRIDING_FLAGS
             if flag.name in self.typed
             for path in flag.paths
         )
@@ -65,19 +67,12 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
 
     ``home`` is the folder of ``run.py`` and ``cwd`` the current one: both are searched for
     cluster.yaml. Prints a message and exits with code 2 when the command line is wrong, with
-    code 0 after ``--help``. Raises ConfigError for a device that is not emulated.
+    code 0 after ``--help``. Raises ConfigError for a sweep or a price that cannot be.
     """
     parser = build_parser()
     _refuse_unknown_flags(parser, argv)
     parsed = vars(parser.parse_args(argv))
     given = {name: value for name, value in parsed.items() if value is not None}
-    if (device := given.get("device", "CSX")) != "CSX":
-        raise ConfigError(
-            "only CSX is emulated",
-            where="command line",
-            value=device,
-            remedy="plain PyTorch runs on CPU/GPU without WaferStream",
-        )
     if "params" not in given:
         parser.error("the following arguments are required: -p/--params")
     typed = {flag.name: flag.collect(given[flag.name]) for flag in _FLAGS if flag.name in given}
@@ -120,10 +115,14 @@ def build_parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    run = parser.add_argument_group("the run")
-    config = parser.add_argument_group("over the params file")
+    groups = {
+        "the run": RUN_FLAGS,
+        "over the params file": CONFIG_FLAGS,
+        "of the real machine, accepted without effect": REAL_MACHINE_FLAGS,
+    }
     exclusive: dict[str, argparse._MutuallyExclusiveGroup] = {}
-    for group, flags in ((run, RUN_FLAGS), (config, CONFIG_FLAGS)):
+    for title, flags in groups.items():
+        group = parser.add_argument_group(title)
         for flag in flags:
             _add(group, flag, exclusive)
     return parser

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from modelzoo.config.logging import levels_by_role
+from modelzoo.cli.flag import Flag, key_value, levels, setting
 from modelzoo.config.overrides import KeyPath
 
 _BACKEND = ("init", "backend")
@@ -17,71 +12,11 @@ _CHECKPOINT = ("init", "checkpoint")
 _LOGGING = ("init", "logging")
 _GLOBAL_FLAGS = ("init", "callbacks", "GlobalFlags")
 
-
-@dataclass(frozen=True)
-class Flag:
-    """One flag: how argparse reads it, and where its value goes in the configuration.
-
-    ``options`` are keyword arguments of ``add_argument``; ``collect`` makes the value from what
-    argparse has read. A flag without ``paths`` concerns the run, not the configuration.
-    """
-
-    name: str
-    help: str
-    short: str | None = None
-    positional: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    collect: Callable[[Any], Any] = lambda value: value
-    paths: tuple[KeyPath, ...] = ()
-    how: Literal["set", "prepend", "merge"] = "set"
-    excludes: str | None = None
-    """Flags of the same group exclude each other."""
-
-    @property
-    def spelling(self) -> tuple[str, ...]:
-        """The flag as it is typed, the short form first."""
-        if self.positional:
-            return (self.name,)
-        return (f"-{self.short}", f"--{self.name}") if self.short else (f"--{self.name}",)
-
-
-def parse_scalar(text: str) -> bool | int | float | str:
-    """A bool, an int, a float, or else the text itself, tried in this order."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise ArgumentTypeError(f"{text!r} is not written key=value")
-    return key, value
-
-
-def _setting(text: str) -> tuple[str, bool | int | float | str]:
-    key, value = _pair(text)
-    return key, parse_scalar(value)
-
-
-def _levels(words: Sequence[str]) -> dict[str, str]:
-    """``INFO`` for all roles, ``wgt=DEBUG`` for one; a later word wins."""
-    levels: dict[str, str] = {}
-    for word in words:
-        levels |= dict([_pair(word)]) if "=" in word else levels_by_role(word)
-    return levels
-
-
 _SWITCH = {"action": "store_true"}
 _NUMBER = {"type": int}
 _WORDS = {"nargs": "+", "action": "extend"}
-_LABELS = {**_WORDS, "type": _pair, "metavar": "KEY=VALUE"}
-_SETTINGS = {**_WORDS, "type": _setting, "metavar": "KEY=VALUE"}
+_LABELS = {**_WORDS, "type": key_value, "metavar": "KEY=VALUE"}
+_SETTINGS = {**_WORDS, "type": setting, "metavar": "KEY=VALUE"}
 
 
 def _at(parent: KeyPath, key: str) -> tuple[KeyPath, ...]:
@@ -157,14 +92,6 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         paths=(("init", "callbacks", "LoadCheckpointStates", "load_checkpoint_states"),),
     ),
     Flag("logging", "log level of this process (default: INFO)", paths=_at(_LOGGING, "log_level")),
-    Flag(
-        "wsc_log_level",
-        "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf)",
-        options={**_WORDS, "metavar": "LEVEL"},
-        collect=_levels,
-        paths=_at(_LOGGING, "wsc_log_level"),
-        how="merge",
-    ),
     Flag("max_steps", "train up to this step", options=_NUMBER, paths=_at(_LOOP, "max_steps")),
     Flag(
         "num_steps",
@@ -201,21 +128,15 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "num_workers_per_csx",
-        "input workers per system; 0 lets the cluster choose (default: 1)",
+        "input workers per system, as many as cluster.yaml allows; 0: one for all (default: 1)",
         options=_NUMBER,
         paths=_at(_CLUSTER, "num_workers_per_csx"),
     ),
     Flag(
         "num_wgt_servers",
-        "at most this many weight servers; 0 lets the cluster choose (default: 0)",
+        "weight servers; 0 takes the number of cluster.yaml (default: 0)",
         options=_NUMBER,
         paths=_at(_CLUSTER, "max_wgt_servers"),
-    ),
-    Flag(
-        "num_act_servers",
-        "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
-        options=_NUMBER,
-        paths=_at(_CLUSTER, "max_act_per_csx"),
     ),
     Flag(
         "compile_dir",
@@ -225,23 +146,40 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "job_labels",
-        "labels of the job",
+        "labels of the job, kept with its configuration",
         options=_LABELS,
         collect=dict,
         paths=_at(_CLUSTER, "job_labels"),
         how="merge",
     ),
     Flag(
-        "job_priority",
-        "priority of the job, p1 first (default: p2)",
-        options={"choices": ("p1", "p2", "p3")},
-        paths=_at(_CLUSTER, "job_priority"),
-    ),
-    Flag(
         "job_time_sec",
         "end the run after this many seconds",
         options=_NUMBER,
         paths=_at(_CLUSTER, "job_time_sec"),
+    ),
+)
+
+REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
+    Flag(
+        "wsc_log_level",
+        "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf)",
+        options={**_WORDS, "metavar": "LEVEL"},
+        collect=levels,
+        paths=_at(_LOGGING, "wsc_log_level"),
+        how="merge",
+    ),
+    Flag(
+        "num_act_servers",
+        "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
+        options=_NUMBER,
+        paths=_at(_CLUSTER, "max_act_per_csx"),
+    ),
+    Flag(
+        "job_priority",
+        "priority of the job, p1 first (default: p2)",
+        options={"choices": ("p1", "p2", "p3")},
+        paths=_at(_CLUSTER, "job_priority"),
     ),
     Flag(
         "mount_dirs",
@@ -292,3 +230,7 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         paths=_at(_CLUSTER, "disable_version_check"),
     ),
 )
+"""Checked and accepted, so that a command line written for the real machine runs unchanged.
+
+They concern containers, certificates and debug settings, of which an emulated cluster has none.
+"""

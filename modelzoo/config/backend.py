@@ -39,11 +39,11 @@ class ClusterConfig(Section):
     num_csx: PositiveInt = 1
     """CS systems for the job."""
     max_wgt_servers: NonNegativeInt = 0
-    """At most this many weight servers; 0 lets the cluster choose."""
+    """Weight servers; 0 takes the number of cluster.yaml."""
     max_act_per_csx: NonNegativeInt = 0
-    """At most this many activation servers per system; 0 lets the cluster choose."""
+    """Activation servers per system; an emulated cluster has none."""
     num_workers_per_csx: NonNegativeInt = 1
-    """Input workers per system; 0 lets the cluster choose."""
+    """Input workers per system; cluster.yaml bounds their total, 0 means one for all."""
     job_labels: Labels = Field(default_factory=dict)
     job_priority: Literal["p1", "p2", "p3"] = "p2"
     """p1 goes first."""

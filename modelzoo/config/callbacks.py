@@ -46,7 +46,7 @@ class CheckLoss(Named):
 
 
 class ComputeNorm(Named):
-    """Logs the norm of the gradients."""
+    """Logs the norm of the gradients: always done where they are clipped by it."""
 
 
 class KeepNCheckpoints(Named):

@@ -53,6 +53,6 @@ class LoggingConfig(Section):
     wsc_log_level: Annotated[dict[str, Level], BeforeValidator(levels_by_role)] = Field(
         default_factory=dict
     )
-    """Of the cluster's tasks."""
+    """Of the real cluster's tasks; emulated roles report to the user's process alone."""
     enable_act_frequency: bool = False
-    """Fetch losses on log steps only."""
+    """Fetch losses on log steps only: an emulated cluster always does."""

@@ -43,6 +43,7 @@ class PrecisionConfig(Section):
     max_gradient_value: PositiveFloat | None = None
     """Gradients are clipped to this absolute value."""
     log_loss_scale: bool = False
+    """Log the loss scale; a fixed one stands in the configuration."""
 
     @property
     def stream_dtype(self) -> FloatType:

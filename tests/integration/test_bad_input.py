@@ -53,6 +53,16 @@ def test_missing_params_file(tmp_path, capsys) -> None:
     assert "none.yaml" in err
 
 
+@pytest.mark.parametrize("device", ["CPU", "GPU"])
+def test_other_devices_are_refused(tmp_path, capsys, device) -> None:
+    """Only CSX is emulated, and the message says what to use instead."""
+    code, _, err = run_here([*write_run(tmp_path), device], capsys)
+    assert code == 1
+    assert "only CSX is emulated" in err
+    assert device in err
+    assert "plain PyTorch" in err
+
+
 def test_fewer_samples_than_systems(tmp_path, capsys) -> None:
     """A batch of 8 cannot be shared by 9 systems."""
     code, _, err = run_here([*write_run(tmp_path), "--num_csx=9"], capsys)

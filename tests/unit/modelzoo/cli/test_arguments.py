@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelzoo.cli.arguments import Arguments, parse_arguments
-from modelzoo.cli.flags import CONFIG_FLAGS, RUN_FLAGS, parse_scalar
+from modelzoo.cli.flag import parse_scalar
+from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
 from modelzoo.config.load import load_params
 from modelzoo.config.overrides import apply_overrides
 from wsc.core.errors import ConfigError
@@ -113,7 +114,7 @@ def test_a_checkpoint_goes_to_the_modes_that_the_file_has() -> None:
     }
 
 
-@pytest.mark.parametrize("flag", CONFIG_FLAGS, ids=lambda flag: flag.name)
+@pytest.mark.parametrize("flag", [*CONFIG_FLAGS, *REAL_MACHINE_FLAGS], ids=lambda flag: flag.name)
 def test_every_flag_reaches_a_key_that_exists(tmp_path: Path, flag: Any) -> None:
     """Each flag of the table is understood and lands on a key that the file may have."""
     value = {"logging": "DEBUG", "wsc_log_level": "DEBUG", "load_checkpoint_states": "model"}
@@ -163,14 +164,6 @@ def test_a_negative_number_is_a_value_not_a_flag(tmp_path: Path) -> None:
         resolved(tmp_path, "--num_csx", "-1")
 
 
-@pytest.mark.parametrize("device", ["CPU", "GPU"])
-def test_other_devices_are_refused(device: str) -> None:
-    """Only CSX is emulated, and the message says what to use instead."""
-    with pytest.raises(ConfigError, match="only CSX is emulated") as caught:
-        parse(device, "-p", "p.yaml")
-    assert "plain PyTorch runs on CPU/GPU without WaferStream" in str(caught.value)
-
-
 def test_the_device_word_wins_over_the_file() -> None:
     """A typed CSX sets the backend; without the word the file decides."""
     (override,) = parse("CSX", "-p", "p").overrides()
@@ -198,7 +191,7 @@ def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         parse("--help")
     assert caught.value.code == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for flag in (*RUN_FLAGS, *CONFIG_FLAGS):
+    for flag in (*RUN_FLAGS, *CONFIG_FLAGS, *REAL_MACHINE_FLAGS):
         assert flag.positional or flag.spelling[-1] in printed
         assert flag.help in printed
 
