@@ -78,7 +78,7 @@ def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
         init = params.trainer.init.model_copy(update={"model_dir": Path(folder)})
         trainer = params.trainer.model_copy(update={"init": init})
         params = params.model_copy(update={"trainer": trainer})
-        backend = make_backend(params, cluster, None)
+        backend = make_backend(params, cluster)
         start_s = perf_counter()
         try:
             captured = capture_step(params, backend)

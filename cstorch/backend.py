@@ -176,7 +176,14 @@ class Backend:
             _current = None
 
     def write_trace(self, path: Path) -> None:
-        """Write both clocks of the cluster's life so far as a Perfetto trace."""
+        """Write both clocks of the cluster's life so far as a Perfetto trace.
+
+        WaferStreamError if ``ClusterConfig.record`` is off.
+        """
+        if not self.cluster_config.record:
+            raise WaferStreamError(
+                "nothing was recorded for a trace", remedy="set ClusterConfig(record=True)"
+            )
         emulated, measured = self._running().invoke("activities")
         write_trace(path, emulated, measured)
 
@@ -188,7 +195,7 @@ class Backend:
             size,
             config.cluster,
             self.seed,
-            record=config.trace_path is not None,
+            record=config.record,
         )
 
     def _tell_start_up(self, program: Program, optimizer: OptimizerSpec | None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.spec import ClusterSpec
@@ -20,7 +18,7 @@ class ClusterConfig(Config):
     """Weight servers; 0 takes the number that cluster.yaml gives."""
 
     num_workers_per_csx: NonNegativeInt = 1
-    """Input workers per system; 0 lets the cluster choose. cluster.yaml bounds the total."""
+    """Input workers per system; cluster.yaml bounds their total, 0 means one for all."""
 
     job_labels: dict[str, str] = Field(default_factory=dict)
 
@@ -30,5 +28,5 @@ class ClusterConfig(Config):
     cluster: ClusterSpec = Field(default_factory=ClusterSpec)
     """The emulated machine and where it runs."""
 
-    trace_path: Path | None = None
-    """Write a Perfetto trace of both clocks here when the run ends."""
+    record: bool = False
+    """Remember what every room did when, for ``Backend.write_trace``."""

@@ -50,7 +50,7 @@ def run_simulation(arguments: Arguments, request: SimulationRequest, params: Par
     counts = request.sweep or powers_up_to(asked)
     _check_batch(params, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
-    backend = make_backend(params, cluster, None)
+    backend = make_backend(params, cluster)
     try:
         captured = capture_step(params, backend)
         num_servers = backend.size().num_servers

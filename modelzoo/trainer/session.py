@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import torch
 
@@ -35,7 +34,7 @@ def run_session(arguments: Arguments, params: Params) -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
         folder.save_configuration(params, cluster)
-        backend = make_backend(params, cluster, arguments.trace)
+        backend = make_backend(params, cluster, record=arguments.trace is not None)
         stack.callback(backend.shutdown)
         observers = [history, *_observers(params, cluster, folder)]
         for observer in observers:
@@ -51,8 +50,8 @@ def run_session(arguments: Arguments, params: Params) -> None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
 
 
-def make_backend(params: Params, cluster: ClusterSpec, trace: Path | None) -> Backend:
-    """The backend that a configuration asks for."""
+def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> Backend:
+    """The backend that a configuration asks for; ``record`` what a trace shows."""
     init = params.trainer.init
     job = init.backend.cluster_config
     precision = init.precision
@@ -68,7 +67,7 @@ def make_backend(params: Params, cluster: ClusterSpec, trace: Path | None) -> Ba
             job_labels=job.job_labels,
             job_time_sec=job.job_time_sec,
             cluster=cluster,
-            trace_path=trace,
+            record=record,
         ),
         compile_dir=init.backend.compile_dir or init.model_dir / "cached_compile",
         compile_only=init.backend.compile_only,

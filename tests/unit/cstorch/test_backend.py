@@ -228,10 +228,15 @@ def test_only_a_lenient_restore_takes_the_checkpoint_of_another_model(tmp_path):
 
 
 def test_a_trace_of_both_clocks_can_be_written(tmp_path):
-    """For Perfetto."""
+    """For Perfetto, if it was recorded."""
     path = tmp_path / "trace.json"
-    config = cluster_config(Shape(2)).model_copy(update={"trace_path": path})
+    config = cluster_config(Shape(2)).model_copy(update={"record": True})
     with running_backend(cluster_config=config) as backend:
         losses(training_step(backend), executor(1))
         backend.write_trace(path)
     assert '"traceEvents"' in path.read_text()
+    with (
+        running_backend() as backend,
+        pytest.raises(WaferStreamError, match="nothing was recorded"),
+    ):
+        backend.write_trace(path)
