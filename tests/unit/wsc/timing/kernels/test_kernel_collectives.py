@@ -97,7 +97,7 @@ def test_one_pe_has_nothing_to_reduce() -> None:
 
 def test_slower_hops_and_links_show() -> None:
     """A WSE-3 takes two cycles per hop and 1.125 per wavelet (K0093, K0094)."""
-    assert collectives.chain(WSE3, 11, 800) == 1.125 * 800 + 10 * (2 + 5)
+    assert collectives.chain(WSE3, 11, 801) == 1.125 * 800 + 1 + 10 * (2 + 5)
 
 
 def test_a_message_pays_for_hops_turns_and_wavelets() -> None:
