@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
+from csnode.fabric.survey import working_wafer
 from wsc.core.config import Config, load_yaml, validate
 from wsc.timing.hardware import MachineSpec
 
@@ -40,10 +41,15 @@ class RuntimeSpec(Config):
 
 
 class ClusterSpec(Config):
-    """The whole of cluster.yaml."""
+    """The whole of cluster.yaml. Of wafers with defects, ``machine`` holds the part that works."""
 
     machine: MachineSpec = Field(default_factory=MachineSpec)
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec)
+
+    @field_validator("machine", mode="after")
+    @classmethod
+    def _only_what_works(cls, machine: MachineSpec) -> MachineSpec:
+        return machine.model_copy(update={"system": working_wafer(machine.system)})
 
 
 def load_cluster(path: Path) -> ClusterSpec:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,7 +46,46 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
     ApplianceResourceExhausted when too few rows have enough.
     """
     wires = _Wires(spec, defects)
-    alive = wires.connected
+    row, column = _working(spec, wires.connected, rows, columns)
+    return Placement(
+        row=row,
+        column=column,
+        east_cycles=wires.cycles(row[:, :-1], column[:, :-1], row[:, 1:], column[:, 1:]),
+        south_cycles=wires.cycles(row[:-1], column[:-1], row[1:], column[1:]),
+    )
+
+
+class Region(NamedTuple):
+    """A grid that can be placed, and the mean hops between its neighbours, without detours."""
+
+    rows: int
+    columns: int
+    mean_hops: float
+
+
+def largest_region(spec: FabricSpec, defects: Defects) -> Region:
+    """The largest grid that can be placed.
+
+    Raises ApplianceResourceExhausted if no PE works.
+    """
+    alive = _Wires(spec, defects).connected
+    working = np.sort(alive.sum(axis=1))[::-1]
+    rows = int((working * np.arange(1, spec.rows + 1)).argmax()) + 1
+    columns = int(working[rows - 1])
+    if columns == 0:
+        raise ApplianceResourceExhausted(
+            "nothing of the wafer works",
+            where="system.defects",
+            value=f"{len(defects.pes)} dead PEs of {spec.num_pes}",
+            rule="at least one PE works",
+        )
+    row, column = _working(spec, alive, rows, columns)
+    hops = [(abs(np.diff(row, axis=d)) + abs(np.diff(column, axis=d))).ravel() for d in (0, 1)]
+    return Region(rows, columns, float(np.concatenate([*hops, [1]]).mean()))
+
+
+def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[Array, Array]:
+    """Physical row and column of each logical PE, int32 [rows, columns]."""
     working = alive.sum(axis=1)
     usable = np.nonzero(working >= columns)[0][:rows]
     if usable.size < rows:
@@ -58,12 +98,7 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
         )
     row = np.repeat(usable[:, None], columns, axis=1).astype(np.int32)
     column = np.stack([np.nonzero(alive[r])[0][:columns] for r in usable]).astype(np.int32)
-    return Placement(
-        row=row,
-        column=column,
-        east_cycles=wires.cycles(row[:, :-1], column[:, :-1], row[:, 1:], column[:, 1:]),
-        south_cycles=wires.cycles(row[:-1], column[:-1], row[1:], column[1:]),
-    )
+    return row, column
 
 
 class _Wires:

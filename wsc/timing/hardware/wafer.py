@@ -9,12 +9,17 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 from wsc.core.units import PS_PER_S, PS_PER_US
+from wsc.timing.hardware.defects import DefectSpec
 from wsc.timing.hardware.fabric import FabricSpec, Wse3Fabric
 from wsc.timing.hardware.sourced import sourced
 
 
 class WaferSpec(Config):
-    """One CS system. The defaults are those of a CS-2; ``Cs3Spec`` holds those of a CS-3."""
+    """One CS system. The defaults are those of a CS-2; ``Cs3Spec`` holds those of a CS-3.
+
+    Costs take ``fabric`` for whole: a cluster leaves only what ``defects`` spare of it
+    (csnode.fabric.survey).
+    """
 
     name: Literal["CS-2", "CS-3"] = "CS-2"
 
@@ -22,6 +27,7 @@ class WaferSpec(Config):
     clock_hz: PositiveInt = sourced(1_100_000_000, "published", "zhang, citing IEEE Micro 2023")
     flops_per_core_cycle: PositiveInt = sourced(8, "published", "four fp16 multiply-adds; hc 2022")
     fabric: FabricSpec = Field(default_factory=FabricSpec)
+    defects: DefectSpec = Field(default_factory=DefectSpec)
 
     sram_bytes: PositiveInt = sourced(
         850_000 * 48 * 1024, "derived", "48 KiB in each core; the white paper says 40 GB"
