@@ -27,8 +27,9 @@ class DefectSpec(Config):
     )
     link_yield: float = sourced(1.0, "assumed", "share of links that work", ge=0.8, le=1)
     seed: NonNegativeInt = sourced(0, "assumed", "any; one seed gives one wafer")
-    map: Path | None = None
-    """A file of dead PEs and links (csnode.fabric.defects), instead of random ones."""
+    map: Path | None = sourced(
+        None, "assumed", "file of dead PEs and links (csnode.fabric.defects), not random ones"
+    )
 
     @property
     def is_none(self) -> bool:
