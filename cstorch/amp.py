@@ -38,6 +38,12 @@ def enable_mixed_precision(enabled: bool = True) -> None:
     _settings.enabled = enabled
 
 
+def reset() -> None:
+    """All settings back to their defaults."""
+    enable_mixed_precision()
+    set_half_dtype("bfloat16")
+
+
 def stream_precision() -> StreamPrecision:
     """What the settings and ``csx.precision.optimization_level`` amount to."""
     if not _settings.enabled:

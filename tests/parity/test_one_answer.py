@@ -19,7 +19,6 @@ from tiny_training import (
     NUM_MICRO_BATCHES,
     Shape,
     init_config,
-    make_optimizer,
     train_on_cluster,
 )
 
@@ -27,6 +26,7 @@ from appliance.elaborate import ClusterSize, elaborate
 from appliance.local_rooms import LocalRooms
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from modelzoo.trainer.build import make_optimizer
 from wsc.core.room import Job
 from wsc.timing.hardware import MachineSpec, SwarmXSpec
 

@@ -31,8 +31,7 @@ def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[csto
     finally:
         backend.shutdown()
         backends.reset()
-        amp.enable_mixed_precision()
-        amp.set_half_dtype("bfloat16")
+        amp.reset()
 
 
 def loader(source: Callable[..., Any] = batches) -> cstorch.utils.data.DataLoader:

@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 import cstorch
 from cstorch import amp, backends
-from cstorch.optim import lr_scheduler
-from cstorch.optim.optimizer import Optimizer
-from cstorch.optim.scheduler import Scheduler
-from cstorch.trace import TracedStep
 from modelzoo.config.params import InitConfig
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from modelzoo.trainer.build import make_optimizer, training_step
 from wsc.core.config import validate
 
 GPT = {
@@ -118,7 +112,7 @@ def train_on_cluster(
         with backend.device:
             model = build_model(init.model.dump(), init.seed)
         compiled = cstorch.compile(model, backend)
-        step = _training_step(init, compiled)
+        step = training_step(init, compiled, *make_optimizer(init, compiled))
         loader = cstorch.utils.data.DataLoader(build_source, LOADER, "test")
         executor = cstorch.utils.data.DataExecutor(
             loader, num_steps=steps, checkpoint_steps=steps if save else None
@@ -130,8 +124,7 @@ def train_on_cluster(
     finally:
         backend.shutdown()
         backends.reset()
-        amp.enable_mixed_precision()
-        amp.set_half_dtype("bfloat16")
+        amp.reset()
 
 
 @cstorch.checkpoint_closure
@@ -144,36 +137,3 @@ def _set_precision(init: InitConfig) -> None:
     amp.set_half_dtype(init.precision.fp16_type)
     backends.csx.precision.optimization_level = init.precision.precision_opt_level
     backends.csx.performance.micro_batch_size = MICRO_BATCH_SIZE
-
-
-def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
-    """The optimizer, with weight decay on matrices only, and its schedulers."""
-    assert init.optimizer is not None
-    arguments = init.optimizer.arguments()
-    decay = arguments.pop("weight_decay")
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
-    optimizer = getattr(cstorch.optim, init.optimizer.class_name)(groups, **arguments)
-    schedulers = [
-        getattr(lr_scheduler, type(schedule).__name__)(optimizer, **dict(schedule))
-        for schedule in init.schedulers
-    ]
-    return optimizer, schedulers
-
-
-def _training_step(init: InitConfig, model: nn.Module) -> TracedStep:
-    precision = init.precision
-    scaler = amp.GradScaler(precision.loss_scaling_factor)
-    optimizer, schedulers = make_optimizer(init, model)
-
-    @cstorch.trace
-    def training_step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        loss: torch.Tensor = model(**batch)
-        limits = precision.max_gradient_norm, precision.max_gradient_value
-        amp.optimizer_step(loss, optimizer, scaler, *limits)
-        for scheduler in schedulers:
-            scheduler.step()
-        return loss
-
-    return training_step
