@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,8 @@ from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
 from cstorch.fitting import Recorded, optimizer_of, record_fitting
 from cstorch.loop import Closure, Loop
-from cstorch.optim.recorder import Recorder, recording
+from cstorch.optim.clipping import recorded_clipping
+from cstorch.optim.recorder import recording
 from cstorch.step_values import StepValue
 from wsc.compiler.capture import Step
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -175,7 +175,7 @@ def _record(
             active_trace.reset(token)
         return trace.results
 
-    with recording() as recorder, _recorded_clipping(backend, recorder):
+    with recording() as recorder, recorded_clipping(_model(backend), recorder):
         compiled = compiler(backend, step, call.tensors, micro_batch)
     return Recorded(compiled, outputs, trace.closures, recorder)
 
@@ -236,56 +236,3 @@ def _request(
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )
     return inputs, request
-
-
-@contextmanager
-def _recorded_clipping(backend: Backend, recorder: Recorder) -> Iterator[None]:
-    """Let torch's clipping functions be recorded: the gradients are in MemoryX."""
-
-    def clip_norm(
-        parameters: Any, max_norm: float, norm_type: float = 2.0, *_: Any, **__: Any
-    ) -> None:
-        _refuse_some(backend, parameters)
-        if float(norm_type) != 2.0:
-            raise ApplianceCompilationError(
-                "gradients can be clipped by their L2 norm only", value=f"norm_type {norm_type}"
-            )
-        recorder.clip_norm(max_norm)
-
-    def clip_value(parameters: Any, clip_value: float, *_: Any, **__: Any) -> None:
-        _refuse_some(backend, parameters)
-        recorder.clip_value(clip_value)
-
-    utils = torch.nn.utils
-    with _replaced(utils.clip_grad_norm_, clip_norm), _replaced(utils.clip_grad_value_, clip_value):
-        yield
-
-
-def _refuse_some(backend: Backend, parameters: Any) -> None:
-    """Refuse to clip fewer gradients than there are."""
-    model = backend.model
-    given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-    trained = sum(p.requires_grad for p in model.parameters()) if model is not None else 0
-    if len(given) < trained:
-        raise ApplianceCompilationError(
-            "the gradients of some of the parameters are clipped",
-            value=f"{len(given)} of {trained}",
-            rule="MemoryX clips all gradients of a step together",
-            remedy="pass model.parameters()",
-        )
-
-
-@contextmanager
-def _replaced(function: Any, stand_in: Callable[..., None]) -> Iterator[None]:
-    """Replace one of torch's clipping functions wherever it was imported to.
-
-    What torch exports is a wrapper that switches autograd off; the function itself lies in the
-    wrapper's only closure cell.
-    """
-    (cell,) = function.__closure__
-    original = cell.cell_contents
-    cell.cell_contents = stand_in
-    try:
-        yield
-    finally:
-        cell.cell_contents = original
