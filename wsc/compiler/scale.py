@@ -8,21 +8,17 @@ kernels are not there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import OpWork, Program, Segment, TensorSpec
+from wsc.core.program import OpWork, Program, TensorSpec
 
 CAPTURED_SIZES = (2, 4)
 """Micro-batch sizes to capture at; torch simplifies what has a single sample."""
 
 Affine = Callable[[int, int], int]
-
-_WorkPair = tuple[tuple[OpWork, ...], tuple[OpWork, ...]]
 
 
 class ScalableProgram:
@@ -38,12 +34,23 @@ class ScalableProgram:
                 value=f"{small.micro_batch_size} and {large.micro_batch_size} samples",
                 remedy="set csx.performance.micro_batch_size to an integer",
             )
-        self._small = small
-        self._large = large
-        kinds: dict[_WorkPair, int] = {}  # layers repeat, and so does their work
-        works = [(a.work, b.work) for a, b in zip(small.segments, large.segments, strict=True)]
-        self._kind_of_segment = [kinds.setdefault(pair, len(kinds)) for pair in works]
-        self._kinds = list(kinds)
+        ops: dict[tuple[OpWork, OpWork], int] = {}
+        known: dict[tuple[int, int], int] = {}  # the same by identity, which is faster
+        kinds: dict[tuple[int, ...], int] = {}  # layers repeat, and so does their work
+
+        def place(pair: tuple[OpWork, OpWork]) -> int:
+            key = id(pair[0]), id(pair[1])
+            if key not in known:
+                known[key] = ops.setdefault(pair, len(ops))
+            return known[key]
+
+        self._kind_of_segment = [
+            kinds.setdefault(tuple(map(place, zip(a.work, b.work, strict=True))), len(kinds))
+            for a, b in zip(small.segments, large.segments, strict=True)
+        ]
+        self._ops, self._kinds = list(ops), list(kinds)
+        self._small = self._with(small, [a for a, _ in self._ops])
+        self._large = self._with(large, [b for _, b in self._ops])
 
     @property
     def parameter(self) -> dict[str, TensorSpec]:
@@ -58,25 +65,34 @@ class ScalableProgram:
         def affine(a: int, b: int) -> int:
             return a + (b - a) * (micro_batch_size - small.micro_batch_size) // samples
 
-        @cache  # so that equal ops are one object
-        def work(a: OpWork, b: OpWork) -> OpWork:
-            return _work(a, b, affine)
-
-        works = [tuple(map(work, *pair)) for pair in self._kinds]
-        return replace(
+        scaled = replace(
             small,
             digest=f"{small.digest}-{micro_batch_size}",
             inputs=tuple(
                 _input(a, b, affine) for a, b in zip(small.inputs, large.inputs, strict=True)
             ),
             segments=tuple(
-                replace(a, work=works[kind], **_numbers(a, b, affine))
-                for a, b, kind in zip(
-                    small.segments, large.segments, self._kind_of_segment, strict=True
-                )
+                replace(a, stash_bytes=affine(a.stash_bytes, b.stash_bytes))
+                for a, b in zip(small.segments, large.segments, strict=True)
             ),
             micro_batch_size=micro_batch_size,
             num_micro_batches=num_micro_batches,
+        )
+        return self._with(scaled, [_work(a, b, affine) for a, b in self._ops])
+
+    def changed(self, change: Callable[[Program], Program]) -> ScalableProgram:
+        """The step after a change that is the same at any size."""
+        return ScalableProgram(change(self._small), change(self._large))
+
+    def _with(self, program: Program, ops: Sequence[OpWork]) -> Program:
+        """A program with these ops, one of each; equal segments share their work."""
+        works = [tuple(ops[op] for op in kind) for kind in self._kinds]
+        return replace(
+            program,
+            segments=tuple(
+                replace(segment, work=works[kind])
+                for segment, kind in zip(program.segments, self._kind_of_segment, strict=True)
+            ),
         )
 
 
@@ -85,13 +101,12 @@ def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:
 
 
 def _work(a: OpWork, b: OpWork, affine: Affine) -> OpWork:
-    return replace(a, shape=tuple(map(affine, a.shape, b.shape)), **_numbers(a, b, affine))
-
-
-def _numbers(a: Segment | OpWork, b: Segment | OpWork, affine: Affine) -> dict[str, Any]:
-    """All fields that are plain numbers, at the new size."""
-    found = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(a)}
-    return {name: affine(*pair) for name, pair in found.items() if type(pair[0]) is int}
+    return replace(
+        a,
+        flops=affine(a.flops, b.flops),
+        num_bytes=affine(a.num_bytes, b.num_bytes),
+        shape=tuple(map(affine, a.shape, b.shape)),
+    )
 
 
 def capture_both(capture: Callable[[int], Compiled]) -> ScalableProgram:

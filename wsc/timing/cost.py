@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapreplace
 from typing import NamedTuple
 
 from wsc.core.program import OpWork, Program
@@ -43,30 +44,42 @@ class SegmentCost(NamedTuple):
 def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
     """Time that the ops of each segment compute, and time that starting them takes.
 
-    Raises ApplianceCompilationError for an op of a family that has no cost.
+    Segments that share their work, as those of a ScalableProgram do, are looked at once. Raises
+    ApplianceCompilationError for an op of a family that has no cost.
     """
-    counts = Counter(work for segment in program.segments for work in _priced(segment.work))
+    works = {id(segment.work): segment.work for segment in program.segments}
+    times = Counter(id(segment.work) for segment in program.segments)
+    counts: Counter[OpWork] = Counter()
+    for key, work in works.items():
+        for op, count in Counter(_priced(work)).items():
+            counts[op] += count * times[key]
     grid = best_grid(counts, wafer, program.stream_dtype)
-    cycles = {work: op_cycles(grid, work, program.stream_dtype) for work in counts}
-    known: dict[tuple[OpWork, ...], SegmentCost] = {}
-    for segment in program.segments:
-        if segment.work not in known:
-            known[segment.work] = _segment_cost(_priced(segment.work), cycles, wafer)
-    return [known[segment.work] for segment in program.segments]
+    cycles = {op: _slowed(op, op_cycles(grid, op, program.stream_dtype), wafer) for op in counts}
+    known = {
+        key: _segment_cost([cycles[op] for op in _priced(work)], wafer)
+        for key, work in works.items()
+    }
+    return [known[id(segment.work)] for segment in program.segments]
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
-    """The layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
+    """The layout on which ops, each as often as ``counts`` says, take the fewest cycles.
+
+    Cycles are added up on the layout that has the fewest so far, the longest ops first, until one
+    has them all: a layout that is far off is given up after a few ops.
+    """
     columns = wafer.fabric.columns
     stretches = range(1, min(MOST_STRETCHES, columns) + 1)
     grids = [Grid(wafer.fabric, columns // count) for count in stretches]
-
-    def total(grid: Grid) -> float:
-        costs = (times * _slowed(work, op_cycles(grid, work, dtype), wafer).total_cycles
-                 for work, times in counts.items())  # fmt: skip
-        return sum(costs)
-
-    return min(grids, key=total)
+    ops = sorted(counts, key=lambda op: -counts[op] * op.flops)
+    queue = [(0.0, which, 0) for which in range(len(grids))]
+    while True:
+        total, which, added = queue[0]
+        if added == len(ops):
+            return grids[which]
+        op = ops[added]
+        cycles = _slowed(op, op_cycles(grids[which], op, dtype), wafer).total_cycles
+        heapreplace(queue, (total + counts[op] * cycles, which, added + 1))
 
 
 def _priced(work: Sequence[OpWork]) -> Iterable[OpWork]:
@@ -80,10 +93,8 @@ def _slowed(work: OpWork, cycles: Cycles, wafer: WaferSpec) -> Cycles:
     return cycles * (1 / efficiency)
 
 
-def _segment_cost(
-    work: Iterable[OpWork], cycles: Mapping[OpWork, Cycles], wafer: WaferSpec
-) -> SegmentCost:
-    total = sum((_slowed(op, cycles[op], wafer) for op in work), Cycles())
+def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec) -> SegmentCost:
+    total = sum(ops, Cycles())
     ps_per_cycle = PS_PER_S / wafer.clock_hz / wafer.software_speed
     return SegmentCost(
         compute_ps=round((total.total_cycles - total.setup) * ps_per_cycle),

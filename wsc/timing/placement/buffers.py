@@ -15,22 +15,38 @@ from wsc.timing.hardware import WaferSpec
 
 def buffer_bytes(program: Program, wafer: WaferSpec) -> tuple[int, ...]:
     """Of each segment: room for weights, its own or those of the next, and for its gradients."""
-    most = link_bytes(wafer)
-    weight_bytes = BYTES_PER_ELEMENT[program.stream_dtype]
-    found: list[int] = []
-    arriving = 0
-    for segment in reversed(program.segments):
-        weights = weight_bytes * _elements(program, segment.weights)
-        gradients = GRADIENT_BYTES * _elements(program, segment.gradients)
-        found.append(min(most, max(weights, arriving)) + min(most, gradients))
-        arriving = weights
-    return tuple(reversed(found))
+    return tuple(Buffers(program, wafer).num_bytes)
+
+
+class Buffers:
+    """The buffers of each segment, where segments may be given more weights."""
+
+    def __init__(self, program: Program, wafer: WaferSpec) -> None:
+        self._program = program
+        self._most = link_bytes(wafer)
+        self._names = [segment.weights for segment in program.segments]
+        self._weights = [self._weight_bytes(names) for names in self._names]
+        self.num_bytes = [self._buffers(index) for index in range(len(self._names))]
+
+    def stream_again(self, names: tuple[str, ...], user: int) -> None:
+        """Let weights stream to a segment that may have some of them already."""
+        self._names[user] = tuple(dict.fromkeys((*self._names[user], *names)))
+        self._weights[user] = self._weight_bytes(self._names[user])
+        for index in (user - 1, user):
+            self.num_bytes[index] = self._buffers(index)
+
+    def _weight_bytes(self, names: tuple[str, ...]) -> int:
+        return BYTES_PER_ELEMENT[self._program.stream_dtype] * self._elements(names)
+
+    def _buffers(self, index: int) -> int:
+        weights = max(self._weights[index : index + 2])  # its own, or those of the next
+        gradients = GRADIENT_BYTES * self._elements(self._program.segments[index].gradients)
+        return min(self._most, weights) + min(self._most, gradients)
+
+    def _elements(self, names: tuple[str, ...]) -> int:
+        return sum(self._program.parameter[name].num_elements for name in names)
 
 
 def link_bytes(wafer: WaferSpec) -> int:
     """What the system's link carries in one direction while a segment is being started."""
     return wafer.io_bandwidth_bytes_per_s * wafer.segment_overhead_ps // PS_PER_S
-
-
-def _elements(program: Program, names: tuple[str, ...]) -> int:
-    return sum(program.parameter[name].num_elements for name in names)

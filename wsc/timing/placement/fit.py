@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from wsc.core.program import Program
 from wsc.core.units import format_bytes
 from wsc.timing.hardware import WaferSpec
 from wsc.timing.placement.buffers import buffer_bytes
+from wsc.timing.placement.capacity import capacities
 from wsc.timing.placement.liveness import Moment, moments
 from wsc.timing.placement.recompute import recomputable, recompute
 from wsc.timing.placement.room import data_bytes
@@ -61,18 +62,17 @@ def place_on_wafer(program: Program, wafer: WaferSpec) -> Placement:
     Those of the first layers are recomputed first, since theirs lie there for longest. Raises
     ApplianceResourceExhausted, with the numbers, if even recomputing all does not help.
     """
-    choices = recomputable(program)
-
-    def attempt(count: int) -> Placement:
-        if count == 0:
-            return Placement(program, wafer)
-        chosen = choices[:count]
-        return Placement(recompute(program, chosen), wafer, chosen)
-
-    count = bisect_left(range(len(choices)), True, key=lambda count: attempt(count).fits)
-    placement = attempt(count)
+    enough = num_recomputed(capacities(program, wafer), program.micro_batch_size)
+    chosen = recomputable(program)[:enough]
+    placement = Placement(recompute(program, chosen) if chosen else program, wafer, chosen)
     check_fits(placement)
     return placement
+
+
+def num_recomputed(capacity: Sequence[int], samples: int) -> int:
+    """The fewest segments to recompute so that samples fit; all of them if nothing does."""
+    fitting = (count for count, most in enumerate(capacity) if samples <= most)
+    return next(fitting, len(capacity) - 1)
 
 
 def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
@@ -90,7 +90,7 @@ def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
 
 def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
     """The same when everything that can be is recomputed."""
-    return largest_micro_batch(recompute(program, recomputable(program)), wafer)
+    return capacities(program, wafer)[-1]
 
 
 def check_fits(placement: Placement) -> None:

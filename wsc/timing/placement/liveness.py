@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -46,7 +46,10 @@ def lives(program: Program) -> Iterator[Life]:
     turn = turn_of(program)
     for segment in program.segments:
         for stash in segment.stash:
-            readers = sorted({index for name in stash.values for index in reading.get(name, ())})
+            if len(stash.values) == 1:
+                readers = reading.get(stash.values[0], [])
+            else:
+                readers = sorted({i for name in stash.values for i in reading.get(name, ())})
             if readers:
                 whole = stash.footprint
                 in_turn = segment.index in turn and readers[-1] in turn
@@ -61,9 +64,14 @@ def moments(program: Program) -> tuple[Moment, ...]:
     before, it is part of the producer's working set. In the turn of the step one sample is on its
     way at a time.
     """
+    return moments_of(program, lives(program))
+
+
+def moments_of(program: Program, stash: Iterable[Life]) -> tuple[Moment, ...]:
+    """The same for a program whose stash is known."""
     turn = turn_of(program)
     change = [Footprint()] * (len(program.segments) + 1)
-    for life in lives(program):
+    for life in stash:
         change[life.producer + 1] += life.footprint
         change[life.readers[-1] + 1] -= life.footprint
     return tuple(

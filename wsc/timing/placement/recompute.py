@@ -8,12 +8,21 @@ segment that reads an internal runs the forward segment's ops again before its o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wsc.core.program import Footprint, Program, Segment, Stash
 from wsc.timing.placement.liveness import Life, lives
 from wsc.timing.placement.turn import turn_of
+
+
+def internals_of(program: Program, stash: Iterable[Life]) -> dict[int, list[Life]]:
+    """What each forward segment makes for the backward pass of its own layer alone."""
+    found: dict[int, list[Life]] = {}
+    for life in stash:
+        if _is_internal(life, program):
+            found.setdefault(life.producer, []).append(life)
+    return found
 
 
 def recomputable(program: Program) -> tuple[int, ...]:
@@ -22,13 +31,22 @@ def recomputable(program: Program) -> tuple[int, ...]:
     They have internals, and something runs before the backward pass reads these; in the turn of the
     step there is a single sample of them anyway.
     """
+    return saving(program, internals_of(program, lives(program)))
+
+
+def saving(program: Program, internals: Mapping[int, Sequence[Life]]) -> tuple[int, ...]:
+    """The same for a program whose internals are known."""
     turn = turn_of(program)
-    first_use: dict[int, int] = {}
-    for life in lives(program):
-        if life.producer not in turn and _is_internal(life, program):
-            use = first_use.get(life.producer, life.readers[0])
-            first_use[life.producer] = min(use, life.readers[0])
-    return tuple(index for index, use in sorted(first_use.items()) if use > index + 1)
+    return tuple(
+        index
+        for index in sorted(internals)
+        if index not in turn and first_user(internals[index]) > index + 1
+    )
+
+
+def first_user(internals: Iterable[Life]) -> int:
+    """The backward segment that runs again what makes these."""
+    return min(life.readers[0] for life in internals)
 
 
 def recompute(program: Program, chosen: Collection[int]) -> Program:
@@ -37,15 +55,12 @@ def recompute(program: Program, chosen: Collection[int]) -> Program:
     For the clock and the memory model: kernels that match come from the compiler's pass of the
     same name. Raises ValueError for a segment that has no internals.
     """
-    internals: dict[int, list[Life]] = {index: [] for index in chosen}
-    for life in lives(program):
-        if life.producer in internals and _is_internal(life, program):
-            internals[life.producer].append(life)
-    segments = list(program.segments)
-    for index, found in internals.items():
+    internals, segments = internals_of(program, lives(program)), list(program.segments)
+    for index in chosen:
+        found = internals.get(index)
         if not found:
             raise ValueError(f"segment {index} keeps nothing that could be recomputed")
-        user = min(life.readers[0] for life in found)
+        user = first_user(found)
         pieces = [life.stash for life in found]
         onward = [life.stash for life in found if life.readers[-1] > user]
         segments[user] = _running_again(segments[user], segments[index], pieces, onward)
@@ -59,15 +74,15 @@ def recompute(program: Program, chosen: Collection[int]) -> Program:
 
 def _is_internal(life: Life, program: Program) -> bool:
     producer = program.segments[life.producer]
+    if producer.phase != "forward":
+        return False
     readers = [program.segments[index] for index in life.readers]
-    return producer.phase == "forward" and all(
-        (reader.phase, reader.layer) == ("backward", producer.layer) for reader in readers
-    )
+    return all(r.phase == "backward" and r.layer == producer.layer for r in readers)
 
 
 def _without(forward: Segment, pieces: Sequence[Stash], samples: int) -> Segment:
     gone = _names(pieces)
-    stash = tuple(piece for piece in forward.stash if piece not in pieces)
+    stash = tuple(piece for piece in forward.stash if gone.isdisjoint(piece.values))
     return replace(
         forward,
         outputs=tuple(name for name in forward.outputs if name not in gone),
