@@ -25,6 +25,7 @@ from wsc.timing.gpu import (
     TORCHTITAN_EAGER,
     WAFERLLM_TESTBED,
     GpuClusterSpec,
+    NetworkSpec,
 )
 
 Constants = dict[str, float]
@@ -69,25 +70,25 @@ def fit_torchtitan(rows: Sequence[Row]) -> Constants:
 
 
 def fit_deepspeed(rows: Sequence[Row]) -> Constants:
-    """Traffic of unfused attention, collectives of a step, and the price of misalignment."""
+    """Traffic of unfused attention, and the price of misaligned heads and shards."""
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
         if run.parallelism.sharding == "ddp":
             changed = {"score_bytes": constants["AutocastDdp.score_bytes"]}
         else:
-            changed = {
-                "score_bytes": constants["DeepSpeed.score_bytes"],
-                "collectives_per_step": constants["DeepSpeed.collectives_per_step"],
-            }
-        share = constants["GpuSpec.misaligned_share"]
-        return training_rate(row, _with_gpu(_with_software(run, changed), misaligned_share=share))
+            changed = {"score_bytes": constants["DeepSpeed.score_bytes"]}
+        run = _with_gpu(
+            _with_software(run, changed), misaligned_share=constants["GpuSpec.misaligned_share"]
+        )
+        hops = constants["NetworkSpec.misaligned_hops"]
+        return training_rate(row, _with_network(run, misaligned_hops=hops))
 
     start = {
         "DeepSpeed.score_bytes": DEEPSPEED.score_bytes,
-        "DeepSpeed.collectives_per_step": DEEPSPEED.collectives_per_step,
         "AutocastDdp.score_bytes": AUTOCAST_DDP.score_bytes,
         "GpuSpec.misaligned_share": A100_80.misaligned_share,
+        "NetworkSpec.misaligned_hops": NetworkSpec().misaligned_hops,
     }
     return _least_squares(rows, predict, start)
 
@@ -151,6 +152,11 @@ def fit_decode(rows: Sequence[Row]) -> Constants:
 def _with_gpu(run: GpuRun, **changed: float) -> GpuRun:
     gpu = run.cluster.gpu.model_copy(update=changed)
     return replace(run, cluster=run.cluster.model_copy(update={"gpu": gpu}))
+
+
+def _with_network(run: GpuRun, **changed: float) -> GpuRun:
+    network = run.cluster.network.model_copy(update=changed)
+    return replace(run, cluster=run.cluster.model_copy(update={"network": network}))
 
 
 def _with_software(run: GpuRun, changed: Mapping[str, float]) -> GpuRun:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from benchmarks.fidelity.decoders import named_decoder
-from benchmarks.fidelity.gpu_runs import PYTHIA_BATCH, PYTHIA_STEPS, GpuRun
+from benchmarks.fidelity.gpu_models import PYTHIA_BATCH, PYTHIA_STEPS
+from benchmarks.fidelity.gpu_runs import GpuRun
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 from wsc.timing.gpu import (

@@ -1,7 +1,8 @@
 """From a row to the run that it describes: who trained what, on which GPUs, with which software.
 
 A cell that a row leaves empty is taken from the public configuration of that benchmark, named
-below; where there is none, the row cannot be replayed.
+below and in ``gpu_models``; where there is none, or where it cannot have been run as it stands, the
+row cannot be replayed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
+from benchmarks.fidelity.gpu_models import GENSLM, PYTHIA, PYTHIA_BATCH
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 from wsc.timing.gpu import (
@@ -19,6 +21,7 @@ from wsc.timing.gpu import (
     AUTOCAST_DDP,
     DEEPSPEED,
     FSDP,
+    GPT_NEOX,
     H100,
     H100_500W,
     H200,
@@ -31,6 +34,7 @@ from wsc.timing.gpu import (
     NetworkSpec,
     Parallelism,
     Sharding,
+    SlowNetwork,
     SoftwareSpec,
     Workload,
     training_memory,
@@ -86,28 +90,41 @@ def _foundry(row: Row) -> GpuRun:
     )
 
 
-def _genslm(row: Row) -> GpuRun:
-    """GenSLM on Selene: 69 codons; micro-batches of 8 below a billion parameters, else of 1.
+def _selene(row: Row) -> GpuRun:
+    return _genslm(row, A100_80, NetworkSpec())
 
-    Where that does not fit the memory, as with long sequences, micro-batches are halved, and
-    layers recomputed when not even one sequence fits.
-    """
-    shardings: dict[str, Sharding] = {"ZeRO-3": "zero3", "ZeRO-2": "zero2", "DDP": "ddp"}
+
+def _polaris(row: Row) -> GpuRun:
+    """The largest model alone, whose configuration file is of a run on Polaris."""
+    if not row.text("workload").endswith("25B"):
+        _unstated(row)
+    return _genslm(row, A100_40, SlowNetwork())
+
+
+def _genslm(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuRun:
+    """GenSLM: 69 codons; ZeRO-3 unless said otherwise, and with DDP everything on the GPU."""
+    shardings: dict[str, Sharding] = {
+        "ZeRO-3": "zero3",
+        "ZeRO-2": "zero2",
+        "DDP": "ddp",
+        "DeepSpeed (stage not stated)": "zero3",
+    }
     sharding = _choice(row, "parallelism", shardings)
-    workload = _decoder(row, vocab=69)
-    run = GpuRun(
-        workload,
-        Parallelism(sharding, micro_batch=8 if workload.parameters < 1e9 else 1),
-        _needed(row, "n_gpus"),
-        _cluster(row, A100_80, NetworkSpec()),
-        AUTOCAST_DDP if sharding == "ddp" else DEEPSPEED,
+    model = _configured(row, "GenSLM GPT-NeoX ", GENSLM)
+    return _as_configured(
+        GpuRun(
+            replace(_decoder(row, vocab=69), feed_forward=model.feed_forward),
+            Parallelism(
+                sharding,
+                micro_batch=model.micro_batch,
+                recompute=model.recompute,
+                optimizer_threads=0 if sharding == "ddp" else model.optimizer_threads,
+            ),
+            _needed(row, "n_gpus"),
+            _cluster(row, gpu, network),
+            AUTOCAST_DDP if sharding == "ddp" else DEEPSPEED,
+        )
     )
-    while run.parallelism.micro_batch > 1 and not _fits(run):
-        smaller = replace(run.parallelism, micro_batch=run.parallelism.micro_batch // 2)
-        run = replace(run, parallelism=smaller)
-    if not _fits(run):
-        run = replace(run, parallelism=replace(run.parallelism, recompute="full"))
-    return run
 
 
 def _torchtitan(row: Row) -> GpuRun:
@@ -168,69 +185,68 @@ def _megatron(row: Row) -> GpuRun:
     )
 
 
-@dataclass(frozen=True)
-class _Pythia:
-    """What the configuration files of Pythia state; with ZeRO-1 and layers recomputed."""
-
-    parameters: int
-    hidden: int
-    layers: int
-    heads: int
-    micro_batch: int
-    tensor: int = 1
-
-
-PYTHIA = {
-    "70M": _Pythia(70_426_624, 512, 6, 8, micro_batch=32),
-    "160M": _Pythia(162_322_944, 768, 12, 12, micro_batch=32),
-    "410M": _Pythia(405_334_016, 1024, 24, 16, micro_batch=32),
-    "1B": _Pythia(1_011_781_632, 2048, 16, 8, micro_batch=16),
-    "1.4B": _Pythia(1_414_647_808, 2048, 24, 16, micro_batch=16),
-    "2.8B": _Pythia(2_775_208_960, 2560, 32, 32, micro_batch=16),
-    "6.9B": _Pythia(6_857_302_016, 4096, 32, 32, micro_batch=8, tensor=2),
-    "12B": _Pythia(11_846_072_320, 5120, 36, 40, micro_batch=8, tensor=4),
-}
-PYTHIA_BATCH = 1024
-PYTHIA_STEPS = 143_000
-
-
 def _pythia(row: Row) -> GpuRun:
-    """Pythia: GPT-NeoX with fused attention; no calibration row, so with the constants of FSDP."""
-    name = row.text("workload").removeprefix("Pythia ")
-    if name not in PYTHIA:
-        raise CannotReplay(f"no configuration of {row.text('workload')}")
-    model, gpus = PYTHIA[name], _needed(row, "n_gpus")
+    """Pythia: GPT-NeoX with fused attention on AWS, where its configuration has its data (/fsx).
+
+    There is no calibration row, so that nothing of it is fitted.
+    """
+    model, gpus = _configured(row, "Pythia ", PYTHIA), _needed(row, "n_gpus")
     samples = gpus // model.tensor * model.micro_batch
-    return GpuRun(
-        Workload(model.parameters, model.hidden, model.layers, model.heads, 2048, vocab=50_304),
-        Parallelism(
-            "zero1",
-            tensor=model.tensor,
-            micro_batch=model.micro_batch,
-            micro_batches=max(1, PYTHIA_BATCH // samples),
-            recompute="full",
-        ),
-        gpus,
-        _cluster(row, A100_40, NetworkSpec()),
-        FSDP.model_copy(update={"reduces_to_owner": True}),
+    return _as_configured(
+        GpuRun(
+            Workload(
+                model.parameters,
+                model.hidden,
+                model.layers,
+                model.heads,
+                seq_len=2048,
+                vocab=50_304,
+                parallel_blocks=True,
+            ),
+            Parallelism(
+                "zero1",
+                tensor=model.tensor,
+                micro_batch=model.micro_batch,
+                micro_batches=max(1, PYTHIA_BATCH // samples),
+                recompute="full",
+            ),
+            gpus,
+            _cluster(row, A100_40, SlowNetwork()),
+            GPT_NEOX,
+        )
     )
 
 
-def _unstated(row: Row) -> GpuRun:
+def _unstated(row: Row) -> NoReturn:
+    """GenSLM of August 2022: its code fixes ZeRO-3 without offloading, configurations differ."""
     raise CannotReplay(
-        "ZeRO stage, micro-batch and offloading are not stated, and there is no calibration row of"
-        f" this software on {row.text('cluster')}"
+        "the micro-batch is not stated, public configurations give two, and there is no calibration"
+        f" row of {row.text('cluster')}"
     )
+
+
+def _as_configured(run: GpuRun) -> GpuRun:
+    """The run, if what its row leaves to the configuration can have been as the configuration says.
+
+    Where that does not fit the memory, something else was done, and nothing says what.
+    """
+    memory = training_memory(run.workload, run.parallelism, run.gpus, run.software)
+    if not memory.fits(run.cluster.gpu):
+        raise CannotReplay(
+            "the micro-batch is not stated, and that of the configuration does not fit the memory:"
+            " what was done instead is unknown"
+        )
+    return run
 
 
 _BUILDERS: Mapping[str, Callable[[Row], GpuRun]] = {
     "MosaicML": _foundry,
-    "Selene": _genslm,
+    "Selene": _selene,
     "Meta": _torchtitan,
     "WhiteFiber": _torchtitan,
     "NVIDIA": _megatron,
     "EleutherAI": _pythia,
-    "Polaris": _unstated,
+    "Polaris": _polaris,
     "Perlmutter": _unstated,
 }
 
@@ -252,16 +268,18 @@ def _cluster(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuClusterSpec:
     return GpuClusterSpec(gpu=gpu, gpus_per_node=_needed(row, "gpus_per_node"), network=network)
 
 
-def _fits(run: GpuRun) -> bool:
-    memory = training_memory(run.workload, run.parallelism, run.gpus, run.software)
-    return memory.fits(run.cluster.gpu)
-
-
 def _needed(row: Row, column: str) -> int:
     value = row.integer(column)
     if value is None:
         raise CannotReplay(f"{column} is not stated")
     return value
+
+
+def _configured(row: Row, family: str, models: Mapping[str, Known]) -> Known:
+    name = row.text("workload")
+    if name.removeprefix(family) not in models:
+        raise CannotReplay(f"no configuration of {name}")
+    return models[name.removeprefix(family)]
 
 
 def _choice(row: Row, column: str, known: Mapping[str, Known]) -> Known:

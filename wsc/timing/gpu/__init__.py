@@ -20,7 +20,9 @@ from wsc.timing.gpu.hardware import (
     FastNetwork,
     GpuClusterSpec,
     GpuSpec,
+    HostSpec,
     NetworkSpec,
+    SlowNetwork,
 )
 from wsc.timing.gpu.inference import WAFERLLM_TESTBED, decode_s_per_token, prefill_s, request_s
 from wsc.timing.gpu.memory import GpuMemory, training_memory
@@ -29,6 +31,7 @@ from wsc.timing.gpu.software import (
     AUTOCAST_DDP,
     DEEPSPEED,
     FSDP,
+    GPT_NEOX,
     MEGATRON,
     TORCHTITAN,
     TORCHTITAN_EAGER,
@@ -46,6 +49,7 @@ __all__ = [
     "DGX_H100",
     "DGX_H200",
     "FSDP",
+    "GPT_NEOX",
     "H100",
     "H100_500W",
     "H200",
@@ -60,10 +64,12 @@ __all__ = [
     "GpuMemory",
     "GpuPoint",
     "GpuSpec",
+    "HostSpec",
     "NetworkSpec",
     "Parallelism",
     "Recompute",
     "Sharding",
+    "SlowNetwork",
     "SoftwareSpec",
     "StepTime",
     "Workload",

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from wsc.timing.gpu.hardware import GpuClusterSpec
 
+ALIGNED = 8
+"""Elements of 16 bit in the 16 bytes that NCCL wants every shard to begin at."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -54,6 +57,12 @@ def ring_latency_s(group: Group) -> float:
     inside = group.ranks - 1 - between
     network = group.cluster.network
     return inside * network.nvlink_hop_s + between * network.nic_hop_s
+
+
+def gather_latency_s(elements: float, group: Group) -> float:
+    """The same of a gather of 16-bit ``elements``, longer if its shards are misaligned."""
+    aligned = elements % (ALIGNED * group.ranks) == 0
+    return ring_latency_s(group) * (1 if aligned else group.cluster.network.misaligned_hops)
 
 
 def all_reduce_s(num_bytes: float, group: Group) -> float:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from wsc.timing.gpu.collectives import Group, all_reduce_s, gather_s, ring_latency_s
+from wsc.timing.gpu.collectives import (
+    Group,
+    all_reduce_s,
+    gather_latency_s,
+    gather_s,
+    ring_latency_s,
+)
 from wsc.timing.gpu.parallelism import Parallelism
 from wsc.timing.gpu.software import SoftwareSpec
 from wsc.timing.gpu.workload import Workload
@@ -34,12 +41,11 @@ def data_traffic(
     parameters = workload.parameters / parallelism.model_parallel
     if parallelism.sharding == "ddp":
         return DataTraffic(0.0, all_reduce_s(parameters * software.gradient_bytes, group))
-    layers = workload.layers / parallelism.pipeline
-    gather = gather_s(parameters * WEIGHT_BYTES, group) + _pass_latency_s(layers, group, software)
-    reduce = gather_s(parameters * software.gradient_bytes, group) + (
-        group.ranks * ring_latency_s(group)
-        if software.reduces_to_owner and parallelism.sharding != "zero3"
-        else _pass_latency_s(layers, group, software)
+    gather = gather_s(parameters * WEIGHT_BYTES, group) + _gather_latency_s(
+        workload, parallelism, group, software
+    )
+    reduce = gather_s(parameters * software.gradient_bytes, group) + _reduce_latency_s(
+        workload, parallelism, group, software
     )
     if parallelism.sharding == "zero1" or parallelism.pipeline > 1:
         return DataTraffic(0.0, gather + reduce)
@@ -51,16 +57,40 @@ def tensor_traffic_s(workload: Workload, parallelism: Parallelism, group: Group)
     """Seconds of one layer's tensor-parallel communication for one micro-batch.
 
     Two all-reduces forward and two backward (Shoeybi et al., 2019), or as many pairs of gather and
-    reduce-scatter with sequence parallelism; two more when the layer is computed again.
+    reduce-scatter with sequence parallelism; one forward where the blocks run beside each other.
+    Forward again when the layer is computed again.
     """
     if group.ranks == 1:
         return 0.0
     tokens = parallelism.micro_batch * workload.seq_len
-    all_reduces = 6 if parallelism.recompute == "full" else 4
+    forward = 1 if workload.parallel_blocks else 2
+    all_reduces = 2 + forward * (2 if parallelism.recompute == "full" else 1)
     return all_reduces * all_reduce_s(2 * tokens * workload.hidden, group)
 
 
-def _pass_latency_s(layers: float, group: Group, software: SoftwareSpec) -> float:
-    """Latencies of one pass over the layers; constants count the three passes of ZeRO-3."""
-    collectives = software.collectives_per_layer * layers + software.collectives_per_step
-    return collectives / 3 * ring_latency_s(group)
+def _gather_latency_s(
+    workload: Workload, parallelism: Parallelism, group: Group, software: SoftwareSpec
+) -> float:
+    """Latencies of the collectives that gather all weights once."""
+    if not (software.gathers_matrices and parallelism.sharding == "zero3"):
+        return _collectives(workload, parallelism, software) * ring_latency_s(group)
+    shares = (matrix / parallelism.tensor for matrix in workload.matrices)
+    layers = workload.layers / parallelism.pipeline
+    return layers * sum(gather_latency_s(share, group) for share in shares)
+
+
+def _reduce_latency_s(
+    workload: Workload, parallelism: Parallelism, group: Group, software: SoftwareSpec
+) -> float:
+    """Latencies of the collectives that reduce all gradients once."""
+    collectives = _collectives(workload, parallelism, software)
+    if software.reduces_to_owner and parallelism.sharding != "zero3":
+        collectives += group.ranks  # a bucket that spans several owners is sent in so many slices
+    return collectives * ring_latency_s(group)
+
+
+def _collectives(workload: Workload, parallelism: Parallelism, software: SoftwareSpec) -> float:
+    """Buckets, or else layers, that one rank's part of the model comes to."""
+    if not software.bucket_parameters:
+        return workload.layers / parallelism.pipeline
+    return math.ceil(workload.parameters / parallelism.model_parallel / software.bucket_parameters)

@@ -8,7 +8,7 @@ linearly.
 
 from __future__ import annotations
 
-from wsc.timing.gpu.hardware import GpuSpec
+from wsc.timing.gpu.hardware import GpuClusterSpec, GpuSpec
 from wsc.timing.gpu.parallelism import Parallelism, Recompute
 from wsc.timing.gpu.software import SoftwareSpec
 from wsc.timing.gpu.workload import Workload
@@ -20,11 +20,6 @@ _MATMUL_PASSES: dict[Recompute, float] = {"none": 3, "selective": 3.5, "full": 4
 _OTHER_PASSES: dict[Recompute, float] = {"none": 3, "selective": 4, "full": 4}
 """Forward passes that forward, backward (worth two) and recomputation amount to."""
 
-_WHOLE_PASSES = 12
-"""Of ``SoftwareSpec.hidden_passes``, those that tensor parallelism does not divide: input of the
-projections to Q, K, V and of the feed-forward block, and their partial results; three times, since
-the backward pass has two products for each."""
-
 _FLASH_PASSES: dict[Recompute, float] = {"none": 3.5, "selective": 3.5, "full": 4.5}
 """The same of fused attention, whose backward pass makes the scores anew: five matrix products
 against two. Selective recomputation keeps its result."""
@@ -35,8 +30,7 @@ def layer_s(
 ) -> float:
     """Seconds of one layer, forward and backward, for one micro-batch on one GPU.
 
-    Tensor parallelism divides all of it, as with sequence parallelism (Korthikanti et al., 2022),
-    but for the matrix operands that every rank reads or writes whole.
+    Tensor parallelism divides all of it but for what every rank reads or writes whole.
     """
     arithmetic = _matmul_s(workload, parallelism, gpu, software) + _attention_s(
         workload, parallelism, gpu, software
@@ -56,9 +50,16 @@ def head_s(
     return (flops / rate + moved / _hbm(gpu)) / parallelism.tensor
 
 
-def optimizer_s(owned_parameters: float, gpu: GpuSpec) -> float:
-    """Seconds of an Adam update: 16-bit gradient in, 12 bytes of state in and out, weight out."""
-    return owned_parameters * (2 + 2 * 12 + 2) / _hbm(gpu)
+def optimizer_s(owned_parameters: float, threads: int, cluster: GpuClusterSpec) -> float:
+    """Seconds of an Adam update: 16-bit gradient in, 12 bytes of state in and out, weight out.
+
+    On the GPU, or by so many ``threads`` of the host: then gradient and weight pass PCIe.
+    """
+    if not threads:
+        return owned_parameters * (2 + 2 * 12 + 2) / _hbm(cluster.gpu)
+    host = cluster.host
+    update_s = 1 / (threads * host.adam_per_core_s)
+    return owned_parameters * (update_s + (2 + 2) / host.pcie_bandwidth_bytes_per_s)
 
 
 def _matmul_s(
@@ -90,8 +91,8 @@ def _traffic_s(
     workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
 ) -> float:
     tokens = parallelism.micro_batch * workload.seq_len
-    divided = (software.hidden_passes - _WHOLE_PASSES) / parallelism.tensor
-    passes = _OTHER_PASSES[parallelism.recompute] / 3 * (divided + _WHOLE_PASSES)
+    divided = (software.hidden_passes - software.whole_passes) / parallelism.tensor
+    passes = _OTHER_PASSES[parallelism.recompute] / 3 * (divided + software.whole_passes)
     return passes * 2 * workload.hidden * tokens / _hbm(gpu)
 
 

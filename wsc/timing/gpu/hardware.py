@@ -44,7 +44,7 @@ class GpuSpec(Config):
         0.774, "fitted", "G0089 G0096 G0146 G0149 G0156 G0159: A100, both sizes of memory", le=1
     )
     misaligned_share: PositiveFloat = sourced(
-        0.235,
+        0.316,
         "fitted",
         "G0277 G0281 G0284 G0334 G0338 (heads of 115 elements): speed of matrix products with an"
         " extent that is no multiple of 8, against others",
@@ -115,6 +115,13 @@ class NetworkSpec(Config):
     tree_hop_s: NonNegativeFloat = sourced(
         8.5e-6, "published", "NCCL: a step of a tree over the network, protocol LL128"
     )
+    misaligned_hops: PositiveFloat = sourced(
+        4.89,
+        "fitted",
+        "G0281 G0284 (a hidden size of 1,840): steps that one of a gather is worth whose shards are"
+        " no multiple of 16 bytes; NCCL then copies without wide loads (its issues 256 and 413)",
+        ge=1,
+    )
 
 
 class FastNetwork(NetworkSpec):
@@ -122,6 +129,31 @@ class FastNetwork(NetworkSpec):
 
     nic_bandwidth_bytes_per_s: PositiveFloat = sourced(
         50e9, "published", "400 Gb/s per GPU, source of G0376 to G0399; per way"
+    )
+
+
+class SlowNetwork(NetworkSpec):
+    """A network with 50 Gb/s per GPU."""
+
+    nic_bandwidth_bytes_per_s: PositiveFloat = sourced(
+        6.25e9,
+        "published",
+        "links of 100 Gb/s: four for the eight GPUs of a p4d.24xlarge of AWS, two for the four of a"
+        " node of Polaris in 2022; per way",
+    )
+
+
+class HostSpec(Config):
+    """What the CPUs beside the GPUs give to an optimizer whose state lies in their memory."""
+
+    adam_per_core_s: PositiveFloat = sourced(
+        81e6,
+        "derived",
+        "ZeRO-Offload (arXiv 2101.06840), table 4: CPU-Adam steps 10e9 parameters in 2.57 s on two"
+        " CPUs of 24 cores",
+    )
+    pcie_bandwidth_bytes_per_s: PositiveFloat = sourced(
+        32e9, "published", "data sheet of the A100: PCIe 4.0 with 16 lanes; per way"
     )
 
 
@@ -138,6 +170,7 @@ class GpuClusterSpec(Config):
     gpu: GpuSpec = Field(default_factory=GpuSpec)
     gpus_per_node: PositiveInt = 8
     network: NetworkSpec = Field(default_factory=NetworkSpec)
+    host: HostSpec = Field(default_factory=HostSpec)
 
     @field_validator("gpu", mode="before")
     @classmethod

@@ -56,12 +56,13 @@ def training_memory(
     parameters = workload.parameters / parallelism.model_parallel
     at_stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}[parallelism.sharding]
     weights = parameters * WEIGHT_BYTES
+    states = 0.0 if parallelism.optimizer_threads else parameters * STATE_BYTES
     if at_stage == 3:  # the shard, and two layers gathered: one in use, one arriving
         weights = weights / ranks + 2 * WEIGHT_BYTES * workload.layer_parameters
     return GpuMemory(
         weights_bytes=weights,
         gradients_bytes=parameters * software.gradient_bytes / (ranks if at_stage >= 2 else 1),
-        optimizer_bytes=parameters * STATE_BYTES / (ranks if at_stage >= 1 else 1),
+        optimizer_bytes=states / (ranks if at_stage >= 1 else 1),
         activations_bytes=_activations(workload, parallelism, software),
     )
 

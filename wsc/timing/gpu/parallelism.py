@@ -16,7 +16,14 @@ Recompute = Literal["none", "selective", "full"]
 whole layer from its input (activation checkpointing)."""
 
 
-_DEGREES = ("tensor", "pipeline", "micro_batch", "micro_batches", "virtual_stages")
+_LEAST = {
+    "tensor": 1,
+    "pipeline": 1,
+    "micro_batch": 1,
+    "micro_batches": 1,
+    "virtual_stages": 1,
+    "optimizer_threads": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Parallelism:
 
     ``micro_batch`` counts sequences per data-parallel rank, ``micro_batches`` how many of them make
     a step: gradient accumulation, and what a pipeline is filled with.
-    Raises ConfigError if a degree or a size is not positive.
+    Raises ConfigError if a degree or a size is not positive, or a number of threads negative.
     """
 
     sharding: Sharding = "zero3"
@@ -39,15 +46,18 @@ class Parallelism:
     float8: bool = False
     overlap_tensor: bool = False
     """Whether tensor-parallel communication runs beside the matrix products (asynchronous TP)."""
+    optimizer_threads: int = 0
+    """CPU threads of a rank that step the optimizer, whose state then lies in the memory of the
+    host (Ren et al., 2021); 0: the GPU does."""
 
     def __post_init__(self) -> None:
-        for name in _DEGREES:
-            if getattr(self, name) < 1:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
                 raise ConfigError(
-                    f"{name} of a parallelism is not positive",
+                    f"{name} of a parallelism is too small",
                     where=name,
                     value=getattr(self, name),
-                    rule="at least 1",
+                    rule=f"at least {least}",
                 )
 
     @property

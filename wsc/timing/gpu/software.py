@@ -29,6 +29,13 @@ class SoftwareSpec(Config):
         "16-bit reads and writes of one hidden vector per token and layer, forward and backward:"
         " matrix operands 48, norms, GELU, residuals, copies and bias sums 57",
     )
+    whole_passes: PositiveFloat = sourced(
+        12,
+        "derived",
+        "of those, what tensor parallelism does not divide beside sequence parallelism (Korthikanti"
+        " et al., 2022): inputs of the blocks and their partial results, three times, since the"
+        " backward pass has two products for each",
+    )
     vocabulary_bytes: PositiveFloat = sourced(
         42,
         "derived",
@@ -50,12 +57,12 @@ class SoftwareSpec(Config):
         "G0378 against G0377: share of the 8-bit peak against that of the 16-bit peak,"
         " casts and scaling included",
     )
-    collectives_per_layer: NonNegativeFloat = sourced(
-        3, "derived", "per layer and micro-batch: two gathers and a reduce-scatter of its unit"
+    bucket_parameters: NonNegativeFloat = sourced(
+        0, "derived", "in one collective; 0: those of a layer, which is a unit of FSDP"
     )
-    collectives_per_step: NonNegativeFloat = sourced(
-        0, "derived", "beside those of the layers; FSDP has none"
-    )
+    gathers_matrices: bool = False
+    """Whether ZeRO-3 gathers every weight matrix when its module runs, as DeepSpeed does, rather
+    than as much as other collectives carry."""
     exposed_share: NonNegativeFloat = sourced(
         1.0,
         "derived",
@@ -64,8 +71,8 @@ class SoftwareSpec(Config):
         le=1,
     )
     reduces_to_owner: bool = False
-    """Whether ZeRO-1 and ZeRO-2 send each rank's slice of the gradients in a collective of its
-    own, as DeepSpeed of 2022 does, rather than by one reduce-scatter."""
+    """Whether ZeRO-1 and ZeRO-2 send each rank's slice of a bucket of gradients in a collective of
+    its own, as DeepSpeed of 2022 does, rather than by one reduce-scatter."""
 
 
 class TorchTitan(SoftwareSpec):
@@ -90,15 +97,13 @@ class DeepSpeed(SoftwareSpec):
     name: str = "DeepSpeed"
     flash_attention: bool = False
     score_bytes: NonNegativeFloat = sourced(
-        81, "fitted", "G0268 G0272 G0277 G0281 G0284 G0289 G0292: Selene, ZeRO-3"
+        90.5, "fitted", "G0268 G0272 G0277 G0281 G0284 G0289 G0292: Selene, ZeRO-3"
     )
     stored_score_bytes: NonNegativeFloat = sourced(2, "derived", "fp16 probabilities")
-    collectives_per_layer: NonNegativeFloat = sourced(
-        0, "derived", "gathers and reductions run in buckets, not by layer"
+    bucket_parameters: NonNegativeFloat = sourced(
+        5e8, "published", "reduce_bucket_size and allgather_bucket_size in the code of GenSLM"
     )
-    collectives_per_step: NonNegativeFloat = sourced(
-        229, "fitted", "G0268 G0272 G0277 G0281 G0284 G0289 G0292: Selene, ZeRO-3"
-    )
+    gathers_matrices: bool = True
     reduces_to_owner: bool = True
 
 
@@ -107,10 +112,32 @@ class AutocastDdp(DeepSpeed):
 
     name: str = "DDP, autocast"
     score_bytes: NonNegativeFloat = sourced(
-        132, "fitted", "G0326 G0330 G0332 G0334 G0338: softmax in fp32, casts around it"
+        135, "fitted", "G0326 G0330 G0332 G0334 G0338: softmax in fp32, casts around it"
     )
     stored_score_bytes: NonNegativeFloat = sourced(6, "derived", "probabilities in fp32 and fp16")
     gradient_bytes: PositiveFloat = sourced(4, "published", "fp32 weights, fp32 gradients")
+
+
+class GptNeox(SoftwareSpec):
+    """GPT-NeoX of December 2022 with fused attention, no sequence parallelism, and ZeRO-1."""
+
+    name: str = "GPT-NeoX"
+    hidden_passes: PositiveFloat = sourced(
+        150,
+        "derived",
+        "counted in its megatron/model/transformer.py: matrix operands 48; beside them 38 forward"
+        " and 64 backward, of which 45 split, rotate, copy and join Q, K and V for the kernel",
+    )
+    whole_passes: PositiveFloat = sourced(
+        37, "derived", "as of FSDP, and norms, biases and residual sums, which every rank repeats"
+    )
+    vocabulary_bytes: PositiveFloat = sourced(
+        58, "derived", "counted in its megatron/mpu/cross_entropy.py, in fp32 and step by step"
+    )
+    bucket_parameters: NonNegativeFloat = sourced(
+        5e8, "published", "reduce_bucket_size and allgather_bucket_size of Pythia up to 2.8B"
+    )
+    reduces_to_owner: bool = True
 
 
 class Megatron(SoftwareSpec):
@@ -134,4 +161,5 @@ TORCHTITAN = TorchTitan()
 TORCHTITAN_EAGER = TorchTitanEager()
 DEEPSPEED = DeepSpeed()
 AUTOCAST_DDP = AutocastDdp()
+GPT_NEOX = GptNeox()
 MEGATRON = Megatron()

@@ -75,7 +75,9 @@ def step_time(
         data_s=micro_batches * data_s + max(exposed * data.per_step_s, data.per_step_s - slot),
         bubble_s=(parallelism.pipeline - 1) / parallelism.virtual_stages * slot,
         optimizer_s=optimizer_s(
-            owned if parallelism.sharding == "ddp" else owned / ranks, cluster.gpu
+            owned if parallelism.sharding == "ddp" else owned / ranks,
+            parallelism.optimizer_threads,
+            cluster,
         ),
         samples=samples,
         tokens=samples * workload.seq_len,

@@ -6,12 +6,22 @@ from dataclasses import dataclass
 
 from wsc.core.errors import ConfigError
 
+_LEAST = {
+    "parameters": 1,
+    "hidden": 1,
+    "layers": 1,
+    "heads": 1,
+    "seq_len": 1,
+    "vocab": 1,
+    "feed_forward": 0,
+}
+
 
 @dataclass(frozen=True)
 class Workload:
     """A dense decoder and the sequences that it is trained on.
 
-    Raises ConfigError if a number is not positive or the parameters do not hold the embeddings.
+    Raises ConfigError if a number is too small or the parameters do not hold the embeddings.
     """
 
     parameters: int
@@ -24,15 +34,20 @@ class Workload:
     """Whether input and output share one embedding."""
     learned_positions: bool = False
     """Whether every position has a learned vector, which takes no arithmetic."""
+    feed_forward: int = 0
+    """Width of the feed-forward block; 0: four times ``hidden``."""
+    parallel_blocks: bool = False
+    """Whether attention and feed-forward block run beside each other, so that one sum joins both
+    (Wang and Komatsuzaki, 2021: GPT-J)."""
 
     def __post_init__(self) -> None:
-        for name in ("parameters", "hidden", "layers", "heads", "seq_len", "vocab"):
-            if getattr(self, name) <= 0:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
                 raise ConfigError(
-                    f"{name} of a workload is not positive",
+                    f"{name} of a workload is too small",
                     where=name,
                     value=getattr(self, name),
-                    rule="at least 1",
+                    rule=f"at least {least}",
                 )
         if self.layer_parameters <= 0:
             raise ConfigError(
@@ -51,6 +66,12 @@ class Workload:
     def layer_parameters(self) -> float:
         """Weights of one layer."""
         return (self.parameters - self._embedding_parameters) / self.layers
+
+    @property
+    def matrices(self) -> tuple[int, ...]:
+        """Weights of each matrix of a layer: Q, K and V together, output, feed-forward up, down."""
+        wide = self.hidden * (self.feed_forward or 4 * self.hidden)
+        return 3 * self.hidden**2, self.hidden**2, wide, wide
 
     @property
     def head_size(self) -> int:

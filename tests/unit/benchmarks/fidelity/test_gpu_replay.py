@@ -58,6 +58,13 @@ GENSLM_250M = GENSLM | {
     "layers": "12",
     "heads": "16",
 }
+GENSLM_25B = GENSLM | {
+    "workload": "GenSLM GPT-NeoX 25B",
+    "model_params": "25076188032",
+    "hidden": "8196",
+    "layers": "64",
+    "heads": "64",
+}
 GENSLM_2B = GENSLM | {
     "workload": "GenSLM GPT-NeoX 2.5B",
     "model_params": "2533931008",
@@ -234,22 +241,29 @@ def test_rows_that_nothing_was_fitted_to_are_met(tmp_path):
             "seq_len": "65536",
         },
         "G0381": LLAMA_8B | _llama("FSDP+compile+Float8", "float8", "8380") | {"n_gpus": "128"},
-        "G0359": GENSLM_25M | _slm("8", "ZeRO-3", "23.793") | {"seq_len": "10240"},
+        "G0309": GENSLM_25M | _slm("256", "ZeRO-2", "7715.576"),
+        "G0302": GENSLM_25B | _slm("1024", "ZeRO-3", "73.898"),
+        "G0303": GENSLM_25B | _slm("4096", "ZeRO-3", "124.391"),
     }
     for row in rows_of(tmp_path, held_back):
-        assert family_of(row).predict(row.described()) == pytest.approx(float(row.value), rel=0.08)
+        assert family_of(row).predict(row.described()) == pytest.approx(float(row.value), rel=0.1)
 
 
-def test_memory_decides_what_a_genslm_row_leaves_unsaid(tmp_path):
-    """Sequences of 10,240 do not fit eight at a time; a prediction exists all the same."""
-    (row,) = rows_of(tmp_path, {"a": GENSLM_250M | _slm("8", "ZeRO-3", "1") | {"seq_len": "10240"}})
-    assert family_of(row).predict(row) > 0
+def test_a_configuration_of_polaris_is_predicted_without_a_calibration_row(tmp_path):
+    """G0243: 25B on 16 GPUs, weights gathered over slow links and the optimizer on the host."""
+    there = {"cluster": "Polaris", "gpu": "A100-40GB", "gpus_per_node": "4"}
+    run = GENSLM_25B | _slm("16", "DeepSpeed (stage not stated)", "0.841") | there
+    (row,) = rows_of(tmp_path, {"G0243": run})
+    assert family_of(row).name == "GPU training uncalibrated"
+    assert family_of(row).predict(row.described()) == pytest.approx(0.841, rel=0.1)
 
 
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        (GENSLM_25M | _slm("4", "DeepSpeed", "1") | {"cluster": "Polaris"}, "not stated"),
+        (GENSLM_25M | _slm("4", "DeepSpeed", "1") | {"cluster": "Polaris"}, "row of Polaris"),
+        (GENSLM_25M | _slm("8", "ZeRO-3", "1") | {"seq_len": "10240"}, "does not fit the memory"),
+        (GENSLM_25M | _slm("8", "ZeRO-3", "1") | {"workload": "GenSLM 7B"}, "of GenSLM 7B"),
         (GENSLM_25M | _slm("4", "ZeRO-Infinity", "1"), "parallelism 'ZeRO-Infinity'"),
         (LLAMA_8B | _llama("FSDP8 TP8", "float8 rowwise", "1"), "scales per row"),
         (LLAMA_8B | _llama("FSDP 4, CP2", "bf16", "1"), "context parallelism"),
@@ -272,7 +286,7 @@ def test_what_a_row_does_not_tell_is_the_reason(cells, reason, tmp_path):
 
 
 def test_pythia_is_predicted_in_gpu_hours(tmp_path):
-    """143,000 steps of 1,024 sequences, with the constants of FSDP: too fast, and in its order."""
+    """143,000 steps of 1,024 sequences; from its code and configuration alone, within a fifth."""
     cells = {
         "cluster": "EleutherAI/Stability",
         "gpu": "A100-40GB",
@@ -285,7 +299,7 @@ def test_pythia_is_predicted_in_gpu_hours(tmp_path):
     }
     (row,) = rows_of(tmp_path, {"G0407": cells})
     assert family_of(row).name == "GPU training uncalibrated"
-    assert family_of(row).predict(row) == pytest.approx(4830, rel=0.3)
+    assert family_of(row).predict(row) == pytest.approx(4830, rel=0.2)
 
 
 def test_an_interleaved_pipeline_is_faster(tmp_path):

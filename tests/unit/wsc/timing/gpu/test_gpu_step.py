@@ -20,6 +20,7 @@ from wsc.timing.gpu import (
     Workload,
     model_flops_utilisation,
     step_time,
+    training_memory,
 )
 
 MPT_7B = Workload(
@@ -120,6 +121,36 @@ def test_reducing_to_owners_takes_a_collective_per_rank():
     assert data_s("zero3", 1024) / data_s("zero3", 512) == pytest.approx(2, rel=0.1)
 
 
+def test_misaligned_shards_take_more_steps():
+    """4,096 x 4,096 is divided into shards of whole 16 bytes by 1,024 ranks; 4,100 x 4,100 is not.
+
+    FSDP gathers a layer at once, padded, so that it does not notice.
+    """
+    aligned = Workload(6_658_859_008, 4096, 32, 32, 2048, 69)
+    odd = replace(aligned, hidden=4100)
+    many, few = (
+        [step_time(one, Parallelism(), gpus, DGX_A100, DEEPSPEED).data_s for one in (aligned, odd)]
+        for gpus in (1024, 2)
+    )
+    assert many[1] > 3 * many[0]
+    assert few[1] == pytest.approx(few[0])
+    fsdp = [step_time(one, Parallelism(), 1024, DGX_A100, FSDP).data_s for one in (aligned, odd)]
+    assert fsdp[1] == pytest.approx(fsdp[0])
+
+
+def test_an_optimizer_on_the_host_takes_its_threads_and_frees_the_gpu():
+    """A core steps 81 million parameters per second; weights and gradients pass PCIe."""
+    on_gpu = Parallelism(micro_batch=4)
+    on_host = replace(on_gpu, optimizer_threads=4)
+    step = step_time(MPT_7B, on_host, 8, DGX_A100, FSDP)
+    owned = MPT_7B.parameters / 8
+    assert step.optimizer_s == pytest.approx(owned / (4 * 81e6) + owned * 4 / 32e9)
+    twice = replace(on_gpu, optimizer_threads=8)
+    assert step_time(MPT_7B, twice, 8, DGX_A100, FSDP).optimizer_s < 0.6 * step.optimizer_s
+    gpu, host = (training_memory(MPT_7B, one, 8, FSDP) for one in (on_gpu, on_host))
+    assert gpu.total_bytes - host.total_bytes == pytest.approx(12 * owned)
+
+
 def test_an_all_reduce_over_a_tree_barely_notices_the_size_of_the_cluster():
     """DDP at 4,096 GPUs communicates hardly longer than at 512."""
     few, many = (
@@ -141,6 +172,30 @@ def test_asynchronous_tensor_parallelism_and_compilation_help():
     )
 
 
+def test_blocks_beside_each_other_are_summed_once():
+    """GPT-J: of four all-reduces per layer, six if it is computed again, one or two less."""
+
+    def tensor_s(recompute, parallel_blocks):
+        one = replace(GPT_18B, parallel_blocks=parallel_blocks)
+        split = Parallelism("zero1", tensor=8, recompute=recompute)
+        return step_time(one, split, 8, DGX_A100, FSDP).tensor_s
+
+    assert tensor_s("none", True) == pytest.approx(3 / 4 * tensor_s("none", False))
+    assert tensor_s("full", True) == pytest.approx(4 / 6 * tensor_s("full", False))
+
+
+def test_without_sequence_parallelism_every_rank_repeats_the_norms():
+    """One GPU does not notice; eight, which divide less among them, do."""
+    repeating = FSDP.model_copy(update={"whole_passes": 37})
+
+    def compute_s(software, tensor):
+        split = Parallelism("zero1", tensor=tensor)
+        return step_time(GPT_18B, split, 8, DGX_A100, software).compute_s
+
+    assert compute_s(repeating, 1) == pytest.approx(compute_s(FSDP, 1))
+    assert compute_s(repeating, 8) > 1.01 * compute_s(FSDP, 8)
+
+
 def test_float8_helps_on_a_chip_that_has_it():
     """An H100 doubles its peak; an A100 has no such unit and only pays for the casts."""
     wide, narrow = Parallelism(micro_batch=4), Parallelism(micro_batch=4, float8=True)
@@ -156,6 +211,8 @@ def test_what_does_not_divide_or_is_not_positive_is_refused():
         step_time(MPT_7B, Parallelism(pipeline=64), 64, DGX_A100, FSDP)
     with pytest.raises(ConfigError, match="micro_batch "):
         Parallelism(micro_batch=0)
+    with pytest.raises(ConfigError, match="optimizer_threads "):
+        Parallelism(optimizer_threads=-1)
     with pytest.raises(ConfigError, match="layers of a workload"):
         replace(MPT_7B, layers=0)
     with pytest.raises(ConfigError, match="embeddings"):
