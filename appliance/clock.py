@@ -43,7 +43,7 @@ from wsc.core.program import Mode, Program, Segment, Shard, StreamPlan
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_ps
 from wsc.timing.attribution import StepTiming, samples_per_s
-from wsc.timing.hardware import MachineSpec
+from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
 from wsc.timing.jitter import Jitter, stretched
 from wsc.timing.timeline import Occupancy, State, resume, state_of
 
@@ -111,10 +111,18 @@ class ClusterClock:
         *,
         update: UpdateCost = NO_UPDATE,
         clips_by_norm: bool = False,
+        loading: Loading = UNKNOWN_LOADING,
     ) -> None:
-        """Get ready to walk a program; the arguments are those of Timetable."""
+        """Get ready to walk a program; the arguments are those of ``Timetable.of``."""
         self.follow(
-            Timetable.of(program, plan, self._machine, update=update, clips_by_norm=clips_by_norm)
+            Timetable.of(
+                program,
+                plan,
+                self._machine,
+                update=update,
+                clips_by_norm=clips_by_norm,
+                loading=loading,
+            )
         )
 
     def follow(self, timetable: Timetable) -> None:
@@ -200,7 +208,7 @@ class ClusterClock:
 
     def _round(self, timetable: Timetable, this: _Round) -> None:
         """Stream the weights once, forward and again backward, for one micro-batch per system."""
-        self._node.receive_batch(timetable.input_bytes, timetable.program.micro_batch_size)
+        self._node.receive_batch(timetable.input_bytes, timetable.load_ps)
         for action in timetable.actions:
             match action:
                 case StreamWeight(index):

@@ -62,13 +62,14 @@ class Coordinator:
         self._rooms.call_all("install", installation)
         program, optimizer = installation.program, installation.optimizer
         if optimizer is None:
-            self._clock.install(program, installation.plan)
+            self._clock.install(program, installation.plan, loading=installation.feed.loading)
         else:
             self._clock.install(
                 program,
                 installation.plan,
                 update=update_cost(optimizer, program.parameter),
                 clips_by_norm=optimizer.max_gradient_norm is not None,
+                loading=installation.feed.loading,
             )
         self._micro_batches[installation.mode] = installation.program.num_micro_batches
 

@@ -19,7 +19,7 @@ from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program, plan_streams
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
-from wsc.timing.hardware import MachineSpec
+from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
 from wsc.timing.placement import Placement, largest_with_recompute, place_on_wafer
 from wsc.timing.placement.even import rounds_of
 from wsc.timing.stalls import StreamCheck, check_streams
@@ -52,7 +52,7 @@ class Prediction:
 class Simulator:
     """A step of one model, on clusters of one kind of machine.
 
-    ``update`` and ``clips_by_norm`` are as for Timetable. ``record``ing clocks
+    ``update``, ``clips_by_norm`` and ``loading`` are as for ``Timetable.of``. ``record``ing clocks
     are made by ``clock``; predictions share what they walk.
     """
 
@@ -61,6 +61,7 @@ class Simulator:
     num_servers: int = 1
     update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
+    loading: Loading = UNKNOWN_LOADING
     _placements: dict[int, Placement] = field(default_factory=dict, repr=False)
     _timetables: dict[int, Timetable] = field(default_factory=dict, repr=False)
     _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
@@ -72,16 +73,18 @@ class Simulator:
         optimizer: OptimizerSpec | None,
         machine: MachineSpec,
         num_servers: int,
+        loading: Loading = UNKNOWN_LOADING,
     ) -> Simulator:
         """A step that ends with an optimizer's update, or with none."""
         if optimizer is None:
-            return cls(program, machine, num_servers)
+            return cls(program, machine, num_servers, loading=loading)
         return cls(
             program,
             machine,
             num_servers,
             update=update_cost(optimizer, program.parameter),
             clips_by_norm=optimizer.max_gradient_norm is not None,
+            loading=loading,
         )
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
@@ -153,6 +156,7 @@ class Simulator:
                 self.machine,
                 update=self.update,
                 clips_by_norm=self.clips_by_norm,
+                loading=self.loading,
             )
         num_micro_batches, rest = divmod(batch_size, micro_batch_size)
         if rest:

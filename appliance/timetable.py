@@ -11,12 +11,12 @@ from memoryx.tiers import Tiers, tiers_of
 from wsc.core.actions import Action, node_actions
 from wsc.core.program import Program, StreamPlan
 from wsc.timing.cost import SegmentCost, segment_costs
-from wsc.timing.hardware import MachineSpec
+from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
 
 
 @dataclass(frozen=True)
 class Timetable:
-    """A program, how it streams, what each segment costs on one system, and where weights lie.
+    """A program, how it is fed and streams, what segments cost on one system, where weights lie.
 
     ``update`` is what the optimizer costs (memoryx.optim.cost.update_cost). ``clips_by_norm`` says
     that no parameter is updated before the global gradient norm is known, which takes the gradients
@@ -28,6 +28,7 @@ class Timetable:
     costs: Sequence[SegmentCost]
     actions: Sequence[Action]  # of a CS node, for one micro-batch
     tiers: Tiers
+    load_ps: int  # of one micro-batch, by the input workers of one system
     update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
 
@@ -40,6 +41,7 @@ class Timetable:
         *,
         update: UpdateCost = NO_UPDATE,
         clips_by_norm: bool = False,
+        loading: Loading = UNKNOWN_LOADING,
     ) -> Timetable:
         """The timetable of a program on machines of one kind, whatever their number of systems.
 
@@ -48,7 +50,9 @@ class Timetable:
         costs = segment_costs(program, machine.system)
         actions = node_actions(program, plan)
         tiers = tiers_of(program, machine.memoryx, update.state_bytes)
-        return cls(program, plan, costs, actions, tiers, update, clips_by_norm)
+        elements = sum(spec.num_elements for spec in program.inputs)
+        load_ps = machine.input.load_ps(loading, program.micro_batch_size, elements)
+        return cls(program, plan, costs, actions, tiers, load_ps, update, clips_by_norm)
 
     def dealt(self, num_micro_batches: int) -> Timetable:
         """The same for a batch of another number of micro-batches."""
@@ -57,7 +61,7 @@ class Timetable:
     @cached_property
     def name(self) -> str:
         """Names what one round does, which does not depend on how many there are."""
-        return f"{self.program.mode} {self.program.digest}"
+        return f"{self.program.mode} {self.program.digest} {self.load_ps}"
 
     @cached_property
     def input_bytes(self) -> int:

@@ -32,7 +32,6 @@ class NodeClock:
     ) -> None:
         self._in = Wire("CS weights in", wafer.io_bandwidth_bytes_per_s, record=record)
         self._out = Wire("CS gradients out", wafer.io_bandwidth_bytes_per_s, record=record)
-        self._inputs = inputs
         self._loader = Timeline("CS input workers", record)
         self._input = Wire(
             "CS inputs in", inputs.bandwidth_bytes_per_s, inputs.latency_ps, record=record
@@ -58,9 +57,8 @@ class NodeClock:
         """Nothing that is still to be done here can start before."""
         return min(self._wafer.free_ps, self._loader.free_ps)
 
-    def receive_batch(self, num_bytes: int, num_samples: int) -> None:
+    def receive_batch(self, num_bytes: int, load_ps: int) -> None:
         """The next micro-batch is loaded and comes in, as early as there is room for it."""
-        load_ps = self._inputs.load_ps(num_samples)
         loaded = self._loader.occupy(self._batches.take(), load_ps, "micro-batch")
         received = self._input.carry(Arrival(*loaded), num_bytes, "micro-batch")
         self.wait("input", received.last_ps)

@@ -25,6 +25,7 @@ from wsc.core.micro_batches import (
     micro_batch_size,
 )
 from wsc.core.optimizer import OptimizerSpec
+from wsc.timing.hardware import Loading
 from wsc.timing.placement import largest_with_recompute, place_on_wafer
 
 log = logging.getLogger("waferstream")
@@ -57,7 +58,7 @@ def optimizer_of(backend: Backend, recorded: Recorded) -> OptimizerSpec | None:
 
 
 def record_fitting(
-    record: Callable[[MicroBatch], Recorded], backend: Backend, batch_size: int
+    record: Callable[[MicroBatch], Recorded], backend: Backend, batch_size: int, loading: Loading
 ) -> Recorded:
     """Record a step at the micro-batch size that was asked for.
 
@@ -69,7 +70,7 @@ def record_fitting(
     num_csx = backend.cluster_config.num_csx
     wafer = backend.cluster_config.cluster.machine.system
     if isinstance(requested, Explore):
-        size = _fastest_size(record, backend, batch_size, requested.explore)
+        size = _fastest_size(record, backend, batch_size, requested.explore, loading)
     else:
         size = micro_batch_size(batch_size, requested, num_csx)
     recorded = record(MicroBatch(size))
@@ -87,7 +88,11 @@ def record_fitting(
 
 
 def _fastest_size(
-    record: Callable[[MicroBatch], Recorded], backend: Backend, batch_size: int, allowed: SizeRange
+    record: Callable[[MicroBatch], Recorded],
+    backend: Backend,
+    batch_size: int,
+    allowed: SizeRange,
+    loading: Loading,
 ) -> int:
     if backend.is_e2e_execution:
         raise ConfigError(
@@ -107,7 +112,7 @@ def _fastest_size(
 
     program = capture_both(capture)
     simulator = Simulator.of(
-        program, optimizers[0], config.cluster.machine, backend.size().num_servers
+        program, optimizers[0], config.cluster.machine, backend.size().num_servers, loading
     )
     trials = explore(simulator, batch_size, sizes, config.num_csx)
     best = fastest(trials)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from wsc.core.program import Mode
+from wsc.timing.hardware import Loading
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""
@@ -28,6 +29,10 @@ class Loop(Protocol):
     @property
     def source(self) -> Callable[[], Any]:
         """Makes the loader, on any input worker."""
+
+    @property
+    def loading(self) -> Loading:
+        """Who loads the batches on the emulated machine."""
 
     @property
     def is_checkpoint_step(self) -> bool:

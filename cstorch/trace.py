@@ -139,11 +139,13 @@ class TracedStep:
 
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
         call = _Call.of(self._function, args, kwargs)
-        feed = InputFeed(loop.source, tuple(map(loop.position_of, call.tensors)))
+        leaves = tuple(map(loop.position_of, call.tensors))
+        feed = InputFeed(loop.source, leaves, loop.loading)
         recorded = record_fitting(
             lambda micro_batch: _record(backend, call, micro_batch, _compile_and_tell),
             backend,
             call.tensors[0].shape[0],
+            loop.loading,
         )
         program = recorded.compiled.program
         self._outputs = recorded.outputs

@@ -1,7 +1,8 @@
 """A row of published training or evaluation throughput as a run of the emulated cluster.
 
 The row's model is captured, placed on the wafer in the largest even micro-batches that fit, and the
-cluster's clock walks its schedule. MemoryX, SwarmX and the input keep their published numbers.
+cluster's clock walks its schedule. MemoryX and SwarmX keep their published numbers; samples come
+from the loader that the model's public configuration names.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from appliance.simulation import Simulator
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
-from benchmarks.fidelity.workloads import Mode, program_of
+from benchmarks.fidelity.workloads import Mode, loading_of, program_of
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.units import seconds
@@ -79,7 +80,7 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
         batch_size, num_csx, _largest(program, machine.system)
     )
     update = ADAMW if mode == "train" else NO_UPDATE
-    simulator = Simulator(program, machine, update=update)
+    simulator = Simulator(program, machine, update=update, loading=loading_of(row))
     return Run(simulator, batch_size, micro_batch_size, num_csx)
 
 

@@ -17,11 +17,14 @@ import torch
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 from modelzoo.config.load import load_params
+from modelzoo.config.params import TrainerConfig
 from modelzoo.models.example import training_example
+from modelzoo.simulation.session import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.timing.hardware import Loading
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
 
@@ -49,11 +52,8 @@ Mode = Literal["train", "eval"]
 
 def model_of(row: Row) -> dict[str, Any]:
     """The model section for a row. CannotReplay if its kind or its size is not known."""
-    workload = row.text("workload").lower()
-    kind = next((word for word in _KINDS if word in workload), None)
-    if kind is None:
-        raise CannotReplay(f"no model of {row.text('workload')!r} in the zoo")
-    section = dict(load_params(_PARAMS / _KINDS[kind]).trainer.init.model)
+    kind = _kind_of(row)
+    section = dict(_trainer(kind).init.model)
     stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
     if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
         raise CannotReplay("hidden size, layers or heads are not stated")
@@ -64,6 +64,24 @@ def model_of(row: Row) -> dict[str, Any]:
     if length is not None:
         section["max_position_embeddings"] = max(length, section.get("max_position_embeddings", 0))
     return section
+
+
+def loading_of(row: Row) -> Loading:
+    """Who loaded its samples, as far as the public configuration of that kind of model says."""
+    return training_loading(_trainer(_kind_of(row)))
+
+
+def _kind_of(row: Row) -> str:
+    workload = row.text("workload").lower()
+    kind = next((word for word in _KINDS if word in workload), None)
+    if kind is None:
+        raise CannotReplay(f"no model of {row.text('workload')!r} in the zoo")
+    return kind
+
+
+@cache
+def _trainer(kind: str) -> TrainerConfig:
+    return load_params(_PARAMS / _KINDS[kind]).trainer
 
 
 def sequence_length(row: Row) -> int | None:

@@ -24,6 +24,7 @@ class DummyDataProcessor(DataProcessor):
             batch_size=self.batch_size,
             shuffle=self.shuffle,
             shuffle_seed=self.shuffle_seed,
+            loading=self.loading,
         )
 
 

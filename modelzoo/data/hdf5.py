@@ -14,6 +14,7 @@ from modelzoo.data.files import find_files
 from modelzoo.data.hdf5_file import FEATURES, Hdf5File, inspect
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, Samples
 from wsc.core.errors import DataError
+from wsc.timing.hardware.inputs import LoaderKind
 
 
 class GptHDF5MapDataProcessor(DataProcessor):
@@ -42,11 +43,12 @@ class GptHDF5MapDataProcessor(DataProcessor):
     use_vsl: Literal[False] = False
     """Packing of variable-length sequences is not supported."""
 
-    num_workers: int = 0
+    loader: LoaderKind = "hdf5"
+
     prefetch_factor: int = 10
     persistent_workers: bool = True
     use_worker_cache: bool = False
-    """These four tune the processes of the real machine's input workers; no effect here."""
+    """These three tune the processes of the real machine's input workers; no effect here."""
 
     @field_validator("data_subset")
     @classmethod
@@ -70,6 +72,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
             shuffle=self.shuffle,
             shuffle_seed=self.shuffle_seed,
             num_samples=self.num_samples,
+            loading=self.loading,
         )
 
 

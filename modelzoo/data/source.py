@@ -14,11 +14,13 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from modelzoo.data.order import SampleOrder
 from wsc.core.config import Config
 from wsc.core.errors import DataError
+from wsc.timing.hardware import UNKNOWN_LOADING, Loading
+from wsc.timing.hardware.inputs import LoaderKind
 
 Batch = dict[str, torch.Tensor]
 """Contiguous tensors by name, the batch in the first dimension.
@@ -33,6 +35,9 @@ class BatchSource(Protocol):
 
     batch_size: int
     """Samples of one step over all systems."""
+
+    loading: Loading
+    """Who loads on the emulated machine; no value depends on it."""
 
     def __len__(self) -> int:
         """Whole global batches in an epoch."""
@@ -73,6 +78,7 @@ class OrderedBatches:
         shuffle: bool,
         shuffle_seed: int,
         num_samples: int | None = None,
+        loading: Loading = UNKNOWN_LOADING,
     ) -> None:
         if len(samples) == 0:
             raise DataError("the dataset holds no sample", where=samples.name)
@@ -86,6 +92,7 @@ class OrderedBatches:
                 remedy="lower batch_size, lower max_sequence_length, or add data",
             )
         self.batch_size = batch_size
+        self.loading = loading
         self._samples = samples
         self._order = SampleOrder(epoch_size, shuffle, shuffle_seed)
 
@@ -111,6 +118,20 @@ class DataProcessor(Config):
     """Global: samples of one step over all systems, before micro-batching."""
 
     shuffle_seed: int = 0
+
+    loader: LoaderKind = "other"
+    """Whose time loading takes on the emulated machine: a loader of machine.input in cluster.yaml.
+
+    Data that are made up on the spot may stand for files in this way.
+    """
+
+    num_workers: NonNegativeInt = 0
+    """Processes that load for an input worker of the emulated machine; 0 is the worker's own."""
+
+    @property
+    def loading(self) -> Loading:
+        """Who loads on the emulated machine."""
+        return Loading(self.loader, self.num_workers)
 
     @abstractmethod
     def source(self) -> BatchSource:

@@ -51,6 +51,7 @@ class SyntheticDataProcessor(DataProcessor):
             batch_size=self.batch_size,
             shuffle=self.shuffle,
             shuffle_seed=self.shuffle_seed,
+            loading=self.loading,
         )
 
 

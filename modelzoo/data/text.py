@@ -50,6 +50,7 @@ class TextDataProcessor(DataProcessor):
             batch_size=self.batch_size,
             shuffle=self.shuffle,
             shuffle_seed=self.shuffle_seed,
+            loading=self.loading,
         )
 
     def _files(self) -> list[Path]:

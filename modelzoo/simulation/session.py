@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,7 +19,8 @@ import torch
 from appliance.simulation import Simulator
 from appliance.spec import ClusterSpec, load_cluster
 from modelzoo.cli.arguments import Arguments, SimulationRequest
-from modelzoo.config.params import Params
+from modelzoo.config.params import Params, TrainerConfig
+from modelzoo.data.registry import data_processor
 from modelzoo.experiments.sweep import powers_up_to
 from modelzoo.simulation.capture import CapturedStep, capture_step
 from modelzoo.simulation.results import SIMULATION_NAME, Detail, Simulation
@@ -32,6 +34,7 @@ from wsc.telemetry.files import write_json
 from wsc.telemetry.host import git_commit
 from wsc.telemetry.summary import ModelSummary
 from wsc.timing.economics import TrainingBill, training_bill
+from wsc.timing.hardware import Loading
 from wsc.timing.placement.even import share_of
 from wsc.timing.trace import write_trace
 from wsc.version import VERSION
@@ -74,6 +77,7 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
         num_servers,
         update=step.update,
         clips_by_norm=step.clips_by_norm,
+        loading=training_loading(params.trainer),
     )
     return Study(
         simulator,
@@ -81,6 +85,14 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
         step.tokens_per_sample,
         params.trainer.init.micro_batch_size("train"),
     )
+
+
+def training_loading(trainer: TrainerConfig) -> Loading:
+    """Who loads the samples of a configuration that trains."""
+    assert trainer.fit is not None
+    data = data_processor(trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader")
+    workers = trainer.init.backend.cluster_config.num_workers_per_csx
+    return replace(data.loading, num_workers_per_csx=workers)
 
 
 def simulate(

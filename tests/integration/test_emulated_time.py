@@ -46,7 +46,7 @@ def test_a_run_tells_start_rate_and_causes(tmp_path, capsys) -> None:
         ({"memoryx": {"flash_bandwidth_bytes_per_s": 0}}, ["flash_bandwidth_bytes_per_s", "0"]),
         ({"swarmx": {"fan_out": 7}}, ["swarmx.fan_out", "swarmx.node_ports, 6"]),
         ({"system": {"fabric": {"rows": 2000}}}, ["system.fabric", "at most system.cores"]),
-        ({"input": {"sample_per_s_per_worker": 5}}, ["did you mean 'samples_per_s_per_worker'"]),
+        ({"input": {"hdf5": {"samples_ps": 5}}}, ["input.hdf5", "did you mean 'sample_ps'"]),
     ],
 )
 def test_impossible_hardware_ends_with_one_message(tmp_path, capsys, machine, words) -> None:

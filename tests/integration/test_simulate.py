@@ -7,6 +7,11 @@ import yaml
 from tiny_run import run_here, write_run
 
 MICRO_BATCH = "init__callbacks"
+LOADING = {
+    "fit__train_dataloader__loader": "csv",
+    "fit__train_dataloader__num_workers": 3,
+    "init__backend": {"cluster_config": {"num_workers_per_csx": 2}},
+}
 
 
 def of_size(size):
@@ -19,7 +24,7 @@ def test_a_run_takes_on_the_emulated_clock_what_its_simulation_says(
     tmp_path, capsys, num_csx, size
 ) -> None:
     """Two steps, to the picosecond; also where some systems run out of micro-batches."""
-    flags = [*write_run(tmp_path, **of_size(size)), f"--num_csx={num_csx}"]
+    flags = [*write_run(tmp_path, **of_size(size), **LOADING), f"--num_csx={num_csx}"]
     code, out, err = run_here([*flags, "--simulate"], capsys)
     assert code == 0, err
     assert "Weights SHA-256" not in out
@@ -57,12 +62,19 @@ def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsy
     assert again["points"] == first["points"]
 
 
-def test_one_hardware_number_moves_the_curve(tmp_path, capsys) -> None:
-    """A hundredth of the bandwidth makes a step longer."""
-    flags = [*write_run(tmp_path), "--simulate"]
+@pytest.mark.parametrize(
+    ("section", "key", "values"),
+    [
+        ("memoryx", "bandwidth_bytes_per_s", (10**11, 10**6)),
+        ("input", "csv", ({"sample_ps": 0}, {"sample_ps": 10**12})),
+    ],
+)
+def test_one_hardware_number_moves_the_curve(tmp_path, capsys, section, key, values) -> None:
+    """A hundredth of the bandwidth, or a slow loader, makes a step longer."""
+    flags = [*write_run(tmp_path, **LOADING), "--simulate"]
     steps = []
-    for bandwidth in (10**11, 10**6):
-        machine = {"memoryx": {"bandwidth_bytes_per_s": bandwidth}}
+    for value in values:
+        machine = {section: {key: value}}
         (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"machine": machine}))
         assert run_here(flags, capsys)[0] == 0
         simulation = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())

@@ -120,7 +120,7 @@ shapes = st.fixed_dictionaries(
 even_machines = st.fixed_dictionaries(
     {
         "input": st.fixed_dictionaries(
-            {"samples_per_s_per_worker": st.sampled_from([1, 1000, 100_000])}
+            {"other": st.builds(dict, sample_ps=st.sampled_from([0, 10**9, 10**12]))}
         ),
         "memoryx": st.fixed_dictionaries(
             {

@@ -58,7 +58,7 @@ BANDWIDTHS = [
     ("memoryx", "flops_per_s"),
     ("swarmx", "link_bandwidth_bytes_per_s"),
     ("input", "bandwidth_bytes_per_s"),
-    ("input", "samples_per_s_per_worker"),
+    ("input", "workers_per_system"),
     ("memoryx", "prefetch_shards"),
     ("memoryx", "drain_shards"),
     ("system", "clock_hz"),
@@ -121,11 +121,11 @@ def test_a_slow_input_shows_as_waiting_for_input() -> None:
 
 
 def test_a_slow_loader_shows_as_waiting_for_input() -> None:
-    """Four samples per micro-batch from a worker that makes ten a second ready."""
+    """Four samples per micro-batch from workers that take 100 ms for each."""
     program = make_program(elements=1000)
     for workers in (1, 2):
         machine = make_machine(
-            input={"samples_per_s_per_worker": 10, "workers_per_system": workers}
+            input={"other": {"sample_ps": 100 * PS_PER_MS}, "workers_per_system": workers}
         )
         timing = run(make_clock(program, machine))[-1]
         assert timing.attribution.shares()["input"] > 0.9

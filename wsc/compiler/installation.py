@@ -14,6 +14,7 @@ from wsc.compiler.kernel_source import KernelSource
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, StreamPlan
 from wsc.core.rounds import Rounds
+from wsc.timing.hardware import UNKNOWN_LOADING, Loading
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,13 @@ class InputFeed:
     """Where the batches of a program come from.
 
     ``source`` is run on the input worker and returns a loader; ``leaves`` picks, of a batch's
-    tensors in pytree order, those that are the program's inputs.
+    tensors in pytree order, those that are the program's inputs; ``loading`` is what the emulated
+    clock goes by.
     """
 
     source: Callable[[], Any]
     leaves: tuple[int, ...]
+    loading: Loading = UNKNOWN_LOADING
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from cstorch.step_values import resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.errors import ApplianceError, ConfigError
+from wsc.timing.hardware import Loading
 
 log = logging.getLogger("waferstream")
 
@@ -63,6 +65,12 @@ class DataExecutor:
     def source(self) -> Callable[[], Any]:
         """Makes the loader, on any input worker."""
         return self.dataloader.source
+
+    @property
+    def loading(self) -> Loading:
+        """Who loads the batches on the emulated machine."""
+        workers = self._backend.cluster_config.num_workers_per_csx
+        return replace(self.dataloader.loading, num_workers_per_csx=workers)
 
     @property
     def user_iteration(self) -> int:

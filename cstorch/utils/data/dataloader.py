@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from wsc.core.errors import DataError
+from wsc.timing.hardware import Loading
 
 
 class DataLoader:
@@ -25,6 +26,15 @@ class DataLoader:
     def local(self) -> Any:
         """The loader as it is on the user's side."""
         return self.source()
+
+    @property
+    def loading(self) -> Loading:
+        """Who loads on the emulated machine.
+
+        A loader may say so itself; of a torch DataLoader it is known how many processes it has.
+        """
+        said: Loading | None = getattr(self.local, "loading", None)
+        return said or Loading(num_workers=getattr(self.local, "num_workers", 0))
 
     def __len__(self) -> int:
         """Global batches in an epoch; TypeError if the loader does not know."""

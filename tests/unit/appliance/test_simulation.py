@@ -15,7 +15,8 @@ from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import plan_streams
-from wsc.timing.hardware import MachineSpec
+from wsc.core.units import PS_PER_S
+from wsc.timing.hardware import Loading, MachineSpec
 
 MACHINE = MachineSpec()
 ADAMW = UpdateCost(state_bytes=8, flops=15)
@@ -52,6 +53,22 @@ def test_it_agrees_with_a_functional_run_of_the_same_schedule(
     driven.install(captured, plan_streams(captured, 2), update=ADAMW)
     steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
     assert steps[-1] == prediction.timing
+
+
+def test_a_step_may_wait_for_its_loader(program: ScalableProgram) -> None:
+    """Simulated and driven alike; half the processes load for twice as long."""
+    machine = MachineSpec.model_validate({"input": {"csv": {"sample_ps": PS_PER_S // 10}}})
+    steps_ps = []
+    for num_workers in (4, 2):
+        loading = Loading("csv", num_workers)
+        timing = Simulator(program, machine, loading=loading).predict(192, 8, 3).timing
+        driven = ClusterClock(machine, 3, 1)
+        captured = compiled_at(8, 24).program
+        driven.install(captured, plan_streams(captured, 1), loading=loading)
+        assert [driven.step("train", step) for step in range(1, timing.step + 1)][-1] == timing
+        assert timing.attribution.shares()["input"] > 0.5
+        steps_ps.append(timing.duration_ps)
+    assert steps_ps[1] == pytest.approx(2 * steps_ps[0], rel=0.01)
 
 
 def test_a_prediction_counts_the_arithmetic_of_the_whole_step(program: ScalableProgram) -> None:

@@ -11,12 +11,7 @@ from wsc.timing.timeline import Arrival
 
 SHARD = Shard(0, 0, 0, ("w",), 10, 20)
 COST = SegmentCost(compute_ps=1000, overhead_ps=100)
-INPUT = InputSpec(
-    bandwidth_bytes_per_s=10**9,
-    samples_per_s_per_worker=10**12,  # a sample per ps
-    latency_ps=0,
-    prefetch_batches=2,
-)
+INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 
 
 @pytest.fixture
@@ -57,16 +52,15 @@ def test_a_shard_updated_late_is_a_wait_for_the_reduce(node: NodeClock) -> None:
 
 def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeClock) -> None:
     """Unlike weights, inputs are used whole."""
-    node.receive_batch(3, num_samples=1)
+    node.receive_batch(3, load_ps=1)
     node.run(COST)
     assert node.attribution() == Attribution(input=3000, compute=1000, overhead=100)
 
 
 def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
     """Samples leave as they are loaded; the last one arrives a latency after it was."""
-    slow = INPUT.model_copy(update={"samples_per_s_per_worker": 10**6, "latency_ps": 70})
-    node = NodeClock(WaferSpec(), slow)
-    node.receive_batch(3, num_samples=8)
+    node = NodeClock(WaferSpec(), INPUT.model_copy(update={"latency_ps": 70}))
+    node.receive_batch(3, load_ps=8 * 10**6)
     node.run(COST)
     assert node.attribution().input == 8 * 10**6 + 70
 
@@ -75,7 +69,7 @@ def test_workers_load_the_next_micro_batch_while_one_is_computed() -> None:
     """A loader as fast as the wafer is waited for once."""
     node = NodeClock(WaferSpec(), INPUT)
     for _ in range(4):
-        node.receive_batch(0, num_samples=1100)
+        node.receive_batch(0, load_ps=1100)
         node.run(COST)
         node.release_batch()
     assert node.attribution().input == 1100
@@ -97,7 +91,7 @@ def test_a_segment_that_happens_to_be_short_computes_for_less_time(node: NodeClo
 def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeClock) -> None:
     """The second micro-batch arrives during the first; the third waits for the first to end."""
     for _ in range(3):
-        node.receive_batch(1, num_samples=1)
+        node.receive_batch(1, load_ps=1)
         node.run(SegmentCost(5000, 0))
         node.release_batch()
     assert node.free_ps == 1000 + 3 * 5000

@@ -2,7 +2,7 @@
 
 from wsc.timing.hardware.defects import DefectSpec
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from wsc.timing.hardware.inputs import InputSpec, Loading
+from wsc.timing.hardware.inputs import UNKNOWN_LOADING, InputSpec, Loading
 from wsc.timing.hardware.jitter import EVEN, JitterSpec
 from wsc.timing.hardware.machine import MachineSpec, describe
 from wsc.timing.hardware.start_up import StartUpSpec
@@ -13,6 +13,7 @@ __all__ = [
     "CS2",
     "CS3",
     "EVEN",
+    "UNKNOWN_LOADING",
     "WSE2",
     "WSE3",
     "WSE3_SIMULATOR",

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pydantic import Field, field_validator
 
 from wsc.core.config import Config
+from wsc.timing.hardware.inputs import InputSpec
 from wsc.timing.hardware.jitter import JitterSpec
 from wsc.timing.hardware.start_up import StartUpSpec
-from wsc.timing.hardware.streams import InputSpec, MemoryXSpec, SwarmXSpec
+from wsc.timing.hardware.streams import MemoryXSpec, SwarmXSpec
 from wsc.timing.hardware.wafer import Cs3Spec, WaferSpec
 
 

@@ -1,4 +1,4 @@
-"""What surrounds the wafers: MemoryX, SwarmX and the way of the training data.
+"""What the weights stream through: MemoryX and SwarmX.
 
 Link bandwidth between MemoryX, SwarmX and the systems is bounded by what is published, not fitted:
 no published run is limited by it.
@@ -12,7 +12,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
-from wsc.core.units import PS_PER_S, PS_PER_US
+from wsc.core.units import PS_PER_US
 from wsc.timing.hardware.sourced import sourced
 
 
@@ -86,29 +86,3 @@ class SwarmXSpec(Config):
                 remedy="lower swarmx.fan_out or raise swarmx.node_ports in cluster.yaml",
             )
         return self
-
-
-class InputSpec(Config):
-    """The way of the training data, from input workers to each system."""
-
-    workers_per_system: PositiveInt = sourced(
-        1, "published", "default of --num_workers_per_csx; batches are dealt to workers in turn"
-    )
-    samples_per_s_per_worker: PositiveInt = sourced(
-        100_000, "assumed", "out of the way: no published run waits for its loader"
-    )
-    bandwidth_bytes_per_s: PositiveInt = sourced(
-        12_500_000_000, "assumed", "one 100 Gb/s port of an activation server for each system"
-    )
-    latency_ps: NonNegativeInt = sourced(
-        5 * PS_PER_US, "assumed", "from worker to system, as one hop of SwarmX"
-    )
-    prefetch_batches: PositiveInt = sourced(
-        2, "assumed", "micro-batches that a system may hold: one in use, one arriving"
-    )
-
-    def load_ps(self, num_samples: int) -> int:
-        """Time in which the workers of one system make ``num_samples`` ready, rounded up."""
-        return -(
-            -num_samples * PS_PER_S // (self.samples_per_s_per_worker * self.workers_per_system)
-        )

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from modelzoo.data.hdf5 import GptHDF5MapDataProcessor, parse_subset
 from modelzoo.data.source import BatchSource
 from wsc.core.errors import DataError
+from wsc.timing.hardware import Loading
 
 
 def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:
@@ -52,6 +53,11 @@ def test_files_are_one_dataset(folder: Path) -> None:
         [5, 6, 7, 8, 9],
         [0, 1, 2, 3, 4],
     ]
+
+
+def test_it_is_timed_as_a_loader_of_hdf5(folder: Path) -> None:
+    """With the processes that the file asks for."""
+    assert open_hdf5(str(folder), num_workers=8).loading == Loading("hdf5", num_workers=8)
 
 
 def test_batches_have_the_agreed_form(folder: Path) -> None:

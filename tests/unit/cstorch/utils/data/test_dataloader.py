@@ -3,9 +3,11 @@
 import pickle
 
 import pytest
+import torch
 
 from cstorch.utils.data import DataLoader
 from wsc.core.errors import DataError
+from wsc.timing.hardware import Loading
 
 
 def numbers(count, *, start=0):
@@ -40,3 +42,17 @@ def test_a_loader_without_a_length_has_none():
     """As Python says it."""
     with pytest.raises(TypeError):
         len(DataLoader(lambda: iter(numbers(3))))
+
+
+def test_a_loader_says_who_loads_on_the_emulated_machine():
+    """Itself, or by the processes of a torch DataLoader; of any other iterable nothing is known."""
+
+    class Telling(list):
+        loading = Loading("csv", num_workers=4)
+
+    def torch_loader():
+        return torch.utils.data.DataLoader([1, 2], num_workers=1)
+
+    assert DataLoader(Telling).loading == Loading("csv", num_workers=4)
+    assert DataLoader(torch_loader).loading == Loading(num_workers=1)
+    assert DataLoader(numbers, 3).loading == Loading()
