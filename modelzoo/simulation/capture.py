@@ -1,8 +1,8 @@
 """The step of a run as a program, captured without weights, data or cluster.
 
 Model, optimizer and step are made as for a run, on torch's meta device; the step is compiled at two
-micro-batch sizes, from which all others follow. What a large model takes a minute or two for is
-kept beside the compile artifacts of runs and found again by whatever decides it.
+micro-batch sizes, from which all others follow, and with a few layers, from which follows a step of
+many. It is kept beside the compile artifacts of runs and found again by whatever decides it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import hashlib
 import logging
 import pickle
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -25,10 +27,13 @@ from modelzoo.config.params import InitConfig, Params
 from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import model_config
+from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.trainer.build import make_model, make_optimizer, training_step
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram, capture_both
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like
+from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Program
 from wsc.telemetry.files import replacing
 from wsc.version import VERSION
 
@@ -67,7 +72,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
         log.info("The step was captured before: %s", cached)
         return found
     log.info(
-        "Capturing the step at %d and at %d samples. A large model takes a minute or two, once.",
+        "Capturing the step at %d and at %d samples. A large model takes some seconds, once.",
         *CAPTURED_SIZES,
     )
     captured = _capture(init, backend, batch)
@@ -88,29 +93,78 @@ def example_batch(init: InitConfig, config: DataLoaderConfig) -> Batch:
     except (DataError, OSError) as error:
         log.info("No data to look at, so shapes are what the model reads: %s", error)
     length = section.get("max_sequence_length")
-    features = model_config(init.model.dump(), "trainer.init.model").features(length)
+    features = _config(init).features(length)
     return {f.name: torch.zeros(samples, *f.shape, dtype=f.dtype) for f in features}
 
 
 def _capture(init: InitConfig, backend: Backend, batch: Batch) -> CapturedStep:
+    small, large = _deepened(init, backend, batch) or _recorded(
+        init, backend, batch, CAPTURED_SIZES
+    )
+    optimizer = small.optimizer
+    return CapturedStep(
+        program=ScalableProgram(small.program, large.program),
+        update=update_cost(optimizer, small.program.parameter) if optimizer else NO_UPDATE,
+        clips_by_norm=optimizer is not None and optimizer.max_gradient_norm is not None,
+        tokens_per_sample=batch["input_ids"].shape[1] if "input_ids" in batch else None,
+    )
+
+
+class _Recorded(NamedTuple):
+    program: Program
+    optimizer: OptimizerSpec | None
+
+
+def _recorded(
+    init: InitConfig, backend: Backend, batch: Batch, sizes: Sequence[int]
+) -> list[_Recorded]:
+    """The step at each of the micro-batch sizes."""
     with torch.device("meta"):
         model = make_model(init)
+    backend.model = None  # another depth of the same model takes its place
     cstorch.compile(model, backend)
     step = training_step(init, model, *make_optimizer(init, model))
     assert isinstance(step, TracedStep)
-    update, clips_by_norm = NO_UPDATE, False
+    found = (step.compiled_for(size, batch) for size in sizes)
+    return [_Recorded(compiled.program, optimizer) for compiled, optimizer in found]
 
-    def capture(size: int) -> Compiled:
-        nonlocal update, clips_by_norm
-        compiled, optimizer = step.compiled_for(size, batch)
-        if optimizer is not None:
-            update = update_cost(optimizer, compiled.program.parameter)
-            clips_by_norm = optimizer.max_gradient_norm is not None
-        return compiled
 
-    program = capture_both(capture)
-    tokens = batch["input_ids"].shape[1] if "input_ids" in batch else None
-    return CapturedStep(program, update, clips_by_norm, tokens)
+def _deepened(init: InitConfig, backend: Backend, batch: Batch) -> list[_Recorded] | None:
+    """The same from a model with fewer layers; None if there are few, or they are not alike."""
+    num_layers = _config(init).num_hidden_layers
+    if num_layers <= CAPTURED_LAYERS + 1:
+        return None
+    shallow = _recorded(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
+    one_more = _with_layers(init, CAPTURED_LAYERS + 1)
+    (checked,) = _recorded(one_more, backend, batch, CAPTURED_SIZES[:1])
+    program = shallow[0].program
+    stack = Stack.of(program, num_layers)
+    with torch.device("meta"):
+        whole = {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
+    deep = [_Recorded(stack.deepened(p), _trains(o, stack)) for p, o in shallow]
+    if is_like(Stack.of(program, CAPTURED_LAYERS + 1).deepened(program), checked.program) and (
+        whole == {spec.name: spec.shape for spec in deep[0].program.parameters}
+    ):
+        return deep
+    log.info("Its layers are not alike, so all %d are captured", num_layers)
+    return None
+
+
+def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:
+    model = init.model.model_copy(update={"num_hidden_layers": num_layers})
+    return init.model_copy(update={"model": model})
+
+
+def _trains(optimizer: OptimizerSpec | None, stack: Stack) -> OptimizerSpec | None:
+    """An optimizer, its groups with the weights of all layers."""
+    if optimizer is None:
+        return None
+    groups = (replace(group, names=stack.names(group.names)) for group in optimizer.groups)
+    return replace(optimizer, groups=tuple(groups))
+
+
+def _config(init: InitConfig) -> TransformerConfig:
+    return model_config(init.model.dump(), "trainer.init.model")
 
 
 def _digest(init: InitConfig, batch: Batch) -> str:

@@ -1,0 +1,103 @@
+"""A step with many layers from a capture with five."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like, named_by_place
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.program import Program
+
+
+class Layer(nn.Module):
+    """Reads the layer before, a mask that has no gradient, and a condition that has one."""
+
+    def __init__(self, is_plain: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.mix = nn.Linear(8, 8)
+        self.is_plain = is_plain
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        mixed = self.mix(self.norm(x) + condition)
+        return x + (mixed if self.is_plain else mixed.relu()) * mask
+
+
+class Model(nn.Module):
+    """A stack between an embedding and a head that share their weights.
+
+    Every ``other`` layer is of another kind.
+    """
+
+    def __init__(self, num_layers: int, other: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(16, 8)
+        self.condition = nn.Linear(8, 8)
+        kinds = [bool(i % other) for i in range(1, num_layers + 1)]
+        self.layers = nn.ModuleList(Layer(is_plain) for is_plain in kinds)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        mask, condition = (tokens > 3).unsqueeze(-1) * 1.0, self.condition(x.detach())
+        for layer in self.layers:
+            x = layer(x, mask, condition)
+        return nn.functional.linear(x, self.embedding.weight).square().mean()
+
+
+def captured(num_layers: int, other: int = 100) -> Program:
+    model = Model(num_layers, other)
+
+    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(*batch)
+        loss.backward()
+        return [loss]
+
+    request = CompileRequest(StreamPrecision(), 2, 1, "a test")
+    tokens = torch.zeros(2, 5, dtype=torch.int64)
+    return compile_step(step, model, [("tokens", tokens)], request)[0].program
+
+
+@pytest.fixture(scope="module")
+def shallow() -> Program:
+    return captured(CAPTURED_LAYERS)
+
+
+@pytest.mark.parametrize("num_layers", [5, 6, 9])
+def test_a_deepened_step_is_the_step_captured_with_so_many_layers(
+    shallow: Program, num_layers: int
+) -> None:
+    """Every segment, weight, value, footprint and op; only digest and names of values differ."""
+    deep = Stack.of(shallow, num_layers).deepened(shallow)
+    assert is_like(deep, captured(num_layers))
+    assert deep.digest != shallow.digest
+
+
+def test_layers_that_take_turns_are_noticed() -> None:
+    """One layer more than was captured is not one more of the middle kind."""
+    shallow = captured(CAPTURED_LAYERS, other=2)
+    one_more = captured(CAPTURED_LAYERS + 1, other=2)
+    assert not is_like(Stack.of(shallow, CAPTURED_LAYERS + 1).deepened(shallow), one_more)
+
+
+def test_the_weights_of_an_optimizer_grow_with_the_stack(shallow: Program) -> None:
+    """In the order of the model."""
+    stack = Stack.of(shallow, 7)
+    names = ["embedding.weight", *(f"layers.{i}.mix.weight" for i in range(5))]
+    assert stack.names(names) == ("embedding.weight", *(f"layers.{i}.mix.weight" for i in range(7)))
+    assert stack.names(shallow.parameter) == tuple(stack.deepened(shallow).parameter)
+
+
+def test_names_by_place_stay_what_they_are(shallow: Program) -> None:
+    """And a program is like itself, whatever its values are called."""
+    named = named_by_place(shallow)
+    assert named_by_place(named) == named != shallow
+    assert is_like(named, shallow)
+
+
+def test_a_program_without_a_stack_of_five_is_refused() -> None:
+    """There is no middle layer to repeat."""
+    with pytest.raises(ValueError, match="one stack of 5 layers expected"):
+        Stack.of(captured(4), 7)
