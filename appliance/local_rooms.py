@@ -11,7 +11,11 @@ import torch
 
 from appliance.cores import UnlimitedCores
 from swarmx.links.memory import MemoryArena
-from wsc.core.errors import ApplianceDeadlockError
+from wsc.core.errors import (
+    ApplianceDeadlockError,
+    ApplianceRuntimeServerError,
+    WaferStreamError,
+)
 from wsc.core.messages import Envelope
 from wsc.core.room import Job, Report, Room, RoomContext, RoomSpec
 
@@ -30,11 +34,13 @@ class LocalRooms:
 
     def _run(self, job: Job) -> list[Report]:
         mail: deque[Envelope] = deque()
-        for room in self._rooms.values():
-            mail.extend(room.begin(job))
+        for name, room in self._rooms.items():
+            with _blamed(name):
+                mail.extend(room.begin(job))
         while mail:
             envelope = mail.popleft()
-            mail.extend(self._rooms[envelope.target].handle(envelope))
+            with _blamed(envelope.target):
+                mail.extend(self._rooms[envelope.target].handle(envelope))
         if waiting := [name for name, room in self._rooms.items() if not room.finished]:
             raise ApplianceDeadlockError(
                 "no message is left but some roles wait", value=", ".join(waiting)
@@ -53,6 +59,19 @@ class LocalRooms:
 
     def shutdown(self) -> None:
         self._rooms.clear()
+
+
+@contextmanager
+def _blamed(room: str) -> Iterator[None]:
+    """Name the room whose kernel or loader fails, as Ray does for an actor."""
+    try:
+        yield
+    except WaferStreamError:
+        raise
+    except Exception as error:  # whatever the user's model and loader may raise
+        raise ApplianceRuntimeServerError(
+            f"{room} failed", where=room, value=repr(error)
+        ) from error
 
 
 @contextmanager

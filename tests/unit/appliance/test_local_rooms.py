@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from appliance.local_rooms import LocalRooms
-from wsc.core.errors import ApplianceDeadlockError
+from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages import Envelope
 from wsc.core.room import Job, Report
 
@@ -74,17 +74,6 @@ def test_methods_of_a_room_are_called_by_name():
     assert rooms.call("a", "name.upper") == "A"
 
 
-def test_what_a_room_raises_comes_out():
-    """Unchanged, for the user to read."""
-
-    class Broken(Toy):
-        def handle(self, envelope):
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        LocalRooms([Toy("a", at_first=("b",)), Broken("b")]).run(JOB)
-
-
 def test_rooms_compute_on_one_thread():
     """Whatever the user's process is set to, before, during and after."""
     toy = Toy("a")
@@ -102,3 +91,22 @@ def test_shutdown_may_be_called_twice():
     rooms = LocalRooms([Toy("a")])
     rooms.shutdown()
     rooms.shutdown()
+
+
+@pytest.mark.parametrize("method", ["begin", "handle"])
+def test_a_room_that_fails_is_named(method, monkeypatch):
+    """As on Ray: an error of ours comes as it is, any other with the name of the room."""
+
+    def fail(self, _):
+        raise error
+
+    rooms = LocalRooms([Toy("a", at_first=("b",)), Toy("b", expects=1)])
+    monkeypatch.setattr(Toy, method, fail)
+    error = IndexError("no such word")
+    with pytest.raises(ApplianceRuntimeServerError, match="failed") as caught:
+        rooms.run(JOB)
+    assert caught.value.where == ("a" if method == "begin" else "b")
+    assert "no such word" in str(caught.value)
+    error = DataError("the data changed")
+    with pytest.raises(DataError, match="the data changed"):
+        rooms.run(JOB)
