@@ -98,7 +98,7 @@ def plan_installation(
     gradients and optimizer state do not fit MemoryX.
     """
     program = compiled.program
-    _check_batch(program, size)
+    check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
     check_fits(Placement(program, machine.system))
     _check_capacity(program, optimizer, machine)
     return Installation(
@@ -118,12 +118,13 @@ def _check_capacity(
     tiers_of(program, machine.memoryx, state)
 
 
-def _check_batch(program: Program, size: ClusterSize) -> None:
-    if program.num_micro_batches < size.num_csx:
+def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:
+    """ConfigError if a global batch, cut into micro-batches, leaves a system without any."""
+    num_micro_batches = batch_size // micro_batch_size
+    if num_micro_batches < num_csx:
         raise ConfigError(
-            f"{size.num_csx} CS systems have only {program.num_micro_batches} micro-batches "
-            "to share",
-            value=f"batch_size {program.batch_size}, micro_batch_size {program.micro_batch_size}",
+            f"{num_csx} CS systems have only {num_micro_batches} micro-batches to share",
+            value=f"batch_size {batch_size}, micro_batch_size {micro_batch_size}",
             rule="batch_size / micro_batch_size is at least num_csx",
             remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
         )

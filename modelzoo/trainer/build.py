@@ -9,14 +9,16 @@ import torch
 from torch import nn
 
 import cstorch
+from appliance.elaborate import check_batch
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from modelzoo.config.dataloader import DataLoaderConfig
-from modelzoo.config.params import InitConfig
+from modelzoo.config.params import InitConfig, Scope
 from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model, model_config
 from wsc.core.errors import DataError
+from wsc.core.micro_batches import Explore, micro_batch_size
 
 Step = Callable[[Batch], Any]
 
@@ -88,11 +90,28 @@ def evaluation_step(model: nn.Module) -> Step:
     return evaluate
 
 
-def make_loader(config: DataLoaderConfig, where: str) -> cstorch.utils.data.DataLoader:
-    """A loader that input workers build by themselves; checks the configuration here and now."""
+def make_loader(
+    init: InitConfig, config: DataLoaderConfig, scope: Scope, where: str
+) -> cstorch.utils.data.DataLoader:
+    """A loader that input workers build by themselves.
+
+    ConfigError or DataError, here and now, if its batches cannot be shared by the systems, or if
+    the model cannot read the first one.
+    """
     section: Mapping[str, Any] = config.dump()
     data_processor(section, where)
-    return cstorch.utils.data.DataLoader(build_source, section, where)
+    check_share(init, config.batch_size, scope)
+    loader = cstorch.utils.data.DataLoader(build_source, section, where)
+    check_vocabulary(init, loader, where)
+    return loader
+
+
+def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
+    """Refuse a global batch of which not every system gets a micro-batch."""
+    size = init.micro_batch_size(scope)
+    if not isinstance(size, Explore):
+        num_csx = init.backend.cluster_config.num_csx
+        check_batch(batch_size, micro_batch_size(batch_size, size, num_csx), num_csx)
 
 
 def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import torch
 
@@ -19,6 +21,7 @@ from modelzoo.trainer.observers import Events, History, Observer, Progress
 from modelzoo.trainer.run_folder import RunFolder
 from modelzoo.trainer.summary import write_results
 from modelzoo.trainer.trainer import Outcome, Trainer
+from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 
@@ -28,6 +31,8 @@ def run_session(arguments: Arguments, params: Params) -> None:
 
     Ends with the line ``Weights SHA-256: <hex>`` where there are weights.
     """
+    if arguments.trace is not None:
+        _check_folder(arguments.trace)
     torch.set_num_threads(1)  # this process only traces; the cores belong to the cluster
     cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
     history = History()
@@ -48,6 +53,17 @@ def run_session(arguments: Arguments, params: Params) -> None:
     write_results(params, cluster, arguments.mode, trainer.model, outcome, history, start)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse, before anything is trained, to write what a run ends with where it cannot be."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(
+            "the trace cannot be written",
+            where="--trace",
+            value=path,
+            rule="its folder exists and may be written to",
+        )
 
 
 def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> Backend:

@@ -17,6 +17,7 @@ from torch import nn
 import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.backend import STATES, Backend
+from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
 from memoryx.checkpoint import Reader
 from modelzoo.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
@@ -24,7 +25,6 @@ from modelzoo.config.dataloader import DataLoaderConfig
 from modelzoo.config.params import InitConfig, Params, Scope
 from modelzoo.trainer.build import (
     Step,
-    check_vocabulary,
     evaluation_step,
     make_loader,
     make_model,
@@ -62,7 +62,6 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._checkpoint: Path | None = None
-        self._evaluation_loaders: dict[int, cstorch.utils.data.DataLoader] = {}
         self._profiler = Profiler()  # of all training stages together
         with backend.device:
             self.model: nn.Module = make_model(self._init)
@@ -76,9 +75,12 @@ class Trainer:
             missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
             raise ConfigError(f"training needs {missing}", where="params file")
         self._start_from(fit.ckpt_path)
-        loader = make_loader(fit.train_dataloader, "trainer.fit.train_dataloader")
-        check_vocabulary(self._init, loader, "trainer.fit.train_dataloader")
-        evaluations = fit.val_dataloader if evaluates else ()
+        loader = make_loader(
+            self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
+        )
+        evaluations = self._loaders(
+            fit.val_dataloader if evaluates else (), "trainer.fit.val_dataloader"
+        )
         plan = plan_run(
             self._init.loop,
             start=self._backend.global_step,
@@ -109,8 +111,9 @@ class Trainer:
         validation = self._trainer.validation
         if validation is None:
             raise ConfigError("evaluation needs trainer.validate", where="params file")
+        loaders = self._loaders((validation.val_dataloader,), "trainer.validate.val_dataloader")
         self._start_from(validation.ckpt_path)
-        self._evaluate_all((validation.val_dataloader,))
+        self._evaluate_all(loaders)
         return self._evaluated()
 
     def validate_all(self) -> Outcome:
@@ -123,21 +126,22 @@ class Trainer:
             paths = [self._folder.path / entry.file for entry in self._folder.entries()]
         if not paths:
             raise ConfigError("no checkpoint to evaluate", where=str(self._folder.path))
+        loaders = self._loaders(section.val_dataloaders, "trainer.validate_all.val_dataloaders")
         for path in paths:
             self._restore(path)
             self._backend.reload()
-            self._evaluate_all(section.val_dataloaders)
+            self._evaluate_all(loaders)
         return self._evaluated()
 
     def _train(
         self,
-        loader: cstorch.utils.data.DataLoader,
+        loader: DataLoader,
         step: Step,
         plan: RunPlan,
         stage: Stage,
         reporter: TrainingReporter,
     ) -> None:
-        executor = cstorch.utils.data.DataExecutor(
+        executor = DataExecutor(
             loader,
             num_steps=len(stage),
             activation_steps=stage.relative(set(plan.log_steps)),
@@ -166,16 +170,21 @@ class Trainer:
         asked = self._init.checkpoint.save_initial_checkpoint
         return asked and self._checkpoint is None and self._backend.is_e2e_execution
 
-    def _evaluate_all(self, configs: Sequence[DataLoaderConfig]) -> None:
-        self._set_micro_batch("validate")
-        for index, config in enumerate(configs):
-            if index not in self._evaluation_loaders:  # a new loader would be a new program
-                self._evaluation_loaders[index] = make_loader(config, f"val_dataloader {index}")
-            self._evaluate(self._evaluation_loaders[index])
+    def _loaders(self, configs: Sequence[DataLoaderConfig], where: str) -> Sequence[DataLoader]:
+        """Loaders of evaluation data, made once: a new loader would be a new program."""
+        return [
+            make_loader(self._init, config, "validate", f"{where}[{index}]")
+            for index, config in enumerate(configs)
+        ]
 
-    def _evaluate(self, loader: cstorch.utils.data.DataLoader) -> None:
+    def _evaluate_all(self, loaders: Sequence[DataLoader]) -> None:
+        self._set_micro_batch("validate")
+        for loader in loaders:
+            self._evaluate(loader)
+
+    def _evaluate(self, loader: DataLoader) -> None:
         steps = self._init.loop.eval_steps or len(loader)
-        executor = cstorch.utils.data.DataExecutor(loader, num_steps=steps, activation_steps=steps)
+        executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
         for batch in executor:
             self._evaluate_step(batch)
         if not self._backend.is_e2e_execution:

@@ -5,6 +5,13 @@ import yaml
 from tiny_run import digest_of, run_here, write_run
 
 TRAIN = "fit__train_dataloader__"
+EVAL = "fit__val_dataloader__"
+WRONG_WORDS = {
+    "data_processor": "DummyDataProcessor",
+    "batch_size": 8,
+    "max_sequence_length": 16,
+    "vocab_size": 5000,
+}
 
 
 @pytest.mark.parametrize(
@@ -19,6 +26,10 @@ TRAIN = "fit__train_dataloader__"
         ({TRAIN + "batch_size": 100_000}, ["batch"]),
         ({TRAIN + "data_processor": "TextProcessor"}, ["TextDataProcessor"]),
         ({"init__model__vocab_size": 100}, ["vocab_size", "100"]),
+        ({EVAL + "splitt": "eval"}, ["val_dataloader[0]", "did you mean 'split'?"]),
+        ({EVAL + "path": "missing.txt"}, ["missing.txt"]),
+        ({EVAL + "batch_size": 5000}, ["split eval", "batch_size 5000"]),
+        ({"fit__val_dataloader": WRONG_WORDS}, ["val_dataloader[0]", "below 256"]),
         ({"init__optimizer": {"SGD": {"lr": 1e38}}}, ["finite", "learning rate"]),
         (
             {"init__callbacks": [{"ScopedTrainFlags": {"csx.performance.micro_batch_size": 3}}]},
@@ -27,7 +38,7 @@ TRAIN = "fit__train_dataloader__"
     ],
 )
 def test_configuration_and_data(tmp_path, capsys, changes, words) -> None:
-    """A wrong key, value or dataset is named, with what is allowed or near."""
+    """A wrong key, value or dataset is named, with what is allowed or near, before any training."""
     code, _, err = run_here(write_run(tmp_path, **changes), capsys)
     assert code == 1
     for word in words:
@@ -68,6 +79,25 @@ def test_fewer_samples_than_systems(tmp_path, capsys) -> None:
     code, _, err = run_here([*write_run(tmp_path), "--num_csx=9"], capsys)
     assert code == 1
     assert "num_csx 9" in err
+
+
+def test_fewer_evaluated_samples_than_systems(tmp_path, capsys) -> None:
+    """The batch of an evaluation that comes after the training counts, too."""
+    flags = write_run(tmp_path, **{EVAL + "batch_size": 2})
+    code, out, err = run_here([*flags, "--num_csx=4"], capsys)
+    assert code == 1
+    assert "batch_size 2, num_csx 4" in err
+    assert "Compiling" not in out
+
+
+def test_a_trace_that_cannot_be_written(tmp_path, capsys) -> None:
+    """Found before the training whose trace it is."""
+    missing = tmp_path / "missing" / "trace.json"
+    code, out, err = run_here([*write_run(tmp_path), f"--trace={missing}"], capsys)
+    assert code == 1
+    assert "--trace" in err
+    assert "Compiling" not in out
+    assert not (tmp_path / "model_dir").exists()
 
 
 def test_model_that_does_not_fit(tmp_path, capsys) -> None:

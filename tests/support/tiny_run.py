@@ -58,7 +58,8 @@ def write_run(folder: Path, *, kind: str = "local", **changes: Any) -> list[str]
             section = section.setdefault(key, {})
         section[last] = value
     for loader in params["trainer"]["fit"].values():
-        loader["path"] = str(folder / loader["path"])
+        if "path" in loader:
+            loader["path"] = str(folder / loader["path"])
     (folder / "text.txt").write_bytes(bytes(i * i * 31 % 251 for i in range(20_000)))
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     (folder / "cluster.yaml").write_text(yaml.safe_dump({"runtime": {"kind": kind}}))
