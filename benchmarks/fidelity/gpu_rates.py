@@ -57,7 +57,7 @@ def decode_rate(row: Row, cluster: GpuClusterSpec) -> float:
 
 
 def request_rate(row: Row, cluster: GpuClusterSpec) -> float:
-    """Output tokens per second of a whole request."""
+    """Tokens that decoding gives per second of prefill and decode (WaferLLM, section 7.1)."""
     lengths = re.fullmatch(r"(\d+)/(\d+)", row.text("seq_len"))
     if lengths is None:
         raise CannotReplay("seq_len does not give the tokens of prompt and output")
