@@ -12,9 +12,9 @@ from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row, read_rows
 from benchmarks.fidelity.training import FAMILIES
 from benchmarks.fidelity.training_runs import run_of, wafer_of
-from benchmarks.fidelity.workloads import model_of, sequence_length
+from benchmarks.fidelity.workloads import loading_of, model_of, sequence_length
 from wsc.core.errors import ConfigError
-from wsc.timing.hardware import CS2, CS3
+from wsc.timing.hardware import CS2, CS3, Loading
 from wsc.timing.hardware.releases import RELEASE_SPEEDS
 
 TINY = {"workload": "GPT-2 tiny", "hidden": "64", "layers": "2", "heads": "2", "vocab": "128"}
@@ -62,6 +62,14 @@ def test_what_a_row_does_not_tell_is_the_reason_why_not(
     (seen,) = read(change)
     with pytest.raises(CannotReplay, match=reason):
         run_of(seen, "train")
+
+
+def test_a_row_is_fed_as_the_public_configuration_says(read: Any) -> None:
+    """BERT by eight processes that mask words, ESM-2 by its worker's own, DiT by two workers."""
+    bert, esm, dit = read(*({"workload": name} for name in ("BERT-base", "ESM-2 35M", "DiT-2B")))
+    assert loading_of(bert) == Loading("csv", num_workers=8, num_workers_per_csx=1)
+    assert loading_of(esm) == Loading("hdf5", num_workers=0, num_workers_per_csx=1)
+    assert loading_of(dit) == Loading("npz", num_workers=8, num_workers_per_csx=2)
 
 
 def test_a_row_runs_under_its_release(read: Any) -> None:
@@ -120,8 +128,9 @@ def test_the_fit_finds_the_constants_that_made_the_rows(read: Any) -> None:
         {"seq_len": "2048", "hidden": "512", "heads": "8"},
         {"seq_len": "2048", "hidden": "512", "heads": "8", "global_batch": "256"},
         {"seq_len": "128", "hidden": "1024", "heads": "16", "global_batch": "4096"},
-        {"seq_len": "4096", "hidden": "256", "heads": "8", "global_batch": "128"},
+        {"seq_len": "4096", "hidden": "256", "heads": "4", "global_batch": "128"},
     ]
+    shapes = [shape | {"workload": "GPT-J tiny"} for shape in shapes]  # has the fastest loader
     values = [run_of(seen, "train", made).samples_per_s for seen in read(*shapes)]
     rows = read(*(shape | {"value": str(v)} for shape, v in zip(shapes, values, strict=True)))
     found = fit_wafer(rows)
