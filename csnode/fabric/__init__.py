@@ -18,13 +18,13 @@ kernels are built from them: a reduce by any tree, broadcasts, a bus on which PE
 ``program.do`` appends; a PE runs up to eight threads side by side (``thread=``), which wait for
 each other with ``Signal`` and ``Wait``. ``Vector`` and ``Gemv`` compute in memory.
 
-A weight-streaming GEMM, hidden dimension along columns and tokens along rows of PEs: activations
-rest as ``factors`` (a row of tokens for each hidden index); a weight row is multicast down each
-column, value and index in a wavelet; ``Axpy(colour, factors, sums, indexed=True)`` adds weight x
-row to the sums until a ``Control(colour, to_cores=True)`` ends the row; then a reduce with a chain
-along the row of PEs (``route_reduce`` once, ``do_reduce`` per row of weights) adds up the partial
-sums, and the next row of weights may follow. tests/unit/csnode/fabric/test_fabric_kernels.py has it
-in full.
+``csnode.fabric.kernels`` has those of a layer. Its weight-streaming GEMM (``streaming.py``), hidden
+dimension along columns and tokens along rows of PEs, shows most of the above: activations rest as
+``factors`` (a row of tokens for each hidden index); the weights of an output are multicast down the
+columns, value and index in a wavelet; ``Axpy(colour, factors, sums, indexed=True)`` adds weight x
+row to the sums until a control wavelet ends the output; then a ring on a second thread
+(``collectives.Ring``, ``do_ring_sum``) adds up the partial sums of the row of PEs and leaves them
+where the next layer wants its input, while the first thread goes on with the next output.
 
 Timing: an element consumed from the fabric in cycle t leaves for the ramp at t + 1; a ramp takes
 ``ramp_cycles``, a hop ``hop_cycles`` plus ``turn_cycles`` where it turns; each op first takes

@@ -91,6 +91,8 @@ class Cores:
                 case Op.STREAM | Op.AXPY:
                     self._step_of[here] = 0
                     self._is_open[here] = True
+                    if op == Op.AXPY:
+                        self._clear_sums(here)
                     setup = self._spec.vector_setup_cycles if op == Op.STREAM else 1
                     self._agenda.add(here, now + setup)
                 case Op.VECTOR:
@@ -272,6 +274,14 @@ class Cores:
             self._proceed(threads, time)
 
     # Weights that trigger an axpy
+
+    def _clear_sums(self, threads: Array) -> None:
+        """No time passes: what the first weight makes is stored, not added."""
+        for number in np.unique(self._pc[threads]):
+            axpy = self._table.instructions[number]
+            assert isinstance(axpy, Axpy)
+            pes = self._pe[threads[self._pc[threads] == number]]
+            self._memory.write_bits(pes, axpy.sums, np.zeros(1, dtype=axpy.sums.dtype.raw))
 
     def _multiply(self, queues: Array, threads: Array, now: int) -> bool:
         free = self._datapath_free[self._pe[threads]] <= now

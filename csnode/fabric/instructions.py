@@ -54,6 +54,7 @@ class Control:
 class Axpy:
     """Each wavelet on ``receive`` is a weight w: ``sums += w * factors[row]``, until a control.
 
+    Sums begin at zero: the first weight's product is stored and those of others are added to it.
     ``factors`` holds rows of as many elements as ``sums``. With ``indexed``, a wavelet is a 16-bit
     weight (lower half) and its row (upper half), so zeros need not be sent; else the rows come in
     order from row 0 on and a wavelet is one weight in the format of the factors. The format of

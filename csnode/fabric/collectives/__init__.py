@@ -15,7 +15,7 @@ from csnode.fabric.collectives.broadcast import (
     route_bus,
 )
 from csnode.fabric.collectives.reduce import add_reduce, do_reduce, route_reduce
-from csnode.fabric.collectives.ring import add_ring_all_reduce
+from csnode.fabric.collectives.ring import Ring, add_ring_all_reduce, do_ring_sum
 from csnode.fabric.collectives.trees import (
     Tree,
     auto_generated,
@@ -30,6 +30,7 @@ from csnode.fabric.memory import SramArray
 from csnode.fabric.program import Program
 
 __all__ = [
+    "Ring",
     "Tree",
     "add_broadcast",
     "add_grid_broadcast",
@@ -44,6 +45,7 @@ __all__ = [
     "chain",
     "do_bus",
     "do_reduce",
+    "do_ring_sum",
     "paths",
     "reduce",
     "reduce_2d",

@@ -28,9 +28,9 @@ class Path:
         """Positions of a line."""
         return int(self.pes.shape[1])
 
-    def at(self, position: int) -> tuple[Array, Array]:
-        """The region (rows, columns) of the PEs at a position."""
-        return np.divmod(self.pes[:, position], self.columns)
+    def at(self, positions: int | Array) -> tuple[Array, Array]:
+        """The region (rows, columns) of the PEs at a position, or at several."""
+        return np.divmod(self.pes[:, positions], self.columns)
 
     def between(self, start: int, stop: int) -> tuple[Array, Array]:
         """The region of the PEs at positions from ``start`` to ``stop - 1``."""

@@ -7,10 +7,11 @@ derived from the same mappings and checked against these.
 
 from csnode.fabric.kernels.attention import attention
 from csnode.fabric.kernels.gather import cross_entropy, embedding
-from csnode.fabric.kernels.gemm import weight_gradient, weight_streaming
+from csnode.fabric.kernels.gemm import weight_gradient
 from csnode.fabric.kernels.gemv import gemv
 from csnode.fabric.kernels.norm import layer_norm, rms_norm
 from csnode.fabric.kernels.softmax import softmax
+from csnode.fabric.kernels.streaming import streamed_layers, weight_streaming
 from csnode.fabric.kernels.summa import summa
 from csnode.fabric.kernels.tiles import Result
 
@@ -23,6 +24,7 @@ __all__ = [
     "layer_norm",
     "rms_norm",
     "softmax",
+    "streamed_layers",
     "summa",
     "weight_gradient",
     "weight_streaming",

@@ -1,4 +1,4 @@
-"""What a PE computes: vector ops, weights that trigger an axpy, and a small streaming GEMM."""
+"""What a PE computes: vector ops, and weights that trigger an axpy."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from csnode.fabric import (
     run,
     send,
 )
-from csnode.fabric.collectives import add_reduce, chain, do_reduce, paths, route_reduce
+from csnode.fabric.collectives import add_reduce, chain, paths
 from csnode.fabric.dtypes import decode, encode
 from wsc.core.errors import ApplianceCompilationError
 from wsc.timing.hardware.fabric import WSE2
@@ -206,47 +206,6 @@ def test_a_control_wavelet_ends_no_ordinary_stream():
     program.do((0, 1), receive(x.whole, 0))
     with pytest.raises(ApplianceCompilationError, match="control wavelet meets"):
         run(program, {})
-
-
-def streaming_gemm(weights, activations, columns):
-    """``weights @ activations`` [outputs, tokens] on 1 + tokens' rows x columns of hidden indices.
-
-    Row 0 streams the weights of its hidden indices southward; the rows below hold activations of
-    some tokens each. One weight row after the other: axpys, then a chain of partial sums west.
-    """
-    outputs, hidden = weights.shape
-    token_rows, _, tokens = activations.shape
-    here = hidden // columns
-    program = Program(Fabric(1 + token_rows, columns))
-    w = program.array("w", outputs * here)
-    x = program.array("x", here * tokens)
-    y = program.array("y", outputs * tokens)
-    program.route(0, np.s_[0, :], Port.RAMP, Port.SOUTH)
-    program.route(0, np.s_[1:, :], Port.NORTH, Port.RAMP)
-    program.route(0, np.s_[1:-1, :], Port.NORTH, Port.SOUTH)
-    cores = paths.rows(program.fabric)
-    below = paths.Path(cores.pes[1:], columns, cores.toward, cores.away)
-    route_reduce(program, below, chain(columns), (1, 2))
-    for row in range(outputs):
-        weight_row, sums = w[row * here : (row + 1) * here], y[row * tokens : (row + 1) * tokens]
-        program.do(np.s_[0, :], send(weight_row, 0), Control(0, to_cores=True))
-        program.do(np.s_[1:, :], Axpy(0, x.whole, sums))
-        do_reduce(program, below, chain(columns), sums, (1, 2))
-    data_w = np.zeros((1 + token_rows, columns, outputs * here))
-    data_w[0] = weights.reshape(outputs, columns, here).transpose(1, 0, 2).reshape(columns, -1)
-    data_x = np.zeros((1 + token_rows, columns, here * tokens))
-    data_x[1:] = activations.reshape(token_rows, columns, -1)
-    outcome = run(program, {"w": data_w, "x": data_x})
-    return outcome.read("y")[1:, 0].reshape(token_rows, outputs, tokens), outcome
-
-
-def test_a_weight_streaming_gemm_is_a_gemm():
-    """Hidden indices over columns, tokens over rows; exact on whole numbers."""
-    weights = RANDOM.integers(-3, 4, (5, 12))
-    activations = RANDOM.integers(-3, 4, (2, 12, 4))
-    product, outcome = streaming_gemm(weights, activations, columns=3)
-    np.testing.assert_array_equal(product, weights @ activations)
-    assert outcome.busy_cycles[1:].min() >= 5 * 4 * (4 + WSE2.triggered_cycles)
 
 
 def test_streams_take_maxima_as_well_as_sums():

@@ -31,29 +31,6 @@ def agree(result, expected, dtype, roundings, scale=1.0):
 
 
 @ALL_DTYPES
-def test_streamed_weights_give_the_product(dtype):
-    """Activations at rest, 12 inputs over 3 columns, 8 tokens over 2 rows."""
-    x, w = normal(dtype, 8, 12), normal(dtype, 12, 5)
-    result = kernels.weight_streaming(Fabric(3, 3), x, w, dtype)
-    agree(result, reference(x) @ reference(w), dtype, roundings=12, scale=6)
-
-
-@pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
-def test_zero_weights_are_not_sent(dtype):
-    """The bits of the dense product with zeros; wavelets and time by the number of the others."""
-    x, w = normal(dtype, 16, 48), normal(dtype, 48, 6)
-    w[RANDOM.random(w.shape) < 0.75] = 0
-    fabric = Fabric(3, 4)
-    sparse = kernels.weight_streaming(fabric, x, w, dtype)
-    dense = kernels.weight_streaming(fabric, x, np.where(w == 0, 1e-30, w), dtype)
-    agree(sparse, reference(x) @ reference(w), dtype, roundings=48, scale=6)
-    if dtype is Dtype.FP16:  # 1e-30 is zero in fp16, but was a weight of the dense stream
-        np.testing.assert_array_equal(sparse.values, dense.values)
-    assert dense.outcome.sent - sparse.outcome.sent == np.count_nonzero(w == 0)
-    assert sparse.cycles < dense.cycles
-
-
-@ALL_DTYPES
 def test_weight_gradients_are_summed_over_tokens_in_fp32(dtype):
     """Exact for small integers in every format."""
     x, dy = RANDOM.integers(-3, 4, (8, 6)), RANDOM.integers(-3, 4, (8, 12))

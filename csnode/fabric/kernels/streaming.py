@@ -1,0 +1,202 @@
+"""Products with streamed weights: activations rest, weights pass by, outputs lie as inputs do.
+
+Row 0 of the fabric is the edge at which weights enter; the rows below hold the tokens, columns the
+features, as many side by side as a column has. The weights of an output enter together, each in
+the column of its input feature, and are multicast down it: 16-bit ones in a wavelet with the index
+of their feature, so that zeros are left out. Each triggers an axpy over the PE's tokens. The
+control wavelet behind them starts the ring that adds up the row's partial sums: from the PE just
+after the one that keeps the output once round to its keeper (Lie, Hot Chips 34; IEEE Micro 2023).
+So the outputs are spread over the columns exactly as the inputs, ready for the next layer.
+
+The ring runs on a micro-thread beside the axpys of the next output (IEEE Micro 2023), so there are
+two accumulators. Outputs come in the order of their keepers around the ring: each PE meets a sum
+one link sooner than the one of the keeper before, and only its own keep it waiting for a whole
+trip. Meanwhile weights wait in the routers of its column, which falls behind the others by as much.
+
+Colours: 0 for weights, 1 and 2 for the links of the ring that lead east, 3 and 4 for those that
+lead west; five of 24, one switch position each, for any number of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from csnode.fabric.collectives import Ring, do_ring_sum, paths
+from csnode.fabric.dtypes import Array, Dtype, encode
+from csnode.fabric.grid import Fabric
+from csnode.fabric.instructions import Axpy, Signal, Wait, send
+from csnode.fabric.kernels.tiles import Result, join, split
+from csnode.fabric.memory import Slice, SramArray
+from csnode.fabric.program import Program
+from csnode.fabric.routing import Port
+from csnode.fabric.simulator import run
+from wsc.core.errors import ApplianceCompilationError
+
+_WEIGHTS, _RING = 0, (1, 2, 3, 4)
+_TOKENS = np.s_[1:, :]
+_BACKGROUND = 1
+"""The micro-thread of the ring."""
+_FILLED, _FREED = 0, 1
+"""Events: an accumulator has the partial sums of its output; they are on their way."""
+
+
+def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dtype.FP32) -> Result:
+    """``x @ weights``: x [tokens, inputs] rests, weights [inputs, outputs] stream past it.
+
+    Raises as ``streamed_layers`` does.
+    """
+    return streamed_layers(fabric, x, (weights,), dtype)
+
+
+def streamed_layers(
+    fabric: Fabric, x: Array, layers: Sequence[Array], dtype: Dtype = Dtype.FP32
+) -> Result:
+    """``x @ layers[0] @ layers[1] ...``: outputs of a layer are the resident inputs of the next.
+
+    x is [tokens, inputs], a layer [inputs, outputs]; tokens and features that do not fill the PEs
+    evenly are padded. Sums and outputs have the format of the activations. Raises
+    ApplianceCompilationError when matrices do not fit each other or no row is left for tokens, and
+    ApplianceResourceExhausted when a PE's share does not fit into its SRAM.
+    """
+    _check(fabric, x, layers)
+    program = Program(fabric)
+    ring = _route(program)
+    height = _share(x.shape[0], fabric.rows - 1, dtype.per_word)
+    resident = program.array("x", _share(x.shape[1], ring.size) * height, dtype, bank=0)
+    sums = [program.array(f"sums {k}", height, dtype, bank=4).whole for k in range(2)]
+    data = {"x": _at_rest(fabric, x, height)}
+    for number, weights in enumerate(layers):
+        stream = _Stream.of(weights, ring, dtype)
+        entering = program.array(f"weights {number}", stream.words.shape[1])
+        width = _share(weights.shape[1], ring.size)
+        outputs = program.array(f"y {number}", width * height, dtype, bank=0)
+        _add_edge(program, stream, entering)
+        _add_product(program, ring, stream, resident, sums, outputs)
+        data[entering.name] = _at_edge(fabric, stream)
+        resident = outputs
+    outcome = run(program, data)
+    y = join(outcome.read(resident.name)[1:], height, width, transposed=True)
+    return Result(y[: x.shape[0], : layers[-1].shape[1]], outcome)
+
+
+def _check(fabric: Fabric, x: Array, layers: Sequence[Array]) -> None:
+    widths = [x.shape[1], *(layer.shape[1] for layer in layers)]
+    fit = [layer.shape[0] for layer in layers] == widths[:-1]
+    if not (layers and fit and fabric.rows > 1):
+        raise ApplianceCompilationError(
+            "weights cannot be streamed past these activations",
+            value=f"{x.shape} and {[layer.shape for layer in layers]} on {fabric.rows} rows of PEs",
+            rule="each layer has as many inputs as the one before has outputs; "
+            "a row for weights and at least one for tokens",
+        )
+
+
+def _share(total: int, parts: int, multiple: int = 1) -> int:
+    """The fullest of equal parts, in whole multiples."""
+    return -(-total // (parts * multiple)) * multiple
+
+
+def _route(program: Program) -> Ring:
+    """Weights southward from row 0; rings in the rows below."""
+    program.route(_WEIGHTS, np.s_[0, :], Port.RAMP, Port.SOUTH)
+    program.route(_WEIGHTS, _TOKENS, Port.NORTH, Port.RAMP)
+    if program.fabric.rows > 2:
+        program.route(_WEIGHTS, np.s_[1:-1, :], Port.NORTH, Port.SOUTH)
+    rows = paths.rows(program.fabric)
+    ring = Ring(paths.Path(rows.pes[1:], rows.columns, rows.toward, rows.away), _RING)
+    ring.route(program)
+    return ring
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """What enters: ``words`` [columns, longest], the wavelets of each column as bits of fp32.
+
+    Output by output as they come: the place of the PE that keeps it, which of that PE's outputs it
+    is, and where its wavelets end in each column, its control among them: ``ends`` [outputs,
+    columns].
+    """
+
+    words: Array
+    keepers: tuple[int, ...]
+    slots: tuple[int, ...]
+    ends: Array
+
+    @classmethod
+    def of(cls, weights: Array, ring: Ring, dtype: Dtype) -> _Stream:
+        """All outputs of a keeper one after the other, keepers in the order of the ring."""
+        height, width = (_share(size, ring.size) for size in weights.shape)
+        kept = ring.positions[:, None] * width + np.arange(width)
+        keepers, slots = np.nonzero(kept < weights.shape[1])
+        rows = weights.T[kept[keepers, slots]]
+        starts = height * np.arange(ring.size)
+        columns = [[_wavelets(row[k : k + height], dtype) for row in rows] for k in starts]
+        ends = np.cumsum([[part.size for part in column] for column in columns], axis=1).T
+        words = np.zeros((ring.size, ends.max()), dtype=np.float32)
+        for column, parts in enumerate(columns):
+            words[column, : ends[-1, column]] = np.concatenate(parts)
+        return cls(words, tuple(keepers.tolist()), tuple(slots.tolist()), ends)
+
+    def parts(self, output: int) -> Iterator[tuple[Array, slice]]:
+        """The columns that have an output's wavelets in one place, and the place."""
+        starts = self.ends[output - 1] if output else np.zeros_like(self.ends[0])
+        spans = np.stack([starts, self.ends[output]], axis=1)
+        for span in np.unique(spans, axis=0):
+            yield np.nonzero((spans == span).all(axis=1))[0], slice(*span.tolist())
+
+
+def _wavelets(weights: Array, dtype: Dtype) -> Array:
+    """The bits of one PE's weights of one output, and the word that becomes a control."""
+    if dtype is Dtype.FP32:
+        return np.append(weights, 0).astype(np.float32)
+    index = np.nonzero(weights)[0]
+    words = (index.astype(np.uint32) << np.uint32(16)) | encode(weights[index], dtype)
+    return np.append(words, np.uint32(0)).astype(np.uint32).view(np.float32)
+
+
+def _add_edge(program: Program, stream: _Stream, entering: SramArray) -> None:
+    """Send the weights of output after output."""
+    for output in range(len(stream.keepers)):
+        for columns, span in stream.parts(output):
+            program.do((0, columns), send(entering[span], _WEIGHTS, ends_row=True))
+
+
+def _add_product(
+    program: Program,
+    ring: Ring,
+    stream: _Stream,
+    resident: SramArray,
+    sums: Sequence[Slice],
+    outputs: SramArray,
+) -> None:
+    """Multiply into one accumulator while the ring adds up the other one."""
+    indexed = resident.dtype.per_word > 1
+    for output, (keeper, slot) in enumerate(zip(stream.keepers, stream.slots, strict=True)):
+        here = sums[output % len(sums)]
+        if output >= len(sums):
+            program.do(_TOKENS, Wait(_FREED))
+        program.do(_TOKENS, Axpy(_WEIGHTS, resident.whole, here, indexed), Signal(_FILLED))
+        program.do(_TOKENS, Wait(_FILLED), thread=_BACKGROUND)
+        into = outputs[slot * here.count : (slot + 1) * here.count]
+        do_ring_sum(program, ring, keeper, here, into, _BACKGROUND)
+        program.do(_TOKENS, Signal(_FREED), thread=_BACKGROUND)
+    for _ in sums[: len(stream.keepers)]:  # all outputs are in place before they are inputs
+        program.do(_TOKENS, Wait(_FREED))
+
+
+def _at_rest(fabric: Fabric, x: Array, height: int) -> Array:
+    """Activations [rows, columns, features x tokens of a PE], none in row 0."""
+    rows, columns = fabric.rows - 1, fabric.columns
+    padded = np.zeros((rows * height, columns * _share(x.shape[1], columns)))
+    padded[: x.shape[0], : x.shape[1]] = x
+    return np.pad(split(padded, rows, columns, transposed=True), ((1, 0), (0, 0), (0, 0)))
+
+
+def _at_edge(fabric: Fabric, stream: _Stream) -> Array:
+    """Weights [rows, columns, words], in row 0 only."""
+    words = np.zeros((fabric.rows, *stream.words.shape), dtype=np.float32)
+    words[0] = stream.words
+    return words

@@ -1,0 +1,146 @@
+"""Weight streaming: products with torch's values, outputs spread as inputs, and what it costs."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from csnode.fabric import Dtype, Fabric
+from csnode.fabric.defects import random_defects
+from csnode.fabric.dtypes import decode, encode
+from csnode.fabric.kernels import streamed_layers, weight_streaming
+from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
+from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
+
+EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
+RANDOM = np.random.default_rng(5)
+ALL_DTYPES = pytest.mark.parametrize("dtype", Dtype)
+
+
+def normal(dtype, *shape):
+    """Values that the format can hold."""
+    return decode(encode(RANDOM.normal(size=shape), dtype), dtype)
+
+
+def small(*shape):
+    """Whole numbers whose products and sums are exact in every format."""
+    return RANDOM.integers(-2, 3, shape)
+
+
+def agree(values, x, *layers, dtype):
+    """Each output is rounded once per input of a layer; twice for layers behind each other."""
+    expected = torch.from_numpy(np.asarray(x, dtype=np.float64))
+    roundings, scale = 0, 1.0
+    for layer in layers:
+        expected = expected @ torch.from_numpy(np.asarray(layer, dtype=np.float64))
+        roundings += layer.shape[0]
+        scale = max(scale, float(expected.abs().max()))
+    tolerance = roundings * EPSILON[dtype] * scale
+    np.testing.assert_allclose(values, expected.numpy(), rtol=0, atol=tolerance)
+
+
+@ALL_DTYPES
+@pytest.mark.parametrize("spec", [WSE2, WSE3])
+@pytest.mark.parametrize("outputs", [2, 7])
+def test_streamed_weights_give_the_product(dtype, spec, outputs):
+    """11 inputs and fewer or more outputs than 4 columns, none a multiple; 6 tokens over 2 rows."""
+    x, w = normal(dtype, 6, 11), normal(dtype, 11, outputs)
+    agree(weight_streaming(Fabric(3, 4, spec), x, w, dtype).values, x, w, dtype=dtype)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    grid=st.tuples(st.integers(2, 3), st.integers(1, 6)),
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8)),
+    dtype=st.sampled_from(Dtype),
+)
+def test_any_shape_fits_any_grid(grid, shape, dtype):
+    """Uneven tokens, inputs and outputs are padded; whole numbers come out exactly."""
+    tokens, inputs, outputs = shape
+    x, w = small(tokens, inputs), small(inputs, outputs)
+    values = weight_streaming(Fabric(*grid), x, w, dtype).values
+    np.testing.assert_array_equal(values, x @ w)
+
+
+@ALL_DTYPES
+@pytest.mark.parametrize("columns", [1, 3])
+def test_outputs_of_a_layer_are_the_inputs_of_the_next(dtype, columns):
+    """(x w1) w2 in one program, nothing moved in between: the bits of two programs."""
+    x, first, second = normal(dtype, 4, 5), normal(dtype, 5, 7), normal(dtype, 7, 4)
+    fabric = Fabric(3, columns)
+    both = streamed_layers(fabric, x, [first, second], dtype)
+    between = weight_streaming(fabric, x, first, dtype)
+    after = weight_streaming(fabric, between.values, second, dtype)
+    np.testing.assert_array_equal(both.values, after.values)
+    agree(both.values, x, first, second, dtype=dtype)
+    assert both.cycles < between.cycles + after.cycles
+
+
+def test_each_column_keeps_as_many_outputs_side_by_side_as_it_has_inputs():
+    """Ten outputs on four columns: three each, one on the last, as ten inputs lie."""
+    x, w = small(2, 10), small(10, 10)
+    outcome = weight_streaming(Fabric(2, 4), x, w).outcome
+    resting, kept = (outcome.read(name)[1].reshape(4, 3, 2) for name in ("x", "y 0"))
+    for matrix, tiles in ((x, resting), (x @ w, kept)):
+        lies = tiles.reshape(12, 2).T
+        np.testing.assert_array_equal(lies[:, :10], matrix)
+        np.testing.assert_array_equal(lies[:, 10:], 0)
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
+def test_zero_weights_are_not_sent(dtype):
+    """The bits of the dense product with zeros; wavelets and time by the number of the others."""
+    x, w = normal(dtype, 16, 32), normal(dtype, 32, 5)
+    w[RANDOM.random(w.shape) < 0.75] = 0
+    fabric = Fabric(3, 4)
+    sparse = weight_streaming(fabric, x, w, dtype)
+    dense = weight_streaming(fabric, x, np.where(w == 0, 1e-30, w), dtype)
+    agree(sparse.values, x, w, dtype=dtype)
+    if dtype is Dtype.FP16:  # 1e-30 is zero in fp16, but was a weight of the dense stream
+        np.testing.assert_array_equal(sparse.values, dense.values)
+    assert dense.outcome.sent - sparse.outcome.sent == np.count_nonzero(w == 0)
+    assert sparse.cycles < dense.cycles
+
+
+def test_outputs_without_weights_are_zero():
+    """Nothing of the output before is left in the accumulators."""
+    x, w = normal(Dtype.FP16, 4, 6), normal(Dtype.FP16, 6, 6)
+    w[:, 2:5] = 0
+    values = weight_streaming(Fabric(3, 3), x, w, Dtype.FP16).values
+    np.testing.assert_array_equal(values[:, 2:5], 0)
+    assert (values[:, [0, 1, 5]] != 0).all()
+
+
+@ALL_DTYPES
+def test_defects_cost_time_and_change_no_value(dtype):
+    """Rings over working PEs only, some of them longer than two hops a link."""
+    spec = FabricSpec(rows=8, columns=10)
+    x, w = normal(dtype, 8, 9), normal(dtype, 9, 10)
+    healthy = weight_streaming(Fabric(5, 7, spec), x, w, dtype)
+    defects = random_defects(spec, 3, 0.9, 0.97)
+    fabric = Fabric(5, 7, spec, defects)
+    on_defects = weight_streaming(fabric, x, w, dtype)
+    assert fabric.east_cycles[1:].max() > 1
+    np.testing.assert_array_equal(on_defects.values, healthy.values)
+    assert on_defects.cycles > healthy.cycles
+
+
+def test_the_ring_is_hidden_behind_the_next_output():
+    """With long axpys, another output costs its axpys and additions, but no set-up and no trip."""
+    features, tokens = 8, 16
+    x, w = small(tokens, 4 * features), np.ones((4 * features, 16))
+    few, many = (weight_streaming(Fabric(2, 4), x, w[:, :n], Dtype.FP16).cycles for n in (8, 16))
+    axpys, additions = features * (tokens // 4 + WSE2.triggered_cycles), tokens // 2
+    control, signal = 1, 1
+    assert many - few == pytest.approx(8 * (axpys + additions + control + signal), rel=0.03)
+
+
+def test_what_cannot_be_streamed_is_refused():
+    """Layers that do not fit each other, no layer, no row for tokens, and too much for a PE."""
+    x, w = np.ones((4, 6)), np.ones((6, 5))
+    for rows, layers in ((3, [w, w]), (3, []), (1, [w])):
+        with pytest.raises(ApplianceCompilationError, match="cannot be streamed"):
+            streamed_layers(Fabric(rows, 2), x, layers)
+    with pytest.raises(ApplianceResourceExhausted, match="'x' does not fit"):
+        weight_streaming(Fabric(2, 2), np.ones((5000, 6)), w)

@@ -1,0 +1,75 @@
+"""Rings folded into a line: short links, colours that never clash, sums that end in their keeper."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from csnode.fabric import Dtype, Fabric, Program, run
+from csnode.fabric.collectives import Ring, do_ring_sum, paths
+from csnode.fabric.dtypes import decode, encode
+from wsc.timing.hardware.fabric import WSE2
+
+SETUP = WSE2.vector_setup_cycles
+MESSAGE = 2 * WSE2.ramp_cycles + 1
+COLOURS = (0, 1, 2, 3)
+
+
+def routed(size, rows=1):
+    program = Program(Fabric(rows, size))
+    ring = Ring(paths.rows(program.fabric), COLOURS)
+    ring.route(program)
+    return program, ring
+
+
+@pytest.mark.parametrize("size", range(2, 14))
+def test_no_link_is_longer_than_two_hops_and_no_router_mixes_colours(size):
+    """One way in and one way out per router and colour, one switch position, all PEs once."""
+    program, ring = routed(size)
+    assert sorted(ring.positions) == list(range(size))
+    assert np.abs(np.diff(ring.positions, append=ring.positions[:1])).max() <= 2
+    assert (ring.incoming != ring.outgoing).all()
+    for colour in program.routes.values():
+        (outputs,) = colour.outputs  # one switch position
+        assert (np.count_nonzero(outputs, axis=0) <= 1).all()
+        assert (np.bitwise_count(outputs) <= 1).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(size=st.integers(2, 12), words=st.integers(1, 12), data=st.data())
+def test_a_sum_runs_once_round_and_ends_in_its_keeper(size, words, data):
+    """All links but the one behind the keeper, each a message and its hops; others keep nothing."""
+    keeper = data.draw(st.integers(0, size - 1))
+    program, ring = routed(size, rows=2)
+    x, y = program.array("x", words), program.array("y", words)
+    do_ring_sum(program, ring, keeper, x.whole, y.whole)
+    values = np.random.default_rng(size).integers(-3, 4, (2, size, words))
+    outcome = run(program, {"x": values})
+    expected = np.zeros_like(values)
+    expected[:, ring.positions[keeper]] = values.sum(axis=1)
+    np.testing.assert_array_equal(outcome.read("y"), expected)
+    hops = np.abs(np.roll(ring.positions, -1) - ring.positions)
+    trip = MESSAGE * (size - 1) + np.delete(hops, keeper).sum()
+    assert outcome.cycles == SETUP + words + trip
+
+
+def test_16_bit_sums_round_at_every_pe_of_the_ring():
+    """Bit for bit the order of the ring, from the PE behind the keeper on."""
+    program, ring = routed(7)
+    x, y = program.array("x", 4, Dtype.FP16), program.array("y", 4, Dtype.FP16)
+    do_ring_sum(program, ring, 2, x.whole, y.whole)
+    values = np.random.default_rng(3).normal(size=(7, 4)).astype(np.float32)
+    stored = decode(encode(values, Dtype.FP16), Dtype.FP16)[np.roll(ring.positions, -3)]
+    total = stored[0]
+    for value in stored[1:]:
+        total = decode(encode(total + value, Dtype.FP16), Dtype.FP16)
+    found = run(program, {"x": values[None]}).read("y")[0, ring.positions[2]]
+    np.testing.assert_array_equal(found, total)
+
+
+def test_a_ring_of_one_copies_its_values():
+    """Nothing to add, nothing to route."""
+    program, ring = routed(1)
+    x, y = program.array("x", 3), program.array("y", 3)
+    do_ring_sum(program, ring, 0, x.whole, y.whole)
+    np.testing.assert_array_equal(run(program, {"x": [1, 2, 3]}).read("y")[0, 0], [1, 2, 3])
