@@ -4,9 +4,10 @@
 features of X along a row and its tokens down the columns. The weights of one output arrive in every
 column at the PEs that hold their input features; each arriving weight multiplies its feature of all
 local tokens and adds to the output's partial sums (an AXPY). Then a control wavelet starts the ring
-that adds the partial sums of a row's PEs, one after the other, on their way to the PE that keeps
-the output (Lie, Hot Chips 34; IEEE Micro 2023). The backward pass for activations is the same
-product with inputs and outputs exchanged.
+that adds the partial sums of a row's PEs, from the PE behind the one that keeps the output once
+round to its keeper, on a micro-thread beside the AXPYs of the next output (Lie, Hot Chips 34; IEEE
+Micro 2023). So Y lies as X does. The backward pass for activations is the same product with inputs
+and outputs exchanged.
 
 *Weight gradient*: ``dW = X^T dY``; both operands stay, dY is broadcast along the row, and products
 are summed over the tokens down the columns, out of the wafer.
@@ -35,38 +36,42 @@ def weight_streaming(
 
     Of the weights only the share ``density`` is not zero and arrives, evenly spread. Each takes
     one wavelet, value and index (Hot Chips 34), and the longer of the link's time for a wavelet
-    and an AXPY. The datapath that adds the partial sums is the one that does the AXPYs, so both
-    count; the distance that sums travel is hidden behind later outputs except at the end.
+    and an AXPY. The set-up of an output's ring is hidden behind the AXPYs of the next; its
+    additions are not, since one datapath does both.
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
-    arriving = features * density
     weight = axpy_cycles(fabric, local_tokens, dtype).at_least(fabric.cycles_per_wavelet)
-    per_output = weight * arriving + _ring_step(grid, local_tokens, dtype)
-    return per_output * outputs + Cycles(fabric=_fill(grid))
+    row = weight * (features * density) + Cycles(fabric=fabric.cycles_per_wavelet)
+    exposed = Cycles(setup=max(0.0, fabric.vector_setup_cycles - row.total_cycles))
+    per_output = row + exposed + _ring_step(fabric, local_tokens, dtype)
+    return per_output * outputs + _fill(grid, outputs)
 
 
-def _ring_step(grid: Grid, local_tokens: int, dtype: str) -> Cycles:
-    """On a control wavelet, add the partial sums of one output to the neighbour's and pass on.
+def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
+    """Add the partial sums of one output to the neighbour's, pass them on, and free their memory.
 
-    As in a chain, what arrives is added at the speed of the link.
+    The neighbour's first sums wait in the router's queue until AXPYs leave the datapath; they are
+    added in a cycle each, later ones as the link brings them.
     """
-    if grid.hidden_pes == 1:
-        return Cycles()
-    fabric = grid.fabric
-    link = fabric.cycles_per_wavelet * (1 + wavelets(fabric, local_tokens, dtype))
-    return Cycles(fabric=link, setup=fabric.vector_setup_cycles)
+    words = wavelets(fabric, local_tokens, dtype)
+    link = fabric.cycles_per_wavelet * (words - fabric.queue_wavelets)
+    return Cycles(fabric=max(words, link), setup=fabric.triggered_cycles)
 
 
-def _fill(grid: Grid) -> float:
-    """The first weight's way down the column, and the last partial sum's way round the ring.
+def _fill(grid: Grid, outputs: int) -> Cycles:
+    """What no output hides: the first weight's way, and sums' ways round the ring.
 
-    The ring is folded into the row: its neighbours are two hops apart.
+    The ring is folded into the row, so that its neighbours are two hops apart. Outputs come in the
+    order of their keepers: a keeper's sums set out one link further than those of the keeper before
+    and the last sum makes a whole trip. The first weights and the first ring are set up.
     """
     fabric = grid.fabric
     down = fabric.hop_cycles * (fabric.rows - 1) + depth_cycles(fabric)
-    around = (2 * fabric.hop_cycles + depth_cycles(fabric)) * (grid.hidden_pes - 1)
-    return float(down + around)
+    keepers = -(-outputs // grid.features(outputs))
+    links = (keepers - 1) + (grid.hidden_pes - 1)
+    around = (2 * fabric.hop_cycles + depth_cycles(fabric)) * links
+    return Cycles(fabric=down + around, setup=2 * fabric.vector_setup_cycles)
 
 
 def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:

@@ -17,32 +17,56 @@ sizes = st.integers(1, 4000)
 
 
 def test_a_streamed_product_adds_up_from_its_parts() -> None:
-    """4 x 4 PEs, 32 tokens, 8 -> 3: 8 tokens and 2 features per PE.
+    """4 x 4 PEs, 32 tokens, 24 -> 3: 8 tokens and 6 features per PE, an output on three of them.
 
-    Each of 3 outputs: two weights of 2 cycles and an issue, a control wavelet, 16 cycles of set-up,
-    8 partial sums in 4 wavelets. At the end one weight's way down and one sum's way around.
+    Each of 3 outputs: six weights of 2 cycles and an issue, a control wavelet, 8 partial sums in 4
+    wavelets, a task. Once: set-ups of the first weights and the first ring, a weight's way down,
+    and sums' ways around, two links to the last keeper and a trip of three.
     """
-    cycles = weight_streaming(Grid.whole(SMALL), 32, 8, 3, "float16")
-    assert cycles.total_cycles == 3 * (2 * (2 + 1) + 1 + 16 + 4) + (3 + 5) + 3 * (2 + 5)
-    assert cycles.compute == 3 * 2 * 2
+    cycles = weight_streaming(Grid.whole(SMALL), 32, 24, 3, "float16")
+    each, once = 6 * (2 + 1) + 1 + 4 + 1, 2 * 16 + (3 + 5) + (2 + 3) * (2 + 5)
+    assert cycles.total_cycles == 3 * each + once
+    assert cycles.compute == 3 * 6 * 2
+
+
+def test_the_set_up_of_a_ring_is_hidden_where_axpys_take_longer() -> None:
+    """Four PEs' features give 16 cycles of set-up too little to do; six give enough."""
+    grid = Grid.whole(SMALL)
+    once = weight_streaming(grid, 32, 24, 1, "float16").setup - 6 - 1
+    little, enough = (weight_streaming(grid, 32, n, 1, "float16").setup for n in (8, 24))
+    assert little - once == 2 + (16 - 2 * (2 + 1) - 1) + 1
+    assert enough - once == 6 + 1
+
+
+def test_sums_that_wait_in_a_queue_are_added_faster_than_the_link_brings_them() -> None:
+    """On a WSE-3, 16 wavelets at one a cycle, 160 at 1.125 but for those that the queue holds."""
+    grid = Grid.whole(WSE3)
+    for words in (16, 160):
+        tokens = 2 * words
+        one, two = (
+            weight_streaming(grid, tokens * grid.token_pes, 762, n, "float16") for n in (1, 2)
+        )
+        added = two.fabric - one.fabric - WSE3.cycles_per_wavelet - 1 * 9
+        assert added == pytest.approx(16 if words == 16 else 1.125 * (160 - WSE3.queue_wavelets))
 
 
 def test_an_uneven_tile_costs_as_much_as_the_fullest_pe() -> None:
     """One token or feature more than the grid holds evenly fills a whole new one everywhere."""
     grid = Grid.whole(SMALL)
-    even = weight_streaming(grid, 32, 8, 3, "float16")
-    assert weight_streaming(grid, 29, 5, 3, "float16") == even
-    assert weight_streaming(grid, 33, 8, 3, "float16").total_cycles > even.total_cycles
-    assert weight_streaming(grid, 32, 9, 3, "float16").total_cycles > even.total_cycles
+    even = weight_streaming(grid, 32, 24, 3, "float16")
+    assert weight_streaming(grid, 29, 21, 3, "float16") == even
+    assert weight_streaming(grid, 33, 24, 3, "float16").total_cycles > even.total_cycles
+    assert weight_streaming(grid, 32, 25, 3, "float16").total_cycles > even.total_cycles
 
 
 def test_zeros_that_do_not_arrive_cost_nothing() -> None:
-    """With a quarter of the weights, the AXPYs shrink to a quarter; the ring does not."""
+    """Cycles shrink by as much for each weight less; the ring's additions do not shrink."""
     grid = Grid.whole(WSE2)
-    dense, none = (weight_streaming(grid, 10**6, 6000, 6000, "float16", d) for d in (1, 0))
-    quarter = weight_streaming(grid, 10**6, 6000, 6000, "float16", 0.25)
-    axpys = dense.total_cycles - none.total_cycles
-    assert quarter.total_cycles - none.total_cycles == pytest.approx(axpys / 4)
+    dense, half, quarter = (
+        weight_streaming(grid, 10**6, 6000, 6000, "float16", d).total_cycles for d in (1, 0.5, 0.25)
+    )
+    assert dense - half == pytest.approx(2 * (half - quarter))
+    assert dense - half < dense / 2
 
 
 def test_with_one_token_the_stream_or_the_issue_of_weights_decides() -> None:
