@@ -7,6 +7,7 @@ import os
 import socket
 
 import ray
+from ray._private import services
 from ray.exceptions import RayError
 
 from appliance.spec import RuntimeSpec
@@ -15,6 +16,8 @@ from wsc.core.units import MIB
 
 _ANSWER_S = 5.0
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
+
+_START_ONE = "start it with `ray start --head`, or let runtime.address be 'local'"
 
 # What ray.init raises; SystemExit is how it gives up on an address.
 _INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
@@ -62,9 +65,7 @@ def _init(address: str) -> None:
 
 def _check_address(address: str) -> None:
     """Look whether a gRPC server listens there: ray.init alone would try for many minutes."""
-    where = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
-    if where == "auto":
-        return  # ray.init looks for an instance on this host, and is quick to find none
+    where = _latest_instance() if address == "auto" else address
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal():
         raise ClusterJobInitError(
@@ -80,8 +81,22 @@ def _check_address(address: str) -> None:
             "no Ray cluster answers",
             where=f"runtime.address: {where}",
             value=error,
-            remedy="start it with `ray start --head`, or let runtime.address be 'local'",
+            remedy=_START_ONE,
         ) from error
+
+
+def _latest_instance() -> str:
+    """Where ``ray.init`` would look: in RAY_ADDRESS, among processes, in what `ray start` noted.
+
+    The note outlives an instance that was killed.
+    """
+    try:
+        found: str = services.get_ray_address_from_environment("auto", temp_dir=None)
+    except ConnectionError as error:
+        raise ClusterJobInitError(
+            "no Ray cluster runs on this host", where="runtime.address: auto", remedy=_START_ONE
+        ) from error
+    return found
 
 
 def _greet(host: str, port: int) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from ray._private import services
 
 from appliance.ray_cluster.connection import enter
 from appliance.spec import RuntimeSpec
@@ -18,6 +19,23 @@ def test_address_that_does_not_answer_fails_fast() -> None:
         start = time.monotonic()
         with pytest.raises(ClusterJobInitError, match="no Ray cluster answers"):
             enter(RuntimeSpec(address=f"127.0.0.1:{taken.getsockname()[1]}"))
+    assert time.monotonic() - start < 6
+
+
+@pytest.mark.parametrize("noted", ["127.0.0.1:9", None])
+def test_an_instance_that_is_gone_is_not_waited_for(monkeypatch, noted) -> None:
+    """`auto` finds what a killed instance has left, or nothing; both are told in seconds."""
+
+    def latest(*_: object, **__: object) -> str:
+        if noted is None:
+            raise ConnectionError("Could not find any running Ray instance.")
+        return noted
+
+    monkeypatch.setattr(services, "get_ray_address_from_environment", latest)
+    start = time.monotonic()
+    with pytest.raises(ClusterJobInitError, match="no Ray cluster") as caught:
+        enter(RuntimeSpec(address="auto"))
+    assert "ray start --head" in str(caught.value)
     assert time.monotonic() - start < 6
 
 
