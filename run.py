@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
-from modelzoo.cli.main import main
-
 if __name__ == "__main__":
+    try:
+        from modelzoo.cli.main import main
+    except KeyboardInterrupt:  # from here on main() answers to it
+        sys.exit(130)
     sys.exit(main(home=Path(__file__).resolve().parent))
