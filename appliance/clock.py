@@ -24,38 +24,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.round_memo import RoundMemo, Walked
+from appliance.round_walk import Round, RoundWalk
 from appliance.timetable import Timetable
 from csnode.clock import NodeClock
 from memoryx.clock import MemoryXClock
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from swarmx.clock import SwarmXClock
-from wsc.core.actions import (
-    DropActivation,
-    DropWeight,
-    ReduceGradient,
-    RunKernel,
-    StashActivation,
-    StreamWeight,
-    UpdateParameter,
-    server_actions,
-)
-from wsc.core.program import Mode, Program, Segment, Shard, StreamPlan
+from wsc.core.program import Mode, Program, StreamPlan
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_ps
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
-from wsc.timing.jitter import Jitter, stretched
+from wsc.timing.jitter import Jitter
 from wsc.timing.timeline import Occupancy, State, resume, state_of
-
-
-@dataclass(frozen=True)
-class _Round:
-    """One round of a step, and how many systems have a micro-batch in it."""
-
-    step: int
-    index: int
-    num_busy: int
-    is_last: bool
 
 
 @dataclass(frozen=True)
@@ -87,13 +68,15 @@ class ClusterClock:
         self._num_nodes = num_nodes
         self._num_servers = num_servers
         self._machine = machine
-        self._jitter = Jitter(machine.jitter)
         self._record = record
         self._walks_all = record or not machine.jitter.is_none
         self._node = NodeClock(machine.system, machine.input, log)
         self._swarmx = SwarmXClock(machine.swarmx, num_nodes, log, machine.jitter)
         self._memoryx = MemoryXClock(
             machine.memoryx, num_servers, self._swarmx.latency_ps, log, machine.jitter
+        )
+        self._walk = RoundWalk(
+            self._node, self._swarmx, self._memoryx, Jitter(machine.jitter), self._walks_all
         )
         self._resources = (
             *self._node.resources,
@@ -155,9 +138,9 @@ class ClusterClock:
             spare=before_last_round.then_idle(end_ps - start_ps),
         )
 
-    def _of_step(self, step: int, rounds: Rounds, index: int) -> _Round:
+    def _of_step(self, step: int, rounds: Rounds, index: int) -> Round:
         num_busy = len(rounds.of_nodes(index, range(self._num_nodes)))
-        return _Round(step, index, num_busy, index == rounds.count - 1)
+        return Round(step, index, num_busy, index == rounds.count - 1)
 
     def _rounds_before_last(self, timetable: Timetable, step: int, rounds: Rounds) -> None:
         """Rounds that update nothing; as soon as one leaves the state it found, so do the rest."""
@@ -169,10 +152,10 @@ class ClusterClock:
                 self._ahead = _Moment(self._now_ps + left * walked.duration_ps, walked.state)
                 return
 
-    def _advance(self, timetable: Timetable, this: _Round) -> Walked | None:
+    def _advance(self, timetable: Timetable, this: Round) -> Walked | None:
         """Do one round, walking it only if no equal one was; None if each must be walked."""
         if self._walks_all:
-            self._round(timetable, this)
+            self._walk.walk(timetable, this)
             return None
         state, start_ps = self._state(), self._now_ps
         key = (timetable.name, self._swarmx.latency_ps, this.is_last, state)
@@ -180,7 +163,7 @@ class ClusterClock:
         if walked is None:
             self._catch_up()
             before = self._node.attribution()
-            self._round(timetable, this)
+            self._walk.walk(timetable, this)
             spent = self._node.attribution().since(before)
             after = self._state()
             walked = Walked(self._node.free_ps - start_ps, spent, after, after == state)
@@ -205,63 +188,6 @@ class ClusterClock:
         if self._ahead is not None:
             resume(self._resources, self._ahead.state, self._ahead.now_ps)
             self._ahead = None
-
-    def _round(self, timetable: Timetable, this: _Round) -> None:
-        """Stream the weights once, forward and again backward, for one micro-batch per system."""
-        self._node.receive_batch(timetable.input_bytes, timetable.load_ps)
-        for action in timetable.actions:
-            match action:
-                case StreamWeight(index):
-                    self._stream(timetable, timetable.plan.weights[index], this)
-                case RunKernel(index):
-                    self._run(timetable, timetable.program.segments[index], this)
-                case DropWeight(index):
-                    self._memoryx.release(timetable.plan.weights[index], self._node.free_ps)
-                case ReduceGradient(index):
-                    self._reduce(timetable, timetable.plan.gradients[index], this)
-                case StashActivation() | DropActivation():
-                    pass  # takes room in SRAM, not time
-        self._node.release_batch()
-        if this.is_last and timetable.clips_by_norm:
-            self._update_all(timetable)
-        if this.is_last:
-            self._node.rest("reduce", self._memoryx.updated_ps(timetable.first_weights))
-
-    def _stream(self, timetable: Timetable, shard: Shard, this: _Round) -> None:
-        label = timetable.label(shard.segment)
-        sent = self._memoryx.stream(shard, label)
-        arrived = self._swarmx.broadcast(sent, self._on_link("down", shard, this), label)
-        updated_ps = self._memoryx.updated_ps(shard.names)
-        self._node.receive_weights(shard, arrived, updated_ps, label)
-
-    def _run(self, timetable: Timetable, segment: Segment, this: _Round) -> None:
-        for shard in timetable.plan.gradients_by_segment.get(segment.index, ()):
-            self._node.wait("reduce", self._memoryx.admit(shard))
-        factor = self._jitter.kernel(this.step, this.index, segment.index, this.num_busy)
-        self._node.run(timetable.costs[segment.index], timetable.label(segment.index), factor)
-
-    def _reduce(self, timetable: Timetable, shard: Shard, this: _Round) -> None:
-        label = timetable.label(shard.segment)
-        sent = self._node.send_gradient(shard, label)
-        summed = self._swarmx.reduce(sent, self._on_link("up", shard, this), label)
-        added_ps = self._memoryx.collect(shard, summed, label)
-        if this.is_last and not timetable.clips_by_norm:
-            self._memoryx.update(shard, added_ps, timetable.update, label)
-
-    def _on_link(self, direction: str, shard: Shard, this: _Round) -> int:
-        """Bytes that would take an even link as long as this shard takes the slowest one."""
-        factor = self._jitter.transfer(direction, this.step, this.index, shard.index, this.num_busy)
-        return stretched(shard.num_bytes, factor)
-
-    def _update_all(self, timetable: Timetable) -> None:
-        """Every server updates its parameters, once all servers know all gradients."""
-        summed_ps = self._memoryx.free_ps
-        for server in range(self._num_servers):
-            for action in server_actions(timetable.plan, server, is_last_round=True):
-                if isinstance(action, UpdateParameter):
-                    shard = timetable.plan.gradients[action.shard]
-                    label = timetable.label(shard.segment)
-                    self._memoryx.update(shard, summed_ps, timetable.update, label)
 
 
 def prediction(machine: MachineSpec, num_nodes: int, timing: StepTiming) -> str:

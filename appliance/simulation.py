@@ -14,13 +14,22 @@ from appliance.clock import ClusterClock
 from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
 from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
+from swarmx.topology import Tree
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program, plan_streams
+from wsc.core.rounds import Rounds
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
 from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
-from wsc.timing.placement import Placement, largest_with_recompute, place_on_wafer
+from wsc.timing.placement import (
+    Placement,
+    capacities,
+    check_fits,
+    num_recomputed,
+    recomputable,
+    recompute,
+)
 from wsc.timing.placement.even import rounds_of
 from wsc.timing.stalls import StreamCheck, check_streams
 
@@ -63,7 +72,9 @@ class Simulator:
     clips_by_norm: bool = False
     loading: Loading = UNKNOWN_LOADING
     _placements: dict[int, Placement] = field(default_factory=dict, repr=False)
+    _layouts: dict[int, _Layout] = field(default_factory=dict, repr=False)
     _timetables: dict[int, Timetable] = field(default_factory=dict, repr=False)
+    _settled: dict[tuple[int, int, int], list[StepTiming]] = field(default_factory=dict, repr=False)
     _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
 
     @classmethod
@@ -92,6 +103,23 @@ class Simulator:
 
         A system's last micro-batch may be smaller than the others; it takes as long as they do.
         """
+        rounds = Rounds(self._num_micro_batches(batch_size, micro_batch_size, num_csx), num_csx)
+        depth = Tree(num_csx, self.machine.swarmx.fan_out).depth
+        key = (micro_batch_size, rounds.count, depth if self.machine.jitter.is_none else num_csx)
+        if key not in self._settled:
+            self._settled[key] = self._settle(batch_size, micro_batch_size, num_csx)
+        timings = self._settled[key]
+        num_busy = len(rounds.of_nodes(rounds.count - 1, range(num_csx)))
+        return Prediction(
+            num_csx,
+            micro_batch_size,
+            replace(timings[-1], batch_size=batch_size, num_busy=num_busy),
+            self._sample_flops * batch_size,
+            tuple(timing.duration_ps for timing in timings),
+        )
+
+    def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> list[StepTiming]:
+        """Steps from the first to one that takes as long as the one before."""
         timetable = self.timetable(batch_size, micro_batch_size, num_csx)
         clock = self.clock(timetable, num_csx)
         timings = [clock.step(timetable.program.mode, 1)]
@@ -99,13 +127,7 @@ class Simulator:
             timings.append(clock.step(timetable.program.mode, step))
             if timings[-1].duration_ps == timings[-2].duration_ps:
                 break
-        return Prediction(
-            num_csx,
-            micro_batch_size,
-            replace(timings[-1], batch_size=batch_size),
-            self._sample_flops * batch_size,
-            tuple(timing.duration_ps for timing in timings),
-        )
+        return timings
 
     @cached_property
     def _sample_flops(self) -> int:
@@ -114,10 +136,14 @@ class Simulator:
         flops = (w.flops for s in segments for w in s.work if w.kind in ARITHMETIC_KINDS)
         return sum(flops) // self._smallest.micro_batch_size
 
-    @cached_property
+    @property
     def largest_micro_batch(self) -> int:
         """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
-        return largest_with_recompute(self._smallest, self.machine.system)
+        return self._capacities[-1]
+
+    @cached_property
+    def _capacities(self) -> tuple[int, ...]:
+        return capacities(self._smallest, self.machine.system)
 
     @cached_property
     def _smallest(self) -> Program:
@@ -134,9 +160,20 @@ class Simulator:
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
         if micro_batch_size not in self._placements:
-            program = self.program.at(micro_batch_size, 1)
-            self._placements[micro_batch_size] = place_on_wafer(program, self.machine.system)
+            layout = self._layout(num_recomputed(self._capacities, micro_batch_size))
+            program = layout.program.at(micro_batch_size, 1)
+            placement = Placement(program, self.machine.system, layout.recomputed)
+            check_fits(placement)
+            self._placements[micro_batch_size] = placement
         return self._placements[micro_batch_size]
+
+    def _layout(self, count: int) -> _Layout:
+        """The step with so many segments recomputed."""
+        if count not in self._layouts:
+            chosen = recomputable(self._smallest)[:count]
+            program = self.program.changed(lambda p: recompute(p, chosen) if chosen else p)
+            self._layouts[count] = _Layout(program, chosen)
+        return self._layouts[count]
 
     def clock(self, timetable: Timetable, num_csx: int, record: bool = False) -> ClusterClock:
         """A clock at the start of its first step."""
@@ -149,16 +186,40 @@ class Simulator:
     def timetable(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> Timetable:
         """The step at one micro-batch size, cut from a batch or from every system's share of it."""
         if micro_batch_size not in self._timetables:
-            program = self.placement(micro_batch_size).program
-            self._timetables[micro_batch_size] = Timetable.of(
-                program,
-                plan_streams(program, self.num_servers),
-                self.machine,
-                update=self.update,
-                clips_by_norm=self.clips_by_norm,
-                loading=self.loading,
-            )
-        num_micro_batches, rest = divmod(batch_size, micro_batch_size)
-        if rest:
-            num_micro_batches = num_csx * rounds_of(batch_size, num_csx, micro_batch_size)
+            placement = self.placement(micro_batch_size)
+            layout = self._layouts[len(placement.recomputed)]
+            if layout.timetable is None:
+                layout.timetable = self._timetable_of(placement.program)
+            timetable = layout.timetable.at(placement.program, self.machine)
+            self._timetables[micro_batch_size] = timetable
+        num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
         return self._timetables[micro_batch_size].dealt(num_micro_batches)
+
+    def _timetable_of(self, program: Program) -> Timetable:
+        return Timetable.of(
+            program,
+            plan_streams(program, self.num_servers),
+            self.machine,
+            update=self.update,
+            clips_by_norm=self.clips_by_norm,
+            loading=self.loading,
+        )
+
+    @staticmethod
+    def _num_micro_batches(batch_size: int, micro_batch_size: int, num_csx: int) -> int:
+        """Of the whole step; the last ones of a share that does not divide evenly are smaller."""
+        num_micro_batches, rest = divmod(batch_size, micro_batch_size)
+        return (
+            num_csx * rounds_of(batch_size, num_csx, micro_batch_size)
+            if rest
+            else num_micro_batches
+        )
+
+
+@dataclass
+class _Layout:
+    """What all micro-batch sizes share for which the same segments are recomputed."""
+
+    program: ScalableProgram
+    recomputed: tuple[int, ...]
+    timetable: Timetable | None = None  # at any size

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
+from appliance.visits import Visit, visits_of
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from memoryx.tiers import Tiers, tiers_of
-from wsc.core.actions import Action, node_actions
 from wsc.core.program import Program, StreamPlan
 from wsc.timing.cost import SegmentCost, segment_costs
 from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
@@ -26,8 +27,9 @@ class Timetable:
     program: Program
     plan: StreamPlan
     costs: Sequence[SegmentCost]
-    actions: Sequence[Action]  # of a CS node, for one micro-batch
+    visits: Sequence[Visit]  # of a CS node, for one micro-batch
     tiers: Tiers
+    loading: Loading
     load_ps: int  # of one micro-batch, by the input workers of one system
     update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
@@ -47,12 +49,20 @@ class Timetable:
 
         Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
         """
-        costs = segment_costs(program, machine.system)
-        actions = node_actions(program, plan)
         tiers = tiers_of(program, machine.memoryx, update.state_bytes)
+        visits = visits_of(program, plan)
+        timetable = cls(program, plan, (), visits, tiers, loading, 0, update, clips_by_norm)
+        return timetable.at(program, machine)
+
+    def at(self, program: Program, machine: MachineSpec) -> Timetable:
+        """The same at another micro-batch size, which changes the work of segments alone."""
         elements = sum(spec.num_elements for spec in program.inputs)
-        load_ps = machine.input.load_ps(loading, program.micro_batch_size, elements)
-        return cls(program, plan, costs, actions, tiers, load_ps, update, clips_by_norm)
+        return replace(
+            self,
+            program=program,
+            costs=segment_costs(program, machine.system),
+            load_ps=machine.input.load_ps(self.loading, program.micro_batch_size, elements),
+        )
 
     def dealt(self, num_micro_batches: int) -> Timetable:
         """The same for a batch of another number of micro-batches."""
@@ -73,10 +83,8 @@ class Timetable:
         """The parameters that the next step needs first."""
         return self.program.segments[0].weights
 
-    def label(self, segment: int) -> str:
-        """What a trace calls the work of a segment."""
-        return self._labels[segment]
-
     @cached_property
-    def _labels(self) -> list[str]:
-        return [f"{segment.layer} {segment.phase}" for segment in self.program.segments]
+    def stretches(self) -> tuple[tuple[Visit, ...], ...]:
+        """The visits, those in a row together that differ in nothing but their weights' names."""
+        alike = groupby(self.visits, lambda visit: (visit.load, self.costs[visit.segment]))
+        return tuple(tuple(visits) for _, visits in alike)

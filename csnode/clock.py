@@ -50,7 +50,12 @@ class NodeClock:
     @property
     def resources(self) -> tuple[Resource, ...]:
         """All that keeps time."""
-        return self._in, self._out, self._loader, self._input, self._wafer, self._batches
+        return *self.stream_resources, self._loader, self._input, self._batches
+
+    @property
+    def stream_resources(self) -> tuple[Resource, ...]:
+        """Those that a segment takes."""
+        return self._in, self._out, self._wafer
 
     @property
     def floor_ps(self) -> int:

@@ -66,8 +66,13 @@ class MemoryXClock:
     @property
     def resources(self) -> tuple[Resource, ...]:
         """All that keeps time."""
+        return *self.stream_resources, self._updated
+
+    @property
+    def stream_resources(self) -> tuple[Resource, ...]:
+        """Those that the streams of a segment take."""
         servers = (resource for server in self._servers for resource in server.resources)
-        return self._out, self._in, *servers, self._updated
+        return self._out, self._in, *servers
 
     @property
     def floor_ps(self) -> int:
@@ -136,6 +141,13 @@ class MemoryXClock:
             + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
             activity=activity,
         )
+        self._stamp(shard, done_ps)
+
+    def update_like(self, shard: Shard, like: Shard, later_ps: int) -> None:
+        """Note that a shard was updated so much later than another one."""
+        self._stamp(shard, self.updated_ps(like.names) + later_ps)
+
+    def _stamp(self, shard: Shard, done_ps: int) -> None:
         for name in shard.names:
             self._updated[name] = done_ps
 

@@ -1,0 +1,170 @@
+"""One round of a step on the emulated machine: the weights stream once, forward and backward.
+
+The clock twins of the rooms say what each piece of work costs and which timelines it occupies; the
+walk passes on when each payload is ready, visit by visit, in the order of the schedule.
+
+A visit's effect depends on the state of the machine relative to now, and on when its weights were
+updated. Layers are alike, so after a few visits the state is as it was one visit before, and no
+update holds anything up: then the visits left do what that one did, to the picosecond, and are
+added up instead of walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from appliance.timetable import Timetable
+from appliance.visits import Visit
+from csnode.clock import NodeClock
+from memoryx.clock import MemoryXClock
+from swarmx.clock import SwarmXClock
+from wsc.core.program import Shard
+from wsc.timing.attribution import Attribution
+from wsc.timing.jitter import Jitter, stretched
+from wsc.timing.timeline import State, resume, state_of
+
+FEWEST_ALIKE = 6
+"""The state of the machine takes a few visits to settle, and to look at it takes time, too."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a step, and how many systems have a micro-batch in it."""
+
+    step: int
+    index: int
+    num_busy: int
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """Where the machine stands after a visit."""
+
+    now_ps: int
+    state: State
+    spent: Attribution
+
+
+class RoundWalk:
+    """Walks rounds on the twins of a cluster; ``walks_all`` their visits, each for itself."""
+
+    def __init__(
+        self,
+        node: NodeClock,
+        swarmx: SwarmXClock,
+        memoryx: MemoryXClock,
+        jitter: Jitter,
+        walks_all: bool,
+    ) -> None:
+        self._node = node
+        self._swarmx = swarmx
+        self._memoryx = memoryx
+        self._jitter = jitter
+        self._walks_all = walks_all
+        self._resources = (
+            *node.stream_resources,
+            *swarmx.resources,
+            *memoryx.stream_resources,
+        )
+
+    def walk(self, timetable: Timetable, this: Round) -> None:
+        """Do a round, for one micro-batch per system."""
+        self._node.receive_batch(timetable.input_bytes, timetable.load_ps)
+        for alike in timetable.stretches:
+            if self._walks_all or len(alike) < FEWEST_ALIKE:
+                for visit in alike:
+                    self._visit(timetable, visit, this)
+            else:
+                self._stretch(timetable, alike, this)
+        self._node.release_batch()
+        if this.is_last and timetable.clips_by_norm:
+            self._update_all(timetable)
+        if this.is_last:
+            self._node.rest("reduce", self._memoryx.updated_ps(timetable.first_weights))
+
+    def _stretch(self, timetable: Timetable, alike: Sequence[Visit], this: Round) -> None:
+        """Visits that differ in nothing but the names of their weights."""
+        before = None
+        for done, visit in enumerate(alike, 1):
+            could_start = self._are_up_to_date([visit])
+            self._visit(timetable, visit, this)
+            now, left = self._pace(), alike[done:]
+            is_periodic = before is not None and could_start and now.state == before.state
+            if before is not None and is_periodic and self._are_up_to_date(left):
+                self._repeat(len(left), before, now)
+                if _updates(timetable, this):
+                    self._update_alike(visit, left, now.now_ps - before.now_ps)
+                return
+            before = now
+
+    def _pace(self) -> _Pace:
+        now_ps = self._node.free_ps
+        state = state_of(self._resources, now_ps, self._floor_ps)
+        return _Pace(now_ps, state, self._node.attribution())
+
+    def _are_up_to_date(self, visits: Sequence[Visit]) -> bool:
+        """Whether nothing has to wait for an update of these visits' weights."""
+        floor_ps = self._floor_ps
+        shards = (shard for visit in visits for shard in visit.weights)
+        return all(self._memoryx.updated_ps(shard.names) <= floor_ps for shard in shards)
+
+    @property
+    def _floor_ps(self) -> int:
+        """Nothing that is still to be done for a visit can start before."""
+        return min(self._node.free_ps, self._memoryx.floor_ps)
+
+    def _repeat(self, count: int, before: _Pace, now: _Pace) -> None:
+        """Do so often what has been done between the two."""
+        passed_ps = count * (now.now_ps - before.now_ps)
+        self._node.charge(now.spent.since(before.spent).times(count))
+        resume(self._resources, now.state, now.now_ps + passed_ps)
+
+    def _update_alike(self, last: Visit, left: Sequence[Visit], period_ps: int) -> None:
+        """Note when the weights of these visits were updated, one period after the other."""
+        for count, visit in enumerate(left, 1):
+            for shard, like in zip(visit.gradients, last.gradients, strict=True):
+                self._memoryx.update_like(shard, like, count * period_ps)
+
+    def _visit(self, timetable: Timetable, visit: Visit, this: Round) -> None:
+        for shard in visit.weights:
+            self._stream(visit, shard, this)
+        for shard in visit.gradients:
+            self._node.wait("reduce", self._memoryx.admit(shard))
+        factor = self._jitter.kernel(this.step, this.index, visit.segment, this.num_busy)
+        self._node.run(timetable.costs[visit.segment], visit.label, factor)
+        for shard in visit.weights:
+            self._memoryx.release(shard, self._node.free_ps)
+        for shard in visit.gradients:
+            self._reduce(timetable, visit, shard, this)
+
+    def _stream(self, visit: Visit, shard: Shard, this: Round) -> None:
+        sent = self._memoryx.stream(shard, visit.label)
+        arrived = self._swarmx.broadcast(sent, self._on_link("down", shard, this), visit.label)
+        updated_ps = self._memoryx.updated_ps(shard.names)
+        self._node.receive_weights(shard, arrived, updated_ps, visit.label)
+
+    def _reduce(self, timetable: Timetable, visit: Visit, shard: Shard, this: Round) -> None:
+        sent = self._node.send_gradient(shard, visit.label)
+        summed = self._swarmx.reduce(sent, self._on_link("up", shard, this), visit.label)
+        added_ps = self._memoryx.collect(shard, summed, visit.label)
+        if _updates(timetable, this):
+            self._memoryx.update(shard, added_ps, timetable.update, visit.label)
+
+    def _on_link(self, direction: str, shard: Shard, this: Round) -> int:
+        """Bytes that would take an even link as long as this shard takes the slowest one."""
+        factor = self._jitter.transfer(direction, this.step, this.index, shard.index, this.num_busy)
+        return stretched(shard.num_bytes, factor)
+
+    def _update_all(self, timetable: Timetable) -> None:
+        """Every server updates its parameters, once all servers know all gradients."""
+        summed_ps = self._memoryx.free_ps
+        for visit in timetable.visits:
+            for shard in visit.gradients:
+                self._memoryx.update(shard, summed_ps, timetable.update, visit.label)
+
+
+def _updates(timetable: Timetable, this: Round) -> bool:
+    """Whether weights are updated as soon as their own gradients are there."""
+    return this.is_last and not timetable.clips_by_norm
