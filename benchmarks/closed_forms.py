@@ -26,7 +26,7 @@ from csnode.fabric import collectives as programs
 from csnode.fabric.program import Program
 from wsc.telemetry.host import describe_host, git_commit
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from wsc.timing.kernels import Grid, collectives, gemm, gemv, tensors
+from wsc.timing.kernels import Grid, collectives, gemm, gemv, resident, tensors
 
 _ROOT = Path(__file__).parents[1]
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
@@ -154,7 +154,7 @@ def _streamed(case: Case, density: float) -> Comparison:
 def _weight_gradient(case: Case) -> Comparison:
     x, outputs = case.matrix, case.columns * case.tile[2]
     taken = kernels.weight_gradient(case.fabric, x, np.ones((len(x), outputs)), case.dtype)
-    form = gemm.weight_gradient(case.grid, *case.shape, outputs, DTYPES[case.dtype])
+    form = resident.weight_gradient(case.grid, *case.shape, outputs, DTYPES[case.dtype])
     return form.total_cycles, taken.cycles
 
 
@@ -168,7 +168,9 @@ def _summa(case: Case) -> Comparison:
     left = case.matrix
     right = np.ones((left.shape[1], case.columns * case.tile[2]))
     taken = kernels.summa(case.fabric, left, right, case.dtype).cycles
-    form = gemm.resident_product(case.grid, 1, *case.shape, right.shape[1], DTYPES[case.dtype])
+    tile = (case.tile[0], case.tile[2])
+    pes = (case.rows, case.columns)
+    form = resident.summa(case.spec, pes, tile, left.shape[1], DTYPES[case.dtype])
     return form.total_cycles, taken
 
 

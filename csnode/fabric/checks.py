@@ -50,9 +50,17 @@ def _check_stream(stream: Stream) -> None:
         raise ApplianceCompilationError(
             "a stream has no source", rule="an operand in memory, or a colour to receive"
         )
+    if stream.operand is not None and stream.operand.pitch:
+        raise ApplianceCompilationError(
+            "a stream cannot read columns of a matrix",
+            where=f"array {stream.operand.array.name!r}",
+            rule="an operand is one run; only what is stored may be columns",
+        )
     for x in slices:
         packed = x.dtype.per_word
-        if x.count % packed or (packed > 1 and (x.stride > 1 or x.address % 4)):
+        pairs = (x.count, x.run, x.pitch)
+        odd = any(number % packed for number in pairs)
+        if odd or (packed > 1 and (x.stride > 1 or x.address % 4)):
             raise ApplianceCompilationError(
                 "a stream is no whole number of words",
                 where=f"array {x.array.name!r}",

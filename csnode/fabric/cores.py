@@ -1,8 +1,8 @@
 """All cores in one cycle: threads at streams take a word each, others wait for their time.
 
 A thread is known to the rest of the machine in exactly one place: on the agenda (it goes on at a
-known cycle), as the listener of a queue (it waits for wavelets), among the senders, or parked (it
-waits for a signal). So a cycle costs as much as there is to do, not as there are PEs.
+known cycle), as the listener of a queue (it waits for wavelets), among the senders, or waiting for
+a signal. So a cycle costs as much as there is to do, not as there are PEs.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class Cores:
         self._is_open = np.zeros(self._pe.size, dtype=np.bool_)
         self._listener = np.full(queues.pe.size - queues.num_router, -1, dtype=np.int64)
         self._senders = _NONE
-        self._parked = _NONE
+        self._raised: list[tuple[Array, Array]] = []
         self._signals = np.zeros((_num_events(table), num_pes), dtype=np.int32)
+        self._waiting = np.full(self._signals.shape, -1, dtype=np.int64)
         self._datapath_free = np.zeros(num_pes, dtype=np.int64)
         self._claim = np.zeros(num_pes, dtype=np.int64)
         self._many_threads = bool((np.bincount(self._pe, minlength=1) > 1).any())
         self._has_axpy = Op.AXPY in table.op
+        self._has_runs = bool(table.store_run.any())
         self._agenda = Agenda()
         self._agenda.add(np.arange(self._pe.size), 0)
 
@@ -74,12 +76,13 @@ class Cores:
 
     def step(self, now: int) -> bool:
         """Do what can be done in this cycle; whether anything was."""
-        due = self._agenda.due(now)
-        if due.size:
+        due = np.concatenate([self._hear_signals(), self._agenda.due(now)])
+        any_due = bool(due.size)
+        while due.size:
             self._open(due[self._is_open[due]])
             self._issue(due[~self._is_open[due]], now)
-        moved = self._serve(now)
-        return moved or bool(due.size)
+            due = self._agenda.due(now)  # whose wait was over go on at once
+        return self._serve(now) or any_due
 
     # Instructions that begin
 
@@ -98,10 +101,8 @@ class Cores:
                 case Op.VECTOR:
                     self._compute(here, now)
                 case Op.SIGNAL:
-                    np.add.at(self._signals, (self._table.count[self._pc[here]], self._pe[here]), 1)
+                    self._raised.append((self._table.count[self._pc[here]], self._pe[here]))
                     self._proceed(here, now + 1)
-                    self._agenda.add(self._parked, now + 1)
-                    self._parked = _NONE
                 case Op.WAIT:
                     self._wait(here, now)
                 case Op.DELAY:
@@ -118,13 +119,26 @@ class Cores:
         self._is_open[threads] = False
         self._agenda.add(threads, time)
 
+    def _hear_signals(self) -> Array:
+        """Count the signals of the cycle before; threads that wait for them look again."""
+        if not self._raised:
+            return _NONE
+        heard = []
+        for events, pes in self._raised:
+            np.add.at(self._signals, (events, pes), 1)
+            heard.append(self._waiting[events, pes])
+            self._waiting[events, pes] = -1
+        self._raised.clear()
+        threads = np.unique(np.concatenate(heard))
+        return threads[threads >= 0]
+
     def _wait(self, threads: Array, now: int) -> None:
         events = self._table.count[self._pc[threads]]
         pes = self._pe[threads]
         signalled = self._signals[events, pes] > 0
         np.subtract.at(self._signals, (events[signalled], pes[signalled]), 1)
         self._proceed(threads[signalled], now)
-        self._parked = np.concatenate([self._parked, threads[~signalled]])
+        self._waiting[events[~signalled], pes[~signalled]] = threads[~signalled]
 
     def _compute(self, threads: Array, now: int) -> None:
         free = self._datapath_free[self._pe[threads]]
@@ -222,8 +236,10 @@ class Cores:
         store = self._table.store[row]
         kept = store >= 0
         if kept.any():
-            address = pes * self._words_per_pe + store + offset * self._table.store_stride[row]
-            self._flat[address[kept]] = value[kept]
+            into = offset * self._table.store_stride[row]
+            if self._has_runs:
+                into = self._in_runs(row, offset, into)
+            self._flat[(pes * self._words_per_pe + store + into)[kept]] = value[kept]
         step += 1
         self._step_of[threads] = step
         is_last = step == self._table.words[row]
@@ -235,6 +251,12 @@ class Cores:
             self.sent += int(leaving.sum())
         np.add.at(self.busy_cycles, pes, 1)
         self._close(threads[is_last], sources[is_last], now + 1)
+
+    def _in_runs(self, row: Array, offset: Array, without: Array) -> Array:
+        """Words from the first of a store to where this one goes, if it is made of runs."""
+        run = self._table.store_run[row]
+        number, rest = np.divmod(offset, np.maximum(run, 1))
+        return np.where(run > 0, number * self._table.store_pitch[row] + rest, without)
 
     def _incoming(self, threads: Array, sources: Array) -> Array:
         value = np.zeros(threads.size, dtype=np.uint32)

@@ -114,7 +114,7 @@ class Gather:
 
 @dataclass(frozen=True)
 class Signal:
-    """Count up an event of this PE, for a thread that waits."""
+    """Count up an event of this PE, from the next cycle on, for a thread that waits."""
 
     event: int
 

@@ -23,12 +23,18 @@ _ROW_BYTES = 16
 
 @dataclass(frozen=True)
 class Slice:
-    """``count`` elements of an array from ``start`` on, ``stride`` elements apart."""
+    """``count`` elements of an array from ``start`` on, ``stride`` elements apart.
+
+    With a ``pitch``, each ``run`` of elements begins a pitch behind the one before: some columns of
+    a matrix. Then count is a whole number of runs and stride is 1.
+    """
 
     array: SramArray
     start: int
     count: int
     stride: int = 1
+    run: int = 0
+    pitch: int = 0
 
     @property
     def dtype(self) -> Dtype:
@@ -70,6 +76,11 @@ class SramArray:
     def whole(self) -> Slice:
         """All elements."""
         return self[:]
+
+    def columns(self, start: int, stop: int, width: int) -> Slice:
+        """Columns of the array as a matrix with rows of ``width`` elements."""
+        run = stop - start
+        return Slice(self, start, self.length // width * run, run=run, pitch=width)
 
 
 class Layout:
@@ -155,4 +166,7 @@ class Memory:
 
 def _columns(where: Slice) -> Array:
     first = where.address // where.dtype.num_bytes
-    return first + where.stride * np.arange(where.count)
+    offsets = np.arange(where.count)
+    if where.pitch:
+        return first + offsets // where.run * where.pitch + offsets % where.run
+    return first + where.stride * offsets

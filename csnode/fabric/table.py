@@ -43,6 +43,7 @@ MOVE = -1
 
 _FIELDS = (
     *("op", "words", "period", "operand", "operand_stride", "store", "store_stride"),
+    *("store_run", "store_pitch"),
     *("receive", "send", "kind", "last_flags", "count"),
 )
 
@@ -52,8 +53,9 @@ class Table:
     """One row per instruction, roles one after the other, each ended by END.
 
     ``words`` of a stream, walked in periods of ``period``; word addresses ``operand`` and
-    ``store`` (-1: none) and their strides; colour indices ``receive`` and ``send`` (-1: none);
-    ``kind`` of combination; ``last_flags`` of the last wavelet; ``count`` of an event or delay.
+    ``store`` (-1: none) and their strides; words of a run of a store (0: it is no columns) and
+    from run to run; colour indices ``receive`` and ``send`` (-1: none); ``kind`` of combination;
+    ``last_flags`` of the last wavelet; ``count`` of an event or delay.
     """
 
     instructions: tuple[Instruction | None, ...]
@@ -66,6 +68,8 @@ class Table:
     operand_stride: Array
     store: Array
     store_stride: Array
+    store_run: Array
+    store_pitch: Array
     receive: Array
     send: Array
     kind: Array
@@ -129,6 +133,10 @@ def _stream(
     for name, side in (("operand", stream.operand), ("store", stream.store)):
         if side is not None:
             values |= {name: side.address // 4, f"{name}_stride": _word_stride(side)}
+    if stream.store is not None and stream.store.pitch:
+        packed = stream.store.dtype.per_word
+        values["store_run"] = stream.store.run // packed
+        values["store_pitch"] = stream.store.pitch // packed
     for name, colour in (("receive", stream.receive), ("send", stream.send)):
         if colour is not None:
             values[name] = colours[colour]

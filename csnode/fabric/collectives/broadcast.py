@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from csnode.fabric.collectives.paths import Path
-from csnode.fabric.instructions import receive, send
+from csnode.fabric.instructions import Stream, receive, send
 from csnode.fabric.memory import Slice
 from csnode.fabric.program import Program
 from csnode.fabric.routing import Port
@@ -55,9 +55,9 @@ def do_bus(
     colour: int,
     thread: int = 0,
 ) -> None:
-    """Copy ``values`` of position ``root`` to ``into`` of all others, over a bus."""
+    """Copy ``values`` of position ``root`` to ``into`` of all, over a bus of at least two."""
     if path.length > 1:
-        program.do(path.at(root), send(values, colour), thread=thread)
+        program.do(path.at(root), Stream(values, store=into, send=colour), thread=thread)
         for region in (path.between(0, root), path.between(root + 1, path.length)):
             program.do(region, receive(into, colour), thread=thread)
 

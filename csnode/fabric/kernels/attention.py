@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
 from csnode.fabric.kernels import summa
-from csnode.fabric.kernels.softmax import add_softmax
+from csnode.fabric.kernels.softmax import EVERYWHERE, add_softmax
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.program import Program
 from csnode.fabric.simulator import run
+from wsc.core.errors import ApplianceCompilationError
 
 _SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9
 """First colours."""
@@ -28,7 +27,7 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
     columns past the scores, to partial results that are summed along the rows into column 0. The
     scale is folded into q.
     """
-    side = summa.square_side(fabric)
+    side = _square_side(fabric)
     head = q.shape[1]
     queries, keys, slice_of_head = q.shape[0] // side, k.shape[0] // side, head // side
     program = Program(fabric)
@@ -39,13 +38,12 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
     sums = program.array("sums", head * queries, dtype, bank=4)
     summa.add_summa(program, left, right, scores, keys, transposed=True, colour=_SCORES)
     add_softmax(program, scores, queries, _SOFTMAX)
-    turns = Turns.down_columns(program, values, number=2)
+    turns = Turns.in_parts(program, paths.columns(fabric), values, number=2, parts=1)
     turns.add(program, _VALUES)
     for step in range(side):
         start, stop = (part * slice_of_head * queries for part in (step, step + 1))
-        for rows, vectors in turns.operands(step):
-            product = Gemv(scores.whole, vectors, sums[start:stop], vectors=slice_of_head)
-            program.do(np.s_[rows, :], turns.wait, product, *turns.release(step))
+        product = Gemv(scores.whole, turns.operand(step), sums[start:stop], vectors=slice_of_head)
+        program.do(EVERYWHERE, turns.wait, product, *turns.release(step))
     add_sum(program, paths.rows(fabric), sums.whole, _SUMS)
     data = {
         "q": split(q * head**-0.5, side, side, transposed=True),
@@ -54,3 +52,13 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
     }
     outcome = run(program, data)
     return Result(join(outcome.read("sums")[:, :1], queries, head, transposed=True), outcome)
+
+
+def _square_side(fabric: Fabric) -> int:
+    if fabric.rows != fabric.columns:
+        raise ApplianceCompilationError(
+            "attention needs a square of PEs",
+            value=f"{fabric.rows} x {fabric.columns}",
+            rule="as many rows as columns",
+        )
+    return fabric.rows

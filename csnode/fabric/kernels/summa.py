@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
+from csnode.fabric.kernels.softmax import EVERYWHERE
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.memory import SramArray
@@ -16,32 +18,49 @@ COLOURS = 2
 
 
 def summa(fabric: Fabric, a: Array, b: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``a @ b`` on a square of PEs, each of which holds a tile of a, of b, and of the result.
+    """``a @ b`` on a rectangle of PEs, each of which holds a tile of a, of b, and of the result.
 
-    Step k broadcasts the tiles of a in column k along the rows and those of b in row k down the
-    columns, into one of two buffers, while the tiles of step k - 1 are multiplied. Sums are fp32.
-    Raises ApplianceCompilationError when the fabric is not square or a matrix does not divide.
+    Each step broadcasts a slice of a's tiles in one column along the rows and a slice of b's in one
+    row down the columns, into one of two buffers, while the slices of the step before are
+    multiplied; along the longer side a tile is one slice. The longer side of a result's tile is
+    the vector of the multiply-adds. Sums are fp32. Raises ApplianceCompilationError when a matrix
+    does not divide among the PEs, or one side of the rectangle not by the other.
     """
-    side = square_side(fabric)
-    rows, inner, columns = a.shape[0] // side, a.shape[1] // side, b.shape[1] // side
+    high, wide = fabric.rows, fabric.columns
+    steps = _steps(fabric)
+    rows, inner, columns = a.shape[0] // high, a.shape[1] // steps, b.shape[1] // wide
+    transposed = rows > columns
     program = Program(fabric)
-    left = program.array("a", rows * inner, dtype, bank=0)
-    right = program.array("b", inner * columns, dtype, bank=2)
+    left = program.array("a", rows * inner * (steps // wide), dtype, bank=0)
+    right = program.array("b", inner * columns * (steps // high), dtype, bank=2)
     sums = program.array("c", rows * columns, Dtype.FP32, bank=4)
-    add_summa(program, left, right, sums, vectors=rows)
-    outcome = run(program, {"a": split(a, side, side), "b": split(b, side, side)})
-    return Result(join(outcome.read("c"), rows, columns), outcome)
+    vectors = columns if transposed else rows
+    add_summa(program, left, right, sums, vectors, transposed=transposed)
+    data = {
+        "a": split(a, high, steps, transposed=transposed).reshape(high, wide, -1),
+        "b": _down(split(b, steps, wide, transposed=transposed), high),
+    }
+    outcome = run(program, data)
+    return Result(join(outcome.read("c"), rows, columns, transposed=transposed), outcome)
 
 
-def square_side(fabric: Fabric) -> int:
-    """Rows of a square; ApplianceCompilationError for another shape."""
-    if fabric.rows != fabric.columns:
+def _steps(fabric: Fabric) -> int:
+    """As many slices as the longer side has PEs."""
+    short, steps = sorted((fabric.rows, fabric.columns))
+    if steps % short:
         raise ApplianceCompilationError(
-            "SUMMA needs a square of PEs",
+            "SUMMA does not divide a rectangle of PEs",
             value=f"{fabric.rows} x {fabric.columns}",
-            rule="as many rows as columns",
+            rule="one side is a multiple of the other",
         )
-    return fabric.rows
+    return steps
+
+
+def _down(tiles: Array, rows: int) -> Array:
+    """[slices, columns, n] to [rows, columns, slices of a row x n]."""
+    slices, columns, size = tiles.shape
+    parts = tiles.reshape(rows, slices // rows, columns, size).transpose(0, 2, 1, 3)
+    return parts.reshape(rows, columns, -1)
 
 
 def add_summa(
@@ -57,16 +76,18 @@ def add_summa(
     """Multiply tiles of ``left``, which move along rows, and of ``right``, down columns.
 
     ``left`` is [vectors, inner] and ``right`` [inner, columns]; ``transposed``, for sums that lie
-    column by column, ``left`` is [inner, rows] and ``right`` [vectors, inner]. Two colours.
+    column by column, ``left`` is [inner, rows] and ``right`` [vectors, inner]; of a PE's slices
+    each. Two colours.
     """
-    along = Turns.along_rows(program, left, number=0)
-    down = Turns.down_columns(program, right, number=1)
+    steps = _steps(program.fabric)
+    fabric = program.fabric
+    along = Turns.in_parts(program, paths.rows(fabric), left, 0, steps // fabric.columns)
+    down = Turns.in_parts(program, paths.columns(fabric), right, 1, steps // fabric.rows)
     along.add(program, colour)
     down.add(program, colour + 1)
-    for step in range(program.fabric.rows):
+    for step in range(steps):
+        west, north = along.operand(step), down.operand(step)
+        matrix, vector = (west, north) if transposed else (north, west)
+        product = Gemv(matrix, vector, sums.whole, vectors)
         releases = (*along.release(step), *down.release(step))
-        for columns, west in along.operands(step):
-            for rows, north in down.operands(step):
-                matrix, vector = (west, north) if transposed else (north, west)
-                product = Gemv(matrix, vector, sums.whole, vectors)
-                program.do((rows, columns), along.wait, down.wait, product, *releases)
+        program.do(EVERYWHERE, along.wait, down.wait, product, *releases)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from csnode.fabric.collectives import do_bus, paths, route_bus
@@ -17,62 +16,72 @@ _BUFFERS = 2
 class Turns:
     """One operand that moves along ``line``, on a thread and two events of its own.
 
-    In step k position k sends ``mine`` to all others, into one of two ``buffers``. Operand
-    ``number`` uses thread ``number + 1``; thread 0 computes.
+    In each step a position sends one of its ``parts`` to all, or each of several positions its
+    only one: ``buffers[k]`` has the places of what arrives in one step. Operand ``number`` uses
+    thread ``number + 1``; thread 0 computes.
     """
 
     line: paths.Path
-    mine: Slice
-    buffers: tuple[Slice, ...]
+    parts: tuple[Slice, ...]
+    buffers: tuple[tuple[Slice, ...], ...]
+    operands: tuple[Slice, ...]
     number: int
 
     @classmethod
-    def along_rows(cls, program: Program, mine: SramArray, number: int) -> Turns:
-        """``mine`` of each column in turn, to all PEs of its row."""
-        return cls._of(program, paths.rows(program.fabric), mine, number)
+    def in_parts(
+        cls, program: Program, line: paths.Path, mine: SramArray, number: int, parts: int
+    ) -> Turns:
+        """``mine`` of each position in equal ``parts``, one in a step; a line of one sends none."""
+        length = mine.length // parts
+        slices = tuple(mine[k * length : (k + 1) * length] for k in range(parts))
+        if line.length == 1:
+            return cls(line, slices, tuple((part,) for part in slices), slices, number)
+        wholes = tuple(array.whole for array in _buffers(program, mine, length))
+        return cls(line, slices, tuple((whole,) for whole in wholes), wholes, number)
 
     @classmethod
-    def down_columns(cls, program: Program, mine: SramArray, number: int) -> Turns:
-        """``mine`` of each row in turn, to all PEs of its column."""
-        return cls._of(program, paths.columns(program.fabric), mine, number)
-
-    @classmethod
-    def _of(cls, program: Program, line: paths.Path, mine: SramArray, number: int) -> Turns:
-        bank = mine.whole.bank(program.fabric.spec.sram_banks)
+    def in_blocks(
+        cls, program: Program, line: paths.Path, mine: SramArray, number: int, rows: int, block: int
+    ) -> Turns:
+        """``mine`` has ``rows``; those of ``block`` positions, side by side, are one step's."""
+        width = mine.length // rows
+        arrays = _buffers(program, mine, mine.length * block)
         buffers = (
-            program.array(f"{mine.name} {k}", mine.length, mine.dtype, bank).whole
-            for k in range(_BUFFERS)
+            tuple(a.columns(k * width, (k + 1) * width, block * width) for k in range(block))
+            for a in arrays
         )
-        return cls(line, mine.whole, tuple(buffers), number)
+        return cls(line, (mine.whole,), tuple(buffers), tuple(a.whole for a in arrays), number)
+
+    @property
+    def steps(self) -> int:
+        """Parts of all positions, over those of a step."""
+        return self.line.length * len(self.parts) // len(self.buffers[0])
 
     @property
     def wait(self) -> Instruction:
-        """Until the tile of the next step is here."""
+        """Until the operand of the next step is here."""
         return Wait(self._filled)
 
-    def add(self, program: Program, colour: int) -> None:
-        """The routes, and the thread that takes tiles in as buffers become free."""
-        route_bus(program, self.line, colour)
-        everywhere, thread = self.line.between(0, self.line.length), self.number + 1
-        for step in range(self.line.length):
-            if step >= _BUFFERS:
-                program.do(everywhere, Wait(self._freed), thread=thread)
-            buffer = self.buffers[step % _BUFFERS]
-            do_bus(program, self.line, step, self.mine, buffer, colour, thread)
-            program.do(everywhere, Signal(self._filled), thread=thread)
-
-    def operands(self, step: int) -> Iterator[tuple[slice, Slice]]:
-        """Ranges of positions, and where each has the tile of this step."""
-        buffer = self.buffers[step % _BUFFERS]
-        yield slice(step, step + 1), self.mine
-        if step:
-            yield slice(0, step), buffer
-        if step + 1 < self.line.length:
-            yield slice(step + 1, None), buffer
+    def operand(self, step: int) -> Slice:
+        """Where it lies."""
+        return self.operands[step % len(self.operands)]
 
     def release(self, step: int) -> tuple[Instruction, ...]:
         """After a product: the buffer of this step may be filled again, if it will be."""
-        return (Signal(self._freed),) if step + _BUFFERS < self.line.length else ()
+        return (Signal(self._freed),) if step + _BUFFERS < self.steps else ()
+
+    def add(self, program: Program, colour: int) -> None:
+        """The routes, and the thread that takes parts in as buffers become free."""
+        route_bus(program, self.line, colour)
+        everywhere, thread = self.line.between(0, self.line.length), self.number + 1
+        for step in range(self.steps):
+            if step >= _BUFFERS:
+                program.do(everywhere, Wait(self._freed), thread=thread)
+            places = self.buffers[step % len(self.buffers)]
+            for turn, into in enumerate(places, start=step * len(places)):
+                root, part = divmod(turn, len(self.parts))
+                do_bus(program, self.line, root, self.parts[part], into, colour, thread)
+            program.do(everywhere, Signal(self._filled), thread=thread)
 
     @property
     def _filled(self) -> int:
@@ -81,3 +90,10 @@ class Turns:
     @property
     def _freed(self) -> int:
         return 2 * self.number + 1
+
+
+def _buffers(program: Program, mine: SramArray, length: int) -> tuple[SramArray, ...]:
+    bank = mine.whole.bank(program.fabric.spec.sram_banks)
+    return tuple(
+        program.array(f"{mine.name} {k}", length, mine.dtype, bank) for k in range(_BUFFERS)
+    )

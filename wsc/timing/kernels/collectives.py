@@ -142,14 +142,17 @@ def all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
 def ring_all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     """Reduce-scatter and all-gather of P parts around a ring folded into the line.
 
-    In each of 2 (P - 1) steps a PE stores a part and sends it on in the next, one cycle later.
+    In each of 2 (P - 1) steps a PE stores a part; a cycle later another of its threads, told by a
+    signal, sends it on. That is two rounds but for two links, and neighbours in the ring are two
+    hops apart, save the two at each end of the line.
     """
     if pes == 1:
         return 0.0
     steps = 2 * (pes - 1)
-    each = stream_cycles(fabric, wavelets / pes) + depth_cycles(fabric) + 1
-    restarts = (steps - 1) * _restart(fabric, None)
-    return steps * each + restarts + fabric.hop_cycles * (4 * pes - 6) + 1
+    hops = 4 * pes - 6 - (pes > 3)
+    each = stream_cycles(fabric, wavelets / pes) + depth_cycles(fabric)
+    restarts = (steps - 1) * (_restart(fabric, None) + 1)
+    return steps * each + restarts + fabric.hop_cycles * hops
 
 
 def broadcast_2d(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> float:

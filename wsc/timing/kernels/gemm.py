@@ -9,24 +9,16 @@ round to its keeper, on a micro-thread beside the AXPYs of the next output (Lie,
 Micro 2023). So Y lies as X does. The backward pass for activations is the same product with inputs
 and outputs exchanged.
 
-*Weight gradient*: ``dW = X^T dY``; both operands stay, dY is broadcast along the row, and products
-are summed over the tokens down the columns, out of the wafer.
-
-*Resident product*: both operands stay and are broadcast along rows and columns (SUMMA), as in
-attention.
+Products of two resident operands are in ``resident``.
 """
 
 from __future__ import annotations
 
-from math import ceil
-
 from wsc.timing.hardware.fabric import FabricSpec
-from wsc.timing.kernels.collectives import depth_cycles, reduce
+from wsc.timing.kernels.collectives import depth_cycles
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
 from wsc.timing.kernels.single_pe import axpy_cycles, wavelets
-
-ACCUMULATOR_BYTES = 4
 
 
 def weight_streaming(
@@ -72,63 +64,3 @@ def _fill(grid: Grid, outputs: int) -> Cycles:
     links = (keepers - 1) + (grid.hidden_pes - 1)
     around = (2 * fabric.hop_cycles + depth_cycles(fabric)) * links
     return Cycles(fabric=down + around, setup=2 * fabric.vector_setup_cycles)
-
-
-def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:
-    """``dW[inputs, outputs] = X[tokens, inputs]^T dY[tokens, outputs]``, both operands resident.
-
-    Each PE takes dY in blocks of outputs; every value of X adds its multiple of a row of the block
-    to the block's gradients, which are as many as fit one bank of SRAM. The gradients of a column
-    of PEs are summed down the column in fp32, at one wavelet per cycle. Taking in dY, but for the
-    first PE's part, is hidden behind arithmetic where that is longer (K0133: so is SUMMA's
-    broadcast).
-    """
-    fabric = grid.fabric
-    local_tokens, features = grid.tokens(tokens), grid.features(inputs)
-    blocks = min(outputs, ceil(outputs * features / _accumulators(fabric)))
-    block = ceil(outputs / blocks)
-    axpys = blocks * features * local_tokens
-    taken_in = fabric.cycles_per_wavelet * wavelets(fabric, local_tokens * outputs, dtype)
-    products = (axpy_cycles(fabric, block, dtype) * axpys).at_least(taken_in)
-    gradients = features * outputs
-    down = reduce(fabric, fabric.rows, gradients)
-    across = reduce(fabric, grid.stretches, gradients)
-    first = taken_in / grid.hidden_pes
-    return products + Cycles(fabric=first + down + across, setup=fabric.vector_setup_cycles)
-
-
-def _accumulators(fabric: FabricSpec) -> int:
-    """Accumulators in one bank of SRAM."""
-    return fabric.sram_bytes_per_pe // fabric.sram_banks // ACCUMULATOR_BYTES
-
-
-def resident_product(
-    grid: Grid, batch: int, rows: int, inner: int, columns: int, dtype: str
-) -> Cycles:
-    """``batch`` products of rows x inner with inner x columns, all operands resident.
-
-    The PEs are divided evenly among the products, each on its own rectangle; if there are more
-    products than PEs, each PE does several. A PE keeps a tile of the result. The inner dimension is
-    passed through in as many slices as the rectangle's longer side has PEs: one of an operand along
-    its rows and one of the other down its columns, hidden behind the arithmetic of the slice before
-    where that is longer.
-    """
-    fabric = grid.fabric
-    high, wide, rounds = grid.rectangles(batch, rows, columns)
-    tile_rows, tile_columns = -(-rows // high), -(-columns // wide)
-    axpy = axpy_cycles(fabric, max(tile_rows, tile_columns), dtype)
-    product = axpy * (min(tile_rows, tile_columns) * inner)
-    moved = tile_rows * (wide > 1) + tile_columns * (high > 1)
-    link = fabric.cycles_per_wavelet * wavelets(fabric, moved * inner, dtype)
-    fill = fabric.hop_cycles * (high + wide - 2) + depth_cycles(fabric)
-    steps = in_turns(fabric, product, link, max(high, wide))
-    return steps * rounds + Cycles(fabric=fill)
-
-
-def in_turns(fabric: FabricSpec, product: Cycles, link: float, pes: int) -> Cycles:
-    """A product whose moving operand is sent by ``pes`` PEs in turn, over ``link`` cycles in all.
-
-    The first slice is waited for; each starts a vector instruction, as does the first sending.
-    """
-    slices = Cycles(fabric=link / pes, setup=fabric.vector_setup_cycles * (pes + (pes > 1)))
-    return product.at_least(link) + slices

@@ -9,8 +9,9 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 from wsc.timing.kernels import tensors
 from wsc.timing.kernels.cycles import Cycles
-from wsc.timing.kernels.gemm import resident_product, weight_gradient, weight_streaming
+from wsc.timing.kernels.gemm import weight_streaming
 from wsc.timing.kernels.grid import Grid
+from wsc.timing.kernels.resident import resident_product, weight_gradient
 
 Kernel = Callable[[Grid, OpWork, str, float], Cycles]
 """Cost of an op on a grid, with the dtype of its elements and the share of non-zero weights."""

@@ -8,13 +8,13 @@ side by side, so that no addition waits for another, and end in an all-reduce al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels import collectives
 from wsc.timing.kernels.cycles import Cycles
-from wsc.timing.kernels.gemm import in_turns, resident_product
 from wsc.timing.kernels.grid import Grid
+from wsc.timing.kernels.resident import Moved, in_turns, resident_product
 from wsc.timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 
 RANDOM_PASSES = 2  # draw, then compare or scale
@@ -150,12 +150,11 @@ def _values(
 ) -> Cycles:
     """Scores, which stay, times V: V goes down the columns, partial sums along the rows."""
     queries, keys = tile
-    axpy = axpy_cycles(fabric, max(queries, keys), dtype)
-    taken_in = wavelets(fabric, keys * head_size, dtype) if high > 1 else 0.0
-    product = axpy * (min(queries, keys) * head_size)
+    width = ceil(head_size / high)
+    product = axpy_cycles(fabric, queries, dtype) * (keys * width)
+    moved = Moved(high, wavelets(fabric, keys * width, dtype))
     sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
-    link = fabric.cycles_per_wavelet * taken_in
-    return in_turns(fabric, product, link, high) + _summed(fabric, sums)
+    return in_turns(fabric, product, ceil(head_size / width), [moved]) + _summed(fabric, sums)
 
 
 def _softmax_on(

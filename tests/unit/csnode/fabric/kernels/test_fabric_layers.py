@@ -38,6 +38,14 @@ def test_weight_gradients_are_summed_over_tokens_in_fp32(dtype):
     np.testing.assert_array_equal(result.values, x.T @ dy)
 
 
+@pytest.mark.parametrize("outputs", [16, 64, 128])
+def test_gradients_that_do_not_fit_a_bank_are_made_in_blocks(outputs):
+    """8 features and up to 256 outputs on each of 4 PEs: blocks of all, of two, of one."""
+    x, dy = RANDOM.integers(-3, 4, (4, 16)), RANDOM.integers(-3, 4, (4, 4 * outputs))
+    result = kernels.weight_gradient(Fabric(1, 4), np.repeat(x, 2, axis=1), dy, Dtype.FP16)
+    np.testing.assert_array_equal(result.values, np.repeat(x, 2, axis=1).T @ dy)
+
+
 @ALL_DTYPES
 def test_gemv_is_a_matrix_times_a_vector(dtype):
     """16 x 12 on 4 x 3 PEs, sums in fp32."""
@@ -47,18 +55,25 @@ def test_gemv_is_a_matrix_times_a_vector(dtype):
 
 
 @ALL_DTYPES
-@pytest.mark.parametrize("side", [1, 2, 4])
-def test_summa_is_a_product(dtype, side):
-    """Both operands broadcast, sums in fp32."""
-    a, b = normal(dtype, 8, 16), normal(dtype, 16, 8)
-    result = kernels.summa(Fabric(side, side), a, b, dtype)
+@pytest.mark.parametrize("pes", [(1, 1), (2, 2), (4, 4), (1, 4), (4, 1), (2, 8), (4, 2)])
+@pytest.mark.parametrize("rows", [8, 24])
+def test_summa_is_a_product(dtype, pes, rows):
+    """Both operands broadcast, in slices as many as the longer side has PEs; sums in fp32."""
+    a, b = normal(dtype, rows, 16), normal(dtype, 16, 16)
+    result = kernels.summa(Fabric(*pes), a, b, dtype)
     agree(result, reference(a) @ reference(b), Dtype.FP32, roundings=16, scale=6)
 
 
-def test_summa_wants_a_square():
-    """Tiles of a line up with tiles of b on squares only."""
-    with pytest.raises(ApplianceCompilationError, match="square"):
+def test_summa_wants_sides_that_divide():
+    """Slices of a line up with slices of b where one side is a multiple of the other."""
+    with pytest.raises(ApplianceCompilationError, match="rectangle"):
         kernels.summa(Fabric(2, 3), np.ones((6, 6)), np.ones((6, 6)))
+
+
+def test_attention_wants_a_square():
+    """Its scores and values take turns along lines of one length."""
+    with pytest.raises(ApplianceCompilationError, match="square"):
+        kernels.attention(Fabric(2, 4), *(np.ones((8, 8)) for _ in "qkv"))
 
 
 def test_matrices_that_do_not_divide_are_refused():

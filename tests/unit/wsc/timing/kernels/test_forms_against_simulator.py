@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from csnode.fabric.collectives import (
@@ -16,11 +17,13 @@ from csnode.fabric.collectives import (
     star,
     two_phase,
 )
+from csnode.fabric.dtypes import Dtype
 from csnode.fabric.grid import Fabric
+from csnode.fabric.kernels import summa, weight_gradient
 from csnode.fabric.program import Program
 from csnode.fabric.simulator import run
 from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
-from wsc.timing.kernels import collectives
+from wsc.timing.kernels import Grid, collectives, resident
 
 TREES: dict[Callable[[int], Tree], Callable[[FabricSpec, int, float], float]] = {
     star: collectives.star,
@@ -71,11 +74,12 @@ def test_a_broadcast_takes_what_the_fabric_takes(
     assert collectives.broadcast(machine, pes, length) == simulated
 
 
-@pytest.mark.parametrize(("pes", "length"), [(4, 8), (16, 64)])
-def test_a_ring_takes_what_the_fabric_takes(pes: int, length: int) -> None:
+@machines
+@pytest.mark.parametrize(("pes", "length"), [(2, 8), (3, 1), (4, 8), (9, 40)])
+def test_a_ring_takes_what_the_fabric_takes(machine: FabricSpec, pes: int, length: int) -> None:
     """To the cycle."""
-    ring = _simulated(ring_all_reduce(Fabric(1, pes), pes * length))
-    assert collectives.ring_all_reduce(WSE2, pes, pes * length) == ring
+    simulated = _simulated(ring_all_reduce(Fabric(1, pes, machine), pes * length))
+    assert collectives.ring_all_reduce(machine, pes, pes * length) == simulated
 
 
 @machines
@@ -84,3 +88,34 @@ def test_two_dimensions_take_what_the_fabric_takes(machine: FabricSpec) -> None:
     fabric = Fabric(4, 6, machine)
     assert collectives.broadcast_2d(machine, 6, 4, 32) == _simulated(broadcast_2d(fabric, 32))
     assert collectives.snake_2d(machine, 6, 4, 32) == _simulated(snake_reduce(fabric, 32))
+
+
+@machines
+@pytest.mark.parametrize("pes", [(1, 4), (4, 4), (6, 3)])
+@pytest.mark.parametrize("tile", [(16, 8), (4, 24), (2, 2)])
+def test_summa_is_near_on_rectangles(
+    machine: FabricSpec, pes: tuple[int, int], tile: tuple[int, int]
+) -> None:
+    """Within 3.5 %, whether products hide the slices that move (16 x 8) or not (2 x 2)."""
+    left = np.ones((pes[0] * tile[0], 2 * max(pes)))
+    right = np.ones((2 * max(pes), pes[1] * tile[1]))
+    taken = summa(Fabric(*pes, machine), left, right, Dtype.FP16).cycles
+    form = resident.summa(machine, pes, tile, left.shape[1], "float16")
+    assert form.total_cycles == pytest.approx(taken, rel=0.035)
+
+
+@machines
+@pytest.mark.parametrize("tile", [(4, 8, 2), (2, 16, 2), (1, 16, 32)])
+def test_a_weight_gradient_is_near_also_with_few_outputs(
+    machine: FabricSpec, tile: tuple[int, int, int]
+) -> None:
+    """Within 3.5 %: parts of several PEs are multiplied side by side, or one at a time."""
+    (tokens, features, outputs), rows, columns = tile, 2, 4
+    x, dy = (
+        np.ones((rows * tokens, columns * features)),
+        np.ones((rows * tokens, columns * outputs)),
+    )
+    taken = weight_gradient(Fabric(rows, columns, machine), x, dy, Dtype.FP16).cycles
+    grid = Grid.whole(machine.model_copy(update={"rows": rows, "columns": columns}))
+    form = resident.weight_gradient(grid, *x.shape, dy.shape[1], "float16")
+    assert form.total_cycles == pytest.approx(taken, rel=0.035)

@@ -1,0 +1,127 @@
+"""Products of two resident operands: slices of them move along lines of PEs, the results stay.
+
+*SUMMA* (van de Geijn and Watts 1997), as in attention: slices of one operand are broadcast along
+the rows of a rectangle of PEs, slices of the other down its columns. *Weight gradient*:
+``dW = X^T dY``; dY is broadcast along the rows, and products are summed over the tokens down the
+columns, out of the wafer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from wsc.timing.hardware.fabric import FabricSpec
+from wsc.timing.kernels.collectives import depth_cycles, reduce, stream_cycles
+from wsc.timing.kernels.cycles import Cycles
+from wsc.timing.kernels.grid import Grid
+from wsc.timing.kernels.single_pe import axpy_cycles, wavelets
+
+ACCUMULATOR_BYTES = 4
+SIGNAL_CYCLES = 1
+"""One instruction, with which a thread of a PE tells another that a buffer is full, or free."""
+
+
+def resident_product(
+    grid: Grid, batch: int, rows: int, inner: int, columns: int, dtype: str
+) -> Cycles:
+    """``batch`` products of rows x inner with inner x columns, all operands resident.
+
+    The PEs are divided evenly among the products, each on its own rectangle; if there are more
+    products than PEs, each PE does several.
+    """
+    high, wide, rounds = grid.rectangles(batch, rows, columns)
+    tile = (ceil(rows / high), ceil(columns / wide))
+    return summa(grid.fabric, (high, wide), tile, inner, dtype) * rounds
+
+
+def summa(
+    fabric: FabricSpec, pes: tuple[int, int], tile: tuple[int, int], inner: int, dtype: str
+) -> Cycles:
+    """One product on a rectangle of ``pes`` (high, wide), each with a ``tile`` of the result.
+
+    The inner dimension is passed through in as many slices as the longer side has PEs. Each axpy
+    runs over the longer side of the tile.
+    """
+    (high, wide), (rows, columns) = pes, tile
+    width = ceil(inner / max(pes))
+    slices = ceil(inner / width)
+    product = axpy_cycles(fabric, max(tile), dtype) * (min(tile) * width)
+    moved = [
+        Moved(line, wavelets(fabric, side * width, dtype))
+        for side, line in ((rows, wide), (columns, high))
+    ]
+    return in_turns(fabric, product, slices, moved)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An operand whose slices the ``pes`` of a line send in turn, ``wavelets`` each.
+
+    A step of the product takes the slices of ``senders``.
+    """
+
+    pes: int
+    wavelets: float
+    senders: int = 1
+
+
+def in_turns(fabric: FabricSpec, product: Cycles, steps: int, moved: Sequence[Moved]) -> Cycles:
+    """A ``product`` in each of ``steps``, for which PEs send slices of operands to each other.
+
+    While a PE works on slices in one buffer, another is filled. Each product and each sending
+    starts a vector instruction; threads signal each other what is full and what is free. The first
+    slices are waited for, on their longest way and one by one through the ramp; later ones where
+    they take longer than a product. Whose turn it is next sends when it has taken in the slice
+    before.
+    """
+    each = product + Cycles(setup=fabric.vector_setup_cycles)
+    lines = [operand for operand in moved if operand.pes > 1]
+    if not lines:
+        return each * steps
+    ramp = sum(operand.senders * ceil(operand.wavelets) for operand in lines)
+    first = max(_first(fabric, operand, ramp) for operand in lines)
+    later = max(ramp, *(_later(fabric, operand, steps) for operand in lines))
+    waits = first + max(0.0, later - each.total_cycles) * (steps - 1)
+    freed = len(moved) * SIGNAL_CYCLES * max(0, steps - 2)
+    return each * steps + Cycles(fabric=waits, setup=freed)
+
+
+def _first(fabric: FabricSpec, moved: Moved, ramp: int) -> float:
+    """Until the slices of the first step are with the farthest PE, which takes in ``ramp``."""
+    sent = fabric.vector_setup_cycles + depth_cycles(fabric)
+    words = max(ramp, moved.senders * stream_cycles(fabric, moved.wavelets))
+    return moved.senders * sent + fabric.hop_cycles * (moved.pes - 1) + words + SIGNAL_CYCLES
+
+
+def _later(fabric: FabricSpec, moved: Moved, steps: int) -> float:
+    """From step to step where slices are waited for: a PE that sends two does not wait between."""
+    changes = min(1.0, (moved.pes - 1) / max(1, steps * moved.senders - 1))
+    turn = changes * (depth_cycles(fabric) + fabric.hop_cycles)
+    sent = fabric.vector_setup_cycles + stream_cycles(fabric, moved.wavelets)
+    return moved.senders * (sent + turn) + SIGNAL_CYCLES
+
+
+def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:
+    """``dW[inputs, outputs] = X[tokens, inputs]^T dY[tokens, outputs]``, both operands resident.
+
+    Each PE takes the parts of dY of some PEs of its row, side by side, as many as have gradients
+    that fit one bank of SRAM; every value of X adds its multiple of a row of them. The gradients of
+    a column of PEs are summed down the column in fp32. So are those of a row's stretches.
+    """
+    fabric, pes = grid.fabric, grid.hidden_pes
+    local_tokens, features, width = grid.tokens(tokens), grid.features(inputs), ceil(outputs / pes)
+    parts = ceil(outputs / width)
+    steps = ceil(parts / max(1, _accumulators(fabric) // (features * width)))
+    product = axpy_cycles(fabric, ceil(outputs / steps), dtype) * (features * local_tokens)
+    moved = Moved(pes, wavelets(fabric, local_tokens * width, dtype), ceil(parts / steps))
+    gradients = features * outputs
+    sums = [reduce(fabric, line, gradients) for line in (fabric.rows, grid.stretches)]
+    starts = fabric.vector_setup_cycles * sum(cycles > 0 for cycles in sums)
+    return in_turns(fabric, product, steps, [moved]) + Cycles(fabric=sum(sums), setup=starts)
+
+
+def _accumulators(fabric: FabricSpec) -> int:
+    """Accumulators in one bank of SRAM."""
+    return fabric.sram_bytes_per_pe // fabric.sram_banks // ACCUMULATOR_BYTES
