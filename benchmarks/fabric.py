@@ -3,8 +3,9 @@
     python -m benchmarks.fabric --json benchmarks/results/fabric.json
 
 Each case runs on all PEs of a WSE-2 once, on one core, and its result is checked. Building the
-program and compiling its routes are not in the number. A PE-cycle is one cycle of one PE, busy or
-not: the simulator looks at busy ones only, so hops per second are given as well.
+program of a collective is not in the number; that of the streamed product takes under a second. A
+PE-cycle is one cycle of one PE, busy or not: the simulator looks at busy ones only, so hops per
+second are given as well.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import torch
 
-from csnode.fabric import Defects, Fabric, Outcome, Program, run
+from csnode.fabric import Defects, Fabric, Outcome, Program, kernels, run
 from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
 from csnode.fabric.defects import random_defects
 from wsc.telemetry.host import describe_host, git_commit
@@ -54,6 +56,11 @@ CASES = (
 )
 
 
+STREAMED = "weight streaming"
+_OUTPUTS = 4
+"""Of the streamed product: more than accumulators, so that weights wait and the ring overlaps."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One case, as run."""
@@ -83,15 +90,32 @@ def measure(case: Case, rows: int, columns: int, words: int) -> Result:
     outcome = run(program, {"x": data})
     seconds = perf_counter() - start
     _check(case, outcome, values)
+    return _result(case.name, words, outcome, seconds)
+
+
+def measure_streaming(rows: int, columns: int, words: int) -> Result:
+    """A product with streamed weights, ``words`` fp32 tokens and an input feature per PE."""
+    tokens = max(1, rows - 1) * words
+    x = np.arange(tokens * columns).reshape(tokens, columns) % 5 - 2
+    weights = np.arange(columns * _OUTPUTS).reshape(columns, _OUTPUTS) % 3 - 1
+    start = perf_counter()
+    product = kernels.weight_streaming(Fabric(max(2, rows), columns, WSE2), x, weights)
+    seconds = perf_counter() - start
+    assert (product.values == x @ weights).all(), STREAMED
+    return _result(STREAMED, words, product.outcome, seconds)
+
+
+def _result(name: str, words: int, outcome: Outcome, seconds: float) -> Result:
+    rows, columns = outcome.busy_cycles.shape
     return Result(
-        name=case.name,
-        rows=fabric.rows,
-        columns=fabric.columns,
+        name=name,
+        rows=rows,
+        columns=columns,
         words=words,
         cycles=outcome.cycles,
         hops=outcome.hops,
         seconds=seconds,
-        pe_cycles_per_s=fabric.num_pes * outcome.cycles / seconds,
+        pe_cycles_per_s=rows * columns * outcome.cycles / seconds,
         hops_per_s=outcome.hops / seconds,
     )
 
@@ -110,11 +134,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = os.getloadavg()[0]
     results = []
     print(f"{'case':<32}{'cycles':>8}{'seconds':>9}{'M PE-cycles/s':>15}{'M hops/s':>10}")
-    for case in CASES:
-        result = measure(case, options.rows, options.columns, options.words)
+    size = options.rows, options.columns, options.words
+    measures = [partial(measure, case, *size) for case in CASES]
+    for measured in (*measures, partial(measure_streaming, *size)):
+        result = measured()
         results.append(asdict(result))
         rates = f"{result.pe_cycles_per_s / 1e6:>15.1f}{result.hops_per_s / 1e6:>10.2f}"
-        print(f"{case.name:<32}{result.cycles:>8}{result.seconds:>9.2f}{rates}", flush=True)
+        print(f"{result.name:<32}{result.cycles:>8}{result.seconds:>9.2f}{rates}", flush=True)
     measurement = {
         "question": "PE-cycles per second of the fabric simulator on a whole wafer, one core",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
