@@ -106,9 +106,8 @@ class RoundWalk:
 
     def _are_up_to_date(self, visits: Sequence[Visit]) -> bool:
         """Whether nothing has to wait for an update of these visits' weights."""
-        floor_ps = self._floor_ps
         shards = (shard for visit in visits for shard in visit.weights)
-        return all(self._memoryx.updated_ps(shard.names) <= floor_ps for shard in shards)
+        return self._memoryx.are_updated(shards, self._floor_ps)
 
     @property
     def _floor_ps(self) -> int:

@@ -161,8 +161,7 @@ class Simulator:
         """
         if micro_batch_size not in self._placements:
             layout = self._layout(num_recomputed(self._capacities, micro_batch_size))
-            program = layout.program.at(micro_batch_size, 1)
-            placement = Placement(program, self.machine.system, layout.recomputed)
+            placement = layout.placement.at(layout.program.at(micro_batch_size, 1))
             check_fits(placement)
             self._placements[micro_batch_size] = placement
         return self._placements[micro_batch_size]
@@ -172,7 +171,8 @@ class Simulator:
         if count not in self._layouts:
             chosen = recomputable(self._smallest)[:count]
             program = self.program.changed(lambda p: recompute(p, chosen) if chosen else p)
-            self._layouts[count] = _Layout(program, chosen)
+            placement = Placement(program.at(CAPTURED_SIZES[0], 1), self.machine.system, chosen)
+            self._layouts[count] = _Layout(program, placement)
         return self._layouts[count]
 
     def clock(self, timetable: Timetable, num_csx: int, record: bool = False) -> ClusterClock:
@@ -190,8 +190,9 @@ class Simulator:
             layout = self._layouts[len(placement.recomputed)]
             if layout.timetable is None:
                 layout.timetable = self._timetable_of(placement.program)
-            timetable = layout.timetable.at(placement.program, self.machine)
-            self._timetables[micro_batch_size] = timetable
+            else:
+                layout.timetable = layout.timetable.at(placement.program, self.machine)
+            self._timetables[micro_batch_size] = layout.timetable
         num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
         return self._timetables[micro_batch_size].dealt(num_micro_batches)
 
@@ -221,5 +222,5 @@ class _Layout:
     """What all micro-batch sizes share for which the same segments are recomputed."""
 
     program: ScalableProgram
-    recomputed: tuple[int, ...]
-    timetable: Timetable | None = None  # at any size
+    placement: Placement  # at any size, like the timetable
+    timetable: Timetable | None = None

@@ -20,7 +20,7 @@ masters from DRAM to stream them takes an eighth of the stated memory bandwidth 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import MASTER_BYTES, Tiers
@@ -92,6 +92,12 @@ class MemoryXClock:
     def updated_ps(self, names: tuple[str, ...]) -> int:
         """When the last of these parameters was updated; 0 if none ever was."""
         return max(map(self._updated.__getitem__, names), default=0)
+
+    def are_updated(self, shards: Iterable[Shard], by_ps: int) -> bool:
+        """Whether no parameter of these is updated later."""
+        if self._updated.latest_ps <= by_ps:
+            return True
+        return all(self.updated_ps(shard.names) <= by_ps for shard in shards)
 
     def stream(self, shard: Shard, activity: str = "") -> Arrival:
         """Send a weight shard as soon as it is up to date and a system has room for it."""

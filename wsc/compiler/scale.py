@@ -49,8 +49,8 @@ class ScalableProgram:
             for a, b in zip(small.segments, large.segments, strict=True)
         ]
         self._ops, self._kinds = list(ops), list(kinds)
-        self._small = self._with(small, [a for a, _ in self._ops])
-        self._large = self._with(large, [b for _, b in self._ops])
+        self._small = self._sharing(small, [a for a, _ in self._ops])
+        self._large = self._sharing(large, [b for _, b in self._ops])
 
     @property
     def parameter(self) -> dict[str, TensorSpec]:
@@ -65,35 +65,36 @@ class ScalableProgram:
         def affine(a: int, b: int) -> int:
             return a + (b - a) * (micro_batch_size - small.micro_batch_size) // samples
 
-        scaled = replace(
+        works = self._works([_work(a, b, affine) for a, b in self._ops])
+        return replace(
             small,
             digest=f"{small.digest}-{micro_batch_size}",
             inputs=tuple(
                 _input(a, b, affine) for a, b in zip(small.inputs, large.inputs, strict=True)
             ),
             segments=tuple(
-                replace(a, stash_bytes=affine(a.stash_bytes, b.stash_bytes))
-                for a, b in zip(small.segments, large.segments, strict=True)
+                replace(a, work=work, stash_bytes=affine(a.stash_bytes, b.stash_bytes))
+                for a, b, work in zip(small.segments, large.segments, works, strict=True)
             ),
             micro_batch_size=micro_batch_size,
             num_micro_batches=num_micro_batches,
         )
-        return self._with(scaled, [_work(a, b, affine) for a, b in self._ops])
 
     def changed(self, change: Callable[[Program], Program]) -> ScalableProgram:
         """The step after a change that is the same at any size."""
         return ScalableProgram(change(self._small), change(self._large))
 
-    def _with(self, program: Program, ops: Sequence[OpWork]) -> Program:
-        """A program with these ops, one of each; equal segments share their work."""
-        works = [tuple(ops[op] for op in kind) for kind in self._kinds]
+    def _sharing(self, program: Program, ops: Sequence[OpWork]) -> Program:
+        """The same program with one object for equal ops, and for equal works of segments."""
+        works = zip(program.segments, self._works(ops), strict=True)
         return replace(
-            program,
-            segments=tuple(
-                replace(segment, work=works[kind])
-                for segment, kind in zip(program.segments, self._kind_of_segment, strict=True)
-            ),
+            program, segments=tuple(replace(segment, work=work) for segment, work in works)
         )
+
+    def _works(self, ops: Sequence[OpWork]) -> list[tuple[OpWork, ...]]:
+        """The work of each segment, made of these ops."""
+        works = [tuple(ops[op] for op in kind) for kind in self._kinds]
+        return [works[kind] for kind in self._kind_of_segment]
 
 
 def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:
@@ -101,6 +102,8 @@ def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:
 
 
 def _work(a: OpWork, b: OpWork, affine: Affine) -> OpWork:
+    if a == b:
+        return a
     return replace(
         a,
         flops=affine(a.flops, b.flops),

@@ -53,8 +53,7 @@ def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
     for key, work in works.items():
         for op, count in Counter(_priced(work)).items():
             counts[op] += count * times[key]
-    grid = best_grid(counts, wafer, program.stream_dtype)
-    cycles = {op: _slowed(op, op_cycles(grid, op, program.stream_dtype), wafer) for op in counts}
+    cycles = _on_best_grid(counts, wafer, program.stream_dtype)[1]
     known = {
         key: _segment_cost([cycles[op] for op in _priced(work)], wafer)
         for key, work in works.items()
@@ -63,7 +62,14 @@ def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
-    """The layout on which ops, each as often as ``counts`` says, take the fewest cycles.
+    """The layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
+    return _on_best_grid(counts, wafer, dtype)[0]
+
+
+def _on_best_grid(
+    counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str
+) -> tuple[Grid, Mapping[OpWork, Cycles]]:
+    """The same, and what each op takes there.
 
     Cycles are added up on the layout that has the fewest so far, the longest ops first, until one
     has them all: a layout that is far off is given up after a few ops.
@@ -72,14 +78,16 @@ def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Gri
     stretches = range(1, min(MOST_STRETCHES, columns) + 1)
     grids = [Grid(wafer.fabric, columns // count) for count in stretches]
     ops = sorted(counts, key=lambda op: -counts[op] * op.flops)
-    queue = [(0.0, which, 0) for which in range(len(grids))]
+    cycles: list[dict[OpWork, Cycles]] = [{} for _ in grids]
+    queue = [(0.0, which) for which in range(len(grids))]
     while True:
-        total, which, added = queue[0]
-        if added == len(ops):
-            return grids[which]
-        op = ops[added]
-        cycles = _slowed(op, op_cycles(grids[which], op, dtype), wafer).total_cycles
-        heapreplace(queue, (total + counts[op] * cycles, which, added + 1))
+        total, which = queue[0]
+        done = cycles[which]
+        if len(done) == len(ops):
+            return grids[which], done
+        op = ops[len(done)]
+        done[op] = _slowed(op, op_cycles(grids[which], op, dtype), wafer)
+        heapreplace(queue, (total + counts[op] * done[op].total_cycles, which))
 
 
 def _priced(work: Sequence[OpWork]) -> Iterable[OpWork]:

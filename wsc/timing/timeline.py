@@ -146,6 +146,7 @@ class Stamps:
 
     def __init__(self) -> None:
         self._at_ps: dict[str, int] = {}
+        self.latest_ps = 0
 
     def add(self, names: Sequence[str]) -> None:
         """Keep time of these, too."""
@@ -156,6 +157,7 @@ class Stamps:
 
     def __setitem__(self, name: str, at_ps: int) -> None:
         self._at_ps[name] = at_ps
+        self.latest_ps = max(self.latest_ps, at_ps)
 
     @property
     def times(self) -> list[int]:
@@ -163,3 +165,4 @@ class Stamps:
 
     def resume(self, times: Iterator[int]) -> None:
         self._at_ps = dict(zip(self._at_ps, times, strict=False))
+        self.latest_ps = max(self._at_ps.values(), default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wsc.core.errors import ApplianceResourceExhausted
@@ -24,6 +24,12 @@ class Placement:
     program: Program
     wafer: WaferSpec
     recomputed: tuple[int, ...] = ()
+
+    def at(self, program: Program) -> Placement:
+        """The same at another micro-batch size: moments are lines over the samples."""
+        scaled = replace(self, program=program)
+        vars(scaled).update(moments=self.moments, buffers=self.buffers)
+        return scaled
 
     @cached_property
     def moments(self) -> tuple[Moment, ...]:

@@ -98,7 +98,8 @@ def _running_again(
     made = _names(pieces)
     inputs = (*(name for name in backward.inputs if name not in made), *forward.inputs)
     held = sum((piece.footprint for piece in pieces), backward.working)
-    names = [name for name in forward.outputs if name in _names(onward)]
+    kept = _names(onward)
+    names = [name for name in forward.outputs if name in kept]
     return replace(
         backward,
         weights=tuple(dict.fromkeys((*backward.weights, *forward.weights))),
