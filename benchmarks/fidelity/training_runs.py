@@ -1,8 +1,8 @@
 """A row of published training or evaluation throughput as a run of the emulated cluster.
 
-The row's model is captured, placed on the wafer in the largest even micro-batches that fit, and the
-cluster's clock walks its schedule. MemoryX and SwarmX keep their published numbers; samples come
-from the loader that the model's public configuration names.
+The row's model is captured, placed on the wafer in the largest even micro-batches that fit unless
+others are known, and the cluster's clock walks its schedule. MemoryX and SwarmX keep their
+published numbers; samples come from the loader that the model's public configuration names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from appliance.simulation import Simulator
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
-from benchmarks.fidelity.workloads import Mode, loading_of, program_of
+from benchmarks.fidelity.workloads import Mode, loading_of, micro_batch_of, program_of
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.units import seconds
@@ -76,8 +76,11 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
     program = program_of(row, mode)
     machine = MachineSpec(system=wafer or wafer_of(row))
     num_csx = row.integer("num_csx") or 1
-    micro_batch_size = row.integer("micro_batch_per_csx") or even_micro_batch(
-        batch_size, num_csx, _largest(program, machine.system)
+    stated = micro_batch_of(row) if mode == "train" else None
+    micro_batch_size = (
+        row.integer("micro_batch_per_csx")
+        or stated
+        or even_micro_batch(batch_size, num_csx, _largest(program, machine.system))
     )
     update = ADAMW if mode == "train" else NO_UPDATE
     simulator = Simulator(program, machine, update=update, loading=loading_of(row))

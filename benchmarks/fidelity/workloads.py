@@ -71,6 +71,15 @@ def loading_of(row: Row) -> Loading:
     return training_loading(_trainer(_kind_of(row)))
 
 
+def micro_batch_of(row: Row) -> int | None:
+    """Samples at a time in training, where the public configuration of that very model says it."""
+    trainer, stated = _trainer(_kind_of(row)), model_of(row)
+    of_file = trainer.init.model.dump()
+    is_that_model = all(stated[key] == of_file[key] for key in ("hidden_size", "num_hidden_layers"))
+    size = trainer.init.micro_batch_size("train")
+    return size if is_that_model and isinstance(size, int) else None
+
+
 def _kind_of(row: Row) -> str:
     workload = row.text("workload").lower()
     kind = next((word for word in _KINDS if word in workload), None)

@@ -12,7 +12,12 @@ from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row, read_rows
 from benchmarks.fidelity.training import FAMILIES
 from benchmarks.fidelity.training_runs import run_of, wafer_of
-from benchmarks.fidelity.workloads import loading_of, model_of, sequence_length
+from benchmarks.fidelity.workloads import (
+    loading_of,
+    micro_batch_of,
+    model_of,
+    sequence_length,
+)
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware import CS2, CS3, Loading
 from wsc.timing.hardware.releases import RELEASE_SPEEDS
@@ -70,6 +75,13 @@ def test_a_row_is_fed_as_the_public_configuration_says(read: Any) -> None:
     assert loading_of(bert) == Loading("csv", num_workers=8, num_workers_per_csx=1)
     assert loading_of(esm) == Loading("hdf5", num_workers=0, num_workers_per_csx=1)
     assert loading_of(dit) == Loading("npz", num_workers=8, num_workers_per_csx=2)
+
+
+def test_a_micro_batch_is_taken_from_the_configuration_of_that_very_model(read: Any) -> None:
+    """ESM-2 35M ran in micro-batches of 64; one of another size, or a BERT, may do otherwise."""
+    small = {"workload": "ESM-2", "hidden": "480", "layers": "12", "heads": "20"}
+    esm, other, bert = read(small, small | {"layers": "30"}, {"workload": "BERT-base"})
+    assert [micro_batch_of(row) for row in (esm, other, bert)] == [64, None, None]
 
 
 def test_a_row_runs_under_its_release(read: Any) -> None:
