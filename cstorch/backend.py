@@ -113,7 +113,7 @@ class Backend:
         Returns the checkpoint's states that are no tensors. CheckpointError if it is damaged.
         """
         reader = Reader(path)
-        self._restore = (path, frozenset(states), strict)
+        self._restore = (path.absolute(), frozenset(states), strict)
         if "global_step" in states:
             self.global_step = int(reader.objects.get("global_step", 0))
         return reader.objects
@@ -159,7 +159,7 @@ class Backend:
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
         """Have the cluster write ``states`` to a new file, and ``objects`` with them."""
-        self._running().invoke("save", path, states, objects)
+        self._running().invoke("save", path.absolute(), states, objects)
 
     def weights_digest(self) -> str:
         """SHA-256 of the weights as they are in MemoryX now."""

@@ -35,7 +35,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
     partial = target.with_name(f".{target.name}.partial")  # as CheckpointFolder.prepare knows it
     try:
         partial.unlink(missing_ok=True)
-        current_backend().save(partial.absolute(), states, objects)
+        current_backend().save(partial, states, objects)
         partial.rename(target)
     except OSError as error:
         raise cannot_write(target, error) from error

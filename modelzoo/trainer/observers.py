@@ -133,10 +133,12 @@ class Events:
         for name, value in scalars.items():
             if value is not None:
                 self._writer.scalar(name, value, log.step)
+        self._writer.flush()
 
     def evaluated(self, log: EvaluationLog) -> None:
         self._writer.scalar("eval/loss", log.loss, log.step)
         self._writer.scalar("eval/lm_perplexity", log.perplexity, log.step)
+        self._writer.flush()
 
     def saved(self, step: int, path: Path) -> None:
         """Nothing to draw."""

@@ -13,6 +13,8 @@ model_dir/
 from __future__ import annotations
 
 import logging
+import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +22,24 @@ from appliance.spec import ClusterSpec
 from modelzoo.config.params import Params
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
+from wsc.telemetry.files import naming, replacing
+
+
+class _RunLog(logging.FileHandler):
+    """A log file; a line that cannot be written is an OSError instead of a printed stack trace."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with naming(Path(self.baseFilename)):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
+        error = sys.exception()
+        assert error is not None, "called while one is handled"
+        raise error
+
+    def close(self) -> None:
+        with suppress(OSError):  # was told when the line was written
+            super().close()
 
 
 class RunFolder:
@@ -30,7 +50,7 @@ class RunFolder:
         self.path = model_dir / datetime.now().strftime("%Y%m%d_%H%M%S_%f")[:-3]
         try:
             self.path.mkdir(parents=True)
-            self._log = logging.FileHandler(self.path / "run.log")
+            self._log = _RunLog(self.path / "run.log")
         except OSError as error:
             raise ConfigError(
                 "the model folder cannot be written", where=str(model_dir), value=error.strerror
@@ -41,8 +61,13 @@ class RunFolder:
 
     def save_configuration(self, params: Params, cluster: ClusterSpec) -> None:
         """Write what the run was really started with."""
-        (self.path / "trainer_params.yaml").write_text(dump_yaml(params.dump()))
-        (self.path / "cluster.yaml").write_text(dump_yaml(cluster.model_dump(mode="json")))
+        files = {
+            "trainer_params.yaml": params.dump(),
+            "cluster.yaml": cluster.model_dump(mode="json"),
+        }
+        for name, data in files.items():
+            with replacing(self.path / name) as partial:
+                partial.write_text(dump_yaml(data))
 
     def note(self, line: str) -> None:
         """Put a line into run.log alone; the terminal has it already."""

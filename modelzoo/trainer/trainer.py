@@ -17,6 +17,7 @@ from torch import nn
 import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.backend import STATES, Backend
+from cstorch.storage import CLUSTER_STATES
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
 from memoryx.checkpoint import Reader
@@ -207,8 +208,8 @@ class Trainer:
     def _save(self, step: int) -> None:
         log.info("Saving checkpoint at step %d", step)
         with self._folder.draft(step) as draft:
-            state = {"model": {}, "optimizer": {}, "global_step": step, "seed": self._init.seed}
-            cstorch.save(state, draft.partial)
+            objects = {"global_step": step, "seed": self._init.seed}
+            self._backend.save(draft.partial, CLUSTER_STATES, objects)
         self._checkpoint = draft.final
         log.info("Saved checkpoint %s", draft.final)
         for observer in self._observers:

@@ -19,10 +19,22 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(f".partial-{path.name}")
     try:
-        yield partial
-        partial.replace(path)
+        with naming(path):
+            yield partial
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an OSError that names no file, as that of a full disk, name ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write_json(path: Path, data: Any) -> None:

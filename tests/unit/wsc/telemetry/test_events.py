@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from disks import full_disk
 from tensorboardX.proto.event_pb2 import Event
 
 from wsc.telemetry.events import EventWriter
@@ -34,3 +35,22 @@ def test_scalars_are_in_the_event_file_once_it_is_closed(tmp_path: Path) -> None
         ("train/loss", pytest.approx(2.5), 10),
         ("eval/loss", pytest.approx(3.5), 20),
     ]
+
+
+def test_what_is_flushed_can_be_read_before_the_end(tmp_path: Path) -> None:
+    """A curve can be looked at while the run goes on."""
+    writer = EventWriter(tmp_path / "made" / "here")
+    writer.scalar("train/loss", 2.5, 10)
+    writer.flush()
+    (path,) = tmp_path.rglob("events.out.tfevents.*")
+    assert [event.step for event in events(path)] == [0, 10]
+    writer.close()
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
+    """Told to the caller, not by a thread that nobody waits for."""
+    writer = EventWriter(tmp_path)
+    writer.scalar("train/loss", 2.5, 10)
+    with full_disk(), pytest.raises(OSError, match=tmp_path.name):
+        writer.flush()
+    writer.close()
