@@ -11,8 +11,9 @@ No message, thread or measured time enters, so every kind of cluster agrees to t
 a simulation without values is the same walk. State persists from step to step: weights of the next
 step stream ahead as far as updates and credits allow.
 
-Stragglers and jitter (wsc.timing.jitter) stretch kernels and transfers by factors that depend on
-step and round, so an uneven machine is walked round by round.
+Jitter (wsc.timing.jitter) stretches kernels and transfers by factors that depend on step and round,
+so a machine with jitter is walked round by round. Stragglers are slow by the same factor always, so
+their rounds are remembered like those of an even machine.
 
 In one round every system computes at most one micro-batch (``Rounds`` with one lane), whatever
 number of lanes the host uses. Systems that compute in the same round keep the same time, so the
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.round_memo import RoundMemo, Walked
+from appliance.round_memo import RoundKey, RoundMemo, Walked
 from appliance.round_walk import Round, RoundWalk
 from appliance.timetable import Timetable
 from csnode.clock import NodeClock
@@ -69,14 +70,15 @@ class ClusterClock:
         self._num_servers = num_servers
         self._machine = machine
         self._record = record
-        self._walks_all = record or not machine.jitter.is_none
+        self._jitter = Jitter(machine.jitter)
+        self._walks_all = record or machine.jitter.varies
         self._node = NodeClock(machine.system, machine.input, log)
         self._swarmx = SwarmXClock(machine.swarmx, num_nodes, log, machine.jitter)
         self._memoryx = MemoryXClock(
             machine.memoryx, num_servers, self._swarmx.latency_ps, log, machine.jitter
         )
         self._walk = RoundWalk(
-            self._node, self._swarmx, self._memoryx, Jitter(machine.jitter), self._walks_all
+            self._node, self._swarmx, self._memoryx, self._jitter, self._walks_all
         )
         self._resources = (
             *self._node.resources,
@@ -158,7 +160,14 @@ class ClusterClock:
             self._walk.walk(timetable, this)
             return None
         state, start_ps = self._state(), self._now_ps
-        key = (timetable.name, self._swarmx.latency_ps, this.is_last, state)
+        key = RoundKey(
+            timetable.name,
+            self._swarmx.latency_ps,
+            self._swarmx.bytes_per_s,
+            self._jitter.kernel(this.step, this.index, 0, this.num_busy),
+            this.is_last,
+            state,
+        )
         walked = self._memo.walked.get(key)
         if walked is None:
             self._catch_up()

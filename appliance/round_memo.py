@@ -23,11 +23,23 @@ class Walked(NamedTuple):
     is_periodic: bool  # whether it found the state that it left
 
 
-@dataclass
-class RoundMemo:
-    """Rounds walked so far, of machines that differ in nothing but the number of systems.
+class RoundKey(NamedTuple):
+    """All that decides what a round does, of machines that differ in their number of systems alone.
 
-    A key is (program, depth of the tree in time, whether the round is the last of its step, state).
+    That number shows in the depth of the tree, and in which stragglers there are: a slow switch
+    slows the links, a slow system stretches the kernels of the rounds in which it is busy.
     """
 
-    walked: dict[tuple[str, int, bool, State], Walked] = field(default_factory=dict)
+    timetable: str
+    latency_ps: int
+    link_bytes_per_s: int
+    kernel_factor: float
+    is_last: bool  # of its step
+    state: State
+
+
+@dataclass
+class RoundMemo:
+    """Rounds walked so far."""
+
+    walked: dict[RoundKey, Walked] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from wsc.core.program import Program, plan_streams
 from wsc.core.rounds import Rounds
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
-from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
+from wsc.timing.hardware import EVEN, UNKNOWN_LOADING, Loading, MachineSpec
 from wsc.timing.placement import (
     Placement,
     capacities,
@@ -105,7 +105,7 @@ class Simulator:
         """
         rounds = Rounds(self._num_micro_batches(batch_size, micro_batch_size, num_csx), num_csx)
         depth = Tree(num_csx, self.machine.swarmx.fan_out).depth
-        key = (micro_batch_size, rounds.count, depth if self.machine.jitter.is_none else num_csx)
+        key = (micro_batch_size, rounds.count, depth if self.machine.jitter == EVEN else num_csx)
         if key not in self._settled:
             self._settled[key] = self._settle(batch_size, micro_batch_size, num_csx)
         timings = self._settled[key]

@@ -29,9 +29,9 @@ class SwarmXClock:
         tree = Tree(num_nodes, spec.fan_out)
         self.latency_ps = tree.depth * spec.hop_latency_ps
         slowest = jitter.slowest("br", tree.num_switches) if jitter.stragglers else 1.0
-        link = slowed(spec.link_bandwidth_bytes_per_s, slowest)
-        self._down = Wire("SwarmX down", link, self.latency_ps, record)
-        self._up = Wire("SwarmX up", link, self.latency_ps, record)
+        self.bytes_per_s = slowed(spec.link_bandwidth_bytes_per_s, slowest)
+        self._down = Wire("SwarmX down", self.bytes_per_s, self.latency_ps, record)
+        self._up = Wire("SwarmX up", self.bytes_per_s, self.latency_ps, record)
 
     @property
     def resources(self) -> tuple[Resource, ...]:

@@ -15,6 +15,7 @@ from clocks import (
     programs,
     run,
     shapes,
+    slow_rooms,
 )
 from hypothesis import given, settings
 
@@ -23,16 +24,16 @@ from appliance.round_memo import RoundMemo
 from wsc.core.program import Mode, Program, plan_streams
 
 
-@given(programs, shapes, even_machines)
+@given(programs, shapes, even_machines, slow_rooms)
 @settings(max_examples=100, deadline=None)
 def test_rounds_that_are_remembered_cost_what_walking_them_costs(
-    program: Program, shape: dict[str, Any], sections: dict[str, Any]
+    program: Program, shape: dict[str, Any], sections: dict[str, Any], slow: dict[str, float]
 ) -> None:
     """A clock that records walks every round; one that does not may fold equal rounds.
 
     Evaluation in between shares servers, links and systems with training.
     """
-    machine = make_machine(**sections)
+    machine = make_machine(**sections, jitter={"stragglers": slow})
     forward = [segment for segment in program.segments if segment.phase == "forward"]
     evaluation = replace(program, mode="eval", segments=tuple(forward))
     walked, folded = (
@@ -44,14 +45,15 @@ def test_rounds_that_are_remembered_cost_what_walking_them_costs(
         assert walked.step(mode, step) == folded.step(mode, step)
 
 
-def test_clocks_of_different_sizes_share_what_they_walked() -> None:
-    """Sharing the memo changes no time, whatever sizes were walked before."""
-    program = make_program(micro_batches=24)
+@pytest.mark.parametrize("slow", [{}, {"csx-2": 2.0}, {"br-1": 40.0}, {"wgt-0": 3.0}])
+def test_clocks_of_different_sizes_share_what_they_walked(slow: dict[str, float]) -> None:
+    """Sharing the memo changes no time, whatever sizes and stragglers were walked before."""
+    program, machine = make_program(micro_batches=24), make_machine(jitter={"stragglers": slow})
     memo = RoundMemo()
     for num_nodes in (1, 2, 3, 5, 8, 24):
-        shared = ClusterClock(make_machine(), num_nodes, 1, memo=memo)
+        shared = ClusterClock(machine, num_nodes, 1, memo=memo)
         shared.install(program, plan_streams(program, 1), update=ADAMW)
-        assert run(shared) == run(make_clock(program, num_nodes=num_nodes))
+        assert run(shared) == run(make_clock(program, machine, num_nodes=num_nodes, record=True))
 
 
 @pytest.mark.parametrize("dram_bytes", [1, 4 * 3 * 1000, 10**12])

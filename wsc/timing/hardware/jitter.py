@@ -45,9 +45,9 @@ class JitterSpec(Config):
         return stragglers
 
     @property
-    def is_none(self) -> bool:
-        """Whether every room is as fast as its kind, always."""
-        return not (self.kernel_sigma or self.transfer_sigma or self.stragglers)
+    def varies(self) -> bool:
+        """Whether the same work takes another time each time; stragglers alone are slow always."""
+        return bool(self.kernel_sigma or self.transfer_sigma)
 
     def slowest(self, kind: str, count: int) -> float:
         """The factor of the slowest of the rooms ``kind-0`` to ``kind-(count - 1)``; 1 if even."""
