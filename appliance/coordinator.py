@@ -157,5 +157,5 @@ def _check_finite(result: StepResult, mode: Mode) -> None:
             value=", ".join(map(str, result.values)),
             rule="losses are finite numbers",
             remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "
-            "check the data; the newest checkpoint is intact",
+            "check the data; then continue from a checkpoint of an earlier step",
         )
