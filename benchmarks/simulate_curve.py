@@ -2,8 +2,8 @@
 
     python -m benchmarks.simulate_curve --json benchmarks/results/simulate_curve.json
 
-Capturing a model of a trillion parameters takes a minute or two and is counted apart; every repeat
-of the curve starts with nothing remembered.
+Capturing a model takes some seconds, whatever its size, and is counted apart; every repeat of the
+curve starts with nothing remembered.
 """
 
 from __future__ import annotations

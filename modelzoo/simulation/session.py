@@ -63,7 +63,7 @@ def run_simulation(arguments: Arguments, request: SimulationRequest, params: Par
     simulation = simulate(study, params, counts, asked if asked in counts else counts[-1], request)
     write_json(folder / SIMULATION_NAME, simulation)
     _draw(folder / "simulation.png", simulation)
-    _draw_wafer(folder / "wafer.png", study, simulation.detail.num_csx)
+    _draw_wafer(folder / "wafer.png", study, simulation)
     _trace(arguments.trace or folder / "step_trace.json", study, simulation.detail.num_csx)
     print(f"\n{simulation_text(simulation)}\n\n{folder}", flush=True)
 
@@ -176,11 +176,12 @@ def _draw(path: Path, simulation: Simulation) -> None:
     simulation_picture(path, headline(simulation), paces)
 
 
-def _draw_wafer(path: Path, study: Study, num_csx: int) -> None:
+def _draw_wafer(path: Path, study: Study, simulation: Simulation) -> None:
     from wsc.telemetry.wafer_picture import wafer_picture  # noqa: PLC0415  (as above)
 
-    placement = study.simulator.placement(study.micro_batch_size(num_csx))
-    wafer_picture(path, placement, f"One of {num_csx} systems")
+    size = simulation.point.micro_batch_size
+    title = f"{headline(simulation)}: one of {simulation.detail.num_csx}, micro-batch of {size}"
+    wafer_picture(path, study.simulator.placement(size), title)
 
 
 def _trace(path: Path, study: Study, num_csx: int) -> None:

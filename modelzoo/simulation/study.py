@@ -116,7 +116,10 @@ class Study:
             replace(check, layer=re.sub(r"\d+", "*", check.layer))
             for check in self.simulator.streams(self.batch_size, size)
         )
-        return tuple(_layer_check(check, count, size) for check, count in folded.items())
+        largest = self.simulator.largest_micro_batch
+        return tuple(
+            _layer_check(check, count, check.cure(size, largest)) for check, count in folded.items()
+        )
 
     def memory(self, num_csx: int) -> Memory:
         """What MemoryX and the wafers hold."""
@@ -150,7 +153,7 @@ class Study:
         return Starting(**asdict(start), total_ps=start.total_ps)
 
 
-def _layer_check(check: StreamCheck, count: int, micro_batch_size: int) -> LayerCheck:
+def _layer_check(check: StreamCheck, count: int, cure: str) -> LayerCheck:
     return LayerCheck(
         layer=check.layer,
         phase=check.phase,
@@ -160,7 +163,7 @@ def _layer_check(check: StreamCheck, count: int, micro_batch_size: int) -> Layer
         compute_ps=check.compute_ps,
         stream_ps=check.stream_ps,
         holds=check.holds,
-        cure=check.cure(micro_batch_size),
+        cure=cure,
     )
 
 

@@ -67,12 +67,20 @@ def _table(simulation: Simulation) -> Iterator[Sequence[str]]:
         for field in fields(Attribution)
         if any(point.attribution_ps.shares()[field.name] >= _VISIBLE for point in simulation.points)
     ]
+    bill = simulation.detail.bill
     yield (
         "systems", "micro-batch", "rounds", "step", "samples/s", "tokens/s", "PFLOP/s", "of peak",
         "efficiency", *causes, "SRAM peak", "recomputed", "SwarmX nodes",
+        *(["days"] if bill else []),
     )  # fmt: skip
     for point in simulation.points:
-        yield _row(point, causes)
+        yield (*_row(point, causes), *([f"{_days(point, bill.tokens):,.1f}"] if bill else []))
+
+
+def _days(point: Point, tokens: float) -> float:
+    """Of training on so many tokens."""
+    assert point.tokens_per_s is not None, "a bill is for a model that reads tokens"
+    return tokens / point.tokens_per_s / 86_400
 
 
 def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:

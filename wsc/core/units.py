@@ -14,6 +14,7 @@ PS_PER_S = 1_000_000_000_000
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+TIB = 1 << 40
 
 
 def transfer_ps(num_bytes: int, bandwidth_bytes_per_s: int) -> int:
@@ -36,7 +37,7 @@ def format_ps(duration_ps: int) -> str:
 
 def format_bytes(num_bytes: int) -> str:
     """A size for people: ``"3.2 MiB"``."""
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+    for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(num_bytes) >= unit:
             return f"{num_bytes / unit:.1f} {name}"
     return f"{num_bytes} B"

@@ -15,7 +15,7 @@ from wsc.telemetry.pictures import CAUSE_COLORS
 from wsc.timing.attribution import Attribution
 
 _MOST_DOTS = 24  # more points than this are a line
-_MOST_TICKS = 12
+_MOST_TICKS = 8
 _VISIBLE = 0.005
 
 
@@ -86,7 +86,9 @@ def _over_systems(axes: Axes, counts: Sequence[int]) -> None:
     ticks = list(counts)
     if len(ticks) > _MOST_TICKS:
         powers = (1 << power for power in range(counts[-1].bit_length()))
-        ticks = [power for power in powers if counts[0] <= power <= counts[-1] / 1.4]
+        ticks = [power for power in powers if counts[0] <= power <= counts[-1] / 2.5]
+        if len(ticks) > _MOST_TICKS:
+            ticks = ticks[::2]
         ticks.append(counts[-1])
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from wsc.core.program import Phase, Program, StreamPlan
 from wsc.core.units import PS_PER_S, transfer_ps
@@ -27,6 +28,7 @@ class StreamCheck:
     gradient_bytes: int
     compute_ps: int  # compute and overhead of one micro-batch
     bandwidth_bytes_per_s: int  # of the narrowest link, in each direction
+    overhead_ps: int = 0  # of ``compute_ps``, what takes as long for any number of samples
 
     @property
     def stream_bytes(self) -> int:
@@ -51,15 +53,28 @@ class StreamCheck:
         """How many times too slow the stream is; at most 1 where the condition holds."""
         return self.stream_ps / max(1, self.compute_ps)
 
-    def cure(self, micro_batch_size: int) -> str:
-        """The least change of each kind that lets the condition hold; empty where it does."""
+    def cure(self, micro_batch_size: int, largest: int) -> str:
+        """The least change of each kind that lets the condition hold; empty where it does.
+
+        ``largest`` is the most samples that a wafer has room for.
+        """
         if self.holds:
             return ""
-        samples = -int(-micro_batch_size * self.shortage // 1)
-        return (
-            f"micro-batch of {samples} samples, or {self.needed_bytes_per_s / 1e9:.0f} GB/s, "
-            f"or {1 - 1 / self.shortage:.0%} of the weights zero"
-        )
+        cures = [
+            f"{self.needed_bytes_per_s / 1e9:.0f} GB/s",
+            f"{1 - 1 / self.shortage:.0%} of the weights zero",
+        ]
+        samples = self._enough_samples(micro_batch_size)
+        if samples <= largest:
+            cures.insert(0, f"micro-batch of {samples} samples")
+        return ", or ".join(cures)
+
+    def _enough_samples(self, micro_batch_size: int) -> float:
+        """Samples that compute as long as the stream takes; infinity if more take no longer."""
+        growing_ps = self.compute_ps - self.overhead_ps
+        if not growing_ps:
+            return inf
+        return -(-micro_batch_size * (self.stream_ps - self.overhead_ps) // growing_ps)
 
 
 def narrowest_bytes_per_s(machine: MachineSpec) -> int:
@@ -86,6 +101,7 @@ def check_streams(
             ),
             compute_ps=cost.total_ps,
             bandwidth_bytes_per_s=bandwidth,
+            overhead_ps=cost.overhead_ps,
         )
         for segment, cost in zip(program.segments, costs, strict=True)
     )

@@ -83,13 +83,20 @@ def test_the_detail_is_of_the_point_asked_for() -> None:
     """Rooms, start, and a bill whose prices are called illustrative."""
     text = simulation_text(SIMULATION)
     assert "4 x CS-2 in detail" in text
-    assert "1024.0 GiB of it in flash" in text
+    assert "1.0 TiB of it in flash" in text
     assert "state, which would not fit" in text
     assert "12 min: compile 10 min, then programming 110 s" in text
     assert "illustrative prices" in text
     assert "illustrative" not in simulation_text(
         replace(SIMULATION, detail=replace(SIMULATION.detail, bill=None))
     )
+
+
+def test_a_token_budget_takes_days_on_each_number_of_systems() -> None:
+    """A billion tokens at 24,576 a second and at four times as many."""
+    lines = simulation_text(SIMULATION).splitlines()
+    header = next(index for index, line in enumerate(lines) if line.startswith("systems"))
+    assert [line.split()[-1] for line in lines[header : header + 3]] == ["days", "0.5", "0.1"]
 
 
 def test_every_kind_of_layer_says_whether_it_stalls() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,10 +31,24 @@ def test_the_busier_direction_decides() -> None:
 
 def test_the_cure_names_micro_batch_bandwidth_and_sparsity() -> None:
     """Half as long on the wafer as on the wire: twice of either, or half of the weights."""
-    assert check(10 * PS_PER_MS).cure(8) == ""
-    assert check(5 * PS_PER_MS).cure(8) == (
+    assert check(10 * PS_PER_MS).cure(8, 100) == ""
+    assert check(5 * PS_PER_MS).cure(8, 100) == (
         "micro-batch of 16 samples, or 200 GB/s, or 50% of the weights zero"
     )
+
+
+def test_a_micro_batch_that_does_not_fit_cures_nothing() -> None:
+    """Nor does a larger one help where its samples take no time."""
+    assert "micro-batch" in check(5 * PS_PER_MS).cure(8, 16)
+    assert check(5 * PS_PER_MS).cure(8, 15) == "200 GB/s, or 50% of the weights zero"
+    fixed = replace(check(5 * PS_PER_MS), overhead_ps=5 * PS_PER_MS)
+    assert "micro-batch" not in fixed.cure(8, 10**9)
+
+
+def test_overhead_does_not_grow_with_the_micro_batch() -> None:
+    """Four of five milliseconds: the fifth has to become six."""
+    mostly_overhead = replace(check(5 * PS_PER_MS), overhead_ps=4 * PS_PER_MS)
+    assert mostly_overhead.cure(8, 100).startswith("micro-batch of 48 samples")
 
 
 @given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
