@@ -120,8 +120,9 @@ class Trainer:
     def validate_all(self) -> Outcome:
         """Every checkpoint on every data set."""
         section = self._trainer.validate_all
-        if section is None:
-            raise ConfigError("eval_all needs trainer.validate_all", where="params file")
+        if section is None or not section.val_dataloaders:
+            missing = "trainer.validate_all" + (".val_dataloaders" if section else "")
+            raise ConfigError(f"eval_all needs {missing}", where="params file")
         paths = [path for pattern in section.ckpt_paths for path in _matching(pattern)]
         if not section.ckpt_paths:
             paths = [self._folder.path / entry.file for entry in self._folder.entries()]

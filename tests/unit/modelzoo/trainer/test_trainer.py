@@ -51,3 +51,37 @@ def test_a_checkpoint_of_another_model_is_taken_on_request_only(
     assert code == 0, err
     assert f"WARNING: The checkpoint {tmp_path}" in out
     assert word in (tmp_path / "model_dir" / "latest_run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("sections", "missing"),
+    [
+        ({}, "eval_all needs trainer.validate_all"),
+        ({"validate_all": {}}, "eval_all needs trainer.validate_all.val_dataloaders"),
+    ],
+)
+def test_evaluating_all_needs_data(tmp_path, capsys, sections, missing) -> None:
+    """What the file lacks is named."""
+    code, _, err = run_here([*write_run(tmp_path, **sections), "--mode=eval_all"], capsys)
+    assert code == 1
+    assert missing in err
+
+
+def test_all_checkpoints_are_evaluated(tmp_path, capsys) -> None:
+    """On every data set, one after the other, in one process."""
+    data = {
+        "data_processor": "DummyDataProcessor",
+        "batch_size": 8,
+        "max_sequence_length": 16,
+        "vocab_size": 256,
+    }
+    flags = write_run(
+        tmp_path,
+        init__loop={"max_steps": 4, "eval_steps": 1},
+        validate_all={"val_dataloaders": [data, {**data, "batch_size": 16}]},
+    )
+    assert run_here([*flags, "--mode=train"], capsys)[0] == 0
+    code, out, err = run_here([*flags, "--mode=eval_all"], capsys)
+    assert code == 0, err
+    steps = [line.split("GlobalStep=")[1][0] for line in out.splitlines() if "| Eval" in line]
+    assert steps == ["2", "2", "4", "4"]
