@@ -34,15 +34,13 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """A finished evaluation: mean loss over its batches, and what it took."""
+    """A finished evaluation: mean loss over its batches, and at what pace."""
 
     step: int
     batches: int
-    samples: int
     loss: float
     perplexity: float
-    rate: float
-    seconds: float
+    rate: float  # samples/s, measured
 
 
 class Observer(Protocol):

@@ -193,15 +193,12 @@ class Trainer:
             return
         losses = [result.values[0] for result in executor.results]
         loss = sum(losses) / len(losses)
-        tracker = executor.profiler.rate_tracker
         evaluation = EvaluationLog(
             step=self._backend.global_step,
             batches=len(losses),
-            samples=sum(timing.batch_size for timing in executor.profiler.timings),
             loss=loss,
             perplexity=math.exp(min(loss, 700.0)),  # exp overflows a float beyond 709
-            rate=tracker.global_rate,
-            seconds=tracker.elapsed_s,
+            rate=executor.profiler.rate_tracker.global_rate,
         )
         for observer in self._observers:
             observer.evaluated(evaluation)
