@@ -19,12 +19,16 @@ def of_size(size):
     return {MICRO_BATCH: [{"ScopedTrainFlags": {"csx.performance.micro_batch_size": size}}]}
 
 
-@pytest.mark.parametrize(("num_csx", "size"), [(1, 2), (3, 1)])
+@pytest.mark.parametrize(("num_csx", "size", "layers"), [(1, 2, 2), (3, 1, 8)])
 def test_a_run_takes_on_the_emulated_clock_what_its_simulation_says(
-    tmp_path, capsys, num_csx, size
+    tmp_path, capsys, num_csx, size, layers
 ) -> None:
-    """Two steps, to the picosecond; also where some systems run out of micro-batches."""
-    flags = [*write_run(tmp_path, **of_size(size), **LOADING), f"--num_csx={num_csx}"]
+    """Two steps, to the picosecond; also where some systems run out of micro-batches.
+
+    Of eight layers, five are captured.
+    """
+    changes = {**of_size(size), **LOADING, "init__model__num_hidden_layers": layers}
+    flags = [*write_run(tmp_path, **changes), f"--num_csx={num_csx}"]
     code, out, err = run_here([*flags, "--simulate"], capsys)
     assert code == 0, err
     assert "Weights SHA-256" not in out
