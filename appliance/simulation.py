@@ -146,6 +146,10 @@ class Simulator:
         return capacities(self._smallest, self.machine.system)
 
     @cached_property
+    def _recomputable(self) -> tuple[int, ...]:
+        return recomputable(self._smallest)
+
+    @cached_property
     def _smallest(self) -> Program:
         return self.program.at(CAPTURED_SIZES[0], 1)
 
@@ -169,7 +173,7 @@ class Simulator:
     def _layout(self, count: int) -> _Layout:
         """The step with so many segments recomputed."""
         if count not in self._layouts:
-            chosen = recomputable(self._smallest)[:count]
+            chosen = self._recomputable[:count]
             program = self.program.changed(lambda p: recompute(p, chosen) if chosen else p)
             placement = Placement(program.at(CAPTURED_SIZES[0], 1), self.machine.system, chosen)
             self._layouts[count] = _Layout(program, placement)

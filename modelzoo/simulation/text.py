@@ -107,7 +107,8 @@ def _footnotes(simulation: Simulation) -> Iterator[str]:
         "PFLOP/s: matrix products and attention, recomputed ones once. Shares: of the busiest "
         "systems' step."
     )
-    yield f"{len(simulation.points)} points in {simulation.curve_s:.2f} s."
+    points = len(simulation.points)
+    yield f"{points} point{'s' if points > 1 else ''} in {simulation.curve_s:.2f} s."
 
 
 def _detail(simulation: Simulation) -> Iterator[str]:
