@@ -29,6 +29,7 @@ from wsc.core.actions import (
     StreamWeight,
     node_actions,
 )
+from wsc.core.errors import ApplianceError
 from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
 from wsc.core.packing import byte_ranges, shard_specs, unpack
 from wsc.core.payload import Payload, Slab
@@ -133,9 +134,12 @@ class Walk:
 
         def run(batch: MicroBatch) -> Interval:
             with self._context.cores.lease():
-                start_ns = time.perf_counter_ns()
-                batch.run(segment, kernel, weights)
                 detail = f"{segment.layer} {segment.phase}, micro-batch {batch.index}"
+                start_ns = time.perf_counter_ns()
+                try:
+                    batch.run(segment, kernel, weights)
+                except Exception as error:
+                    raise _kernel_failed(f"{detail} of step {visit[0]}", error) from error
                 stop_ns = time.perf_counter_ns()
             return Interval("compute", start_ns, stop_ns, visit[0], detail)
 
@@ -170,3 +174,12 @@ class Walk:
         now = max((batch.num_bytes for batch in batches), default=0)
         self._sram.change("activations", now - self._activation_bytes)
         self._activation_bytes = now
+
+
+def _kernel_failed(where: str, error: Exception) -> ApplianceError:
+    return ApplianceError(
+        "a kernel failed",
+        where=where,
+        value=repr(error),
+        remedy="look at that micro-batch of the data: often an index is beyond its table",
+    )

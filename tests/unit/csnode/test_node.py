@@ -10,8 +10,9 @@ from local_machine import FP32, Regression, compile_model, installation, random_
 
 from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
+from csnode.micro_batch import MicroBatch
 from csnode.node import NodeSpec
-from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
 from wsc.core.messages import (
     BatchReady,
     BatchReleased,
@@ -130,6 +131,22 @@ def test_a_node_without_work_lets_the_weights_pass():
         assert driver.send_weights(1, shard.index) == [WeightsReleased(1, 1, shard.index)]
     driver.take_gradients()
     assert driver.node.finished
+
+
+def test_a_kernel_that_fails_is_named(monkeypatch):
+    """Layer, direction, micro-batch and step: enough to find the data that it was given."""
+
+    def fail(*_):
+        raise IndexError("index out of range in self")
+
+    monkeypatch.setattr(MicroBatch, "run", fail)
+    driver = Driver()
+    driver.send_batch(0)
+    with pytest.raises(ApplianceError, match="a kernel failed") as caught:
+        driver.send_weights(0, 0)
+    assert caught.value.where == "layers.0 forward, micro-batch 0 of step 1"
+    assert "index out of range" in caught.value.value
+    assert isinstance(caught.value.__cause__, IndexError)
 
 
 def test_gradients_bear_their_span():
