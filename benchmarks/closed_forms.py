@@ -4,7 +4,7 @@
 
 Each kernel runs on the simulated fabric over shapes, grids, formats and machines, and the form of
 ``wsc.timing.kernels`` is compared with the cycles that it took. Weights that are left out of sparse
-products are spread evenly, as the form says.
+products lie anywhere (seeded); the form is told the share of those that are left.
 """
 
 from __future__ import annotations
@@ -80,6 +80,10 @@ def _chain(case: Case) -> Comparison:
     return _collective(case, collectives.chain, _reduce_by(programs.chain))
 
 
+def _star(case: Case) -> Comparison:
+    return _collective(case, collectives.star, _reduce_by(programs.star))
+
+
 def _tree(case: Case) -> Comparison:
     return _collective(case, collectives.tree, _reduce_by(programs.binary))
 
@@ -90,6 +94,10 @@ def _two_phase(case: Case) -> Comparison:
 
 def _broadcast(case: Case) -> Comparison:
     return _collective(case, collectives.broadcast, programs.broadcast)
+
+
+def _ring(case: Case) -> Comparison:
+    return _collective(case, collectives.ring_all_reduce, programs.ring_all_reduce)
 
 
 def _all_reduce(case: Case) -> Comparison:
@@ -143,11 +151,11 @@ def _sparse(case: Case) -> Comparison:
 
 def _streamed(case: Case, density: float) -> Comparison:
     x, outputs, dtype = case.matrix, case.tile[2], case.dtype
-    weights = np.zeros((x.shape[1], outputs))
-    weights[:: round(1 / density)] = 1
+    weights = np.random.default_rng(1).random((x.shape[1], outputs)) < density
     edge = Fabric(case.rows + 1, case.columns, case.spec)
-    taken = kernels.weight_streaming(edge, x, weights, dtype).cycles
-    form = gemm.weight_streaming(case.grid, *case.shape, outputs, DTYPES[dtype], density)
+    taken = kernels.weight_streaming(edge, x, weights.astype(float), dtype).cycles
+    share = float(weights.mean())
+    form = gemm.weight_streaming(case.grid, *case.shape, outputs, DTYPES[dtype], share)
     return form.total_cycles, taken
 
 
@@ -208,7 +216,9 @@ def _loss(case: Case) -> Comparison:
     return (softmax + tensors.loss(case.grid, logits.shape, dtype)).total_cycles, taken
 
 
-_LINES = ((1, 4), (1, 16), (1, 32))
+_LINES = ((1, 4), (1, 7), (1, 16), (1, 32), (1, 128))
+_SHORT_LINES = ((1, 4), (1, 16))
+_RECTANGLES = ((2, 2), (4, 4), (2, 8), (6, 3))
 _GRIDS = ((4, 4), (2, 8))
 _SQUARES = ((2, 2), (4, 4))
 _VECTORS = ((1, 8), (1, 64))
@@ -217,26 +227,25 @@ Sweep = tuple[Callable[[Case], Comparison], Sequence[tuple[int, int]], Sequence[
 
 SWEEPS: dict[str, Sweep] = {
     "chain": (_chain, _LINES, _VECTORS),
+    "star": (_star, _SHORT_LINES, _VECTORS),
     "tree": (_tree, _LINES, _VECTORS),
     "two-phase": (_two_phase, _LINES, _VECTORS),
     "broadcast": (_broadcast, _LINES, _VECTORS),
     "all-reduce": (_all_reduce, _LINES, _VECTORS),
-    "2D broadcast": (_broadcast_2d, _LINES[:2], _VECTORS),
+    "ring all-reduce": (_ring, _SHORT_LINES, ((1, 32), (1, 128))),
+    "2D broadcast": (_broadcast_2d, ((1, 4), (1, 7), (1, 32)), _VECTORS),
     "GEMM, dense": (_dense, _GRIDS, ((8, 4, 24), (12, 8, 32))),
-    "GEMM, sparse": (_sparse, _GRIDS, ((8, 8, 32), (12, 16, 40))),
-    "weight gradient": (_weight_gradient, ((2, 2), (4, 2)), ((8, 8, 64),)),
+    "GEMM, sparse": (_sparse, _GRIDS, ((8, 16, 48), (12, 32, 48))),
+    "weight gradient": (_weight_gradient, ((4, 2), (2, 8)), ((4, 8, 2), (2, 16, 2), (1, 16, 64))),
     "GEMV": (_gemv, _GRIDS, ((16, 16), (32, 8))),
-    "SUMMA": (_summa, _SQUARES, ((16, 8, 16), (16, 16, 16))),
+    "SUMMA": (_summa, _RECTANGLES, ((16, 6, 16), (4, 6, 24), (24, 6, 4), (2, 12, 2))),
     "softmax": (_softmax, _GRIDS, _TILES),
     "layer norm": (_norm, _GRIDS, _TILES),
     "attention": (_attention, _SQUARES, ((16, 8, 16),)),
     "embedding": (_embedding, _GRIDS, _TILES),
     "loss": (_loss, _GRIDS, _TILES),
 }
-"""Kernels, their grids (rows, columns), and what each PE holds.
-
-Results of resident products are square: for these the forms choose a square of PEs, as SUMMA needs.
-"""
+"""Kernels, their grids (rows, columns), and what each PE holds."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from csnode.fabric.kernels.tiles import Result, split
 from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.program import Program
 from csnode.fabric.simulator import run
+from csnode.fabric.vector import NAMES
+from wsc.timing.kernels.resident import gradient_block
 
 
 def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP32) -> Result:
@@ -27,7 +29,8 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
     mine = program.array("dy", height * width, dtype, bank=0)
     at_rest = program.array("x", features * height, dtype, bank=2)
     gradients = program.array("dw", columns * features * width, Dtype.FP32, bank=4)
-    block = _block(program, features * width)
+    tile = (height, features, width)
+    block = gradient_block(fabric.spec, columns, tile, NAMES[dtype], even=True)
     turns = Turns.in_blocks(program, paths.rows(fabric), mine, 0, height, block)
     turns.add(program, colour=0)
     for step in range(turns.steps):
@@ -40,10 +43,3 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
     outcome = run(program, data)
     blocks = outcome.read("dw")[0].reshape(columns, turns.steps, features, block * width)
     return Result(blocks.transpose(0, 2, 1, 3).reshape(x.shape[1], dy.shape[1]), outcome)
-
-
-def _block(program: Program, gradients: int) -> int:
-    """How many PEs' parts of dy are multiplied at once: whose gradients fit a bank of SRAM."""
-    spec, columns = program.fabric.spec, program.fabric.columns
-    room = spec.sram_bytes_per_pe // spec.sram_banks // (gradients * Dtype.FP32.num_bytes)
-    return max(n for n in range(1, columns + 1) if columns % n == 0 and n <= max(1, room))

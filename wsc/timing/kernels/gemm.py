@@ -19,6 +19,7 @@ from wsc.timing.kernels.collectives import depth_cycles
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
 from wsc.timing.kernels.single_pe import axpy_cycles, wavelets
+from wsc.timing.kernels.sparsity import service
 
 
 def weight_streaming(
@@ -26,18 +27,28 @@ def weight_streaming(
 ) -> Cycles:
     """``Y[tokens, outputs] += X[tokens, inputs] W[inputs, outputs]`` with streamed weights.
 
-    Of the weights only the share ``density`` is not zero and arrives, evenly spread. Each takes
+    Of the weights only the share ``density`` is not zero and arrives, whichever. Each takes
     one wavelet, value and index (Hot Chips 34), and the longer of the link's time for a wavelet
     and an AXPY. The set-up of an output's ring is hidden behind the AXPYs of the next; its
-    additions are not, since one datapath does both.
+    additions are not, since one datapath does both. PEs with many weights keep others waiting
+    (``sparsity``).
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
     weight = axpy_cycles(fabric, local_tokens, dtype).at_least(fabric.cycles_per_wavelet)
     row = weight * (features * density) + Cycles(fabric=fabric.cycles_per_wavelet)
-    exposed = Cycles(setup=max(0.0, fabric.vector_setup_cycles - row.total_cycles))
+    rows = service(
+        features,
+        density,
+        weight.total_cycles,
+        fabric.cycles_per_wavelet,
+        fabric.vector_setup_cycles,
+        grid.hidden_pes,
+    )
+    exposed = Cycles(setup=max(0.0, rows.mean - row.total_cycles))
+    waits = Cycles(fabric=rows.waiting_cycles(grid.hidden_pes, outputs))
     per_output = row + exposed + _ring_step(fabric, local_tokens, dtype)
-    return per_output * outputs + _fill(grid, outputs)
+    return per_output * outputs + waits + _fill(grid, outputs)
 
 
 def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:

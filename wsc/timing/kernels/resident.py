@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from wsc.timing.hardware.fabric import FabricSpec
@@ -47,7 +48,7 @@ def summa(
     (high, wide), (rows, columns) = pes, tile
     width = ceil(inner / max(pes))
     slices = ceil(inner / width)
-    product = axpy_cycles(fabric, max(tile), dtype) * (min(tile) * width)
+    product = axpy_cycles(fabric, max(tile), dtype) * (min(tile) * inner / slices)
     moved = [
         Moved(line, wavelets(fabric, side * width, dtype))
         for side, line in ((rows, wide), (columns, high))
@@ -106,20 +107,46 @@ def _later(fabric: FabricSpec, moved: Moved, steps: int) -> float:
 def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:
     """``dW[inputs, outputs] = X[tokens, inputs]^T dY[tokens, outputs]``, both operands resident.
 
-    Each PE takes the parts of dY of some PEs of its row, side by side, as many as have gradients
-    that fit one bank of SRAM; every value of X adds its multiple of a row of them. The gradients of
-    a column of PEs are summed down the column in fp32. So are those of a row's stretches.
+    Each PE takes the parts of dY of some PEs of its row, side by side; every value of X adds its
+    multiple of a row of them. The gradients of a column of PEs are summed down the column in fp32.
+    So are those of a row's stretches.
     """
-    fabric, pes = grid.fabric, grid.hidden_pes
-    local_tokens, features, width = grid.tokens(tokens), grid.features(inputs), ceil(outputs / pes)
+    fabric, width = grid.fabric, grid.features(outputs)
+    tile = (grid.tokens(tokens), grid.features(inputs), width)
     parts = ceil(outputs / width)
-    steps = ceil(parts / max(1, _accumulators(fabric) // (features * width)))
-    product = axpy_cycles(fabric, ceil(outputs / steps), dtype) * (features * local_tokens)
-    moved = Moved(pes, wavelets(fabric, local_tokens * width, dtype), ceil(parts / steps))
-    gradients = features * outputs
+    products = gradient_products(
+        fabric, parts, tile, gradient_block(fabric, parts, tile, dtype), dtype
+    )
+    gradients = grid.features(inputs) * outputs
     sums = [reduce(fabric, line, gradients) for line in (fabric.rows, grid.stretches)]
     starts = fabric.vector_setup_cycles * sum(cycles > 0 for cycles in sums)
-    return in_turns(fabric, product, steps, [moved]) + Cycles(fabric=sum(sums), setup=starts)
+    return products + Cycles(fabric=sum(sums), setup=starts)
+
+
+def gradient_products(
+    fabric: FabricSpec, parts: int, tile: tuple[int, int, int], block: int, dtype: str
+) -> Cycles:
+    """Multiply ``block`` of the ``parts`` of dY at a time; a tile is tokens, inputs, outputs."""
+    tokens, features, width = tile
+    steps = ceil(parts / block)
+    product = axpy_cycles(fabric, ceil(parts * width / steps), dtype) * (features * tokens)
+    moved = Moved(parts, wavelets(fabric, tokens * width, dtype), ceil(parts / steps))
+    return in_turns(fabric, product, steps, [moved])
+
+
+@lru_cache(maxsize=4096)
+def gradient_block(
+    fabric: FabricSpec, parts: int, tile: tuple[int, int, int], dtype: str, *, even: bool = False
+) -> int:
+    """The fastest power of two of parts whose gradients fit one bank of SRAM; at least one part.
+
+    More make longer vectors, fewer hide more of what moves. ``even``: it divides the parts.
+    """
+    _, features, width = tile
+    room = max(1, min(parts, _accumulators(fabric) // (features * width)))
+    blocks = [1 << k for k in range(room.bit_length())]
+    fitting = [block for block in blocks if not even or parts % block == 0]
+    return min(fitting, key=lambda n: gradient_products(fabric, parts, tile, n, dtype).total_cycles)
 
 
 def _accumulators(fabric: FabricSpec) -> int:
