@@ -24,9 +24,9 @@ _NUMBER = re.compile(r"R(\d+(?:\.\d+)+)")
 class ReleaseSpeeds(Config):
     """Fitted speeds."""
 
-    cs2_r1_9_2: PositiveFloat = sourced(0.702, "fitted", "T0060")
-    cs2_r2_1_1: PositiveFloat = sourced(0.728, "fitted", "T0062")
-    cs3_r2_5: PositiveFloat = sourced(1.864, "fitted", "T0074")
+    cs2_r1_9_2: PositiveFloat = sourced(0.714, "fitted", "T0060")
+    cs2_r2_1_1: PositiveFloat = sourced(0.729, "fitted", "T0062")
+    cs3_r2_5: PositiveFloat = sourced(1.889, "fitted", "T0074")
 
 
 RELEASE_SPEEDS = ReleaseSpeeds()

@@ -37,15 +37,15 @@ class WaferSpec(Config):
     )
 
     kernel_efficiency: PositiveFloat = sourced(
-        0.655,
+        0.616,
         "fitted",
         "T0001 T0003 T0009 T0011 T0017 T0019 T0028 T0034, together with the two below: cycles of "
         "the closed forms (wsc.timing.kernels) over the cycles that these runs took",
         le=1,
     )
-    attention_efficiency: PositiveFloat = sourced(0.350, "fitted", "as kernel_efficiency", le=1)
+    attention_efficiency: PositiveFloat = sourced(0.342, "fitted", "as kernel_efficiency", le=1)
     segment_overhead_ps: NonNegativeInt = sourced(
-        1_143 * PS_PER_US,
+        1_211 * PS_PER_US,
         "fitted",
         "as kernel_efficiency; half of what a layer takes for each micro-batch however small",
     )
@@ -89,7 +89,7 @@ class Cs3Spec(WaferSpec):
         900_000 * 48 * 1024, "derived", "48 KiB in each core; arXiv 2503.11698 says 44 GB"
     )
     software_speed: PositiveFloat = sourced(
-        1.864,
+        1.889,
         "fitted",
         "T0074, release 2.5; above 1 because the vector unit's rates measured with the SDK "
         "(Wse3Fabric) are a third of its width",
