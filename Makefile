@@ -18,7 +18,7 @@ train: $(STAMP)
 	$(BIN)/python run.py --params params.yaml --num_csx=4 --model_dir model_dir
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

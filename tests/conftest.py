@@ -3,6 +3,7 @@
 import signal
 
 import matplotlib as mpl
+import pytest
 import torch
 from hypothesis import settings
 
@@ -16,3 +17,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # A first example may import or compile something; pytest's own timeout ends what hangs.
 settings.register_profile("waferstream", deadline=None)
 settings.load_profile("waferstream")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clusters on Ray take turns, while other tests run beside them (``make test``)."""
+    for item in items:
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
