@@ -18,7 +18,8 @@ class ClusterConfig(Config):
     """Weight servers; 0 takes the number that cluster.yaml gives."""
 
     num_workers_per_csx: NonNegativeInt = 1
-    """Input workers per system; cluster.yaml bounds their total, 0 means one for all."""
+    """Input workers per system; cluster.yaml bounds their total. 0 means one process for all, and
+    on the emulated clock as many as ``machine.input.workers_per_system``."""
 
     job_labels: dict[str, str] = Field(default_factory=dict)
 

@@ -128,7 +128,8 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "num_workers_per_csx",
-        "input workers per system, as many as cluster.yaml allows; 0: one for all (default: 1)",
+        "input workers per system, as many as cluster.yaml allows; 0: one process, on the emulated "
+        "clock as many as the machine says (default: 1)",
         options=_NUMBER,
         paths=_at(_CLUSTER, "num_workers_per_csx"),
     ),

@@ -43,7 +43,8 @@ class ClusterConfig(Section):
     max_act_per_csx: NonNegativeInt = 0
     """Activation servers per system; an emulated cluster has none."""
     num_workers_per_csx: NonNegativeInt = 1
-    """Input workers per system; cluster.yaml bounds their total, 0 means one for all."""
+    """Input workers per system; cluster.yaml bounds their total. 0 means one process for all, and
+    on the emulated clock as many as ``machine.input.workers_per_system``."""
     job_labels: Labels = Field(default_factory=dict)
     job_priority: Literal["p1", "p2", "p3"] = "p2"
     """p1 goes first."""

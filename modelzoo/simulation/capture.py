@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,6 +183,6 @@ def _load(path: Path) -> CapturedStep | None:
     try:
         captured: CapturedStep = pickle.loads(path.read_bytes())
     except Exception as error:  # any byte may be damaged; capturing again mends it
-        warnings.warn(f"{path} is damaged ({error}); capturing again", stacklevel=2)
+        log.warning("%s is damaged (%s); capturing again", path, error)
         return None
     return captured
