@@ -63,7 +63,7 @@ class LocalRooms:
 
 @contextmanager
 def _blamed(room: str) -> Iterator[None]:
-    """Name the room whose kernel or loader fails, as Ray does for an actor."""
+    """Name the room that fails without an error of ours, as Ray does for an actor."""
     try:
         yield
     except WaferStreamError:
