@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,7 +16,7 @@ from modelzoo.data.files import find_files
 from modelzoo.data.hdf5_file import FEATURES, Hdf5File, inspect
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, Samples
 from wsc.core.errors import DataError
-from wsc.timing.hardware.inputs import LoaderKind
+from wsc.timing.hardware.inputs import LoaderKind, Loading
 
 
 class GptHDF5MapDataProcessor(DataProcessor):
@@ -57,13 +59,14 @@ class GptHDF5MapDataProcessor(DataProcessor):
             parse_subset(text)
         return text
 
+    @property
+    def loading(self) -> Loading:
+        return replace(super().loading, num_files=len(self._paths()))
+
     def source(self) -> BatchSource:
-        patterns = (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
-        paths = [path for pattern in patterns for path in find_files(pattern, [".h5"])]
-        if self.sort_files:
-            paths.sort()
-        name = ", ".join(patterns)
-        samples: Samples = Hdf5Samples([inspect(p, self.max_sequence_length) for p in paths], name)
+        name = ", ".join(self._patterns)
+        files = [inspect(path, self.max_sequence_length) for path in self._paths()]
+        samples: Samples = Hdf5Samples(files, name)
         if self.data_subset is not None:
             samples = Subset(samples, parse_subset(self.data_subset))
         return OrderedBatches(
@@ -74,6 +77,14 @@ class GptHDF5MapDataProcessor(DataProcessor):
             num_samples=self.num_samples,
             loading=self.loading,
         )
+
+    @property
+    def _patterns(self) -> tuple[str, ...]:
+        return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
+
+    def _paths(self) -> list[Path]:
+        paths = [path for pattern in self._patterns for path in find_files(pattern, [".h5"])]
+        return sorted(paths) if self.sort_files else paths
 
 
 class Hdf5Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Self
 
@@ -13,6 +14,7 @@ from modelzoo.data.order import mix64
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches
 from wsc.core.config import Config
 from wsc.core.rng import stream_key
+from wsc.timing.hardware.inputs import Loading
 
 
 class SyntheticInput(Config):
@@ -44,6 +46,13 @@ class SyntheticDataProcessor(DataProcessor):
     synthetic_inputs: dict[str, SyntheticInput]
     num_examples: PositiveInt = 1 << 20
     shuffle: bool = False
+
+    num_files: PositiveInt = 1
+    """Files that the samples stand for, which matters to some kinds of ``loader``."""
+
+    @property
+    def loading(self) -> Loading:
+        return replace(super().loading, num_files=self.num_files)
 
     def source(self) -> BatchSource:
         return OrderedBatches(

@@ -70,10 +70,10 @@ def test_what_a_row_does_not_tell_is_the_reason_why_not(
 
 
 def test_a_row_is_fed_as_the_public_configuration_says(read: Any) -> None:
-    """BERT by eight processes that mask words, ESM-2 by its worker's own, DiT by two workers."""
+    """BERT by eight processes that mask words, ESM-2 by one from many files, DiT by two workers."""
     bert, esm, dit = read(*({"workload": name} for name in ("BERT-base", "ESM-2 35M", "DiT-2B")))
     assert loading_of(bert) == Loading("csv", num_workers=8, num_workers_per_csx=1)
-    assert loading_of(esm) == Loading("hdf5", num_workers=0, num_workers_per_csx=1)
+    assert loading_of(esm) == Loading("hdf5", 0, num_workers_per_csx=1, num_files=2101)
     assert loading_of(dit) == Loading("npz", num_workers=8, num_workers_per_csx=2)
 
 

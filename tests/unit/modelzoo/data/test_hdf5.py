@@ -56,8 +56,9 @@ def test_files_are_one_dataset(folder: Path) -> None:
 
 
 def test_it_is_timed_as_a_loader_of_hdf5(folder: Path) -> None:
-    """With the processes that the file asks for."""
-    assert open_hdf5(str(folder), num_workers=8).loading == Loading("hdf5", num_workers=8)
+    """With the processes that are asked for, and the files that are there."""
+    loading = open_hdf5(str(folder), num_workers=8).loading
+    assert loading == Loading("hdf5", num_workers=8, num_files=3)
 
 
 def test_batches_have_the_agreed_form(folder: Path) -> None:

@@ -26,6 +26,20 @@ def test_all_processes_of_all_workers_share_the_work() -> None:
     assert two.load_ps(Loading(num_workers_per_csx=1), 8, 0) == 8000
 
 
+def test_a_sample_is_looked_for_in_every_file() -> None:
+    """One file is part of what a sample takes; each further one adds to it."""
+    spec = InputSpec.model_validate({"other": {"sample_ps": 1000, "file_ps": 3}})
+    assert spec.load_ps(Loading(num_files=1), num_samples=2, num_elements=0) == 2000
+    assert spec.load_ps(Loading(num_files=101), num_samples=2, num_elements=0) == 2600
+
+
+@pytest.mark.parametrize(("files", "measured_us"), [(100, 88), (500, 377), (2000, 1490)])
+def test_hdf5_files_by_the_hundred_take_what_was_measured(files: int, measured_us: int) -> None:
+    """On top of what a sample from one file takes: within 15 %."""
+    few, many = (InputSpec().load_ps(Loading("hdf5", num_files=n), 1, 0) for n in (1, files))
+    assert many - few == pytest.approx((measured_us - 22) * PS_PER_S // 10**6, rel=0.15)
+
+
 def test_a_loader_without_known_cost_is_out_of_the_way() -> None:
     """Made-up data and loaders of one's own take no time."""
     assert InputSpec().load_ps(Loading(), 10**6, 10**9) == 0
