@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from memoryx.optim.registry import rule_named
-from memoryx.optim.rule import State, init_state
+from memoryx.optim.rule import Parameter, State, init_state
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.packing import unpack
 from wsc.core.program import TensorSpec
@@ -53,12 +53,10 @@ class WeightStore:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
         assert self._optimizer is not None, "an evaluation program has no gradients"
         for group in self._optimizer.groups:
-            names = [name for name in group.names if name in gradients]
-            if names:
-                self._rule.update(
-                    [self.masters[name] for name in names],
-                    [gradients[name] for name in names],
-                    [self.states[name] for name in names],
-                    group.at(step),
-                    step,
-                )
+            parameters = [
+                Parameter(self.masters[name], gradients[name], self.states[name])
+                for name in group.names
+                if name in gradients
+            ]
+            if parameters:
+                self._rule.update(parameters, group.at(step), step)

@@ -8,7 +8,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from memoryx.optim.rule import Hyper, Shape, State
+from memoryx.optim.rule import Hyper, Parameter, Shape, State
 
 
 class Adafactor:
@@ -30,16 +30,9 @@ class Adafactor:
             shapes["exp_avg_sq"] = shape
         return shapes
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,
-    ) -> None:
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         relative_length = _relative_length(hyper, step)
-        for master, gradient, state in zip(masters, gradients, states, strict=True):
+        for master, gradient, state in parameters:
             length = relative_length
             if hyper["scale_parameter"]:
                 length *= max(hyper["eps"][1], _root_mean_square(master))

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
 
-from memoryx.optim.rule import Hyper, Shape, State
+from memoryx.optim.rule import Hyper, Parameter, Shape
 
 
 class Adam:
@@ -21,15 +20,8 @@ class Adam:
         names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * hyper["amsgrad"]
         return dict.fromkeys(names, shape)
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,
-    ) -> None:
-        _fused(torch._fused_adam_, masters, gradients, states, hyper, step)
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        _fused(torch._fused_adam_, parameters, hyper, step)
 
 
 class AdamW(Adam):
@@ -38,36 +30,24 @@ class AdamW(Adam):
     Without ``correct_bias`` the moments are used as they are.
     """
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,
-    ) -> None:
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         # The kernel divides by 1 - beta ** step, which is exactly 1 at an infinite step.
         bias_step = step if hyper["correct_bias"] else math.inf
-        _fused(torch._fused_adamw_, masters, gradients, states, hyper, bias_step)
+        _fused(torch._fused_adamw_, parameters, hyper, bias_step)
 
 
 def _fused(
-    kernel: Callable[..., None],
-    masters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    states: Sequence[State],
-    hyper: Hyper,
-    step: float,
+    kernel: Callable[..., None], parameters: Sequence[Parameter], hyper: Hyper, step: float
 ) -> None:
     beta1, beta2 = hyper["betas"]
     amsgrad = hyper["amsgrad"]
     kernel(
-        list(masters),
-        list(gradients),
-        [state["exp_avg"] for state in states],
-        [state["exp_avg_sq"] for state in states],
-        [state["max_exp_avg_sq"] for state in states] if amsgrad else [],
-        [torch.tensor(float(step))] * len(masters),
+        [parameter.master for parameter in parameters],
+        [parameter.gradient for parameter in parameters],
+        [parameter.state["exp_avg"] for parameter in parameters],
+        [parameter.state["exp_avg_sq"] for parameter in parameters],
+        [parameter.state["max_exp_avg_sq"] for parameter in parameters] if amsgrad else [],
+        [torch.tensor(float(step))] * len(parameters),
         lr=hyper["lr"],
         beta1=beta1,
         beta2=beta2,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from memoryx.optim.rule import Hyper, Shape, State
+from memoryx.optim.rule import Hyper, Parameter, Shape, State
 
 
 class Lamb:
@@ -19,15 +19,8 @@ class Lamb:
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
         return {"exp_avg": shape, "exp_avg_sq": shape}
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,
-    ) -> None:
-        for master, gradient, state in zip(masters, gradients, states, strict=True):
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        for master, gradient, state in parameters:
             direction = _adam_direction(gradient, state, hyper, step)
             direction.add_(master, alpha=hyper["weight_decay"])
             ratio = 1.0 if hyper["adam"] else _trust_ratio(master, direction)

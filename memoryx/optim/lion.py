@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
-from memoryx.optim.rule import Hyper, Shape, State
+from memoryx.optim.rule import Hyper, Parameter, Shape
 
 
 class Lion:
@@ -19,17 +18,10 @@ class Lion:
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
         return {"exp_avg": shape}
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,  # noqa: ARG002
-    ) -> None:
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:  # noqa: ARG002
         lr, decay = hyper["lr"], hyper["weight_decay"]
         beta1, beta2 = hyper["betas"]
-        for master, gradient, state in zip(masters, gradients, states, strict=True):
+        for master, gradient, state in parameters:
             momentum = state["exp_avg"]
             direction = torch.lerp(momentum, gradient, 1.0 - beta1).sign_()
             master.mul_(1.0 - lr * decay).add_(direction, alpha=-lr)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -23,25 +23,25 @@ State = dict[str, Tensor]
 STATE_BYTES_PER_ELEMENT = 4
 
 
+class Parameter(NamedTuple):
+    """One parameter at its update: tensors in fp32 on the CPU, the gradient like the master."""
+
+    master: Tensor
+    gradient: Tensor
+    state: State
+
+
 class Rule(Protocol):
     """How gradients change masters."""
 
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
         """Names and shapes of the state kept for a parameter of shape ``shape``."""
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,
-    ) -> None:
-        """Apply one update to ``masters`` and ``states`` in place; ``gradients`` are only read.
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        """Apply one update to masters and states in place; gradients are only read.
 
-        All tensors are fp32 on the CPU, the three sequences run in parallel. ``step`` counts from
-        1 the updates that this state has seen, this one included. Parameters do not mix: the
-        result for each is the same in any company and order.
+        ``step`` counts from 1 the updates that this state has seen, this one included. Parameters
+        do not mix: the result for each is the same in any company and order.
         """
 
 

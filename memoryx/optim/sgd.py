@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
-from memoryx.optim.rule import Hyper, Shape, State
+from memoryx.optim.rule import Hyper, Parameter, Shape
 
 
 class SGD:
@@ -19,19 +18,12 @@ class SGD:
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
         return {"momentum_buffer": shape} if hyper["momentum"] else {}
 
-    def update(
-        self,
-        masters: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        states: Sequence[State],
-        hyper: Hyper,
-        step: int,
-    ) -> None:
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         momentum = hyper["momentum"]
         torch._fused_sgd_(
-            list(masters),
-            list(gradients),
-            [state["momentum_buffer"] for state in states] if momentum else [],
+            [parameter.master for parameter in parameters],
+            [parameter.gradient for parameter in parameters],
+            [parameter.state["momentum_buffer"] for parameter in parameters] if momentum else [],
             weight_decay=hyper["weight_decay"],
             momentum=momentum,
             lr=hyper["lr"],

@@ -13,7 +13,7 @@ from cstorch.optim.optimizer import hyper_model
 from cstorch.optim.recorder import active_recorder, recording
 from cstorch.optim.weight_decay_scheduler import ConstantWD
 from memoryx.optim.registry import RULES, rule_named
-from memoryx.optim.rule import init_state
+from memoryx.optim.rule import Parameter, init_state
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 CLASSES = [optim.SGD, optim.Adam, optim.AdamW, optim.Lion, optim.Adafactor, optim.Lamb]
@@ -38,7 +38,7 @@ def test_the_spec_runs_in_memoryx(kind, weights, names):
     assert set(group.hyper) == set(inspect.signature(kind).parameters) - {"params"}
     rule, hyper = rule_named(spec.rule), group.at(1)
     master = torch.zeros(2)
-    rule.update([master], [torch.ones(2)], [init_state(rule, (2,), hyper)], hyper, 1)
+    rule.update([Parameter(master, torch.ones(2), init_state(rule, (2,), hyper))], hyper, 1)
     assert (master < 0).all()
 
 

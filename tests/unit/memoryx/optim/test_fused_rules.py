@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from memoryx.optim.registry import rule_named
-from memoryx.optim.rule import init_state
+from memoryx.optim.rule import Parameter, init_state
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]
 NUM_STEPS = 5
@@ -62,7 +62,7 @@ def test_bits_are_those_of_torchs_fused_optimizer(name, reference, hyper):
             parameter.grad = gradient.clone()
         theirs.step()
         ours = views_at_odd_offsets(gradients)
-        rule.update(masters, ours, states, hyper, step)
+        rule.update([*map(Parameter, masters, ours, states)], hyper, step)
         assert all(map(torch.equal, ours, gradients))
         assert all(map(torch.equal, masters, parameters))
     for parameter, state in zip(parameters, states, strict=True):
@@ -74,10 +74,11 @@ def test_the_company_of_a_parameter_does_not_change_its_bits():
     rule, hyper = rule_named("AdamW"), complete("AdamW", ADAM)
     gradients = [torch.randn(shape) for shape in SHAPES]
     together, alone = ([torch.ones(shape) for shape in SHAPES] for _ in range(2))
-    rule.update(together, gradients, [init_state(rule, s, hyper) for s in SHAPES], hyper, 1)
+    states = [init_state(rule, shape, hyper) for shape in SHAPES]
+    rule.update([*map(Parameter, together, gradients, states)], hyper, 1)
     for index in reversed(range(len(SHAPES))):
         state = init_state(rule, SHAPES[index], hyper)
-        rule.update([alone[index]], [gradients[index]], [state], hyper, 1)
+        rule.update([Parameter(alone[index], gradients[index], state)], hyper, 1)
     assert all(map(torch.equal, together, alone))
 
 
@@ -88,5 +89,5 @@ def test_adamw_without_bias_correction_uses_the_moments_as_they_are():
     master, gradient = torch.randn(65), torch.randn(65)
     first, second = 0.1 * gradient, 0.05 * gradient**2
     expected = master * (1 - 1e-2 * 0.1) - 1e-2 * first / (second.sqrt() + 1e-6)
-    rule.update([master], [gradient], [init_state(rule, (65,), hyper)], hyper, 1)
+    rule.update([Parameter(master, gradient, init_state(rule, (65,), hyper))], hyper, 1)
     torch.testing.assert_close(master, expected)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memoryx.optim.registry import rule_named
-from memoryx.optim.rule import init_state
+from memoryx.optim.rule import Parameter, init_state
 
 SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
 NUM_STEPS = 5
@@ -95,7 +95,7 @@ def test_five_steps_follow_the_paper(name, formula, hyper):
     for step in range(1, NUM_STEPS + 1):
         gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
         kept = [gradient.clone() for gradient in gradients]
-        rule.update(masters, gradients, states, hyper, step)
+        rule.update([*map(Parameter, masters, gradients, states)], hyper, step)
         assert all(map(torch.equal, gradients, kept))
         exact = [
             formula(p, g.double(), state, hyper, step)
@@ -115,7 +115,7 @@ def test_adafactor_is_torchs_where_both_mean_the_same():
     for step in range(1, NUM_STEPS + 1):
         parameter.grad = torch.randn(4, 6)
         theirs.step()
-        rule.update([master], [parameter.grad], [state], ADAFACTOR, step)
+        rule.update([Parameter(master, parameter.grad, state)], ADAFACTOR, step)
     torch.testing.assert_close(master, parameter.data)
 
 
@@ -129,7 +129,7 @@ def test_lamb_with_ratio_one_is_adamw():
     for step in range(1, NUM_STEPS + 1):
         parameter.grad = torch.randn(65)
         theirs.step()
-        rule.update([master], [parameter.grad], [state], hyper, step)
+        rule.update([Parameter(master, parameter.grad, state)], hyper, step)
     torch.testing.assert_close(master, parameter.data)
 
 
@@ -137,7 +137,7 @@ def test_lamb_moves_a_parameter_that_is_zero():
     """A zero parameter has trust ratio 1, so that it does not stay zero for ever."""
     rule = rule_named("Lamb")
     master = torch.zeros(3)
-    rule.update([master], [torch.ones(3)], [init_state(rule, (3,), LAMB)], LAMB, 1)
+    rule.update([Parameter(master, torch.ones(3), init_state(rule, (3,), LAMB))], LAMB, 1)
     torch.testing.assert_close(master, torch.full((3,), -1e-2))
 
 
@@ -150,5 +150,5 @@ def test_a_zero_gradient_makes_no_nan(name, hyper):
     for shape in SHAPES:
         master = torch.ones(shape)
         state = init_state(rule, shape, hyper)
-        rule.update([master], [torch.zeros(shape)], [state], hyper, 1)
+        rule.update([Parameter(master, torch.zeros(shape), state)], hyper, 1)
         assert torch.isfinite(master).all()
