@@ -11,6 +11,7 @@ from wsc.core.program import Phase
 from wsc.telemetry.summary import ModelSummary
 from wsc.timing.attribution import Attribution
 from wsc.timing.economics import PriceSpec, TrainingBill
+from wsc.timing.error_bars import ErrorBar
 
 SIMULATION_NAME = "simulation.json"
 
@@ -118,6 +119,8 @@ class Simulation:
     optimizer: str
     points: tuple[Point, ...]
     detail: Detail
+    error_bar: ErrorBar | None
+    """Of the pace, as published runs on this kind of system show it; None where there are none."""
     curve_s: float
     """Seconds that all points took on this computer, capture apart."""
     machine: dict[str, Any] = field(repr=False)

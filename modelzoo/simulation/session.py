@@ -34,6 +34,7 @@ from wsc.telemetry.files import write_json
 from wsc.telemetry.host import git_commit
 from wsc.telemetry.summary import ModelSummary
 from wsc.timing.economics import TrainingBill, training_bill
+from wsc.timing.error_bars import ERROR_BARS
 from wsc.timing.hardware import Loading
 from wsc.timing.placement.even import share_of
 from wsc.timing.trace import write_trace
@@ -124,6 +125,7 @@ def simulate(
             bill=_bill(request, looked_at.tokens_per_s, closely),
             prices=request.prices,
         ),
+        error_bar=ERROR_BARS.get(machine.system.name),
         curve_s=curve_s,
         machine=machine.model_dump(mode="json"),
     )
@@ -173,7 +175,7 @@ def _draw(path: Path, simulation: Simulation) -> None:
     from wsc.telemetry.simulation_picture import SimulatedPace, simulation_picture  # noqa: PLC0415
 
     paces = [SimulatedPace(p.num_csx, p.samples_per_s, p.attribution_ps) for p in simulation.points]
-    simulation_picture(path, headline(simulation), paces)
+    simulation_picture(path, headline(simulation), paces, simulation.error_bar)
 
 
 def _draw_wafer(path: Path, study: Study, simulation: Simulation) -> None:

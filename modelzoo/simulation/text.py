@@ -107,8 +107,21 @@ def _footnotes(simulation: Simulation) -> Iterator[str]:
         "PFLOP/s: matrix products and attention, recomputed ones once. Shares: of the busiest "
         "systems' step."
     )
+    yield _error_bar(simulation)
     points = len(simulation.points)
     yield f"{points} point{'s' if points > 1 else ''} in {simulation.curve_s:.2f} s."
+
+
+def _error_bar(simulation: Simulation) -> str:
+    bar = simulation.error_bar
+    if bar is None:
+        system = simulation.system
+        return f"Error bar: unknown, no published run on a {system} is left to check against."
+    return (
+        f"Error bar: nine of ten published runs on one {bar.system} lie within "
+        f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
+        f"{bar.mean:.1%}, worst {bar.worst:.0%})."
+    )
 
 
 def _detail(simulation: Simulation) -> Iterator[str]:

@@ -13,9 +13,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 from wsc.telemetry import style
 from wsc.telemetry.pictures import CAUSE_COLORS
 from wsc.timing.attribution import Attribution
+from wsc.timing.error_bars import ErrorBar
 
 _MOST_DOTS = 24  # more points than this are a line
 _MOST_TICKS = 8
+_FAINT = 0.25  # of error bars behind the curve
 _VISIBLE = 0.005
 
 
@@ -27,18 +29,25 @@ class SimulatedPace(NamedTuple):
     attribution: Attribution
 
 
-def simulation_picture(path: Path, title: str, points: Sequence[SimulatedPace]) -> None:
-    """Draw pace against ideal, and the shares of a step, both over the number of systems."""
+def simulation_picture(
+    path: Path, title: str, points: Sequence[SimulatedPace], error_bar: ErrorBar | None
+) -> None:
+    """Draw pace against ideal, and the shares of a step, both over the number of systems.
+
+    Bars, or a band, show where a measured pace would lie nine times out of ten.
+    """
     with style.picture(path, title, 11.0, 4.8) as figure:
         pace, causes = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
-        labels = _pace(pace, points)
+        labels = _pace(pace, points, error_bar)
         shares = _causes(causes, points)
         figure.draw_without_rendering()
         style.label_ends(pace, labels)
         style.label_ends(causes, shares)
 
 
-def _pace(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:
+def _pace(
+    axes: Axes, points: Sequence[SimulatedPace], error_bar: ErrorBar | None
+) -> list[style.EndLabel]:
     counts = [point.num_csx for point in points]
     rates = [point.samples_per_s for point in points]
     ideal = [rates[0] * count / counts[0] for count in counts]
@@ -50,7 +59,14 @@ def _pace(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:
     axes.yaxis.set_minor_locator(NullLocator())
     dots: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": "white"}
     axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
-    axes.plot(counts, rates, color=style.BLUE, **(dots if len(points) <= _MOST_DOTS else {}))
+    has_dots = len(points) <= _MOST_DOTS
+    if error_bar is not None:
+        low, high = zip(*map(error_bar.around, rates), strict=True)
+        if has_dots:
+            axes.vlines(counts, low, high, color=style.BLUE, alpha=_FAINT, linewidth=6)
+        else:
+            axes.fill_between(counts, low, high, color=style.BLUE, alpha=_FAINT, linewidth=0)
+    axes.plot(counts, rates, color=style.BLUE, **(dots if has_dots else {}))
     return [
         style.EndLabel(ideal[-1], "ideal", style.FAINT_INK),
         style.EndLabel(rates[-1], f"{rates[-1]:,.4g}", style.BLUE),

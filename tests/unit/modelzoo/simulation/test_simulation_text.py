@@ -16,6 +16,7 @@ from modelzoo.simulation.text import aligned, count, headline, simulation_text
 from wsc.telemetry.summary import ModelSummary
 from wsc.timing.attribution import Attribution
 from wsc.timing.economics import PriceSpec, training_bill
+from wsc.timing.error_bars import ErrorBar
 
 
 def point(num_csx: int) -> Point:
@@ -61,6 +62,7 @@ SIMULATION = Simulation(
         bill=training_bill(1e9, 1e5, 4, PriceSpec()),
         prices=PriceSpec(),
     ),
+    error_bar=ErrorBar("CS-2", 22, 0.05, 0.1, 0.35),
     curve_s=0.5,
     machine={},
 )  # fmt: skip
@@ -121,3 +123,10 @@ def test_the_headline_counts_in_words() -> None:
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     """The first to the left, the others to the right, nothing trailing."""
     assert list(aligned([("a", "bb"), ("ccc", "d")])) == ["a    bb", "ccc   d"]
+
+
+def test_every_prediction_has_an_error_bar_or_says_that_there_is_none() -> None:
+    """What published runs on that kind of system show; nothing is borrowed from another kind."""
+    assert "within 10% of their prediction (22 runs" in simulation_text(SIMULATION)
+    unknown = simulation_text(replace(SIMULATION, system="CS-3", error_bar=None))
+    assert "Error bar: unknown; no published run on a CS-3" in unknown

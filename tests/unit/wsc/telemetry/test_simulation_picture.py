@@ -8,6 +8,7 @@ from PIL import Image
 from wsc.telemetry.pictures import CAUSE_COLORS
 from wsc.telemetry.simulation_picture import SimulatedPace, simulation_picture
 from wsc.timing.attribution import Attribution
+from wsc.timing.error_bars import ErrorBar
 
 
 def shows(path: Path, color: str) -> bool:
@@ -23,7 +24,18 @@ def test_pace_and_causes_are_drawn(tmp_path: Path, counts: tuple[int, ...]) -> N
     """One number of systems, a few, or many; a cause that takes no time is not there."""
     path = tmp_path / "simulation.png"
     causes = Attribution(compute=600, weights=300, reduce=100)
-    simulation_picture(path, "made up", [SimulatedPace(n, 2.0 * n, causes) for n in counts])
+    simulation_picture(path, "made up", [SimulatedPace(n, 2.0 * n, causes) for n in counts], None)
     for cause in ("compute", "weights", "reduce"):
         assert shows(path, CAUSE_COLORS[cause])
     assert not shows(path, CAUSE_COLORS["input"])
+
+
+@pytest.mark.parametrize("counts", [(4,), tuple(range(1, 65))])
+def test_an_error_bar_is_drawn_where_it_is_known(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    """A bar at each dot, a band along a line: the picture is another than without."""
+    paces = [SimulatedPace(n, 2.0 * n, Attribution(compute=1000)) for n in counts]
+    bars = {"without": None, "with": ErrorBar("CS-2", 10, 0.05, 0.1, 0.3)}
+    for name, bar in bars.items():
+        simulation_picture(tmp_path / name, "made up", paces, bar)
+    with Image.open(tmp_path / "without") as one, Image.open(tmp_path / "with") as other:
+        assert one.tobytes() != other.tobytes()
