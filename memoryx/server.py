@@ -1,8 +1,7 @@
 """A weight server of MemoryX: streams weights, collects gradients, applies the optimizer.
 
-Within a job it runs ahead as far as three rules allow: weights stream in schedule order; at most
-``window`` shards are unreleased; a weight of step t + 1 waits for its update of step t. So the
-first layers of the next step go out while the last updates of this one are still to come.
+The room itself only knows who is told what: weights go out as ``memoryx.streamer`` lets them,
+gradients become updates in ``memoryx.updater``, and each update may let further weights go.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import numpy as np
 from memoryx.norms import NormExchange
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
+from memoryx.streamer import Streamer
 from memoryx.updater import Updated, Updater
 from wsc.compiler.installation import Installation
-from wsc.compiler.precision import DTYPES
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -25,14 +24,10 @@ from wsc.core.messages import (
     Message,
     NormPartial,
     NormTotal,
-    WeightsReady,
     WeightsReleased,
 )
 from wsc.core.names import server_name
-from wsc.core.optimizer import OptimizerSpec
-from wsc.core.packing import shard_specs, unpack
-from wsc.core.payload import Slab
-from wsc.core.program import Mode, Shard, TensorSpec, place
+from wsc.core.program import Mode, TensorSpec, place
 from wsc.core.room import Job, Report, RoomContext
 
 
@@ -74,21 +69,23 @@ class WeightServer:
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         installed = self._installed[job.mode]
-        self._program = installed.program
-        self._plan = installed.plan
         self._report = Report(self.name)
-        self._sends = self._schedule(job, installed.rounds.count)
-        self._next_send = next(self._sends, None)
-        self._unreleased: dict[tuple[int, int, int], Slab] = {}
-        self._version = dict.fromkeys(self._program.trained, job.first_step - 1)
         self._credits: list[Envelope] = []
-        self._begin_updates(job, installed.optimizer)
+        self._streamer = Streamer(
+            self.store,
+            installed,
+            installed.plan.weights_of(self._spec.index),
+            self._spec.window,
+            job,
+            self._context,
+        )
+        self._begin_updates(job, installed)
         yield from self._stream()
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
             case WeightsReleased(step, round_index, shard):
-                self._unreleased.pop((step, round_index, shard)).free()
+                self._streamer.release(step, round_index, shard)
             case GradientReady() as gradient:
                 updated = self._updater.take(gradient, self._credit(envelope.source, gradient))
                 yield from self._settle(gradient.step, updated)
@@ -104,7 +101,7 @@ class WeightServer:
 
     @property
     def finished(self) -> bool:
-        return self._next_send is None and not self._unreleased and self._updates_left == 0
+        return self._streamer.finished and self._updates_left == 0
 
     def report(self) -> Report:
         return self._report
@@ -113,53 +110,24 @@ class WeightServer:
         """Copies of some masters, for digests and for handing weights to the user."""
         return [self.store.masters[name].numpy().copy() for name in names]
 
-    def _begin_updates(self, job: Job, optimizer: OptimizerSpec | None) -> None:
-        spec = self._spec
-        owned = self._plan.gradients_of(spec.index)
+    def _begin_updates(self, job: Job, installed: Installation) -> None:
+        plan = installed.plan
+        owned = plan.gradients_of(self._spec.index)
         self._updates_left = len(job.steps) * sum(len(shard.names) for shard in owned)
-        if optimizer is not None and self._plan.gradients:
-            self._norms = NormExchange(sorted({shard.server for shard in self._plan.gradients}))
+        if installed.optimizer is not None and plan.gradients:
+            self._norms = NormExchange(sorted({shard.server for shard in plan.gradients}))
             self._updater = Updater(
-                spec.index,
+                self._spec.index,
                 self.store,
-                self._program,
+                installed.program,
                 owned,
-                optimizer,
+                installed.optimizer,
                 self._context.cores,
                 self._report.intervals,
             )
 
-    def _schedule(self, job: Job, num_rounds: int) -> Iterator[tuple[int, int, Shard]]:
-        for step in job.steps:
-            for round_index in range(num_rounds):
-                for shard in self._plan.weights_of(self._spec.index):
-                    yield step, round_index, shard
-
     def _stream(self) -> Iterator[Envelope]:
-        """Send weights as far ahead as window and versions allow."""
-        while self._next_send is not None and len(self._unreleased) < self._spec.window:
-            step, round_index, shard = self._next_send
-            if self._program.mode == "train" and not self._is_current(shard, step):
-                return
-            slab = self._cast(shard)
-            self._unreleased[step, round_index, shard.index] = slab
-            self._next_send = next(self._sends, None)
-            yield self._to(self._spec.root, WeightsReady(step, round_index, shard.index, slab))
-
-    def _is_current(self, shard: Shard, step: int) -> bool:
-        """Whether every trained weight of the shard has seen the update of the step before."""
-        return all(self._version.get(name, step - 1) == step - 1 for name in shard.names)
-
-    def _cast(self, shard: Shard) -> Slab:
-        """The shard's masters in stream dtype: the cast is the copy that travels."""
-        slab = self._context.arena.allocate(shard.num_bytes)
-        dtype = self._program.stream_dtype
-        specs = shard_specs(self._program, shard, dtype)
-        views = unpack(slab.view(DTYPES[dtype]), specs)
-        with self._context.cores.lease():
-            for name, view in zip(shard.names, views, strict=True):
-                view.copy_(self.store.masters[name])
-        return slab
+        yield from (self._to(self._spec.root, ready) for ready in self._streamer.send())
 
     def _credit(self, source: str, gradient: GradientReady) -> Callable[[], None]:
         """What to call when a gradient's payload has been read."""
@@ -167,9 +135,8 @@ class WeightServer:
         return lambda: self._credits.append(self._to(source, released))
 
     def _settle(self, step: int, updated: Updated) -> Iterator[Envelope]:
-        """Record new versions, give credits back, pass on a norm."""
-        for name in updated.names:
-            self._version[name] = step
+        """Note what was updated, give credits back, pass on a norm."""
+        self._streamer.note_update(updated.names, step)
         self._updates_left -= len(updated.names)
         yield from self._credits
         self._credits.clear()

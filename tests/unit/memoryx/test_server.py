@@ -13,7 +13,6 @@ from small_programs import PARAMETERS, program
 from appliance.cores import UnlimitedCores
 from memoryx.server import ServerSpec
 from wsc.compiler.installation import Installation
-from wsc.compiler.precision import DTYPES
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -45,8 +44,8 @@ def update(**limits):
     return OptimizerSpec("SGD", (ParamGroup(TRAINED, HYPER),), **limits)
 
 
-def installed(num_servers=1, num_nodes=2, stream_dtype="float32", **limits):
-    tiny = program(stream_dtype)
+def installed(num_servers=1, num_nodes=2, **limits):
+    tiny = program()
     plan = plan_streams(tiny, num_servers)
     rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
     return Installation(tiny, (), plan, rounds, None, update(**limits))
@@ -116,16 +115,6 @@ def test_weights_stream_in_schedule_order():
         (1, r, s) for r in range(rounds) for s in range(shards)
     ]
     assert {e.target for e in driver.sent if isinstance(e.message, WeightsReady)} == {"br-0"}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_shard_is_the_masters_cast(dtype):
-    """In stream dtype, one parameter after the other; the cast is torch's."""
-    driver = Driver(stream_dtype=dtype)
-    shard = driver.installed.plan.weights[0]
-    masters = driver.server.store.masters
-    flat = torch.cat([masters[name].reshape(-1) for name in shard.names])
-    assert torch.equal(driver.lent[0].payload.view(DTYPES[dtype]), flat.to(DTYPES[dtype]))
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
