@@ -51,7 +51,8 @@ def _pace(
     counts = [point.num_csx for point in points]
     rates = [point.samples_per_s for point in points]
     ideal = [rates[0] * count / counts[0] for count in counts]
-    axes.set_title("Samples per second, emulated", color=style.FAINT_INK)
+    bars = "" if error_bar is None else "; bars: 9 of 10 published runs"
+    axes.set_title(f"Samples per second, emulated{bars}", color=style.FAINT_INK)
     _over_systems(axes, counts)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
