@@ -12,7 +12,7 @@ from csnode.fabric.kernels.tiles import Result, split
 from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.program import Program
 from csnode.fabric.simulator import run
-from csnode.fabric.vector import NAMES
+from csnode.fabric.simulator.vector import NAMES
 from wsc.timing.kernels.resident import gradient_block
 
 

@@ -22,8 +22,8 @@ from csnode.fabric.instructions import (
     Wait,
 )
 from csnode.fabric.memory import Slice
-from csnode.fabric.network import ADVANCE_HERE, CONTROL, TO_CORE
 from csnode.fabric.program import Program
+from csnode.fabric.simulator.network import ADVANCE_HERE, CONTROL, TO_CORE
 
 
 class Op(IntEnum):

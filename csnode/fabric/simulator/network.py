@@ -13,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from csnode.fabric.routing import NUM_PORTS, Port, Queues
-from csnode.fabric.wavelets import Wavelets
+from csnode.fabric.routing import NUM_PORTS, Port
+from csnode.fabric.simulator.queues import Queues
+from csnode.fabric.simulator.wavelets import Wavelets
 from wsc.timing.hardware.fabric import FabricSpec
 
 ADVANCE_HERE = 1

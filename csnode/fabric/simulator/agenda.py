@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from csnode.fabric.network import NEVER
+from csnode.fabric.simulator.network import NEVER
 
 
 class Agenda:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from csnode.fabric.cores import Cores
 from csnode.fabric.dtypes import Array
 from csnode.fabric.memory import Layout, Memory
-from csnode.fabric.network import NEVER, Network
 from csnode.fabric.program import Program
-from csnode.fabric.routing import Queues, compile_routes
-from csnode.fabric.table import compile_table
+from csnode.fabric.simulator.cores import Cores
+from csnode.fabric.simulator.network import NEVER, Network
+from csnode.fabric.simulator.queues import Queues, compile_routes
+from csnode.fabric.simulator.table import compile_table
 from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 

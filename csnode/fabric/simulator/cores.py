@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from csnode.fabric.agenda import Agenda
 from csnode.fabric.dtypes import Array, Dtype, combine_words
 from csnode.fabric.instructions import Axpy, Gather, Gemv, Vector
 from csnode.fabric.memory import Memory
-from csnode.fabric.network import CONTROL, Network
 from csnode.fabric.program import Program
-from csnode.fabric.routing import Queues
-from csnode.fabric.table import MOVE, Op, Table
-from csnode.fabric.vector import add_weighted, compute, op_cycles, weight_cycles
+from csnode.fabric.simulator.agenda import Agenda
+from csnode.fabric.simulator.network import CONTROL, Network
+from csnode.fabric.simulator.queues import Queues
+from csnode.fabric.simulator.table import MOVE, Op, Table
+from csnode.fabric.simulator.vector import add_weighted, compute, op_cycles, weight_cycles
 from wsc.core.errors import ApplianceCompilationError
 
 _NONE = np.zeros(0, dtype=np.int64)
