@@ -11,25 +11,21 @@ second are given as well.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-import torch
 
+from benchmarks.options import new_file, positive
+from benchmarks.result import new_result
 from csnode.fabric import Defects, Fabric, Outcome, Program, kernels, run
 from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
 from csnode.fabric.defects import random_defects
-from wsc.telemetry.host import describe_host, git_commit
+from wsc.telemetry.files import write_json
 from wsc.timing.hardware.fabric import WSE2
 
-_ROOT = Path(__file__).parents[1]
 _SPARES = 10
 """Rows and columns that a region leaves to a wafer with defects."""
 
@@ -131,26 +127,21 @@ def _check(case: Case, outcome: Outcome, values: np.ndarray) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table, write JSON; returns the exit status."""
     options = _parser().parse_args(arguments)
-    load = os.getloadavg()[0]
-    results = []
+    results: list[Result] = []
+    kept = {
+        **new_result("PE-cycles per second of the fabric simulator on a whole wafer, one core"),
+        "results": results,
+    }
     print(f"{'case':<32}{'cycles':>8}{'seconds':>9}{'M PE-cycles/s':>15}{'M hops/s':>10}")
     size = options.rows, options.columns, options.words
     measures = [partial(measure, case, *size) for case in CASES]
     for measured in (*measures, partial(measure_streaming, *size)):
         result = measured()
-        results.append(asdict(result))
+        results.append(result)
         rates = f"{result.pe_cycles_per_s / 1e6:>15.1f}{result.hops_per_s / 1e6:>10.2f}"
         print(f"{result.name:<32}{result.cycles:>8}{result.seconds:>9.2f}{rates}", flush=True)
-    measurement = {
-        "question": "PE-cycles per second of the fabric simulator on a whole wafer, one core",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git_commit": git_commit(_ROOT),
-        "host": asdict(describe_host(torch.__version__)),
-        "load_1min": load,
-        "results": results,
-    }
     if options.json:
-        options.json.write_text(json.dumps(measurement, indent=1) + "\n")
+        write_json(options.json, kept)
     return 0
 
 
@@ -160,10 +151,12 @@ def _parser() -> argparse.ArgumentParser:
         description=(__doc__ or "").partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--json", type=Path, help="where results go")
-    parser.add_argument("--rows", type=int, default=WSE2.rows, help="PEs from north to south")
-    parser.add_argument("--columns", type=int, default=WSE2.columns, help="PEs from west to east")
-    parser.add_argument("--words", type=int, default=16, help="32-bit words per PE")
+    parser.add_argument("--json", type=new_file, help="where results go")
+    parser.add_argument("--rows", type=positive, default=WSE2.rows, help="PEs from north to south")
+    parser.add_argument(
+        "--columns", type=positive, default=WSE2.columns, help="PEs from west to east"
+    )
+    parser.add_argument("--words", type=positive, default=16, help="32-bit words per PE")
     return parser
 
 

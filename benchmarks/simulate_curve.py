@@ -12,7 +12,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -20,6 +19,8 @@ from time import perf_counter, process_time
 import torch
 
 from appliance.spec import ClusterSpec
+from benchmarks.options import new_file, positive
+from benchmarks.result import new_result
 from modelzoo.config.load import load_params
 from modelzoo.experiments.sweep import parse_sweep
 from modelzoo.simulation.capture import capture_step
@@ -27,10 +28,8 @@ from modelzoo.simulation.session import study_of
 from modelzoo.trainer.session import make_backend
 from wsc.core.errors import WaferStreamError
 from wsc.telemetry.files import write_json
-from wsc.telemetry.host import describe_host, git_commit
 
-_ROOT = Path(__file__).parents[1]
-_PARAMS = _ROOT / "modelzoo" / "params" / "gpt3_1t.yaml"
+_PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write JSON; returns the exit status."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
+    result = new_result("seconds of a simulated curve over cluster sizes, once a step is captured")
     try:
         found = measure(options.params, options.sweep, options.repeats)
         if options.json is not None:
-            _write(options.json, found)
+            write_json(options.json, result | asdict(found))
     except WaferStreamError as error:
         print(error, file=sys.stderr)
         return 1
@@ -104,24 +104,12 @@ def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
     )
 
 
-def _write(path: Path, found: Measurement) -> None:
-    write_json(
-        path,
-        {
-            "commit": git_commit(_ROOT),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "host": asdict(describe_host(torch.__version__)),
-            **asdict(found),
-        },
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--params", type=Path, default=_PARAMS, help="what to simulate")
     parser.add_argument("--sweep", default="1-192", help="numbers of systems")
-    parser.add_argument("--repeats", type=int, default=5, help="times that the curve is made")
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser.add_argument("--repeats", type=positive, default=5, help="times that the curve is made")
+    parser.add_argument("--json", type=new_file, help="file for the result")
     return parser
 
 

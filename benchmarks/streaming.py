@@ -10,28 +10,26 @@ exceed the memory together are set up for each of their turns (``--one_at_a_time
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import torch
+from typing import Any
 
 from benchmarks.arm import Arm, Opener
 from benchmarks.arms.registry import openers
 from benchmarks.measure import Runner, Turn, take_turns
+from benchmarks.options import new_file, positive
 from benchmarks.report import Comparison, progress
+from benchmarks.result import new_result
 from benchmarks.workload import PRECISIONS, Workload, has_fast_bf16
 from wsc.core.errors import WaferStreamError
-from wsc.telemetry.host import describe_host, git_commit
+from wsc.telemetry.files import write_json
 
-_ROOT = Path(__file__).parents[1]
 GROUPS = (("plain", "csx2", "ddp2"), ("plain", "csx1"), ("plain", "csx4"), ("plain", "csx8"))
 """Arms that are alive together: at 98M parameters four of them exceed 24 GB."""
 
@@ -94,24 +92,21 @@ class _ShortLived:
 def _measure(options: argparse.Namespace) -> None:
     if options.precision == "bf16" and not has_fast_bf16():
         print("warning: this CPU has no bf16 instructions; expect bf16 to be many times slower")
-    measurement = {
-        "question": "streamed training against not streaming, on the same cores",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git_commit": git_commit(_ROOT),
-        "host": asdict(describe_host(torch.__version__)),
-        "load_1min": os.getloadavg()[0],
+    comparisons: list[dict[str, Any]] = []
+    result = {
+        **new_result("streamed training against not streaming, on the same cores"),
         "parameters": _workload(options, options.batch_sizes[0]).num_parameters(),
         "repeats": options.repeats,
         "steps": options.steps,
         "one_at_a_time": options.one_at_a_time,
-        "comparisons": [],
+        "comparisons": comparisons,
     }
     for batch_size, arms in product(options.batch_sizes, options.arms or GROUPS):
         workload = _workload(options, batch_size)
         comparison = compare(workload, arms, options.repeats, options.steps, options.one_at_a_time)
         print(f"\n{comparison.table()}\n", flush=True)
-        measurement["comparisons"].append(comparison.as_json())
-        options.json.write_text(json.dumps(measurement, indent=1) + "\n")  # what is done is kept
+        comparisons.append(comparison.as_json())
+        write_json(options.json, result)  # what is done is kept
 
 
 def _workload(options: argparse.Namespace, batch_size: int) -> Workload:
@@ -133,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     measurement = parser.add_argument_group("measurement")
-    measurement.add_argument("--json", type=_new_file, required=True, help="where results go")
+    measurement.add_argument("--json", type=new_file, required=True, help="where results go")
     measurement.add_argument(
         "--arms",
         nargs="+",
@@ -142,36 +137,21 @@ def _parser() -> argparse.ArgumentParser:
         help="a group of plain, csxN, ddpN that are alive together; may be given repeatedly "
         f"(default: {'; '.join(map(' '.join, GROUPS))})",
     )
-    measurement.add_argument("--repeats", type=_positive, default=3, help="turns of each arm")
-    measurement.add_argument("--steps", type=_positive, default=2, help="training steps in a turn")
+    measurement.add_argument("--repeats", type=positive, default=3, help="turns of each arm")
+    measurement.add_argument("--steps", type=positive, default=2, help="training steps in a turn")
     measurement.add_argument(
         "--one_at_a_time",
         action="store_true",
         help="set an arm up for each of its turns, for arms that exceed the memory together",
     )
     workload = parser.add_argument_group("workload")
-    workload.add_argument("--batch_sizes", nargs="+", type=_positive, default=[8, 16])
+    workload.add_argument("--batch_sizes", nargs="+", type=positive, default=[8, 16])
     workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
-    workload.add_argument("--layers", type=_positive, default=12)
-    workload.add_argument("--hidden", type=_positive, default=768)
-    workload.add_argument("--vocab", type=_positive, default=16384)
-    workload.add_argument("--sequence_length", type=_positive, default=512)
+    workload.add_argument("--layers", type=positive, default=12)
+    workload.add_argument("--hidden", type=positive, default=768)
+    workload.add_argument("--vocab", type=positive, default=16384)
+    workload.add_argument("--sequence_length", type=positive, default=512)
     return parser
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not positive")
-    return number
-
-
-def _new_file(text: str) -> Path:
-    """A path whose folder exists, so that a long measurement does not fail at its end."""
-    path = Path(text)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{path} is no file in an existing folder")
-    return path
 
 
 if __name__ == "__main__":

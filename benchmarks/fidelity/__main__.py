@@ -19,6 +19,7 @@ from benchmarks.fidelity.picture import fidelity_picture
 from benchmarks.fidelity.registry import FAMILIES
 from benchmarks.fidelity.replay import Family
 from benchmarks.fidelity.report import Report
+from benchmarks.options import new_file
 from wsc.core.errors import WaferStreamError
 from wsc.telemetry.files import write_json
 
@@ -73,22 +74,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="reference rows, CSV"
     )
-    parser.add_argument("--json", type=_new_file, metavar="FILE", help="write the report as data")
-    parser.add_argument("--markdown", type=_new_file, metavar="FILE", help="write it as a page")
-    parser.add_argument("--picture", type=_new_file, metavar="FILE", help="draw it, PNG")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write the report as data")
+    parser.add_argument("--markdown", type=new_file, metavar="FILE", help="write it as a page")
+    parser.add_argument("--picture", type=new_file, metavar="FILE", help="draw it, PNG")
     parser.add_argument(
         "--check",
         action="store_true",
         help="fail if a goal is missed, or a constant fitted to the wrong rows",
     )
     return parser
-
-
-def _new_file(text: str) -> Path:
-    path = Path(text)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{path} is no file in an existing folder")
-    return path
 
 
 if __name__ == "__main__":

@@ -33,20 +33,6 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path, capsys, arms, rule):
     assert not result.exists()
 
 
-@pytest.mark.parametrize("options", [["--steps", "0"], ["--repeats", "-1"], ["--layers", "x"]])
-def test_numbers_are_positive(tmp_path, options):
-    """A measurement of nothing is a typing error."""
-    with pytest.raises(SystemExit):
-        streaming.main(["--json", str(tmp_path / "result.json"), *options])
-
-
-def test_results_need_a_folder_to_go_to(tmp_path, capsys):
-    """Not to be found out after an hour."""
-    with pytest.raises(SystemExit):
-        streaming.main(["--json", str(tmp_path / "missing" / "result.json")])
-    assert "existing folder" in capsys.readouterr().err
-
-
 def test_the_default_workload_is_a_gpt_of_98_million_parameters():
     """12 layers of 7.1 M, 16,384 tokens and 512 positions of 768: what the README says."""
     workload = Workload(
