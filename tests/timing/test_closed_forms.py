@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.closed_forms import SWEEPS, Case, sweep
+from benchmarks.closed_forms import SWEEPS, sweep
+from benchmarks.kernel_cases import Case
 from csnode.fabric import Dtype
 
 BOUND = 0.05
