@@ -106,9 +106,8 @@ class Cores:
                 case Op.WAIT:
                     self._wait(here, now)
                 case Op.DELAY:
-                    for instruction in np.unique(self._pc[here]):
-                        same = here[self._pc[here] == instruction]
-                        self._proceed(same, now + int(self._table.count[instruction]))
+                    for number, same in self._by_instruction(here):
+                        self._proceed(same, now + int(self._table.count[number]))
                 case _:
                     pes = self._pe[here]
                     np.maximum.at(self.finish_cycles, pes, now)
@@ -145,14 +144,18 @@ class Cores:
         for time in np.unique(free[free > now]):
             self._agenda.add(threads[free == time], int(time))
         threads = self._one_per_pe(threads[free <= now], now + 1)
-        for number in np.unique(self._pc[threads]):
-            same = threads[self._pc[threads] == number]
+        for number, same in self._by_instruction(threads):
             op = self._table.instructions[number]
             assert isinstance(op, Vector | Gemv | Gather)
             compute(self._memory, self._pe[same], op)
             cycles = op_cycles(op, self._spec)
             self._occupy(self._pe[same], now, cycles)
             self._proceed(same, now + cycles)
+
+    def _by_instruction(self, threads: Array) -> list[tuple[int, Array]]:
+        """Rows of the table that threads are at, and those that are there, before any goes on."""
+        rows = self._pc[threads]
+        return [(int(number), threads[rows == number]) for number in np.unique(rows)]
 
     def _one_per_pe(self, threads: Array, later: int) -> Array:
         """The first thread of each PE; the others try again ``later``."""
@@ -299,11 +302,12 @@ class Cores:
 
     def _clear_sums(self, threads: Array) -> None:
         """No time passes: what the first weight makes is stored, not added."""
-        for number in np.unique(self._pc[threads]):
+        for number, same in self._by_instruction(threads):
             axpy = self._table.instructions[number]
             assert isinstance(axpy, Axpy)
-            pes = self._pe[threads[self._pc[threads] == number]]
-            self._memory.write_bits(pes, axpy.sums, np.zeros(1, dtype=axpy.sums.dtype.raw))
+            self._memory.write_bits(
+                self._pe[same], axpy.sums, np.zeros(1, dtype=axpy.sums.dtype.raw)
+            )
 
     def _multiply(self, queues: Array, threads: Array, now: int) -> bool:
         free = self._datapath_free[self._pe[threads]] <= now

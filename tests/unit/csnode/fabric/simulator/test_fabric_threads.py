@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from csnode.fabric import Dtype, Fabric, Program, run
-from csnode.fabric.collectives import do_bus, paths, route_bus
+from csnode.fabric.collectives import add_broadcast, do_bus, paths, route_bus
 from csnode.fabric.instructions import Delay, Signal, Stream, Vector, Wait
 from wsc.core.errors import ApplianceCompilationError
 from wsc.timing.hardware.fabric import WSE2
@@ -47,3 +47,15 @@ def test_columns_of_a_matrix_are_not_sent_and_are_whole_words():
         program.do(np.s_[:, :], Stream(whole.columns(0, 2, width=8), store=part.whole))
     with pytest.raises(ApplianceCompilationError, match="whole number of words"):
         program.do(np.s_[:, :], Stream(part[:3], store=whole.columns(0, 1, width=8)))
+
+
+@pytest.mark.parametrize("instruction", ["vector", "delay"])
+def test_pes_of_one_role_that_are_an_instruction_apart_take_the_same_time(instruction):
+    """Words reach each PE a cycle later; the first begins its next op as a later one its first."""
+    program = Program(Fabric(1, 40))
+    x, y = program.array("x", 1), program.array("y", 1, bank=2)
+    op = Vector("copy", y.whole, x.whole) if instruction == "vector" else Delay(17)
+    add_broadcast(program, paths.rows(program.fabric), x.whole, 0)
+    program.do(np.s_[:, :], op, op, op)
+    found = run(program, {"x": 1}).finish_cycles[0]
+    np.testing.assert_array_equal(np.diff(found[1:-1]), 1)
