@@ -17,7 +17,7 @@ import torch
 
 from appliance.clock import ClusterClock
 from appliance.rooms import Rooms
-from memoryx.checkpoint import write_metadata
+from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.optim.cost import update_cost
 from wsc.compiler.installation import Installation
 from wsc.core.digest import weights_digest
@@ -99,23 +99,23 @@ class Coordinator:
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         """Have the servers write to a new file one after the other, then finish it.
 
-        ``states`` may hold ``model`` and ``optimizer``; ``objects`` are the states that are no
-        tensors. CheckpointError if the file cannot be written.
+        ``states`` are of CLUSTER_STATES, ``objects`` the states that are no tensors.
+        CheckpointError if the file cannot be written.
         """
         for state in states:
             for server in self._servers:
-                self._rooms.call(server, f"persistence.save_{state}", path)
+                self._rooms.call(server, "persistence.save", path, state)
         write_metadata(path, objects)
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
-        """Have the servers read ``model`` and ``optimizer`` (as far as in ``states``) from a file.
+        """Have the servers read from a file what they hold of ``states``.
 
         CheckpointError if it is damaged or does not match.
         """
-        for state in ("model", "optimizer"):
+        for state in CLUSTER_STATES:
             if state in states:
                 for server in self._servers:
-                    self._rooms.call(server, f"persistence.restore_{state}", path, strict)
+                    self._rooms.call(server, "persistence.restore", path, state, strict)
 
     def masters(self) -> Iterator[tuple[str, np.ndarray]]:
         """(name, fp32 master) of every parameter in sorted name order, one at a time."""

@@ -21,7 +21,7 @@ from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation
 from cstorch.cluster_config import ClusterConfig
 from cstorch.loop import Loop
-from memoryx.checkpoint import MODEL, Reader
+from memoryx.checkpoint import CLUSTER_STATES, MODEL, Reader
 from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
@@ -35,7 +35,7 @@ from wsc.timing.trace import write_trace
 
 log = logging.getLogger("waferstream")
 
-STATES = ("model", "optimizer", "global_step")
+STATES = (*CLUSTER_STATES, "global_step")
 """What a checkpoint can restore."""
 
 

@@ -9,19 +9,17 @@ from typing import Any
 import torch
 
 from cstorch.backend import current_backend
-from memoryx.checkpoint import Reader, cannot_write
+from memoryx.checkpoint import CLUSTER_STATES, Reader, cannot_write
 from wsc.core.errors import CheckpointError
-
-CLUSTER_STATES = ("model", "optimizer")
-"""States whose tensors live in MemoryX; of these only the names count, whatever is under them."""
 
 
 def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
     """Write a checkpoint; for use in a checkpoint closure.
 
     ``state_dict`` names what to save: ``model`` and ``optimizer`` are written by the weight
-    servers, everything else must be of JSON types. The file appears whole or not at all; an
-    existing one is replaced. CheckpointError if it cannot be written.
+    servers, whatever stands under these names; everything else must be of JSON types. The file
+    appears whole or not at all; an existing one is replaced. CheckpointError if it cannot be
+    written.
     """
     target = Path(path)
     states = [state for state in CLUSTER_STATES if state in state_dict]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from memoryx.checkpoint import Reader, append_tensors
-from memoryx.checkpoint.layout import MODEL, OPTIMIZER_STATE
+from memoryx.checkpoint import CLUSTER_STATES, Reader, append_tensors
 from memoryx.store import WeightStore
 
 
@@ -18,32 +16,26 @@ class Persistence:
     def __init__(self, store: WeightStore) -> None:
         self._store = store
 
-    def save_model(self, path: Path) -> None:
-        """Append all masters; CheckpointError if the file cannot be written."""
-        append_tensors(path, MODEL, dict(self._masters()))
+    def save(self, path: Path, state: str) -> None:
+        """Append the tensors of one of CLUSTER_STATES; CheckpointError if that fails."""
+        append_tensors(path, CLUSTER_STATES[state], self._tensors(state))
 
-    def save_optimizer(self, path: Path) -> None:
-        """Append all optimizer state."""
-        append_tensors(path, OPTIMIZER_STATE, dict(self._states()))
+    def restore(self, path: Path, state: str, strict: bool) -> None:
+        """Read the tensors of one of CLUSTER_STATES in place.
 
-    def restore_model(self, path: Path, strict: bool) -> None:
-        """Read masters in place; without ``strict``, those that the file lacks stay as they are."""
-        self._read(path, MODEL, dict(self._masters()), strict)
-
-    def restore_optimizer(self, path: Path, strict: bool) -> None:
-        """Read optimizer state in place."""
-        self._read(path, OPTIMIZER_STATE, dict(self._states()), strict)
-
-    def _read(self, path: Path, prefix: str, own: dict[str, np.ndarray], strict: bool) -> None:
+        Without ``strict``, those that the file lacks stay as they are.
+        """
+        prefix, own = CLUSTER_STATES[state], self._tensors(state)
         reader = Reader(path)
         present = own if strict else own.keys() & set(reader.names(prefix))
         reader.read_into({f"{prefix}.{name}": own[name] for name in present})
 
-    def _masters(self) -> Iterator[tuple[str, np.ndarray]]:
-        for name, master in self._store.masters.items():
-            yield name, master.numpy()
-
-    def _states(self) -> Iterator[tuple[str, np.ndarray]]:
-        for name, state in self._store.states.items():
-            for key, tensor in state.items():
-                yield f"{name}.{key}", tensor.numpy()
+    def _tensors(self, state: str) -> dict[str, np.ndarray]:
+        """What the store holds of a state, in place, by the names in a checkpoint."""
+        if state == "model":
+            return {name: master.numpy() for name, master in self._store.masters.items()}
+        return {
+            f"{name}.{key}": tensor.numpy()
+            for name, tensors in self._store.states.items()
+            for key, tensor in tensors.items()
+        }

@@ -16,11 +16,12 @@ and, in attributes of the file,
 Weight servers append their tensors to the same file one after the other; none ever holds another's.
 """
 
-from memoryx.checkpoint.layout import MODEL, OPTIMIZER_STATE
+from memoryx.checkpoint.layout import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
 from memoryx.checkpoint.reader import Reader
 from memoryx.checkpoint.writer import append_tensors, cannot_write, write_metadata
 
 __all__ = [
+    "CLUSTER_STATES",
     "MODEL",
     "OPTIMIZER_STATE",
     "Reader",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
 
 MODEL = "model"
 OPTIMIZER_STATE = "optimizer.state"
+
+CLUSTER_STATES: Mapping[str, str] = {"model": MODEL, "optimizer": OPTIMIZER_STATE}
+"""The states whose tensors the weight servers hold, and what the keys of each begin with."""
 
 FORMAT_VERSION = "1.0"
 WAFERSTREAM_VERSION = version("waferstream")

@@ -17,10 +17,9 @@ from torch import nn
 import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.backend import STATES, Backend
-from cstorch.storage import CLUSTER_STATES
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
-from memoryx.checkpoint import Reader
+from memoryx.checkpoint import CLUSTER_STATES, Reader
 from modelzoo.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from modelzoo.config.dataloader import DataLoaderConfig
 from modelzoo.config.params import InitConfig, Params, Scope

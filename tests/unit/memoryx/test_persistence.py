@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from memoryx.checkpoint import write_metadata
+from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.core.errors import CheckpointError
@@ -48,18 +48,17 @@ def contents(made):
 
 
 def saved(made, path):
-    for store in made:
-        Persistence(store).save_model(path)
-    for store in made:
-        Persistence(store).save_optimizer(path)
+    for state in CLUSTER_STATES:
+        for store in made:
+            Persistence(store).save(path, state)
     write_metadata(path, {"global_step": 1})
     return path
 
 
 def restore(made, path, strict=True):
-    for store in made:
-        Persistence(store).restore_model(path, strict)
-        Persistence(store).restore_optimizer(path, strict)
+    for state in CLUSTER_STATES:
+        for store in made:
+            Persistence(store).restore(path, state, strict)
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
@@ -98,7 +97,7 @@ def test_a_checkpoint_of_another_model_is_refused(changed, message, tmp_path):
     specs = (*(spec for spec in SPECS if spec.name != changed.name), changed)
     (store,) = stores(specs=specs)
     with pytest.raises(CheckpointError, match=message):
-        Persistence(store).restore_model(path, strict=True)
+        Persistence(store).restore(path, "model", strict=True)
     assert all((master == 0).all() for master in store.masters.values())
 
 
@@ -107,7 +106,7 @@ def test_without_strict_the_rest_stays_as_it_is(tmp_path):
     path = saved(stores(seed=0), tmp_path / "checkpoint.mdl")
     (store,) = stores(specs=(*SPECS, TensorSpec("c.weight", (2,), "float32")))
     store.fill({"c.weight": torch.ones(2)})
-    Persistence(store).restore_model(path, strict=False)
+    Persistence(store).restore(path, "model", strict=False)
     expected = contents(stores(seed=0))
     assert torch.equal(store.masters["b.weight"], expected["model.b.weight"])
     assert store.masters["c.weight"].tolist() == [1.0, 1.0]
