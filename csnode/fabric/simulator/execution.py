@@ -67,10 +67,10 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
     shape = (fabric.rows, fabric.columns)
     return Outcome(
         cycles=int(cores.finish_cycles.max(initial=0)),
-        busy_cycles=cores.busy_cycles.reshape(shape),
+        busy_cycles=cores.datapath.busy_cycles.reshape(shape),
         finish_cycles=cores.finish_cycles.reshape(shape),
-        sent=cores.sent,
-        received=cores.received,
+        sent=cores.ramps.sent,
+        received=cores.ramps.received,
         filtered=network.filtered,
         hops=network.hops,
         layout=program.layout,
@@ -119,11 +119,11 @@ def _fill(program: Program, memory: Memory, data: Mapping[str, ArrayLike]) -> No
 
 
 def _check_quiet(cores: Cores, network: Network) -> None:
-    stuck = cores.unfinished
+    stuck = cores.threads.unfinished
     if stuck.size:
         raise ApplianceDeadlockError(
             f"{stuck.size} threads wait for what never comes",
-            where="; ".join(cores.describe(int(thread)) for thread in stuck[:3]),
+            where="; ".join(cores.threads.describe(int(thread)) for thread in stuck[:3]),
             value=f"{network.wavelets.num_waiting} wavelets wait in routers",
             rule="every receive has a sender, and queues drain",
         )

@@ -1,0 +1,129 @@
+"""Streams under way: in each cycle, every thread that can takes a word one place further."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from csnode.fabric.dtypes import Array, combine_words
+from csnode.fabric.memory import Memory
+from csnode.fabric.simulator.datapath import Datapath
+from csnode.fabric.simulator.network import CONTROL
+from csnode.fabric.simulator.ramps import Ramps
+from csnode.fabric.simulator.table import MOVE, Table
+from csnode.fabric.simulator.threads import NO_THREADS, Threads
+from wsc.core.errors import ApplianceCompilationError
+
+
+class Streams:
+    """Threads at streams: those that receive wait at their ramp, the others are senders."""
+
+    def __init__(
+        self, table: Table, threads: Threads, ramps: Ramps, datapath: Datapath, memory: Memory
+    ) -> None:
+        self._table, self._threads, self._ramps = table, threads, ramps
+        self._datapath = datapath
+        self._words_per_pe = memory.words.shape[1]
+        self._words = memory.words.reshape(-1)
+        self._senders = NO_THREADS
+        self._has_runs = bool(table.store_run.any())
+
+    def add_senders(self, threads: Array) -> None:
+        """Threads at streams that take nothing in."""
+        self._senders = np.concatenate([self._senders, threads])
+
+    def serve(self, queues: Array, receivers: Array, now: int) -> bool:
+        """Pass a word each for senders, and for ``receivers`` from ``queues``; whether any went."""
+        threads = np.concatenate([receivers, self._senders])
+        if not threads.size:
+            return False
+        sources = np.concatenate([queues, np.full(self._senders.size, -1, dtype=queues.dtype)])
+        ramps = self._ramps.upward(threads, self._table.send[self._threads.pc[threads]])
+        going = self._ramps.have_room(ramps)
+        if self._threads.several_per_pe:
+            going &= self._share(threads, ramps >= 0, going, now)
+        if not going.any():
+            return False
+        self._pass(threads[going], sources[going], ramps[going], now)
+        return True
+
+    def _share(self, threads: Array, sends: Array, going: Array, now: int) -> Array:
+        """One wavelet per cycle up the ramp; sums wait while the datapath is busy."""
+        allowed = np.ones(threads.size, dtype=np.bool_)
+        contenders = np.nonzero(sends & going)[0]
+        allowed[contenders] = self._threads.first_of_each_pe(threads[contenders])
+        moves = self._table.kind[self._threads.pc[threads]] == MOVE
+        return np.asarray(allowed & (moves | self._datapath.is_free(threads, now)))
+
+    def _pass(self, threads: Array, sources: Array, ramps: Array, now: int) -> None:
+        """From memory and the fabric (-1: nothing), to memory and the fabric."""
+        row, pes = self._threads.pc[threads], self._threads.pe[threads]
+        word = self._threads.word[threads]
+        offset = word % self._table.period[row]
+        value = self._combined(row, pes, offset, self._incoming(threads, sources), sources >= 0)
+        self._store(row, pes, offset, value)
+        word += 1
+        self._threads.word[threads] = word
+        is_last = word == self._table.words[row]
+        leaving = ramps >= 0
+        if leaving.any():
+            flags = (self._table.last_flags[row] * is_last).astype(np.uint8)
+            self._ramps.send(ramps[leaving], value[leaving], flags[leaving], now)
+        np.add.at(self._datapath.busy_cycles, pes, 1)
+        self._close(threads[is_last], sources[is_last], now + 1)
+
+    def _incoming(self, threads: Array, sources: Array) -> Array:
+        value = np.zeros(threads.size, dtype=np.uint32)
+        arriving = sources >= 0
+        if arriving.any():
+            value[arriving], flags = self._ramps.receive(sources[arriving])
+            if (flags & CONTROL).any():
+                thread = threads[arriving][(flags & CONTROL) != 0][0]
+                raise ApplianceCompilationError(
+                    "a control wavelet meets a stream",
+                    where=self._threads.describe(int(thread)),
+                    rule="only an Axpy ends with a control wavelet",
+                    remedy="send it with to_cores=False",
+                )
+        return value
+
+    def _combined(
+        self, row: Array, pes: Array, offset: Array, value: Array, arriving: Array
+    ) -> Array:
+        """What arrives, what lies in memory, or both combined."""
+        operand = self._table.operand[row]
+        has_operand = operand >= 0
+        if not has_operand.any():
+            return value
+        address = pes * self._words_per_pe + operand + offset * self._table.operand_stride[row]
+        stored = self._words[np.where(has_operand, address, 0)]
+        kind = self._table.kind[row]
+        result = np.where(arriving, value, stored)
+        for number, (combine, dtype) in enumerate(self._table.kinds):
+            same = kind == number
+            if same.all():
+                return combine_words(combine, value, stored, dtype)
+            result[same] = combine_words(combine, value[same], stored[same], dtype)
+        return result
+
+    def _store(self, row: Array, pes: Array, offset: Array, value: Array) -> None:
+        store = self._table.store[row]
+        kept = store >= 0
+        if kept.any():
+            into = offset * self._table.store_stride[row]
+            if self._has_runs:
+                into = self._in_runs(row, offset, into)
+            self._words[(pes * self._words_per_pe + store + into)[kept]] = value[kept]
+
+    def _in_runs(self, row: Array, offset: Array, without: Array) -> Array:
+        """Words from the first of a store to where this one goes, if it is made of runs."""
+        run = self._table.store_run[row]
+        number, rest = np.divmod(offset, np.maximum(run, 1))
+        return np.where(run > 0, number * self._table.store_pitch[row] + rest, without)
+
+    def _close(self, threads: Array, sources: Array, time: int) -> None:
+        """Streams that are through."""
+        if threads.size:
+            self._ramps.leave(sources[sources >= 0])
+            self._threads.proceed(threads, time)
+            if (sources < 0).any():
+                self._senders = self._senders[self._threads.is_issued[self._senders]]
