@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.row_words import letters_of
 from benchmarks.fidelity.rows import Row
 from wsc.timing.regions import Decoder
 
@@ -27,9 +27,9 @@ DECODERS = {
 
 def named_decoder(row: Row) -> Decoder:
     """The decoder that the workload names; CannotReplay if no shape of it is known."""
-    workload = _letters(row.text("workload"))
+    workload = letters_of(row.text("workload"))
     for name in sorted(DECODERS, key=len, reverse=True):
-        if _letters(name) in workload:
+        if letters_of(name) in workload:
             return DECODERS[name]
     raise CannotReplay("the shape of the decoder is not known: neither columns nor name give it")
 
@@ -51,8 +51,3 @@ def one_head_decoder(row: Row) -> Decoder:
 def _given(row: Row, column: str, otherwise: Callable[[Decoder], int]) -> int:
     given = row.integer(column)
     return otherwise(named_decoder(row)) if given is None else given
-
-
-def _letters(name: str) -> str:
-    """Lower case without the marks that people set differently; ``Llama 3.1-8B`` is llama318b."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())

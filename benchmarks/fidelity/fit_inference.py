@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.fidelity.inference_rows import (
-    decode_row_s,
-    prefill_row_s,
-    service_row_s,
-    tokens,
-)
+from benchmarks.fidelity.cells import count
+from benchmarks.fidelity.inference_rows import decode_row_s, prefill_row_s, service_row_s
 from benchmarks.fidelity.rows import Row
 from wsc.timing.regions import PE_COSTS, PeCosts, ServiceSpec
 
@@ -25,7 +21,7 @@ def fit_prefill(rows: Sequence[Row]) -> dict[str, float]:
     def seconds(row: Row, column_cycles: float) -> float:
         return prefill_row_s(row, _costs(column_cycles=column_cycles))
 
-    measured_s = [tokens(row) / float(row.value) for row in rows]
+    measured_s = [count(row, "seq_len") / float(row.value) for row in rows]
     return {"column_cycles": _least_squares(seconds, rows, measured_s)}
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, linear_regression
 
-from benchmarks.fidelity.kernel_rows import count, dtype_of, fabric_of
+from benchmarks.fidelity.cells import count
+from benchmarks.fidelity.kernel_rows import dtype_of, fabric_of
 from benchmarks.fidelity.rows import Row
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware.programs import ProgramSpec
@@ -24,7 +25,7 @@ def fit_gemv(rows: Sequence[Row]) -> dict[str, float]:
         raise ConfigError(
             "a line needs two points", where="GEMV", rule="single-tile rows of two sizes at least"
         )
-    line = linear_regression(columns, [_value(row) - _elements(row) for row in maps])
+    line = linear_regression(columns, [float(row.value) - _elements(row) for row in maps])
     return {
         "ProgramSpec.map_column_cycles": line.slope,
         "ProgramSpec.map_start_cycles": line.intercept,
@@ -46,16 +47,8 @@ def _per_element(row: Row) -> float | None:
     rows, inner, columns = (count(row, name) for name in ("M", "K", "N"))
     unit = ProgramSpec(strided_fma_cycles=1.0)
     form = descriptor_gemm(fabric_of(row), sides, rows, inner, columns, unit)
-    return (_value(row) - form.setup) / (form.compute + form.memory)
+    return (float(row.value) - form.setup) / (form.compute + form.memory)
 
 
 def _elements(row: Row) -> float:
     return single_pe_gemv(fabric_of(row), count(row, "M"), count(row, "K"), dtype_of(row)).compute
-
-
-def _value(row: Row) -> float:
-    if isinstance(row.value, str):
-        raise ConfigError(
-            "a row to fit has no number", where=f"{row.place}, field value", value=row.value
-        )
-    return row.value

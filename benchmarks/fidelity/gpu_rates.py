@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
+from benchmarks.fidelity.cells import count, prompt_and_output
 from benchmarks.fidelity.decoders import named_decoder
 from benchmarks.fidelity.gpu_models import PYTHIA_BATCH, PYTHIA_STEPS
 from benchmarks.fidelity.gpu_runs import GpuRun
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
+from wsc.timing.economics import SECONDS_PER_HOUR
 from wsc.timing.gpu import (
     GpuClusterSpec,
     decode_s_per_token,
@@ -17,8 +17,6 @@ from wsc.timing.gpu import (
     request_s,
     step_time,
 )
-
-SECONDS_PER_HOUR = 3600
 
 VOCABULARIES = {"LLaMA3": 128_256, "LLaMA2": 32_000, "CodeLLaMA": 32_016, "QWen2": 152_064}
 """By family of models; from their configuration files."""
@@ -44,25 +42,21 @@ def training_rate(row: Row, run: GpuRun) -> float:
 
 def prefill_rate(row: Row, cluster: GpuClusterSpec) -> float:
     """Prompt tokens per second."""
-    tokens = _tokens(row)
-    return _per_s(row, tokens / prefill_s(named_decoder(row), tokens, _gpus(row), cluster))
+    tokens, gpus = count(row, "seq_len"), count(row, "n_gpus")
+    return _per_s(row, tokens / prefill_s(named_decoder(row), tokens, gpus, cluster))
 
 
 def decode_rate(row: Row, cluster: GpuClusterSpec) -> float:
     """Tokens per second at the context of the row."""
-    seconds = decode_s_per_token(
-        named_decoder(row), _vocabulary(row), _tokens(row), _gpus(row), cluster
-    )
+    tokens, gpus = count(row, "seq_len"), count(row, "n_gpus")
+    seconds = decode_s_per_token(named_decoder(row), _vocabulary(row), tokens, gpus, cluster)
     return _per_s(row, 1 / seconds)
 
 
 def request_rate(row: Row, cluster: GpuClusterSpec) -> float:
     """Tokens that decoding gives per second of prefill and decode (WaferLLM, section 7.1)."""
-    lengths = re.fullmatch(r"(\d+)/(\d+)", row.text("seq_len"))
-    if lengths is None:
-        raise CannotReplay("seq_len does not give the tokens of prompt and output")
-    prompt, output = (int(length) for length in lengths.groups())
-    seconds = request_s(named_decoder(row), _vocabulary(row), prompt, output, _gpus(row), cluster)
+    (prompt, output), gpus = prompt_and_output(row), count(row, "n_gpus")
+    seconds = request_s(named_decoder(row), _vocabulary(row), prompt, output, gpus, cluster)
     return _per_s(row, output / seconds)
 
 
@@ -77,17 +71,3 @@ def _vocabulary(row: Row) -> int:
         if row.text("workload").startswith(family):
             return vocab
     raise CannotReplay("the vocabulary of the decoder is not known")
-
-
-def _tokens(row: Row) -> int:
-    tokens = row.integer("seq_len")
-    if tokens is None:
-        raise CannotReplay("seq_len is not stated")
-    return tokens
-
-
-def _gpus(row: Row) -> int:
-    gpus = row.integer("n_gpus")
-    if gpus is None:
-        raise CannotReplay("n_gpus is not stated")
-    return gpus

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
+from benchmarks.fidelity.cells import Known, choice, count
 from benchmarks.fidelity.gpu_models import GENSLM, PYTHIA, PYTHIA_BATCH
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
@@ -39,8 +40,6 @@ from wsc.timing.gpu import (
     Workload,
     training_memory,
 )
-
-Known = TypeVar("Known")
 
 _KNOWN_GPUS = ("a100", "h100", "h200")
 
@@ -74,17 +73,17 @@ def _foundry(row: Row) -> GpuRun:
         "a100_40gb": (A100_40, NetworkSpec()),
     }
     shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
-    gpu, network = _choice(row, "gpu", gpus)
+    gpu, network = choice(row, "gpu", gpus)
     return GpuRun(
         replace(_decoder(row, vocab=50_368), tied_embeddings=True, learned_positions=True),
         Parallelism(
-            sharding=_choice(row, "parallelism", shardings),
-            micro_batch=_needed(row, "microbatch"),
-            micro_batches=_needed(row, "grad_accum"),
+            sharding=choice(row, "parallelism", shardings),
+            micro_batch=count(row, "microbatch"),
+            micro_batches=count(row, "grad_accum"),
             recompute="full" if row.text("act_ckpt") == "True" else "none",
             float8="fp8" in row.text("dtype"),
         ),
-        _needed(row, "n_gpus"),
+        count(row, "n_gpus"),
         _cluster(row, gpu, network),
         FSDP,
     )
@@ -109,7 +108,7 @@ def _genslm(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuRun:
         "DDP": "ddp",
         "DeepSpeed (stage not stated)": "zero3",
     }
-    sharding = _choice(row, "parallelism", shardings)
+    sharding = choice(row, "parallelism", shardings)
     model = _configured(row, "GenSLM GPT-NeoX ", GENSLM)
     return _as_configured(
         GpuRun(
@@ -120,7 +119,7 @@ def _genslm(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuRun:
                 recompute=model.recompute,
                 optimizer_threads=0 if sharding == "ddp" else model.optimizer_threads,
             ),
-            _needed(row, "n_gpus"),
+            count(row, "n_gpus"),
             _cluster(row, gpu, network),
             AUTOCAST_DDP if sharding == "ddp" else DEEPSPEED,
         )
@@ -140,7 +139,7 @@ def _torchtitan(row: Row) -> GpuRun:
         raise CannotReplay("context parallelism is not modelled")
     tensor, pipeline = _degree(text, "TP"), _degree(text, "PP")
     workload = _decoder(row, vocab=128_256, head_size=128)
-    local_batch = _needed(row, "microbatch")
+    local_batch = count(row, "microbatch")
     gpu = H200 if row.text("gpu") == "H200" else H100_500W
     return GpuRun(
         workload,
@@ -155,7 +154,7 @@ def _torchtitan(row: Row) -> GpuRun:
             float8="float8" in dtype,
             overlap_tensor="async" in text.lower() or pipeline > 1,
         ),
-        _needed(row, "n_gpus"),
+        count(row, "n_gpus"),
         _cluster(row, gpu, FastNetwork()),
         TORCHTITAN if "compile" in text or tensor > 1 else TORCHTITAN_EAGER,
     )
@@ -165,17 +164,17 @@ def _megatron(row: Row) -> GpuRun:
     """Megatron-Core: GPT-3 with a vocabulary of 131,072, split as NVIDIA's configurations do."""
     if "GPT-3" not in row.text("workload"):
         raise CannotReplay("shape of the model, batch and degrees of parallelism are not stated")
-    gpus, tensor, pipeline = _needed(row, "n_gpus"), 4, 8
+    gpus, tensor, pipeline = count(row, "n_gpus"), 4, 8
     ranks, rest = divmod(gpus, tensor * pipeline)
     if ranks == 0 or rest:
         raise CannotReplay(f"{gpus} GPUs are not divided by {tensor} x {pipeline}")
     return GpuRun(
-        Workload(_needed(row, "model_params"), 12_288, 96, 96, 2048, vocab=131_072),
+        Workload(count(row, "model_params"), 12_288, 96, 96, 2048, vocab=131_072),
         Parallelism(
             "zero1",
             tensor=tensor,
             pipeline=pipeline,
-            micro_batches=_needed(row, "global_batch") // ranks,
+            micro_batches=count(row, "global_batch") // ranks,
             virtual_stages=6,
             overlap_tensor=True,
         ),
@@ -190,7 +189,7 @@ def _pythia(row: Row) -> GpuRun:
 
     There is no calibration row, so that nothing of it is fitted.
     """
-    model, gpus = _configured(row, "Pythia ", PYTHIA), _needed(row, "n_gpus")
+    model, gpus = _configured(row, "Pythia ", PYTHIA), count(row, "n_gpus")
     samples = gpus // model.tensor * model.micro_batch
     return _as_configured(
         GpuRun(
@@ -252,27 +251,20 @@ _BUILDERS: Mapping[str, Callable[[Row], GpuRun]] = {
 
 
 def _decoder(row: Row, vocab: int, head_size: int | None = None) -> Workload:
-    hidden = _needed(row, "hidden")
-    heads = hidden // head_size if head_size else _needed(row, "heads")
+    hidden = count(row, "hidden")
+    heads = hidden // head_size if head_size else count(row, "heads")
     return Workload(
-        parameters=_needed(row, "model_params"),
+        parameters=count(row, "model_params"),
         hidden=hidden,
-        layers=_needed(row, "layers"),
+        layers=count(row, "layers"),
         heads=heads,
-        seq_len=_needed(row, "seq_len"),
+        seq_len=count(row, "seq_len"),
         vocab=vocab,
     )
 
 
 def _cluster(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuClusterSpec:
-    return GpuClusterSpec(gpu=gpu, gpus_per_node=_needed(row, "gpus_per_node"), network=network)
-
-
-def _needed(row: Row, column: str) -> int:
-    value = row.integer(column)
-    if value is None:
-        raise CannotReplay(f"{column} is not stated")
-    return value
+    return GpuClusterSpec(gpu=gpu, gpus_per_node=count(row, "gpus_per_node"), network=network)
 
 
 def _configured(row: Row, family: str, models: Mapping[str, Known]) -> Known:
@@ -280,13 +272,6 @@ def _configured(row: Row, family: str, models: Mapping[str, Known]) -> Known:
     if name.removeprefix(family) not in models:
         raise CannotReplay(f"no configuration of {name}")
     return models[name.removeprefix(family)]
-
-
-def _choice(row: Row, column: str, known: Mapping[str, Known]) -> Known:
-    text = row.text(column)
-    if text not in known:
-        raise CannotReplay(f"no model of {column} {text!r}")
-    return known[text]
 
 
 def _degree(text: str, kind: str) -> int:

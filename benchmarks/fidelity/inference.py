@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from benchmarks.fidelity.cells import count, prompt_and_output
 from benchmarks.fidelity.fit_inference import fit_decode, fit_prefill, fit_service
 from benchmarks.fidelity.inference_rows import (
     decode_row_s,
     end_to_end_row_s,
     prefill_row_s,
-    prompt_and_output,
     service_row_s,
-    tokens,
 )
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
@@ -24,7 +23,7 @@ TOKENS_PER_S = frozenset(
 
 def predict_prefill(row: Row) -> float:
     """Prompt tokens per second; those of the row, without what padding adds."""
-    return _rate(row, tokens(row) / prefill_row_s(row))
+    return _rate(row, count(row, "seq_len") / prefill_row_s(row))
 
 
 def predict_decode(row: Row) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from benchmarks.fidelity.cells import count, prompt_and_output
 from benchmarks.fidelity.decoders import named_decoder, one_head_decoder
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
@@ -25,12 +26,12 @@ SERVED_CONTEXT = 1024
 
 def prefill_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
     """Seconds of the prompt."""
-    return prefill_s(one_head_decoder(row), _region(row), tokens(row), costs)
+    return prefill_s(one_head_decoder(row), _region(row), count(row, "seq_len"), costs)
 
 
 def decode_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
     """Seconds of one token at the context of the row."""
-    return decode_s_per_token(one_head_decoder(row), _region(row), tokens(row), costs)
+    return decode_s_per_token(one_head_decoder(row), _region(row), count(row, "seq_len"), costs)
 
 
 def end_to_end_row_s(row: Row) -> float:
@@ -46,22 +47,6 @@ def service_row_s(row: Row, service: ServiceSpec) -> float:
         raise CannotReplay("only 16-bit weights are modelled")
     context = row.integer("seq_len") or SERVED_CONTEXT
     return service_s_per_token(named_decoder(row), context, service)
-
-
-def tokens(row: Row) -> int:
-    """Tokens of the prompt, or the context of a new one."""
-    given = row.integer("seq_len")
-    if given is None:
-        raise CannotReplay("the row has no seq_len")
-    return given
-
-
-def prompt_and_output(row: Row) -> tuple[int, int]:
-    """Tokens in and out: ``2048/128``."""
-    found = re.fullmatch(r"(\d+)\s*/\s*(\d+)", row.text("seq_len"))
-    if found is None:
-        raise CannotReplay("seq_len does not say how many tokens go in and how many come out")
-    return int(found[1]), int(found[2])
 
 
 def _region(row: Row) -> Region:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from benchmarks.fidelity.cells import choice
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
@@ -34,25 +35,7 @@ def fabric_of(row: Row) -> FabricSpec:
 
 def dtype_of(row: Row) -> str:
     """The dtype of the elements."""
-    name = row.text("dtype")
-    if name not in DTYPES:
-        raise CannotReplay(f"no dtype {name!r}")
-    return DTYPES[name]
-
-
-def cell(row: Row, column: str) -> str:
-    """A cell that the form needs."""
-    if text := row.text(column):
-        return text
-    raise CannotReplay(f"the row gives no {column}")
-
-
-def count(row: Row, column: str) -> int:
-    """A number of things that the form needs."""
-    number = row.integer(column)
-    if number is None:
-        raise CannotReplay(f"the row gives no {column}")
-    return number
+    return choice(row, "dtype", DTYPES)
 
 
 def group_of(row: Row) -> int:
@@ -61,10 +44,3 @@ def group_of(row: Row) -> int:
     if found is None or not int(found[1]):
         raise CannotReplay("the row gives no step")
     return int(found[1])
-
-
-def in_unit(row: Row, *units: str) -> str:
-    """The row's unit; CannotReplay if the form gives none of it."""
-    if row.unit not in units:
-        raise CannotReplay(f"the form gives {' or '.join(units)}, not {row.unit}")
-    return row.unit

@@ -9,16 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from benchmarks.fidelity.cells import cell, count, in_unit
 from benchmarks.fidelity.fit_kernels import fit_gemm, fit_gemv
-from benchmarks.fidelity.kernel_rows import (
-    cell,
-    count,
-    dtype_of,
-    fabric_of,
-    group_of,
-    in_unit,
-    of_workload,
-)
+from benchmarks.fidelity.kernel_rows import dtype_of, fabric_of, group_of, of_workload
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
 from csnode.fabric.collectives.trees import auto_generated

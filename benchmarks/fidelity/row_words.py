@@ -1,4 +1,4 @@
-"""What the words of a row tell beyond its columns: the size of a model, the software's release."""
+"""What the words of a row tell beyond its columns: a model and its size, the software's release."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ _PARAMETERS: Mapping[str, float] = {
     "bertlarge": 336e6,
     "gpt2small": 124e6,
 }
-"""Of published checkpoints, by name in lower case, letters and digits only."""
+"""Of published checkpoints, by the letters of their names."""
 
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([BM])\b")
 _RELEASE = re.compile(r"\bR(\d+)\.\d+")
+
+
+def letters_of(name: str) -> str:
+    """Lower case without the marks that people set differently: ``Llama 3.1-8B`` is llama318b."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def num_parameters(row: Row) -> int:
@@ -41,8 +46,8 @@ def num_parameters(row: Row) -> int:
     if stated is not None:
         return round(stated * 1e9)
     workload = row.text("workload")
-    plain = re.sub(r"[^a-z0-9]", "", workload.lower())
-    if known := [name for name in _PARAMETERS if name in plain]:
+    letters = letters_of(workload)
+    if known := [name for name in _PARAMETERS if name in letters]:
         return round(_PARAMETERS[max(known, key=len)])
     if sizes := _SIZE.findall(workload.replace("-", " ")):
         number, unit = sizes[-1]

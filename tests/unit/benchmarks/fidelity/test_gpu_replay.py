@@ -275,7 +275,7 @@ def test_a_configuration_of_polaris_is_predicted_without_a_calibration_row(tmp_p
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
         (SERVED | _served("decode", "1", "1") | {"seq_len": ""}, "seq_len"),
         (SERVED | _served("decode", "1", "1") | {"unit": "ms"}, "in ms"),
-        (SERVED | _served("end-to-end", "1", "1"), "prompt and output"),
+        (SERVED | _served("end-to-end", "1", "1"), "how many tokens go in"),
     ],
 )
 def test_what_a_row_does_not_tell_is_the_reason(cells, reason, tmp_path):

@@ -1,0 +1,50 @@
+"""Cells without which a row cannot be replayed: what they lack is the reason in the report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.rows import Row
+
+Known = TypeVar("Known")
+
+
+def cell(row: Row, column: str) -> str:
+    """The text of a cell; CannotReplay if it is empty."""
+    if text := row.text(column):
+        return text
+    raise CannotReplay(f"the row gives no {column}")
+
+
+def count(row: Row, column: str) -> int:
+    """A number of things; CannotReplay if the cell is empty."""
+    number = row.integer(column)
+    if number is None:
+        raise CannotReplay(f"the row gives no {column}")
+    return number
+
+
+def choice(row: Row, column: str, known: Mapping[str, Known]) -> Known:
+    """What a cell stands for; CannotReplay if it is none of the known ones."""
+    text = row.text(column)
+    if text not in known:
+        raise CannotReplay(f"no model of {column} {text!r}")
+    return known[text]
+
+
+def in_unit(row: Row, *units: str) -> str:
+    """The row's unit; CannotReplay if the form gives none of it."""
+    if row.unit not in units:
+        raise CannotReplay(f"the form gives {' or '.join(units)}, not {row.unit}")
+    return row.unit
+
+
+def prompt_and_output(row: Row) -> tuple[int, int]:
+    """Tokens in and out of a request, ``2048/128`` in ``seq_len``; CannotReplay if it differs."""
+    found = re.fullmatch(r"(\d+)\s*/\s*(\d+)", row.text("seq_len"))
+    if found is None:
+        raise CannotReplay("seq_len does not say how many tokens go in and how many come out")
+    return int(found[1]), int(found[2])
