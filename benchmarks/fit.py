@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.fidelity.constants import constants
 from benchmarks.fidelity.registry import FAMILIES, FITS
-from benchmarks.fidelity.replay import Family, Fit
+from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.replays import Replays
 from benchmarks.fidelity.report import RIGHT_OF_ROW, ROW_HEADER, row_cells
 from benchmarks.fidelity.rows import Row, check_unique, read_rows
@@ -46,21 +46,41 @@ def main(
 
 
 def calibrate(fit: Fit, rows: Sequence[Row]) -> dict[str, float]:
-    """Constants by name; ConfigError if there is no row or one that is not calibration."""
+    """Constants by name.
+
+    ConfigError if there is no row, or one that is not calibration, has no number, or does not tell
+    what the model needs to know.
+    """
     if not rows:
         raise ConfigError(
             "there is nothing to fit to", where=fit.family, rule="at least one calibration row"
         )
     for row in rows:
-        if row.use != "calibration":
-            raise ConfigError(
-                "this row must not be fitted",
-                where=f"{row.place}, field use",
-                value=row.use,
-                rule="constants are fitted to calibration rows alone",
-                remedy="leave the row out",
-            )
-    return fit.fit(rows)
+        _check(row)
+    try:
+        return fit.fit(rows)
+    except CannotReplay as reason:
+        raise ConfigError(
+            "a row cannot be fitted", where=fit.family, value=reason, remedy="choose with --row_ids"
+        ) from reason
+
+
+def _check(row: Row) -> None:
+    if row.use != "calibration":
+        raise ConfigError(
+            "this row must not be fitted",
+            where=f"{row.place}, field use",
+            value=row.use,
+            rule="constants are fitted to calibration rows alone",
+            remedy="leave the row out",
+        )
+    if isinstance(row.value, str):
+        raise ConfigError(
+            "a row to fit has no number",
+            where=f"{row.place}, field value",
+            value=row.value,
+            remedy="leave the row out",
+        )
 
 
 def _fit_of(name: str, fits: Sequence[Fit]) -> Fit:

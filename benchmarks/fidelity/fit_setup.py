@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.row_words import major_release, num_parameters
 from benchmarks.fidelity.rows import Row
 from wsc.core.units import PS_PER_S, seconds
@@ -38,7 +37,7 @@ def fit_initial_weights(rows: Sequence[Row]) -> dict[str, float]:
     """What is left after the start of the processes that send; release 1 is another generation."""
     start_s = seconds(StartUpSpec().transfer_start_ps)
     pairs = [
-        (initial_weights_bytes(num_parameters(row)), _value(row))
+        (initial_weights_bytes(num_parameters(row)), float(row.value))
         for row in rows
         if major_release(row) > 1
     ]
@@ -48,7 +47,7 @@ def fit_initial_weights(rows: Sequence[Row]) -> dict[str, float]:
 def fit_checkpoint(rows: Sequence[Row]) -> dict[str, float]:
     """Weights and the two moments of AdamW."""
     pairs = [
-        (checkpoint_bytes(num_parameters(row), ADAMW_STATE_BYTES), _value(row)) for row in rows
+        (checkpoint_bytes(num_parameters(row), ADAMW_STATE_BYTES), float(row.value)) for row in rows
     ]
     return {"StartUpSpec.storage_bandwidth_bytes_per_s": _bandwidth(pairs, 0.0)}
 
@@ -66,10 +65,4 @@ def _bandwidth(pairs: Sequence[tuple[int, float]], start_s: float) -> float:
 
 
 def _values(rows: Sequence[Row], system: str) -> list[float]:
-    return [_value(row) for row in rows if row.text("system").startswith(system)]
-
-
-def _value(row: Row) -> float:
-    if isinstance(row.value, str):
-        raise CannotReplay(f"{row.row_id} has no number to fit: {row.value}")
-    return row.value
+    return [float(row.value) for row in rows if row.text("system").startswith(system)]

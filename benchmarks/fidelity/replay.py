@@ -40,4 +40,7 @@ class Fit:
 
     family: str
     fit: Callable[[Sequence[Row]], dict[str, float]]
-    """Constants by name, from rows with their values; never given any but calibration rows."""
+    """Constants by name, from rows with their values: calibration rows alone, all with a number.
+
+    Raises CannotReplay if a row leaves too much unsaid.
+    """

@@ -3,7 +3,7 @@
 import pytest
 from reference_rows import constant, row, write_rows
 
-from benchmarks.fidelity.replay import Fit
+from benchmarks.fidelity.replay import CannotReplay, Fit
 from benchmarks.fidelity.rows import read_rows
 from benchmarks.fit import calibrate, main
 from wsc.core.errors import ConfigError
@@ -66,6 +66,24 @@ def test_a_fit_needs_rows(tmp_path, capsys):
     """A file without calibration rows of the family says so."""
     assert run(write_rows(tmp_path / "rows.csv", row())) == 1
     assert "nothing to fit" in capsys.readouterr().err
+
+
+def test_a_row_without_a_number_is_not_fitted(tmp_path, capsys):
+    """A range as text is no value."""
+    path = write_rows(tmp_path / "rows.csv", row(use="calibration", value="464 to 584"))
+    assert run(path) == 1
+    assert "row K0001, field value" in capsys.readouterr().err
+
+
+def test_a_row_that_leaves_too_much_unsaid_is_told(path, capsys):
+    """The reason of the model is the error, not a stack trace."""
+
+    def fit(rows):
+        raise CannotReplay("the row gives no K")
+
+    arguments = ["--rows", str(path), "--family", "collectives"]
+    assert main(arguments, FAMILIES, [Fit("collectives", fit)]) == 1
+    assert "the row gives no K" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
