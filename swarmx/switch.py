@@ -7,7 +7,7 @@ rest as they are, again without copying.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.names import server_name, switch_name
-from wsc.core.payload import Payload, Slab
+from wsc.core.payload import Payload
 from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Span
 from wsc.core.room import Job, Report, RoomContext
@@ -47,14 +47,14 @@ class SwitchSpec:
         return Switch(self, context)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Part:
-    """A gradient span: what a child sent (``sent``, ``child``), or a sum in a slab of our own."""
+    """The gradient of a span: lent by a child, or a sum in a slab of our own."""
 
     payload: Payload
-    slab: Slab | None = None
-    sent: GradientReady | None = None
-    child: str = ""
+    give_back: Callable[[], None]
+    """Call once, when it has been read for the last time."""
+    is_own: bool
 
     @property
     def flat(self) -> torch.Tensor:
@@ -108,7 +108,7 @@ class Switch:
             case GradientReady() as ready:
                 yield from self._reduce(envelope.source, ready)
             case GradientReleased(step, round_index, shard, span):
-                self._give_back(self._sent.pop(((step, round_index, shard), span)))
+                self._sent.pop(((step, round_index, shard), span)).give_back()
                 yield from self._pop_credits()
             case message:
                 raise TypeError(f"{self.name} does not take {type(message).__name__}")
@@ -138,7 +138,8 @@ class Switch:
             merger: Merger[_Part] = Merger(total, self._sum)
             self._reductions[place] = _Reduction(merger, len(self._below(ready.round)))
         reduction = self._reductions[place]
-        reduction.merger.offer(ready.span, _Part(ready.payload, sent=ready, child=child))
+        lent = _Part(ready.payload, self._credit(child, ready), is_own=False)
+        reduction.merger.offer(ready.span, lent)
         reduction.micro_batches_left -= ready.span.size(total)
         yield from self._pop_credits()
         if reduction.micro_batches_left == 0:
@@ -150,29 +151,28 @@ class Switch:
                 yield self._to(up, GradientReady(*place, span, part.payload))
 
     def _sum(self, left: _Part, right: _Part) -> _Part:
-        """Left plus right in a slab of our own; children get theirs back."""
-        own = left if left.slab is not None else right
-        if own.slab is None:
-            slab = self._arena.allocate(left.payload.num_bytes)
-            own = _Part(slab, slab)
-            with self._cores.lease():
-                torch.add(left.flat, right.flat, out=own.flat)
-        else:
-            with self._cores.lease():
-                own.flat.add_((right if own is left else left).flat)
-        for part in (left, right):
-            if part is not own:
-                self._give_back(part)
-        return own
+        """Left plus right in a slab of our own; children get theirs back.
 
-    def _give_back(self, part: _Part) -> None:
-        """Free our own slab, or tell the child that its payload was read."""
-        if part.slab is not None:
-            part.slab.free()
-        elif part.sent is not None:
-            sent = part.sent
-            released = GradientReleased(sent.step, sent.round, sent.shard, sent.span)
-            self._credits.append(self._to(part.child, released))
+        Which of the two is added to the other does not matter: a + b and b + a are the same bits.
+        """
+        own, other = (left, right) if left.is_own else (right, left)
+        if own.is_own:
+            with self._cores.lease():
+                own.flat.add_(other.flat)
+            other.give_back()
+            return own
+        slab = self._arena.allocate(left.payload.num_bytes)
+        total = _Part(slab, slab.free, is_own=True)
+        with self._cores.lease():
+            torch.add(left.flat, right.flat, out=total.flat)
+        left.give_back()
+        right.give_back()
+        return total
+
+    def _credit(self, child: str, ready: GradientReady) -> Callable[[], None]:
+        """What to call when a child's gradient has been read."""
+        released = GradientReleased(ready.step, ready.round, ready.shard, ready.span)
+        return lambda: self._credits.append(self._to(child, released))
 
     def _pop_credits(self) -> Iterator[Envelope]:
         yield from self._credits
