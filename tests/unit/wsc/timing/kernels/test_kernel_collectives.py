@@ -45,6 +45,8 @@ def test_forms_without_restarts_are_those_of_the_paper() -> None:
     assert collectives.broadcast_2d(WSE2, 8, 16, 100) == 100 + 8 + 16 - 2 + 5
     assert collectives.snake_2d(WSE2, 8, 16, 100) == collectives.chain(WSE2, 128, 100)
     assert hpdc.two_phase(WSE2, 512, 100, 32) == 200 + 741
+    assert hpdc.tree(WSE2, 6, 1) == pytest.approx(3 * 6 / 2 / 5 + 5 + 5 * 3)
+    assert hpdc.tree(WSE2, 6, 100) == 3 * 100 + 5 * 3
 
 
 @given(pes=st.sampled_from([64, 128, 256, 512]), length=wavelets)

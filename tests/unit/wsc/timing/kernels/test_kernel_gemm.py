@@ -132,6 +132,17 @@ def test_rectangles_fit_the_grid_and_hold_all_parts(parts: int, rows: int, colum
     assert rounds * grid.num_pes >= parts
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "sides"), [(100, 100, (10, 10)), (400, 100, (20, 5)), (100, 400, (5, 20))]
+)
+def test_rectangles_are_shaped_like_the_work(
+    rows: int, columns: int, sides: tuple[int, int]
+) -> None:
+    """Of a hundred PEs, so that a PE's tile is a square."""
+    grid = Grid(FabricSpec(columns=20, rows=30), 20)
+    assert grid.rectangles(6, rows, columns) == (*sides, 1)
+
+
 @pytest.mark.parametrize(("rows", "cycles"), [(20, 458.8), (60, 3701.8), (100, 10144.8)])
 def test_a_matrix_vector_product_on_one_pe_takes_what_was_measured(
     rows: int, cycles: float
@@ -158,6 +169,19 @@ def test_summa_is_its_steps() -> None:
     """K0133 and K0134: 58 cycles per multiply-add of 14, 120 per step; broadcasts are hidden."""
     assert summa_multiply_add(WSE2, 14, "float32").total_cycles == 58
     assert summa(WSE2, 4, (14, 14, 14), "float32").total_cycles == 4 * (14 * 14 * 58 + 120)
+
+
+def test_summa_waits_for_broadcasts_that_take_longer_than_the_products() -> None:
+    """Four axpys of 400 fp16 elements, 144 cycles each, and 800 words at 0.975 a cycle."""
+    cycles = summa(WSE2, 4, (400, 4, 1), "float16")
+    assert cycles.total_cycles == pytest.approx(4 * (800 / 0.975 + 120))
+    assert cycles.compute == 4 * 4 * 400 / 4
+
+
+def test_a_stencil_is_as_fast_as_its_multiply_adds() -> None:
+    """At twice the rate, its 43 instructions over 1000 cells take half as long."""
+    fast = WSE2.model_copy(update={"fma_32bit_per_cycle": 2.0})
+    assert star_stencil(fast, 1000).compute == 43 * 1000 / 2
 
 
 def test_the_stencil_is_near_what_was_measured() -> None:
