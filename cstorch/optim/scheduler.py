@@ -13,7 +13,8 @@ import torch
 
 from cstorch.optim.recorder import active_recorder
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import HyperSchedule, build_schedule
+from wsc.core.hyper_schedules import HyperSchedule
+from wsc.core.schedule_registry import build_schedule
 
 Tags = str | Collection[str | None] | None
 

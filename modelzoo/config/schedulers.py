@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, PlainSerializer
 from modelzoo.config.named import class_name
 from modelzoo.config.section import one_or_many
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import SCHEDULES, HyperSchedule, build_schedule
+from wsc.core.hyper_schedules import HyperSchedule
+from wsc.core.schedule_registry import SCHEDULES, build_schedule
 
 
 def _read_all(entries: Any) -> Any:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from math import ceil, cos, floor, pi, sqrt
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -28,8 +27,7 @@ from pydantic import (
     field_validator,
 )
 
-from wsc.core.config import Config, validate
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.config import Config
 
 
 def _increasing(milestones: tuple[int, ...]) -> tuple[int, ...]:
@@ -234,60 +232,6 @@ class SequentialLR(HyperSchedule):
         current = bisect_right(self.milestones, step)
         start = self.milestones[current - 1] if current else 0
         return self.schedulers[current].at(step - start)
-
-
-SCHEDULES: Mapping[str, type[HyperSchedule]] = {
-    kind.__name__: kind
-    for kind in (
-        ConstantLR,
-        LinearLR,
-        PolynomialLR,
-        ExponentialLR,
-        InverseExponentialTimeDecayLR,
-        InverseSquareRootDecayLR,
-        CosineDecayLR,
-        CosineAnnealingLR,
-        StepLR,
-        MultiStepLR,
-        PiecewiseConstantLR,
-        SequentialLR,
-    )
-}
-
-
-def build_schedule(class_name: str, args: Mapping[str, Any], where: str) -> HyperSchedule:
-    """A schedule from plain data, as it stands in params.yaml.
-
-    The ``schedulers`` of a SequentialLR are schedules or ``{class name: args}`` mappings. ``where``
-    names the place in the configuration. ConfigError for an unknown class or a wrong argument.
-    """
-    kind = SCHEDULES.get(class_name)
-    if kind is None:
-        guess = nearest(class_name, SCHEDULES)
-        raise ConfigError(
-            f"unknown schedule {class_name!r}",
-            where=where,
-            rule=f"known schedules: {', '.join(SCHEDULES)}",
-            remedy=f"did you mean {guess!r}?" if guess else None,
-        )
-    if kind is SequentialLR and isinstance(args.get("schedulers"), list | tuple):
-        parts = [
-            _build_part(part, f"{where}.schedulers[{index}]")
-            for index, part in enumerate(args["schedulers"])
-        ]
-        args = {**args, "schedulers": parts}
-    return validate(kind, args, where)
-
-
-def _build_part(part: object, where: str) -> HyperSchedule:
-    if isinstance(part, HyperSchedule):
-        return part
-    if not isinstance(part, Mapping) or len(part) != 1:
-        raise ConfigError(
-            "not a schedule", where=where, value=part, rule="a mapping {class name: arguments}"
-        )
-    ((class_name, args),) = part.items()
-    return build_schedule(str(class_name), args or {}, f"{where}.{class_name}")
 
 
 def _progress(step: int, total_iters: int, cycle: bool = False) -> float:

@@ -7,7 +7,7 @@ from cstorch import optim
 from cstorch.optim import lr_scheduler, weight_decay_scheduler
 from cstorch.optim.scheduler import Scheduler
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import SCHEDULES
+from wsc.core.schedule_registry import SCHEDULES
 
 
 @pytest.fixture
