@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import torch
 from pydantic import Field, create_model
+from torch.optim.optimizer import ParamsT as Params
 
 from cstorch.optim.recorder import active_recorder
 from cstorch.optim.scheduler import Scheduler
@@ -34,6 +35,9 @@ class Optimizer(torch.optim.Optimizer):
     A subclass is named after its rule in ``memoryx.optim``. The annotations of its constructor are
     the ranges of its hyper-parameters, for the defaults and for every parameter group.
     """
+
+    def __init__(self, params: Params, **defaults: Any) -> None:
+        super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group after checking its hyper-parameters; ConfigError names a wrong one."""

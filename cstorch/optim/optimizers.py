@@ -35,15 +35,15 @@ class SGD(Optimizer):
         nesterov: bool = False,
         maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(
+            params,
+            lr=lr,
+            momentum=momentum,
+            dampening=dampening,
+            weight_decay=weight_decay,
+            nesterov=nesterov,
+            maximize=maximize,
+        )
 
     def check(self, hyper: Mapping[str, Any], where: str) -> None:
         if hyper["nesterov"] and (hyper["momentum"] == 0 or hyper["dampening"] != 0):
@@ -67,14 +67,9 @@ class Adam(Optimizer):
         weight_decay: NonNegative = 0.0,
         amsgrad: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-        }
-        super().__init__(params, defaults)
+        super().__init__(
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad
+        )
 
 
 class AdamW(Optimizer):
@@ -90,15 +85,15 @@ class AdamW(Optimizer):
         correct_bias: bool = True,
         amsgrad: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "correct_bias": correct_bias,
-            "amsgrad": amsgrad,
-        }
-        super().__init__(params, defaults)
+        super().__init__(
+            params,
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            correct_bias=correct_bias,
+            amsgrad=amsgrad,
+        )
 
 
 class Lion(Optimizer):
@@ -111,7 +106,7 @@ class Lion(Optimizer):
         betas: Betas = (0.9, 0.99),
         weight_decay: NonNegative = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+        super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay)
 
 
 class Adafactor(Optimizer):
@@ -130,18 +125,18 @@ class Adafactor(Optimizer):
         relative_step: bool = False,
         warmup_init: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "eps": eps,
-            "clip_threshold": clip_threshold,
-            "decay_rate": decay_rate,
-            "beta1": beta1,
-            "weight_decay": weight_decay,
-            "scale_parameter": scale_parameter,
-            "relative_step": relative_step,
-            "warmup_init": warmup_init,
-        }
-        super().__init__(params, defaults)
+        super().__init__(
+            params,
+            lr=lr,
+            eps=eps,
+            clip_threshold=clip_threshold,
+            decay_rate=decay_rate,
+            beta1=beta1,
+            weight_decay=weight_decay,
+            scale_parameter=scale_parameter,
+            relative_step=relative_step,
+            warmup_init=warmup_init,
+        )
 
     def check(self, hyper: Mapping[str, Any], where: str) -> None:
         if hyper["warmup_init"] and not hyper["relative_step"]:
@@ -170,11 +165,4 @@ class Lamb(Optimizer):
         weight_decay: NonNegative = 0.0,
         adam: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "adam": adam,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, adam=adam)
