@@ -49,7 +49,6 @@ def make_program(
             drops=("x",),
             results=((0, "loss"),) if index == layers - 1 else (),
             work=(product(flops * (2 if phase == "backward" else 1)),) if flops else (),
-            stash_bytes=4,
         )
         for index, (phase, layer) in enumerate(order)
     )

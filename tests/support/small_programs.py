@@ -18,7 +18,7 @@ def segment(index: int, phase: str = "forward", layer: str = "layer", **fields: 
     """A segment with nothing in it but what is given."""
     names = ("weights", "gradients", "inputs", "outputs", "drops", "results", "work")
     empty: dict[str, Any] = dict.fromkeys(names, ())
-    return Segment(index=index, phase=phase, layer=layer, **{**empty, "stash_bytes": 0, **fields})
+    return Segment(index=index, phase=phase, layer=layer, **{**empty, **fields})
 
 
 SEGMENTS = (
@@ -28,7 +28,6 @@ SEGMENTS = (
         weights=("first.weight", "first.bias"),
         inputs=("x",),
         outputs=("hidden",),
-        stash_bytes=32,
     ),
     segment(
         1,
@@ -37,7 +36,6 @@ SEGMENTS = (
         inputs=("hidden",),
         outputs=("slope",),
         results=((0, "loss"),),
-        stash_bytes=16,
     ),
     segment(
         2,
@@ -47,7 +45,6 @@ SEGMENTS = (
         inputs=("slope", "hidden"),
         outputs=("above",),
         drops=("slope", "hidden"),
-        stash_bytes=32,
     ),
     segment(
         3,

@@ -2,13 +2,14 @@
 
 Every shape, byte count and operation count of a captured step is an affine function of the number
 of samples in a micro-batch, so two captures give all others; a search over micro-batch sizes and a
-curve over cluster sizes then capture no more than twice. What comes out is for the clock: its
-kernels are not there.
+curve over cluster sizes then capture no more than twice. What comes out is for the clock: kernels
+are not there, nor are views, which take no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import replace
 
 from wsc.compiler.compiled import Compiled
@@ -22,7 +23,10 @@ Affine = Callable[[int, int], int]
 
 
 class ScalableProgram:
-    """A step that was captured at two micro-batch sizes."""
+    """A step that was captured at two micro-batch sizes.
+
+    It is kept as it is at the smaller one, and what each of its ops and inputs is at the larger.
+    """
 
     def __init__(self, small: Program, large: Program) -> None:
         if [s.layer for s in small.segments] != [s.layer for s in large.segments] or any(
@@ -34,23 +38,21 @@ class ScalableProgram:
                 value=f"{small.micro_batch_size} and {large.micro_batch_size} samples",
                 remedy="set csx.performance.micro_batch_size to an integer",
             )
-        ops: dict[tuple[OpWork, OpWork], int] = {}
-        known: dict[tuple[int, int], int] = {}  # the same by identity, which is faster
-        kinds: dict[tuple[int, ...], int] = {}  # layers repeat, and so does their work
+        shared: dict[tuple[OpWork, OpWork], OpWork] = {}  # one object for ops alike at both sizes
 
-        def place(pair: tuple[OpWork, OpWork]) -> int:
-            key = id(pair[0]), id(pair[1])
-            if key not in known:
-                known[key] = ops.setdefault(pair, len(ops))
-            return known[key]
+        def share(a: OpWork, b: OpWork) -> OpWork:
+            if (a, b) not in shared:
+                shared[a, b] = replace(a)
+            return shared[a, b]
 
-        self._kind_of_segment = [
-            kinds.setdefault(tuple(map(place, zip(a.work, b.work, strict=True))), len(kinds))
+        works = (
+            tuple(share(*ops) for ops in zip(a.work, b.work, strict=True) if ops[0].kind != "view")
             for a, b in zip(small.segments, large.segments, strict=True)
-        ]
-        self._ops, self._kinds = list(ops), list(kinds)
-        self._small = self._sharing(small, [a for a, _ in self._ops])
-        self._large = self._sharing(large, [b for _, b in self._ops])
+        )
+        self._small = _with_works(small, works)
+        self._samples = large.micro_batch_size - small.micro_batch_size
+        self._ops = [(op, b) for (_, b), op in shared.items()]
+        self._inputs = list(zip(small.inputs, large.inputs, strict=True))
 
     @property
     def parameter(self) -> dict[str, TensorSpec]:
@@ -58,58 +60,60 @@ class ScalableProgram:
         return self._small.parameter
 
     def at(self, micro_batch_size: int, num_micro_batches: int) -> Program:
-        """The program for ``num_micro_batches`` micro-batches of this size."""
-        small, large = self._small, self._large
-        samples = large.micro_batch_size - small.micro_batch_size
+        """The program for ``num_micro_batches`` micro-batches of this size.
+
+        Segments of equal work share it.
+        """
+        small, samples = self._small, self._samples
+        more = micro_batch_size - small.micro_batch_size
 
         def affine(a: int, b: int) -> int:
-            return a + (b - a) * (micro_batch_size - small.micro_batch_size) // samples
+            return a + (b - a) * more // samples
 
-        works = self._works([_work(a, b, affine) for a, b in self._ops])
+        ops = {id(a): _op(a, b, affine) for a, b in self._ops}
+        kinds = {id(segment.work): segment.work for segment in small.segments}
+        works = {key: tuple([ops[id(op)] for op in work]) for key, work in kinds.items()}
         return replace(
             small,
             digest=f"{small.digest}-{micro_batch_size}",
-            inputs=tuple(
-                _input(a, b, affine) for a, b in zip(small.inputs, large.inputs, strict=True)
-            ),
-            segments=tuple(
-                replace(a, work=work, stash_bytes=affine(a.stash_bytes, b.stash_bytes))
-                for a, b, work in zip(small.segments, large.segments, works, strict=True)
-            ),
+            inputs=tuple(_input(a, b, affine) for a, b in self._inputs),
+            segments=tuple(replace(s, work=works[id(s.work)]) for s in small.segments),
             micro_batch_size=micro_batch_size,
             num_micro_batches=num_micro_batches,
         )
 
     def changed(self, change: Callable[[Program], Program]) -> ScalableProgram:
-        """The step after a change that is the same at any size."""
-        return ScalableProgram(change(self._small), change(self._large))
+        """The step after ops have been moved, which ``change`` does to it at any one size."""
+        program = change(self._small)
+        changed = copy(self)
+        changed._small = _with_works(program, (segment.work for segment in program.segments))
+        return changed
 
-    def _sharing(self, program: Program, ops: Sequence[OpWork]) -> Program:
-        """The same program with one object for equal ops, and for equal works of segments."""
-        works = zip(program.segments, self._works(ops), strict=True)
-        return replace(
-            program, segments=tuple(replace(segment, work=work) for segment, work in works)
-        )
 
-    def _works(self, ops: Sequence[OpWork]) -> list[tuple[OpWork, ...]]:
-        """The work of each segment, made of these ops."""
-        works = [tuple(ops[op] for op in kind) for kind in self._kinds]
-        return [works[kind] for kind in self._kind_of_segment]
+def _with_works(program: Program, works: Iterable[tuple[OpWork, ...]]) -> Program:
+    """The program with these works; segments of the same ops share one object."""
+    shared: dict[tuple[int, ...], tuple[OpWork, ...]] = {}
+    segments = (
+        replace(segment, work=shared.setdefault(tuple(map(id, work)), work))
+        for segment, work in zip(program.segments, works, strict=True)
+    )
+    return replace(program, segments=tuple(segments))
+
+
+def _op(a: OpWork, b: OpWork, affine: Affine) -> OpWork:
+    return OpWork(
+        a.op,
+        a.kind,
+        affine(a.flops, b.flops),
+        affine(a.num_bytes, b.num_bytes),
+        tuple(map(affine, a.shape, b.shape)),
+        a.streams,
+        a.reruns,
+    )
 
 
 def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:
     return replace(a, shape=tuple(map(affine, a.shape, b.shape)))
-
-
-def _work(a: OpWork, b: OpWork, affine: Affine) -> OpWork:
-    if a == b:
-        return a
-    return replace(
-        a,
-        flops=affine(a.flops, b.flops),
-        num_bytes=affine(a.num_bytes, b.num_bytes),
-        shape=tuple(map(affine, a.shape, b.shape)),
-    )
 
 
 def capture_both(capture: Callable[[int], Compiled]) -> ScalableProgram:

@@ -162,7 +162,6 @@ def _segment(
         drops=tuple(names.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
         work=tuple(replace(work_of(node, streamed), reruns=node in rerun) for node in cut.nodes),
-        stash_bytes=sum(piece.footprint.of(memory.samples) for piece in stash),
         stash=stash,
         working=memory.working(cut.nodes, cut.outputs),
     )

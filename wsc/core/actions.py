@@ -87,7 +87,8 @@ def _node_actions(program: Program, plan: StreamPlan) -> Iterator[Action]:
         yield RunKernel(segment.index)
         yield from (DropWeight(shard.index) for shard in weights)
         if segment.outputs:
-            yield StashActivation(segment.index, segment.stash_bytes)
+            stashed = segment.stash_bytes(program.micro_batch_size)
+            yield StashActivation(segment.index, stashed)
         if segment.drops:
             yield DropActivation(segment.index, segment.drops)
         for shard in plan.gradients_by_segment.get(segment.index, ()):

@@ -35,7 +35,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: str
 
-    @property
+    @cached_property
     def num_elements(self) -> int:
         return prod(self.shape)
 
@@ -122,9 +122,12 @@ class Segment:
     drops: tuple[str, ...]
     results: tuple[tuple[int, str], ...]
     work: tuple[OpWork, ...]
-    stash_bytes: int  # of ``outputs``
     stash: tuple[Stash, ...] = ()
     working: Footprint = Footprint()
+
+    def stash_bytes(self, samples: int) -> int:
+        """Of a micro-batch of so many samples."""
+        return sum(piece.footprint.of(samples) for piece in self.stash)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def recompute(program: Program, chosen: Collection[int]) -> Program:
         pieces = [life.stash for life in found]
         onward = [life.stash for life in found if life.readers[-1] > user]
         segments[user] = _running_again(segments[user], segments[index], pieces, onward)
-        segments[index] = _without(segments[index], pieces, program.micro_batch_size)
+        segments[index] = _without(segments[index], pieces)
     return replace(
         program,
         digest=f"{program.digest}-recompute-{'-'.join(map(str, sorted(chosen)))}",
@@ -80,14 +80,13 @@ def _is_internal(life: Life, program: Program) -> bool:
     return all(r.phase == "backward" and r.layer == producer.layer for r in readers)
 
 
-def _without(forward: Segment, pieces: Sequence[Stash], samples: int) -> Segment:
+def _without(forward: Segment, pieces: Sequence[Stash]) -> Segment:
     gone = _names(pieces)
     stash = tuple(piece for piece in forward.stash if gone.isdisjoint(piece.values))
     return replace(
         forward,
         outputs=tuple(name for name in forward.outputs if name not in gone),
         stash=stash,
-        stash_bytes=sum(piece.footprint.of(samples) for piece in stash),
     )
 
 
