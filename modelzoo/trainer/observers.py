@@ -52,9 +52,6 @@ class Observer(Protocol):
     def evaluated(self, log: EvaluationLog) -> None:
         """An evaluation is done."""
 
-    def saved(self, step: int, path: Path) -> None:
-        """A checkpoint was written."""
-
     def close(self) -> None:
         """The run is over, well or not."""
 
@@ -97,9 +94,6 @@ class Progress:
         self._say(f"Avg Eval Loss: {log.loss:.5f}")
         self._say(f" - eval/lm_perplexity = {log.perplexity:.5f}")
 
-    def saved(self, step: int, path: Path) -> None:
-        """The trainer's own log tells of it."""
-
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
@@ -138,9 +132,6 @@ class Events:
         self._writer.scalar("eval/lm_perplexity", log.perplexity, log.step)
         self._writer.flush()
 
-    def saved(self, step: int, path: Path) -> None:
-        """Nothing to draw."""
-
     def close(self) -> None:
         self._writer.close()
 
@@ -163,9 +154,6 @@ class History:
 
     def evaluated(self, log: EvaluationLog) -> None:
         self.evaluations.append((log.step, log.loss, log.perplexity))
-
-    def saved(self, step: int, path: Path) -> None:
-        """The checkpoint folder keeps its own index."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -209,8 +209,6 @@ class Trainer:
             self._backend.save(draft.partial, CLUSTER_STATES, objects)
         self._checkpoint = draft.final
         log.info("Saved checkpoint %s", draft.final)
-        for observer in self._observers:
-            observer.saved(step, draft.final)
 
     def _start_from(self, path: Path | str | None) -> None:
         """Restore the named checkpoint, or the newest, or start afresh."""
