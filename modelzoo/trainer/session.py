@@ -19,7 +19,7 @@ from modelzoo.config.callbacks import ProgressLogger as ProgressConfig
 from modelzoo.config.params import Params
 from modelzoo.trainer.observers import Events, History, Observer, Progress
 from modelzoo.trainer.run_folder import RunFolder
-from modelzoo.trainer.summary import write_results
+from modelzoo.trainer.summary import log_pace, summarize, write_results
 from modelzoo.trainer.trainer import Outcome, Trainer
 from wsc.core.errors import ConfigError
 
@@ -49,8 +49,10 @@ def run_session(arguments: Arguments, params: Params) -> None:
         if arguments.trace is not None and backend.cluster is not None:
             backend.write_trace(arguments.trace)
             log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", arguments.trace)
-    start = backend.start_up
-    write_results(params, cluster, arguments.mode, trainer.model, outcome, history, start)
+    start_up = backend.start_up
+    summary = summarize(params, cluster, arguments.mode, trainer.model, outcome, history, start_up)
+    write_results(params.trainer.init.model_dir, summary)
+    log_pace(history, cluster.machine, summary.num_csx)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
 

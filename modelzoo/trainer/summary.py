@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from wsc.telemetry.files import write_json
 from wsc.telemetry.host import describe_host
 from wsc.telemetry.pictures import loss_picture
 from wsc.telemetry.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
+from wsc.timing.hardware import MachineSpec
 from wsc.timing.start_up import StartUp
 from wsc.version import VERSION
 
@@ -24,31 +26,16 @@ log = logging.getLogger("waferstream")
 PICTURE_NAME = "loss.png"
 
 
-def write_results(
-    params: Params,
-    cluster: ClusterSpec,
-    mode: str,
-    model: nn.Module,
-    outcome: Outcome,
-    history: History,
-    start_up: StartUp | None,
-) -> None:
+def write_results(model_dir: Path, summary: RunSummary) -> None:
     """Write the summary, and the picture if there is a loss to draw."""
-    init = params.trainer.init
-    summary = summarize(params, cluster, mode, model, outcome, history, start_up)
-    write_json(init.model_dir / SUMMARY_NAME, summary.to_json())
-    if history.train or history.evaluations:
-        evaluations = [(step, loss) for step, loss, _ in history.evaluations]
+    write_json(model_dir / SUMMARY_NAME, summary.to_json())
+    if summary.train or summary.eval:
+        evaluations = [(step, loss) for step, loss, _ in summary.eval]
         title = (
             f"{summary.model.name}, {summary.model.parameters / 1e6:.1f} M parameters, "
             f"{summary.num_csx} x {summary.system}"
         )
-        loss_picture(init.model_dir / PICTURE_NAME, history.train, evaluations, title)
-    if history.samples:
-        log.info(
-            "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
-        )
-        log.info(prediction(cluster.machine, summary.num_csx, history.timings[-1]))
+        loss_picture(model_dir / PICTURE_NAME, summary.train, evaluations, title)
 
 
 def summarize(
@@ -90,3 +77,12 @@ def summarize(
         emulated=emulated,
         start_up=start_up,
     )
+
+
+def log_pace(history: History, machine: MachineSpec, num_csx: int) -> None:
+    """Say how fast training was, measured and emulated; nothing if nothing was trained."""
+    if history.samples:
+        log.info(
+            "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
+        )
+        log.info(prediction(machine, num_csx, history.timings[-1]))
