@@ -59,7 +59,7 @@ def fit_torchtitan(rows: Sequence[Row]) -> Constants:
         if run.software == TORCHTITAN_EAGER:
             changed["hidden_passes"] = constants["TorchTitanEager.hidden_passes"]
         share = constants["H100Capped.matmul_share"]
-        return training_rate(row, _with_gpu(_with_software(run, changed), matmul_share=share))
+        return training_rate(row, _with_gpu(_with_software(run, **changed), matmul_share=share))
 
     start = {
         "H100Capped.matmul_share": H100_500W.matmul_share,
@@ -74,15 +74,11 @@ def fit_deepspeed(rows: Sequence[Row]) -> Constants:
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
-        if run.parallelism.sharding == "ddp":
-            changed = {"score_bytes": constants["AutocastDdp.score_bytes"]}
-        else:
-            changed = {"score_bytes": constants["DeepSpeed.score_bytes"]}
-        run = _with_gpu(
-            _with_software(run, changed), misaligned_share=constants["GpuSpec.misaligned_share"]
-        )
-        hops = constants["NetworkSpec.misaligned_hops"]
-        return training_rate(row, _with_network(run, misaligned_hops=hops))
+        stack = "AutocastDdp" if run.parallelism.sharding == "ddp" else "DeepSpeed"
+        run = _with_software(run, score_bytes=constants[f"{stack}.score_bytes"])
+        run = _with_gpu(run, misaligned_share=constants["GpuSpec.misaligned_share"])
+        run = _with_network(run, misaligned_hops=constants["NetworkSpec.misaligned_hops"])
+        return training_rate(row, run)
 
     start = {
         "DeepSpeed.score_bytes": DEEPSPEED.score_bytes,
@@ -98,29 +94,25 @@ def fit_megatron(rows: Sequence[Row]) -> Constants:
 
     def predict(row: Row, constants: Constants) -> float:
         speed = constants["Megatron.matmul_speed"]
-        return training_rate(row, _with_software(gpu_run(row), {"matmul_speed": speed}))
+        return training_rate(row, _with_software(gpu_run(row), matmul_speed=speed))
 
     return _least_squares(rows, predict, {"Megatron.matmul_speed": MEGATRON.matmul_speed})
 
 
 def fit_prefill(rows: Sequence[Row]) -> Constants:
     """Bandwidth of the testbed's links, from prompts."""
-    link = "WaferLlmA100.nvlink_bandwidth_bytes_per_s"
+    nvlink = "WaferLlmA100.nvlink_bandwidth_bytes_per_s"
     nic = "WaferLlmNetwork.nic_bandwidth_bytes_per_s"
 
     def predict(row: Row, constants: Constants) -> float:
         cluster = _testbed(
-            {
-                "nvlink_bandwidth_bytes_per_s": constants[
-                    "WaferLlmA100.nvlink_bandwidth_bytes_per_s"
-                ]
-            },
-            {"nic_bandwidth_bytes_per_s": constants["WaferLlmNetwork.nic_bandwidth_bytes_per_s"]},
+            {"nvlink_bandwidth_bytes_per_s": constants[nvlink]},
+            {"nic_bandwidth_bytes_per_s": constants[nic]},
         )
         return prefill_rate(row, cluster)
 
     start = {
-        link: WAFERLLM_TESTBED.gpu.nvlink_bandwidth_bytes_per_s,
+        nvlink: WAFERLLM_TESTBED.gpu.nvlink_bandwidth_bytes_per_s,
         nic: WAFERLLM_TESTBED.network.nic_bandwidth_bytes_per_s,
     }
     return _least_squares(rows, predict, start)
@@ -159,7 +151,7 @@ def _with_network(run: GpuRun, **changed: float) -> GpuRun:
     return replace(run, cluster=run.cluster.model_copy(update={"network": network}))
 
 
-def _with_software(run: GpuRun, changed: Mapping[str, float]) -> GpuRun:
+def _with_software(run: GpuRun, **changed: float) -> GpuRun:
     return replace(run, software=run.software.model_copy(update=changed))
 
 
@@ -174,6 +166,7 @@ def _testbed(gpu: Mapping[str, float], network: Mapping[str, float]) -> GpuClust
 def _least_squares(
     rows: Sequence[Row], predict: Callable[[Row, Constants], float], start: Constants
 ) -> Constants:
+    """The constants near ``start`` whose predictions have the least squares of logarithms."""
     names = list(start)
 
     def constants(logs: np.ndarray) -> Constants:
