@@ -16,7 +16,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from benchmarks import kernel_cases
-from benchmarks.kernel_cases import DTYPES, MACHINES, Case, Comparison
+from benchmarks.kernel_cases import MACHINES, Case, Comparison
 from benchmarks.options import new_file
 from benchmarks.result import new_result
 from csnode.fabric import Dtype
@@ -87,7 +87,7 @@ def sweep(kernel: str, machines: Sequence[str], dtypes: Sequence[Dtype]) -> Iter
             continue
         form, taken = compare(Case(machine, dtype, rows, columns, tile))
         error = form / taken - 1
-        yield Point(kernel, machine, DTYPES[dtype], rows, columns, tile, form, taken, error)
+        yield Point(kernel, machine, dtype.torch_name, rows, columns, tile, form, taken, error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     print(f"{'kernel':<20}{'points':>7}{'mean':>8}{'median':>8}{'max':>8}")
     for kernel in SWEEPS:
-        of_kernel = list(sweep(kernel, list(MACHINES), list(DTYPES)))
+        of_kernel = list(sweep(kernel, list(MACHINES), list(Dtype)))
         points += of_kernel
         errors = [abs(point.error) for point in of_kernel]
         figures = "".join(f"{x:>8.1%}" for x in (mean(errors), median(errors), max(errors)))

@@ -19,8 +19,6 @@ from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from wsc.timing.kernels import Grid, collectives, gemm, gemv, resident, tensors
 
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
-DTYPES = {Dtype.FP32: "float32", Dtype.FP16: "float16", Dtype.BF16: "bfloat16"}
-"""Names of the fabric's formats in the closed forms."""
 SPARSE = 0.25
 """Share of weights that are not zero in the sparse products."""
 
@@ -133,7 +131,7 @@ def _streamed(density: float) -> Comparison:
         edge = Fabric(case.rows + 1, case.columns, case.spec)
         taken = kernels.weight_streaming(edge, x, weights.astype(float), dtype).cycles
         share = float(weights.mean())
-        form = gemm.weight_streaming(case.grid, *case.shape, outputs, DTYPES[dtype], share)
+        form = gemm.weight_streaming(case.grid, *case.shape, outputs, dtype.torch_name, share)
         return Cycles(form.total_cycles, taken)
 
     return compare
@@ -147,7 +145,7 @@ def weight_gradient(case: Case) -> Cycles:
     """Of a product whose activations lie still; the tile is tokens, features, outputs."""
     x, outputs = case.matrix, case.columns * case.tile[2]
     taken = kernels.weight_gradient(case.fabric, x, np.ones((len(x), outputs)), case.dtype).cycles
-    form = resident.weight_gradient(case.grid, *case.shape, outputs, DTYPES[case.dtype])
+    form = resident.weight_gradient(case.grid, *case.shape, outputs, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
@@ -155,7 +153,7 @@ def matvec(case: Case) -> Cycles:
     """A matrix that lies still and a vector."""
     matrix = case.matrix
     taken = kernels.gemv(case.fabric, matrix, matrix[0], case.dtype).cycles
-    form = gemv.resident(case.grid, *case.shape, DTYPES[case.dtype])
+    form = gemv.resident(case.grid, *case.shape, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
@@ -166,14 +164,14 @@ def summa(case: Case) -> Cycles:
     taken = kernels.summa(case.fabric, left, right, case.dtype).cycles
     tile = (case.tile[0], case.tile[2])
     pes = (case.rows, case.columns)
-    form = resident.summa(case.spec, pes, tile, left.shape[1], DTYPES[case.dtype])
+    form = resident.summa(case.spec, pes, tile, left.shape[1], case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
 def softmax(case: Case) -> Cycles:
     """Over the columns of a matrix."""
     taken = kernels.softmax(case.fabric, case.matrix, case.dtype).cycles
-    form = tensors.softmax(case.grid, case.matrix.shape, DTYPES[case.dtype])
+    form = tensors.softmax(case.grid, case.matrix.shape, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
@@ -181,7 +179,7 @@ def layer_norm(case: Case) -> Cycles:
     """Over the columns of a matrix."""
     x = case.matrix
     taken = kernels.layer_norm(case.fabric, x, x[0], x[0], case.dtype).cycles
-    form = tensors.norm(case.grid, x.shape, DTYPES[case.dtype])
+    form = tensors.norm(case.grid, x.shape, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
@@ -191,7 +189,7 @@ def attention(case: Case) -> Cycles:
     keys = np.ones((case.columns * case.tile[2], queries.shape[1]))
     taken = kernels.attention(case.fabric, queries, keys, keys, case.dtype).cycles
     sizes = (len(queries), len(keys), queries.shape[1])
-    form = tensors.attention(case.grid, 1, *sizes, DTYPES[case.dtype])
+    form = tensors.attention(case.grid, 1, *sizes, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
@@ -200,13 +198,13 @@ def embedding(case: Case) -> Cycles:
     table = case.matrix
     tokens = np.zeros(len(table), dtype=int)
     taken = kernels.embedding(case.fabric, table, tokens, case.dtype).cycles
-    form = tensors.gather(case.grid, table.shape, DTYPES[case.dtype])
+    form = tensors.gather(case.grid, table.shape, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 
 def loss(case: Case) -> Cycles:
     """Cross entropy of scores, the softmax included."""
-    scores, dtype = case.matrix, DTYPES[case.dtype]
+    scores, dtype = case.matrix, case.dtype.torch_name
     classes = np.zeros(len(scores), dtype=int)
     taken = kernels.cross_entropy(case.fabric, scores, classes, case.dtype).cycles
     softmax_form = tensors.softmax(case.grid, scores.shape, dtype)

@@ -42,6 +42,11 @@ class Dtype(IntEnum):
         return 4 // self.num_bytes
 
     @property
+    def torch_name(self) -> str:
+        """Its name in torch, by which closed forms know it."""
+        return {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16"}[self.name]
+
+    @property
     def raw(self) -> type[np.unsignedinteger[Any]]:
         """The integer type of the bits of one element."""
         return np.uint32 if self is Dtype.FP32 else np.uint16

@@ -21,6 +21,8 @@ from wsc.core.errors import ApplianceCompilationError
 Region = Any
 """An index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
 
+EVERYWHERE: Region = np.s_[:, :]
+
 
 @dataclass(frozen=True)
 class Role:

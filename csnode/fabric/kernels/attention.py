@@ -7,11 +7,11 @@ from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
 from csnode.fabric.kernels import summa
-from csnode.fabric.kernels.softmax import EVERYWHERE, add_softmax
+from csnode.fabric.kernels.softmax import add_softmax
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.kernels.turns import Turns
-from csnode.fabric.program import Program
+from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
 from wsc.core.errors import ApplianceCompilationError
 

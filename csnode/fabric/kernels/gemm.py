@@ -6,13 +6,11 @@ from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
-from csnode.fabric.kernels.softmax import EVERYWHERE
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, split
 from csnode.fabric.kernels.turns import Turns
-from csnode.fabric.program import Program
+from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
-from csnode.fabric.simulator.vector import NAMES
 from wsc.timing.kernels.resident import gradient_block
 
 
@@ -30,7 +28,7 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
     at_rest = program.array("x", features * height, dtype, bank=2)
     gradients = program.array("dw", columns * features * width, Dtype.FP32, bank=4)
     tile = (height, features, width)
-    block = gradient_block(fabric.spec, columns, tile, NAMES[dtype], even=True)
+    block = gradient_block(fabric.spec, columns, tile, dtype.torch_name, even=True)
     turns = Turns.in_blocks(program, paths.rows(fabric), mine, 0, height, block)
     turns.add(program, colour=0)
     for step in range(turns.steps):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, split
-from csnode.fabric.program import Program
+from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
 
 
@@ -25,7 +23,7 @@ def gemv(fabric: Fabric, matrix: Array, vector: Array, dtype: Dtype = Dtype.FP32
     tile = program.array("a", height * width, dtype, bank=0)
     part = program.array("x", width, dtype, bank=2)
     sums = program.array("y", height, Dtype.FP32, bank=4)
-    program.do(np.s_[:, :], Gemv(tile.whole, part.whole, sums.whole))
+    program.do(EVERYWHERE, Gemv(tile.whole, part.whole, sums.whole))
     add_sum(program, paths.rows(fabric), sums.whole, colour=0)
     data = {
         "a": split(matrix, rows, columns, transposed=True),

@@ -6,11 +6,10 @@ from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Vector
-from csnode.fabric.kernels.softmax import EVERYWHERE
 from csnode.fabric.kernels.sums import add_sum_for_all
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.memory import SramArray
-from csnode.fabric.program import Program
+from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
 
 

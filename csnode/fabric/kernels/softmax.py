@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
@@ -11,10 +9,8 @@ from csnode.fabric.instructions import Vector
 from csnode.fabric.kernels.sums import COLOURS, add_sum_for_all
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.memory import SramArray
-from csnode.fabric.program import Program
+from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
-
-EVERYWHERE = np.s_[:, :]
 
 
 def softmax(fabric: Fabric, x: Array, dtype: Dtype = Dtype.FP32) -> Result:

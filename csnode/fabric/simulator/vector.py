@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
+from csnode.fabric.dtypes import Array, decode, encode, multiply_add
 from csnode.fabric.instructions import Gather, Gemv, Vector
 from csnode.fabric.memory import Memory, Slice
 from wsc.timing.hardware.fabric import FabricSpec
@@ -37,9 +37,6 @@ _REDUCTIONS = ("sum", "max", "dot")
 _RATE_OF: dict[str, VectorOp] = {"copy": "copy", "sum": "sum", "max": "sum"}
 """Whose rate an op has; others run at that of a multiply-add, functions at ``unary_cycles``."""
 
-NAMES = {Dtype.FP32: "float32", Dtype.FP16: "float16", Dtype.BF16: "bfloat16"}
-"""Of formats in closed forms."""
-
 
 def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
     """Cycles from issue to the next instruction."""
@@ -48,7 +45,7 @@ def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
         return spec.vector_setup_cycles + op.vector.count * weight_cycles(op.matrix, sums, spec)
     if isinstance(op, Gather):
         width = op.out.count // op.index.count
-        rate = elements_per_cycle(spec, "copy", NAMES[op.out.dtype])
+        rate = elements_per_cycle(spec, "copy", op.out.dtype.torch_name)
         return math.ceil(op.index.count * (spec.vector_setup_cycles + width / rate))
     operands = [x for x in (op.left, op.right, op.third) if isinstance(x, Slice)]
     elements = max(x.count for x in operands)
@@ -56,7 +53,7 @@ def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
         per_element = float(spec.unary_cycles)
     else:
         kind = _RATE_OF.get(op.op, "fma") if op.op == "copy" or op.out.count == 1 else "fma"
-        per_element = 1 / elements_per_cycle(spec, kind, NAMES[op.left.dtype])
+        per_element = 1 / elements_per_cycle(spec, kind, op.left.dtype.torch_name)
     vectors = {x for x in (*operands, op.out) if x.count > 1}
     work = elements * per_element * _conflict(vectors, spec)
     return spec.vector_setup_cycles + math.ceil(work)
@@ -64,7 +61,7 @@ def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
 
 def weight_cycles(factors: Slice, sums: Slice, spec: FabricSpec) -> int:
     """Cycles of one multiply-add of a row of factors, triggered by its weight."""
-    cycles = axpy_cycles(spec, sums.count, NAMES[factors.dtype])
+    cycles = axpy_cycles(spec, sums.count, factors.dtype.torch_name)
     return math.ceil(cycles.compute * _conflict({factors, sums}, spec) + cycles.setup)
 
 

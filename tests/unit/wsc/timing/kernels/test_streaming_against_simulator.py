@@ -8,8 +8,6 @@ from csnode.fabric.kernels import weight_streaming
 from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.timing.kernels import Grid, gemm
 
-NAMES = {Dtype.FP32: "float32", Dtype.FP16: "float16"}
-
 
 def _both(
     spec: FabricSpec,
@@ -26,7 +24,7 @@ def _both(
     fabric = Fabric(rows + 1, columns, spec)
     simulated = weight_streaming(fabric, np.ones((tokens, inputs)), weights, dtype).cycles
     pes = Grid.whole(spec.model_copy(update={"rows": rows, "columns": columns}))
-    return gemm.weight_streaming(pes, *shape, NAMES[dtype], density).total_cycles, simulated
+    return gemm.weight_streaming(pes, *shape, dtype.torch_name, density).total_cycles, simulated
 
 
 @pytest.mark.parametrize("spec", [WSE2, WSE3])
