@@ -18,12 +18,13 @@ from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 from modelzoo.config.load import load_params
 from modelzoo.config.params import TrainerConfig
-from modelzoo.models.example import training_example
+from modelzoo.models.example import parameter_shapes, training_example
 from modelzoo.simulation.session import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.precision import StreamPrecision
-from wsc.compiler.scale import ScalableProgram, capture_both
+from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.core.program import Program
 from wsc.timing.hardware import Loading
 
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
@@ -110,16 +111,30 @@ def program_of(row: Row, mode: Mode) -> ScalableProgram:
 
 @cache
 def _captured(section: str, length: int | None, mode: Mode) -> ScalableProgram:
-    def capture(size: int) -> Compiled:
-        example = training_example(json.loads(section), size, length)
-        names = [name for name, _ in example.inputs]
+    """From a few layers if they are alike, as ``run.py --simulate`` does it."""
+    model: dict[str, Any] = json.loads(section)
+    num_layers: int = model["num_hidden_layers"]
 
-        def forward(batch: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-            with torch.no_grad():
-                return [example.model(**dict(zip(names, batch, strict=True)))]
+    def capture(layers: int, size: int) -> Program:
+        return _program({**model, "num_hidden_layers": layers}, size, length, mode)
 
-        step = example.step if mode == "train" else forward
-        request = CompileRequest(StreamPrecision("bfloat16", "bfloat16"), size, 1, "fidelity")
-        return compile_step(step, example.model, example.inputs, request)[0]
+    if num_layers > CAPTURED_LAYERS + 1:
+        small, large = (capture(CAPTURED_LAYERS, size) for size in CAPTURED_SIZES)
+        one_more = capture(CAPTURED_LAYERS + 1, CAPTURED_SIZES[0])
+        stack = Stack.checked(small, one_more, num_layers, parameter_shapes(model))
+        if stack is not None:
+            return ScalableProgram(stack.deepened(small), stack.deepened(large))
+    return ScalableProgram(*(capture(num_layers, size) for size in CAPTURED_SIZES))
 
-    return capture_both(capture)
+
+def _program(model: dict[str, Any], size: int, length: int | None, mode: Mode) -> Program:
+    example = training_example(model, size, length)
+    names = [name for name, _ in example.inputs]
+
+    def forward(batch: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        with torch.no_grad():
+            return [example.model(**dict(zip(names, batch, strict=True)))]
+
+    step = example.step if mode == "train" else forward
+    request = CompileRequest(StreamPrecision("bfloat16", "bfloat16"), size, 1, "fidelity")
+    return compile_step(step, example.model, example.inputs, request)[0].program

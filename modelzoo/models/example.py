@@ -44,6 +44,13 @@ def training_example(
     return Example(step, model, inputs)
 
 
+def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """By name, in the order of the model that a model section describes."""
+    with torch.device("meta"):
+        model = build_model(config, seed=0)
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
 def example_inputs(
     config: TransformerConfig, micro_batch_size: int, sequence_length: int | None = None
 ) -> Inputs:

@@ -25,10 +25,11 @@ from modelzoo.config.dataloader import DataLoaderConfig
 from modelzoo.config.params import InitConfig, Params
 from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
+from modelzoo.models.example import parameter_shapes
 from modelzoo.models.registry import model_config
 from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.trainer.build import make_model, make_optimizer, training_step
-from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
 from wsc.core.optimizer import OptimizerSpec
@@ -136,17 +137,12 @@ def _deepened(init: InitConfig, backend: Backend, batch: Batch) -> list[_Recorde
     shallow = _recorded(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
     one_more = _with_layers(init, CAPTURED_LAYERS + 1)
     (checked,) = _recorded(one_more, backend, batch, CAPTURED_SIZES[:1])
-    program = shallow[0].program
-    stack = Stack.of(program, num_layers)
-    with torch.device("meta"):
-        whole = {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
-    deep = [_Recorded(stack.deepened(p), _trains(o, stack)) for p, o in shallow]
-    if is_like(Stack.of(program, CAPTURED_LAYERS + 1).deepened(program), checked.program) and (
-        whole == {spec.name: spec.shape for spec in deep[0].program.parameters}
-    ):
-        return deep
-    log.info("Its layers are not alike, so all %d are captured", num_layers)
-    return None
+    shapes = parameter_shapes(init.model.dump())
+    stack = Stack.checked(shallow[0].program, checked.program, num_layers, shapes)
+    if stack is None:
+        log.info("Its layers are not alike, so all %d are captured", num_layers)
+        return None
+    return [_Recorded(stack.deepened(p), _trains(o, stack)) for p, o in shallow]
 
 
 def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -26,6 +26,7 @@ CAPTURED_LAYERS = 5
 _FIRST, _MIDDLE, _LAST = 0, CAPTURED_LAYERS // 2, CAPTURED_LAYERS - 1
 _NUMBERED = re.compile(r"(.+)\.\d+")  # "decoder.3", as regions are called
 
+Shape = tuple[int, ...]
 _Names = Callable[[Iterable[str]], Iterable[str]]
 
 
@@ -71,6 +72,20 @@ class Stack:
         if len(prefixes) != 1 or len({found[0] for found in layers}) != CAPTURED_LAYERS:
             raise ValueError(f"one stack of {CAPTURED_LAYERS} layers expected, not {prefixes}")
         return cls(prefixes.pop(), num_layers)
+
+    @classmethod
+    def checked(
+        cls, program: Program, one_more: Program, num_layers: int, shapes: Mapping[str, Shape]
+    ) -> Stack | None:
+        """A stack whose layers are alike, or None.
+
+        ``one_more`` is the program captured with one layer more, ``shapes`` are those of all
+        parameters with ``num_layers`` of them.
+        """
+        stack = cls.of(program, num_layers)
+        parameters = {spec.name: spec.shape for spec in stack.deepened(program).parameters}
+        by_one = cls.of(program, CAPTURED_LAYERS + 1).deepened(program)
+        return stack if parameters == shapes and is_like(by_one, one_more) else None
 
     def deepened(self, program: Program) -> Program:
         """The program with all layers, values called by their places."""

@@ -75,11 +75,23 @@ def test_a_deepened_step_is_the_step_captured_with_so_many_layers(
     assert deep.digest != shallow.digest
 
 
-def test_layers_that_take_turns_are_noticed() -> None:
+def shapes(num_layers: int) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in Model(num_layers, 100).named_parameters()}
+
+
+def test_layers_that_take_turns_are_no_stack(shallow: Program) -> None:
     """One layer more than was captured is not one more of the middle kind."""
-    shallow = captured(CAPTURED_LAYERS, other=2)
-    one_more = captured(CAPTURED_LAYERS + 1, other=2)
-    assert not is_like(Stack.of(shallow, CAPTURED_LAYERS + 1).deepened(shallow), one_more)
+    alike, turns = (captured(CAPTURED_LAYERS + 1, other) for other in (100, 2))
+    assert Stack.checked(shallow, alike, 9, shapes(9)) == Stack.of(shallow, 9)
+    assert Stack.checked(captured(CAPTURED_LAYERS, other=2), turns, 9, shapes(9)) is None
+
+
+def test_layers_of_growing_size_are_no_stack(shallow: Program) -> None:
+    """The parameters of the whole model are not what repeating a layer makes."""
+    one_more = captured(CAPTURED_LAYERS + 1)
+    wider = shapes(9) | {"layers.7.mix.weight": (8, 16)}
+    assert Stack.checked(shallow, one_more, 9, wider) is None
+    assert Stack.checked(shallow, one_more, 9, shapes(8)) is None
 
 
 def test_the_weights_of_an_optimizer_grow_with_the_stack(shallow: Program) -> None:
