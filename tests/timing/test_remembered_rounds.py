@@ -20,7 +20,7 @@ from clocks import (
 from hypothesis import given, settings
 
 from appliance.clock import ClusterClock
-from appliance.round_memo import RoundMemo
+from appliance.round_memo import RoundKey, RoundMemo, Walked
 from wsc.core.program import Mode, Program, plan_streams
 
 
@@ -56,18 +56,31 @@ def test_clocks_of_different_sizes_share_what_they_walked(slow: dict[str, float]
         assert run(shared) == run(make_clock(program, machine, num_nodes=num_nodes, record=True))
 
 
+class _CountingMemo(dict[RoundKey, Walked]):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.asked += 1
+        return super().get(key, default)
+
+
 @pytest.mark.parametrize("dram_bytes", [1, 4 * 3 * 1000, 10**12])
 def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int) -> None:
-    """The number of walks does not grow with the number of rounds, for a step soon is periodic.
+    """Neither walks nor rounds looked up grow with their number, for a step soon is periodic.
 
     With all in flash, with about the masters alone in DRAM, and with all in DRAM.
     """
     machine = make_machine(memoryx={"dram_bytes": dram_bytes, "flash_bytes": 10**9})
-    walks = []
+    walks, lookups = [], []
     for micro_batches in (100, 2000):
-        program, memo = make_program(elements=1000, micro_batches=micro_batches), RoundMemo()
+        program = make_program(elements=1000, micro_batches=micro_batches)
+        memo = RoundMemo(walked := _CountingMemo())
         clock = ClusterClock(machine, 1, 1, memo=memo)
         clock.install(program, plan_streams(program, 1), update=ADAMW)
         run(clock)
-        walks.append(len(memo.walked))
+        walks.append(len(walked))
+        lookups.append(walked.asked)
     assert walks[0] == walks[1] < 40
+    assert lookups[0] == lookups[1] < 80

@@ -49,6 +49,13 @@ def test_a_view_is_free() -> None:
     assert op_cycles(GRID, _work("view"), "float16") == Cycles()
 
 
+def test_a_loss_has_a_form_of_its_own() -> None:
+    """The compiler files it under softmax, but it picks one class of each token."""
+    work = _work("softmax", "nll_loss_forward")
+    assert op_cycles(GRID, work, "float16") == tensors.loss(GRID, work.shape, "float16")
+    assert op_cycles(GRID, work, "float16") != op_cycles(GRID, _work("softmax"), "float16")
+
+
 def test_an_unknown_family_is_refused() -> None:
     """The error names the op and the families."""
     with pytest.raises(ApplianceCompilationError, match="no cost") as refusal:

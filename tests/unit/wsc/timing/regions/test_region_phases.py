@@ -15,11 +15,21 @@ from wsc.timing.regions import (
     decode_s,
     decode_s_per_token,
     end_to_end_s,
+    prefill_cycles_per_layer,
     prefill_s,
     relayout_s,
     service_s_per_token,
     wafer_plan,
 )
+from wsc.timing.regions.mesh import (
+    alignment_cycles,
+    all_reduce_cycles,
+    matmul_cycles,
+    matvec_cycles,
+)
+
+SMALL = Decoder(dim=8, ffn=16, layers=1, kv_dim=4)
+"""On 4 x 4 PEs a PE holds 2 of the width, 4 of the feed-forward width, 1 of keys and values."""
 
 LLAMA_8B = Decoder(dim=4096, ffn=14336, layers=32, kv_dim=4096)
 """LLaMA3-8B as the authors of WaferLLM run it, keys and values as wide as queries."""
@@ -55,6 +65,47 @@ def test_whole_requests(prompt, output, published):
     """T0114 to T0117, never fitted: prefill on 660 x 660 PEs, decode on 360 x 360."""
     seconds = end_to_end_s(LLAMA_8B, Region(660), Region(360), prompt, output)
     assert output / seconds == pytest.approx(published, rel=0.15)
+
+
+def test_a_layer_of_prefill_written_out():
+    """Twelve tokens are three per PE: nine products, five of them aligned, scores, functions."""
+    region, costs = Region(4), PeCosts()
+    projections = [(3, 2, 2), (3, 2, 1), (3, 2, 1), (3, 2, 2)]
+    attention, feed_forward = [(3, 2, 3), (3, 3, 2)], [(3, 2, 4), (3, 2, 4), (3, 4, 2)]
+    shapes = [*projections, *attention, *feed_forward]
+    products = sum(matmul_cycles(*shape, region, costs) for shape in shapes)
+    aligned = sum(alignment_cycles(elements, region, costs) for elements in (6, 9, 6, 6, 12))
+    scores = 4 * (2 * 16 + 5)  # two instructions and nine values in five wavelets, in each step
+    functions = 9 + 2 * 3 * 4 + 7 * 3
+    assert prefill_cycles_per_layer(SMALL, region, 12) == pytest.approx(
+        products + aligned + scores + functions * costs.function_cycles
+    )
+
+
+def test_a_layer_of_decode_written_out():
+    """A context of twelve tokens: nine products, six vectors and four numbers that are reduced."""
+    region, costs = Region(4), PeCosts()
+    projections, attention = [(2, 2), (2, 1), (2, 1), (2, 2)], [(2, 3), (3, 2)]
+    shapes = [*projections, *attention, (2, 4), (2, 4), (4, 2)]
+    products = sum(matvec_cycles(*shape, costs) for shape in shapes)
+    reduced = [2 + 2 * 1, 3, 2, 2, 2 * 4, 2, 1, 1, 1, 1]
+    reduces = sum(all_reduce_cycles(elements, region, costs) for elements in reduced)
+    vectors = 37 * (16 + 36 + 2 / 4)
+    scalars = (7 + 2) * costs.function_cycles + (3 + 2) * costs.loop_cycles
+    assert decode_cycles_per_layer(SMALL, region, 12) == pytest.approx(
+        products + reduces + vectors + scalars
+    )
+
+
+def test_a_request_is_prefill_the_move_and_its_tokens():
+    """Half of 1152 bytes of weights and 192 of cache cross four links of a word per cycle."""
+    region = Region(4)
+    assert relayout_s(SMALL, region, 12) == pytest.approx((1152 + 192) / 2 / (4 * 4) / 1.1e9)
+    assert end_to_end_s(SMALL, region, Region(5), 12, 3) == pytest.approx(
+        prefill_s(SMALL, region, 12)
+        + relayout_s(SMALL, region, 12)
+        + decode_s(SMALL, Region(5), 12, 3)
+    )
 
 
 def test_prefill_gains_less_than_its_pes():
@@ -129,6 +180,14 @@ def test_a_served_decoder_meets_its_calibration_row():
     served = Decoder(dim=4096, ffn=14336, layers=32, kv_dim=1024)
     assert wafer_plan(served, 1024, ServiceSpec())[0] == 1
     assert 1 / service_s_per_token(served, 1024, ServiceSpec()) == pytest.approx(1800, rel=0.02)
+
+
+def test_a_served_decoder_takes_the_fastest_regions_that_hold_it():
+    """300 x 300 PEs decode fastest; six of them hold 26.5 GB, twelve of 240 x 240 hold 34 GB."""
+    for layers, side in ((32, 300), (64, 240)):  # 14 GB, 28 GB
+        served = Decoder(dim=4096, ffn=14336, layers=layers, kv_dim=1024)
+        num_wafers, region = wafer_plan(served, 1024, ServiceSpec())
+        assert (num_wafers, region.side) == (1, side)
 
 
 def test_a_large_decoder_takes_several_wafers_and_their_hops():
