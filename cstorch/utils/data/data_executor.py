@@ -6,10 +6,8 @@ next in one go, so that the steps in between overlap. Values exist at activation
 
 from __future__ import annotations
 
-import logging
-import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +18,11 @@ from appliance.coordinator import StepResult
 from cstorch.backend import current_backend
 from cstorch.loop import Step
 from cstorch.step_values import resolve
+from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.errors import ApplianceError, ConfigError
 from wsc.timing.hardware import Loading
-
-log = logging.getLogger("waferstream")
 
 MAX_STEPS = 2**31 - 1
 
@@ -34,26 +31,24 @@ class DataExecutor:
     """Runs ``num_steps`` steps (default: one epoch) of the step that is called in the loop.
 
     ``checkpoint_steps`` k means steps k, 2k, ... and the last one; 0 or None means never.
-    ``activation_steps`` (default 1) is how often values come back; it is reduced to the greatest
-    common divisor with the checkpoint steps. Either may also be a collection of steps of this
-    loop, counted from 1, which are taken as they are. Values always come back after the last step.
+    ``activation_steps`` (default 1) is how often values come back; it is reduced to meet the
+    checkpoint steps. Either may also be a collection of steps of this loop, counted from 1, which
+    are taken as they are. Values always come back after the last step.
     """
 
     def __init__(
         self,
         dataloader: DataLoader,
         num_steps: int | None = None,
-        checkpoint_steps: int | Collection[int] | None = None,
-        activation_steps: int | Collection[int] | None = None,
+        checkpoint_steps: Cadence | None = None,
+        activation_steps: Cadence | None = None,
     ) -> None:
         self._backend = current_backend()
         self.dataloader = dataloader
         self.num_steps = self._checked_steps(num_steps)
-        _check_interval("checkpoint_steps", checkpoint_steps, least=0)
-        _check_interval("activation_steps", activation_steps, least=1)
-        self.checkpoint_steps = checkpoint_steps or 0
-        self.activation_steps = self._checked_activation(
-            1 if activation_steps is None else activation_steps
+        self.checkpoint_steps = checked_cadence("checkpoint_steps", checkpoint_steps, least=0)
+        self.activation_steps = meeting(
+            checked_cadence("activation_steps", activation_steps, least=1), self.checkpoint_steps
         )
         self.iteration = 0
         self.results: list[StepResult] = []
@@ -90,19 +85,17 @@ class DataExecutor:
         """Whether a checkpoint is due after this iteration's step."""
         if not self.checkpoint_steps or not self._backend.is_e2e_execution:
             return False
-        if isinstance(self.checkpoint_steps, int):
-            is_multiple = self.user_iteration % self.checkpoint_steps == 0
-            return is_multiple or self.on_final_iteration
-        return self.user_iteration in self.checkpoint_steps
+        at_the_end = isinstance(self.checkpoint_steps, int) and self.on_final_iteration
+        return at_the_end or is_due(self.checkpoint_steps, self.user_iteration)
 
     @property
     def is_activation_step(self) -> bool:
         """Whether values come back after this iteration's step."""
-        if self.on_final_iteration or self.is_checkpoint_step:
-            return True
-        if isinstance(self.activation_steps, int):
-            return self.user_iteration % self.activation_steps == 0
-        return self.user_iteration in self.activation_steps
+        return (
+            self.on_final_iteration
+            or self.is_checkpoint_step
+            or is_due(self.activation_steps, self.user_iteration)
+        )
 
     def __len__(self) -> int:
         return self.num_steps
@@ -190,24 +183,6 @@ class DataExecutor:
             raise ConfigError("num_steps is out of range", value=num_steps, rule="1 to 2**31 - 1")
         return num_steps
 
-    def _checked_activation(self, activation_steps: int | Collection[int]) -> Any:
-        both = (activation_steps, self.checkpoint_steps)
-        if not self.checkpoint_steps or not all(isinstance(steps, int) for steps in both):
-            return activation_steps
-        reduced = math.gcd(*both)  # type: ignore[arg-type]
-        if reduced != activation_steps:
-            log.warning(
-                "activation_steps is reduced from %d to %d to meet checkpoint steps",
-                activation_steps,
-                reduced,
-            )
-        return reduced
-
     def _time_limit(self) -> float | None:
         seconds = self._backend.cluster_config.job_time_sec
         return None if seconds is None else time.monotonic() + seconds
-
-
-def _check_interval(name: str, steps: int | Collection[int] | None, least: int) -> None:
-    if isinstance(steps, int) and steps < least:
-        raise ConfigError(f"{name} is out of range", value=steps, rule=f"{least} or more")
