@@ -7,10 +7,10 @@ from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
 from csnode.fabric.kernels import summa
+from csnode.fabric.kernels.moving_operand import MovingOperand
 from csnode.fabric.kernels.softmax import add_softmax
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, join, split
-from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
 from wsc.core.errors import ApplianceCompilationError
@@ -38,12 +38,12 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
     sums = program.array("sums", head * queries, dtype, bank=4)
     summa.add_summa(program, left, right, scores, keys, transposed=True, colour=_SCORES)
     add_softmax(program, scores, queries, _SOFTMAX)
-    turns = Turns.in_parts(program, paths.columns(fabric), values, number=2, parts=1)
-    turns.add(program, _VALUES)
+    moving = MovingOperand.in_parts(program, paths.columns(fabric), values, number=2, parts=1)
+    moving.add(program, _VALUES)
     for step in range(side):
         start, stop = (part * slice_of_head * queries for part in (step, step + 1))
-        product = Gemv(scores.whole, turns.operand(step), sums[start:stop], vectors=slice_of_head)
-        program.do(EVERYWHERE, turns.wait, product, *turns.release(step))
+        product = Gemv(scores.whole, moving.at(step), sums[start:stop], vectors=slice_of_head)
+        program.do(EVERYWHERE, moving.wait, product, *moving.release(step))
     add_sum(program, paths.rows(fabric), sums.whole, _SUMS)
     data = {
         "q": split(q * head**-0.5, side, side, transposed=True),

@@ -6,9 +6,9 @@ from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
+from csnode.fabric.kernels.moving_operand import MovingOperand
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, split
-from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
 from wsc.timing.kernels.resident import gradient_block
@@ -29,15 +29,15 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
     gradients = program.array("dw", columns * features * width, Dtype.FP32, bank=4)
     tile = (height, features, width)
     block = gradient_block(fabric.spec, columns, tile, dtype.torch_name, even=True)
-    turns = Turns.in_blocks(program, paths.rows(fabric), mine, 0, height, block)
-    turns.add(program, colour=0)
-    for step in range(turns.steps):
+    moving = MovingOperand.in_blocks(program, paths.rows(fabric), mine, 0, height, block)
+    moving.add(program, colour=0)
+    for step in range(moving.steps):
         size = features * block * width
         sums = gradients[step * size : (step + 1) * size]
-        product = Gemv(turns.operand(step), at_rest.whole, sums, vectors=features)
-        program.do(EVERYWHERE, turns.wait, product, *turns.release(step))
+        product = Gemv(moving.at(step), at_rest.whole, sums, vectors=features)
+        program.do(EVERYWHERE, moving.wait, product, *moving.release(step))
     add_sum(program, paths.columns(fabric), gradients.whole, colour=1)
     data = {"x": split(x, rows, columns, transposed=True), "dy": split(dy, rows, columns)}
     outcome = run(program, data)
-    blocks = outcome.read("dw")[0].reshape(columns, turns.steps, features, block * width)
+    blocks = outcome.read("dw")[0].reshape(columns, moving.steps, features, block * width)
     return Result(blocks.transpose(0, 2, 1, 3).reshape(x.shape[1], dy.shape[1]), outcome)

@@ -6,8 +6,8 @@ from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
+from csnode.fabric.kernels.moving_operand import MovingOperand
 from csnode.fabric.kernels.tiles import Result, join, split
-from csnode.fabric.kernels.turns import Turns
 from csnode.fabric.memory import SramArray
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
@@ -80,12 +80,12 @@ def add_summa(
     """
     steps = _steps(program.fabric)
     fabric = program.fabric
-    along = Turns.in_parts(program, paths.rows(fabric), left, 0, steps // fabric.columns)
-    down = Turns.in_parts(program, paths.columns(fabric), right, 1, steps // fabric.rows)
+    along = MovingOperand.in_parts(program, paths.rows(fabric), left, 0, steps // fabric.columns)
+    down = MovingOperand.in_parts(program, paths.columns(fabric), right, 1, steps // fabric.rows)
     along.add(program, colour)
     down.add(program, colour + 1)
     for step in range(steps):
-        west, north = along.operand(step), down.operand(step)
+        west, north = along.at(step), down.at(step)
         matrix, vector = (west, north) if transposed else (north, west)
         product = Gemv(matrix, vector, sums.whole, vectors)
         releases = (*along.release(step), *down.release(step))

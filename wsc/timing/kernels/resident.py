@@ -49,15 +49,15 @@ def summa(
     width = ceil(inner / max(pes))
     slices = ceil(inner / width)
     product = axpy_cycles(fabric, max(tile), dtype) * (min(tile) * inner / slices)
-    moved = [
-        Moved(line, wavelets(fabric, side * width, dtype))
+    moving = [
+        MovingOperand(line, wavelets(fabric, side * width, dtype))
         for side, line in ((rows, wide), (columns, high))
     ]
-    return in_turns(fabric, product, slices, moved)
+    return product_in_steps(fabric, product, slices, moving)
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovingOperand:
     """An operand whose slices the ``pes`` of a line send in turn, ``wavelets`` each.
 
     A step of the product takes the slices of ``senders``.
@@ -68,7 +68,9 @@ class Moved:
     senders: int = 1
 
 
-def in_turns(fabric: FabricSpec, product: Cycles, steps: int, moved: Sequence[Moved]) -> Cycles:
+def product_in_steps(
+    fabric: FabricSpec, product: Cycles, steps: int, moving: Sequence[MovingOperand]
+) -> Cycles:
     """A ``product`` in each of ``steps``, for which PEs send slices of operands to each other.
 
     While a PE works on slices in one buffer, another is filled. Each product and each sending
@@ -78,30 +80,30 @@ def in_turns(fabric: FabricSpec, product: Cycles, steps: int, moved: Sequence[Mo
     before.
     """
     each = product + Cycles(setup=fabric.vector_setup_cycles)
-    lines = [operand for operand in moved if operand.pes > 1]
+    lines = [operand for operand in moving if operand.pes > 1]
     if not lines:
         return each * steps
     ramp = sum(operand.senders * ceil(operand.wavelets) for operand in lines)
-    first = max(_first(fabric, operand, ramp) for operand in lines)
-    later = max(ramp, *(_later(fabric, operand, steps) for operand in lines))
+    first = max(_first_arrives(fabric, operand, ramp) for operand in lines)
+    later = max(ramp, *(_between_arrivals(fabric, operand, steps) for operand in lines))
     waits = first + max(0.0, later - each.total_cycles) * (steps - 1)
-    freed = len(moved) * SIGNAL_CYCLES * max(0, steps - 2)
+    freed = len(moving) * SIGNAL_CYCLES * max(0, steps - 2)
     return each * steps + Cycles(fabric=waits, setup=freed)
 
 
-def _first(fabric: FabricSpec, moved: Moved, ramp: int) -> float:
+def _first_arrives(fabric: FabricSpec, operand: MovingOperand, ramp: int) -> float:
     """Until the slices of the first step are with the farthest PE, which takes in ``ramp``."""
     sent = fabric.vector_setup_cycles + depth_cycles(fabric)
-    words = max(ramp, moved.senders * stream_cycles(fabric, moved.wavelets))
-    return moved.senders * sent + fabric.hop_cycles * (moved.pes - 1) + words + SIGNAL_CYCLES
+    words = max(ramp, operand.senders * stream_cycles(fabric, operand.wavelets))
+    return operand.senders * sent + fabric.hop_cycles * (operand.pes - 1) + words + SIGNAL_CYCLES
 
 
-def _later(fabric: FabricSpec, moved: Moved, steps: int) -> float:
+def _between_arrivals(fabric: FabricSpec, operand: MovingOperand, steps: int) -> float:
     """From step to step where slices are waited for: a PE that sends two does not wait between."""
-    changes = min(1.0, (moved.pes - 1) / max(1, steps * moved.senders - 1))
+    changes = min(1.0, (operand.pes - 1) / max(1, steps * operand.senders - 1))
     turn = changes * (depth_cycles(fabric) + fabric.hop_cycles)
-    sent = fabric.vector_setup_cycles + stream_cycles(fabric, moved.wavelets)
-    return moved.senders * (sent + turn) + SIGNAL_CYCLES
+    sent = fabric.vector_setup_cycles + stream_cycles(fabric, operand.wavelets)
+    return operand.senders * (sent + turn) + SIGNAL_CYCLES
 
 
 def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:
@@ -130,8 +132,8 @@ def gradient_products(
     tokens, features, width = tile
     steps = ceil(parts / block)
     product = axpy_cycles(fabric, ceil(parts * width / steps), dtype) * (features * tokens)
-    moved = Moved(parts, wavelets(fabric, tokens * width, dtype), ceil(parts / steps))
-    return in_turns(fabric, product, steps, [moved])
+    moving = MovingOperand(parts, wavelets(fabric, tokens * width, dtype), ceil(parts / steps))
+    return product_in_steps(fabric, product, steps, [moving])
 
 
 @lru_cache(maxsize=4096)

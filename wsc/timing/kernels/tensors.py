@@ -14,7 +14,7 @@ from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels import collectives
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
-from wsc.timing.kernels.resident import Moved, in_turns, resident_product
+from wsc.timing.kernels.resident import MovingOperand, product_in_steps, resident_product
 from wsc.timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 
 RANDOM_PASSES = 2  # draw, then compare or scale
@@ -152,9 +152,10 @@ def _values(
     queries, keys = tile
     width = ceil(head_size / high)
     product = axpy_cycles(fabric, queries, dtype) * (keys * width)
-    moved = Moved(high, wavelets(fabric, keys * width, dtype))
+    moving = MovingOperand(high, wavelets(fabric, keys * width, dtype))
     sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
-    return in_turns(fabric, product, ceil(head_size / width), [moved]) + _summed(fabric, sums)
+    products = product_in_steps(fabric, product, ceil(head_size / width), [moving])
+    return products + _summed(fabric, sums)
 
 
 def _softmax_on(

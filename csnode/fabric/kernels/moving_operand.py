@@ -1,4 +1,8 @@
-"""PEs of a line broadcast their tiles in turn, while the tiles before are computed with."""
+"""An operand of a product whose parts the PEs of a line broadcast to each other, one by one.
+
+While one part is multiplied, the next is on its way; ``wsc.timing.kernels.resident`` has the closed
+form.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,24 @@ _BUFFERS = 2
 
 
 @dataclass(frozen=True)
-class Turns:
-    """One operand that moves along ``line``, on a thread and two events of its own.
+class MovingOperand:
+    """It moves along ``line``, on a thread and two events of its own.
 
     In each step a position sends one of its ``parts`` to all, or each of several positions its
-    only one: ``buffers[k]`` has the places of what arrives in one step. Operand ``number`` uses
-    thread ``number + 1``; thread 0 computes.
+    only one: ``buffers[k]`` has the places of what arrives in one step, ``received[k]`` all of
+    them as one operand. That of ``number`` n uses thread n + 1; thread 0 computes.
     """
 
     line: paths.Path
     parts: tuple[Slice, ...]
     buffers: tuple[tuple[Slice, ...], ...]
-    operands: tuple[Slice, ...]
+    received: tuple[Slice, ...]
     number: int
 
     @classmethod
     def in_parts(
         cls, program: Program, line: paths.Path, mine: SramArray, number: int, parts: int
-    ) -> Turns:
+    ) -> MovingOperand:
         """``mine`` of each position in equal ``parts``, one in a step; a line of one sends none."""
         length = mine.length // parts
         slices = tuple(mine[k * length : (k + 1) * length] for k in range(parts))
@@ -42,7 +46,7 @@ class Turns:
     @classmethod
     def in_blocks(
         cls, program: Program, line: paths.Path, mine: SramArray, number: int, rows: int, block: int
-    ) -> Turns:
+    ) -> MovingOperand:
         """``mine`` has ``rows``; those of ``block`` positions, side by side, are one step's."""
         width = mine.length // rows
         arrays = _buffers(program, mine, mine.length * block)
@@ -62,9 +66,9 @@ class Turns:
         """Until the operand of the next step is here."""
         return Wait(self._filled)
 
-    def operand(self, step: int) -> Slice:
-        """Where it lies."""
-        return self.operands[step % len(self.operands)]
+    def at(self, step: int) -> Slice:
+        """What of it is here in a step."""
+        return self.received[step % len(self.received)]
 
     def release(self, step: int) -> tuple[Instruction, ...]:
         """After a product: the buffer of this step may be filled again, if it will be."""
