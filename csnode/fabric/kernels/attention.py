@@ -6,9 +6,9 @@ from csnode.fabric.collectives import paths
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Gemv
-from csnode.fabric.kernels import summa
 from csnode.fabric.kernels.moving_operand import MovingOperand
 from csnode.fabric.kernels.softmax import add_softmax
+from csnode.fabric.kernels.summa import add_summa
 from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.program import EVERYWHERE, Program
@@ -36,7 +36,7 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
     values = program.array("v", keys * slice_of_head, dtype, bank=2)
     scores = program.array("scores", keys * queries, dtype, bank=6)
     sums = program.array("sums", head * queries, dtype, bank=4)
-    summa.add_summa(program, left, right, scores, keys, transposed=True, colour=_SCORES)
+    add_summa(program, left, right, scores, keys, transposed=True, colour=_SCORES)
     add_softmax(program, scores, queries, _SOFTMAX)
     moving = MovingOperand.in_parts(program, paths.columns(fabric), values, number=2, parts=1)
     moving.add(program, _VALUES)

@@ -13,8 +13,6 @@ from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
 from wsc.core.errors import ApplianceCompilationError
 
-COLOURS = 2
-
 
 def summa(fabric: Fabric, a: Array, b: Array, dtype: Dtype = Dtype.FP32) -> Result:
     """``a @ b`` on a rectangle of PEs, each of which holds a tile of a, of b, and of the result.
