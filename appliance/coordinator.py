@@ -18,7 +18,7 @@ import torch
 from appliance.clock import ClusterClock
 from appliance.rooms import Rooms
 from memoryx.checkpoint import CLUSTER_STATES, write_metadata
-from memoryx.optim.cost import update_cost
+from memoryx.optim.cost import clips_by_norm, update_cost
 from wsc.compiler.installation import Installation
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError
@@ -61,17 +61,14 @@ class Coordinator:
         """Give every room its part of a program."""
         self._rooms.call_all("install", installation)
         program, optimizer = installation.program, installation.optimizer
-        if optimizer is None:
-            self._clock.install(program, installation.plan, loading=installation.feed.loading)
-        else:
-            self._clock.install(
-                program,
-                installation.plan,
-                update=update_cost(optimizer, program.parameter),
-                clips_by_norm=optimizer.max_gradient_norm is not None,
-                loading=installation.feed.loading,
-            )
-        self._micro_batches[installation.mode] = installation.program.num_micro_batches
+        self._clock.install(
+            program,
+            installation.plan,
+            update=update_cost(optimizer, program.parameter),
+            clips_by_norm=clips_by_norm(optimizer),
+            loading=installation.feed.loading,
+        )
+        self._micro_batches[program.mode] = program.num_micro_batches
 
     def run(
         self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True

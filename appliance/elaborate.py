@@ -21,7 +21,7 @@ from wsc.compiler.installation import InputFeed, Installation
 from wsc.core.errors import ConfigError
 from wsc.core.names import switch_name, worker_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Program, TensorSpec, plan_streams
+from wsc.core.program import TensorSpec, plan_streams
 from wsc.core.room import RoomSpec
 from wsc.core.rounds import Rounds
 from wsc.timing.hardware import MachineSpec
@@ -100,7 +100,7 @@ def plan_installation(
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
     check_fits(Placement(program, machine.system))
-    _check_capacity(program, optimizer, machine)
+    tiers_of(program, machine.memoryx, state_bytes_per_element(optimizer, program.parameter))
     return Installation(
         program=program,
         kernels=compiled.kernels,
@@ -109,13 +109,6 @@ def plan_installation(
         feed=feed,
         optimizer=optimizer,
     )
-
-
-def _check_capacity(
-    program: Program, optimizer: OptimizerSpec | None, machine: MachineSpec
-) -> None:
-    state = state_bytes_per_element(optimizer, program.parameter) if optimizer else 0
-    tiers_of(program, machine.memoryx, state)
 
 
 def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from appliance.clock import ClusterClock
 from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
-from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
+from memoryx.optim.cost import NO_UPDATE, UpdateCost, clips_by_norm, update_cost
 from swarmx.topology import Tree
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.optimizer import OptimizerSpec
@@ -87,14 +87,12 @@ class Simulator:
         loading: Loading = UNKNOWN_LOADING,
     ) -> Simulator:
         """A step that ends with an optimizer's update, or with none."""
-        if optimizer is None:
-            return cls(program, machine, num_servers, loading=loading)
         return cls(
             program,
             machine,
             num_servers,
             update=update_cost(optimizer, program.parameter),
-            clips_by_norm=optimizer.max_gradient_norm is not None,
+            clips_by_norm=clips_by_norm(optimizer),
             loading=loading,
         )
 

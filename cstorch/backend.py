@@ -201,7 +201,7 @@ class Backend:
     def _tell_start_up(self, program: Program, optimizer: OptimizerSpec | None) -> None:
         machine = self.cluster_config.cluster.machine
         elements = sum(spec.num_elements for spec in program.parameters)
-        state = state_bytes_per_element(optimizer, program.parameter) if optimizer else 0
+        state = state_bytes_per_element(optimizer, program.parameter)
         self.start_up = start_up(machine, elements, len(program.segments))
         log.info(
             "Emulated start-up: %s; each checkpoint: %s",

@@ -32,9 +32,18 @@ class UpdateCost(NamedTuple):
 NO_UPDATE = UpdateCost(state_bytes=0, flops=0)
 
 
-def update_cost(optimizer: OptimizerSpec, parameters: Mapping[str, TensorSpec]) -> UpdateCost:
-    """What the clock must know of an optimizer; ConfigError if MemoryX has no such rule."""
+def update_cost(
+    optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
+) -> UpdateCost:
+    """What the update of a step costs; ConfigError if MemoryX has no such rule."""
+    if optimizer is None:
+        return NO_UPDATE
     rule_named(optimizer.rule)
     return UpdateCost(
         state_bytes_per_element(optimizer, parameters), FLOPS_PER_ELEMENT[optimizer.rule]
     )
+
+
+def clips_by_norm(optimizer: OptimizerSpec | None) -> bool:
+    """Whether every update waits for the global gradient norm, which takes all gradients."""
+    return optimizer is not None and optimizer.max_gradient_norm is not None

@@ -36,8 +36,12 @@ def rule_named(name: str) -> Rule:
     )
 
 
-def state_bytes_per_element(optimizer: OptimizerSpec, parameters: Mapping[str, TensorSpec]) -> int:
+def state_bytes_per_element(
+    optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
+) -> int:
     """Bytes of optimizer state per trained element, on average over the model, rounded up."""
+    if optimizer is None:
+        return 0
     rule = rule_named(optimizer.rule)
     pairs = [(parameters[name], group) for group in optimizer.groups for name in group.names]
     state = sum(state_bytes(rule, spec.shape, group.hyper) for spec, group in pairs)
