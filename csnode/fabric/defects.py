@@ -12,7 +12,6 @@ A dead PE has a dead router, so its links are dead with it.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,10 +82,10 @@ def read_defects(path: Path, spec: FabricSpec) -> Defects:
     or a line that is no defect of this wafer.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the file cannot be read", where=str(path), value=error) from error
-    rows = list(csv.reader(lines))
+    rows = [line.split(",") for line in lines]
     if not rows or rows[0] != _COLUMNS:
         raise ConfigError(
             "the file has other columns",
@@ -97,7 +96,7 @@ def read_defects(path: Path, spec: FabricSpec) -> Defects:
     pes: set[Coordinate] = set()
     links: set[Link] = set()
     for number, fields in enumerate(rows[1:], start=2):
-        if fields:
+        if fields != [""]:
             where = f"{path}, line {number}"
             kind, (row, column), direction = _fields(fields, where)
             row_step, column_step = _DIRECTIONS.get(direction, (0, 0))

@@ -78,6 +78,7 @@ def largest_region(spec: FabricSpec, defects: Defects) -> Region:
             where="system.defects",
             value=f"{len(defects.pes)} dead PEs of {spec.num_pes}",
             rule="at least one PE works",
+            remedy="describe a wafer with fewer defects in cluster.yaml",
         )
     row, column = _working(spec, alive, rows, columns)
     hops = [(abs(np.diff(row, axis=d)) + abs(np.diff(column, axis=d))).ravel() for d in (0, 1)]
@@ -134,28 +135,21 @@ class _Wires:
         return cycles
 
     def _largest_part(self, alive: Array) -> Array:
-        """The largest set of working PEs that working links join."""
-        left, largest = alive.copy(), np.zeros_like(alive)
-        while left.sum() > largest.sum():
-            part = self._part_of(np.unravel_index(int(left.argmax()), left.shape))
-            left &= ~part
-            largest = max(largest, part, key=np.sum)
-        return largest & alive
+        """The largest set of working PEs that working links join; of equals the northernmost.
 
-    def _part_of(self, start: tuple[np.intp, ...]) -> Array:
-        """All PEs that can be reached: whole open runs of rows and of columns at a time."""
-        shape = (self._spec.rows, self._spec.columns)
-        runs = (_runs(self._east, shape), _runs(self._south.T, shape[::-1]).T)
-        reached = np.zeros(shape, dtype=np.bool_)
-        reached[start] = True
-        before = 0
-        while (now := int(reached.sum())) > before:
-            before = now
-            for run in runs:
-                met = np.zeros(reached.size, dtype=np.bool_)
-                met[run[reached]] = True
-                reached = met[run]
-        return reached
+        Every PE takes the least number in its run of a row, of a column, and of the PE that it
+        took the number from, until all that are joined have the same one.
+        """
+        rows, columns = _runs(self._east, alive.shape), _runs(self._south.T, alive.T.shape)
+        part: Array = np.arange(alive.size).reshape(alive.shape)
+        before = np.zeros_like(alive)
+        while not np.array_equal(part, before):
+            before = part
+            part = _least_of_runs(_least_of_runs(part, rows).T, columns).T
+            part = part.ravel()[part]
+        sizes = np.bincount(part[alive], minlength=alive.size)
+        largest: Array = alive & (part == sizes.argmax())
+        return largest
 
     def _open_row(self, row: Array, column: Array, to_column: Array) -> Array:
         west, east = np.minimum(column, to_column), np.maximum(column, to_column)
@@ -204,6 +198,13 @@ def _runs(links: Array, shape: tuple[int, int]) -> Array:
     starts = np.ones(shape, dtype=np.bool_)
     starts[:, 1:] = ~links
     return (np.cumsum(starts) - 1).reshape(shape)
+
+
+def _least_of_runs(values: Array, runs: Array) -> Array:
+    """At every place the least value in its run."""
+    starts = np.flatnonzero(np.diff(runs.ravel(), prepend=-1))
+    least: Array = np.minimum.reduceat(values.ravel(), starts)[runs]
+    return least
 
 
 def _running_count(flags: Array, axis: int) -> Array:

@@ -100,10 +100,11 @@ def test_the_same_seed_gives_the_same_wafer():
     assert abs(len(first.pes) - 745.5) < 4 * 745.5**0.5
 
 
-def test_a_file_of_defects_is_read(tmp_path):
-    """PEs and links with their direction; empty lines do not matter."""
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_a_file_of_defects_is_read(tmp_path, start):
+    """PEs and links with their direction; empty lines and a byte order mark do not matter."""
     path = tmp_path / "wafer.csv"
-    path.write_text(HEADER + "pe,1,2,\n\nlink,3,4,east\nlink,3,4,south\n")
+    path.write_text(start + HEADER + "pe,1,2,\n\nlink,3,4,east\nlink,3,4,south\n", "utf-8")
     assert read_defects(path, SMALL) == Defects(
         frozenset({(1, 2)}), frozenset({((3, 4), (3, 5)), ((3, 4), (4, 4))})
     )
@@ -119,6 +120,7 @@ def test_a_file_of_defects_is_read(tmp_path):
         ("core,1,2,", "pe,ROW,COLUMN"),
         ("pe,10,2,", "rows 0 to 9"),
         ("link,1,11,east", "columns 0 to 11"),
+        ("p" * 200_000 + ",1,2,", "pe,ROW,COLUMN"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, line, rule):

@@ -1,5 +1,7 @@
 """A wafer with defects is, to the rest of the emulator, a smaller one that is whole."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,15 @@ def test_the_largest_region_can_be_placed_and_no_larger_one(dead):
     sizes = [(r, c) for r in range(1, 7) for c in range(1, 8)]
     larger = [size for size in sizes if size[0] * size[1] > region.rows * region.columns]
     assert not any(fits(*size) for size in larger)
+
+
+def test_a_wafer_in_thousands_of_pieces_is_surveyed_at_once():
+    """A wafer of one row falls apart at every dead PE; the longest piece is what is left."""
+    row = FabricSpec(rows=1, columns=200_000)
+    dead = frozenset((0, column) for column in range(0, 100_000, 2))
+    start_s = time.perf_counter()
+    assert largest_region(row, Defects(pes=dead))[:2] == (1, 100_001)
+    assert time.perf_counter() - start_s < 10
 
 
 def test_a_wafer_of_which_nothing_works_is_refused():
