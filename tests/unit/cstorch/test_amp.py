@@ -12,10 +12,10 @@ from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 
 @pytest.fixture
-def backend():
-    with running_backend() as made:
-        amp.enable_mixed_precision()
-        yield made
+def backend(backend):
+    """With mixed precision."""
+    amp.enable_mixed_precision()
+    return backend
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,6 @@ from wsc.core.errors import (
 from wsc.core.units import PS_PER_S
 
 
-@pytest.fixture
-def backend():
-    with running_backend() as made:
-        yield made
-
-
 def test_there_is_one_backend(backend):
     """A second construction is refused; without arguments one gets the one that is there."""
     with pytest.raises(RuntimeError, match="one per process"):

@@ -2,16 +2,10 @@
 
 import pytest
 import torch
-from cstorch_program import evaluation_step, executor, losses, run, running_backend, training_step
+from cstorch_program import evaluation_step, executor, losses, run, training_step
 from local_machine import Regression
 
 import cstorch
-
-
-@pytest.fixture
-def backend():
-    with running_backend() as made:
-        yield made
 
 
 @pytest.mark.parametrize(

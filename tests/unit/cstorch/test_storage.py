@@ -12,10 +12,10 @@ from wsc.core.errors import CheckpointError, WaferStreamError
 
 
 @pytest.fixture
-def backend():
-    with running_backend() as made:
-        losses(training_step(made, momentum=0.9), executor(1))
-        yield made
+def backend(backend):
+    """After one step with momentum, so that there is state of every kind."""
+    losses(training_step(backend, momentum=0.9), executor(1))
+    return backend
 
 
 def test_what_is_saved_can_be_loaded(backend, tmp_path):

@@ -20,12 +20,6 @@ import cstorch
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 
-@pytest.fixture
-def backend():
-    with running_backend() as made:
-        yield made
-
-
 def test_the_body_is_recorded_once(backend):
     """Later calls hand out the same placeholders; the cluster does the work."""
     calls = []

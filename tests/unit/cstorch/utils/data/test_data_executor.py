@@ -19,12 +19,6 @@ from cstorch.utils.data.data_executor import MAX_STEPS
 from wsc.core.errors import ApplianceError, ConfigError, DataError
 
 
-@pytest.fixture
-def backend():
-    with running_backend() as made:
-        yield made
-
-
 def test_one_epoch_unless_told_otherwise(backend):
     """As many steps as the loader has batches."""
     assert len(executor(None)) == len(batches())

@@ -1,0 +1,17 @@
+"""What most tests of the front end start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cstorch_program import running_backend
+
+import cstorch
+
+
+@pytest.fixture
+def backend() -> Iterator[cstorch.Backend]:
+    """A backend of two systems in this process, shut down after the test."""
+    with running_backend() as running:
+        yield running
