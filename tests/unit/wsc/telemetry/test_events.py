@@ -4,19 +4,9 @@ from pathlib import Path
 
 import pytest
 from disks import full_disk
-from tensorboardX.proto.event_pb2 import Event
+from event_files import events, scalars
 
 from wsc.telemetry.events import EventWriter
-
-
-def events(path: Path) -> list[Event]:
-    """The records of an event file: length (8 bytes), its checksum (4), data, its checksum (4)."""
-    data, found = path.read_bytes(), []
-    while data:
-        length = int.from_bytes(data[:8], "little")
-        found.append(Event.FromString(data[12 : 12 + length]))
-        data = data[16 + length :]
-    return found
 
 
 def test_scalars_are_in_the_event_file_once_it_is_closed(tmp_path: Path) -> None:
@@ -26,12 +16,7 @@ def test_scalars_are_in_the_event_file_once_it_is_closed(tmp_path: Path) -> None
     writer.scalar("eval/loss", 3.5, 20)
     writer.close()
     (path,) = tmp_path.glob("events.out.tfevents.*")
-    scalars = [
-        (value.tag, value.simple_value, event.step)
-        for event in events(path)
-        for value in event.summary.value
-    ]
-    assert scalars == [
+    assert scalars(path) == [
         ("train/loss", pytest.approx(2.5), 10),
         ("eval/loss", pytest.approx(3.5), 20),
     ]
