@@ -6,7 +6,6 @@ are driven by the same Coordinator; on Ray it is an actor of its own and calls g
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from appliance.clock import ClusterClock
 from appliance.coordinator import Coordinator
+from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local_rooms import LocalRooms
 from appliance.rooms import Rooms
@@ -95,5 +95,4 @@ def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
     """Micro-batches side by side on a node, such that nodes and lanes fill a host's cores."""
     if runtime.kind == "local":
         return 1
-    cores = len(os.sched_getaffinity(0)) if runtime.cores == "auto" else runtime.cores
-    return max(1, cores // num_csx)
+    return max(1, cores_of_host(runtime.cores) // num_csx)

@@ -10,11 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
 
 from wsc.core.errors import ApplianceRuntimeServerError
 
 _TOKEN = b"c"
 _MODE = os.O_RDWR | os.O_CLOEXEC
+
+
+def cores_of_host(asked: int | Literal["auto"]) -> int:
+    """How many cores of this host may compute at a time: ``auto`` is all that this process has."""
+    return len(os.sched_getaffinity(0)) if asked == "auto" else asked
 
 
 class UnlimitedCores:

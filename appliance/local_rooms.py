@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -48,10 +49,7 @@ class LocalRooms:
         return [room.report() for room in self._rooms.values()]
 
     def call(self, room: str, method: str, *args: Any) -> Any:
-        target: Any = self._rooms[room]
-        for part in method.split("."):
-            target = getattr(target, part)
-        return target(*args)
+        return attrgetter(method)(self._rooms[room])(*args)
 
     def call_all(self, method: str, *args: Any) -> None:
         for room in self._rooms:

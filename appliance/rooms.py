@@ -22,7 +22,10 @@ class Rooms(Protocol):
         """
 
     def call(self, room: str, method: str, *args: Any) -> Any:
-        """Call a method of one room between jobs and return its result."""
+        """Call a method of one room between jobs and return its result.
+
+        ``method`` may name, with dots, a method of a part of the room: ``store.fill``.
+        """
 
     def call_all(self, method: str, *args: Any) -> None:
         """Call a method of every room, side by side where they can."""

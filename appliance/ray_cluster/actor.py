@@ -12,7 +12,7 @@ from typing import Any
 import ray
 import torch
 
-from appliance.cores import CorePool
+from appliance.cores import CorePool, cores_of_host
 from appliance.ray_cluster.memory import keep_memory
 from appliance.room_loop import run_room
 from appliance.spec import RuntimeSpec
@@ -70,8 +70,7 @@ class RoomActor(HostedProcess):
 
     def open_cores(self) -> CorePool:
         """The pool of this host's cores; one room of each host opens it for all of them."""
-        cores = self._runtime.cores
-        return CorePool(len(os.sched_getaffinity(0)) if cores == "auto" else cores)
+        return CorePool(cores_of_host(self._runtime.cores))
 
     def connect(self, spec: RoomSpec, directory: Mapping[str, str], cores: CorePool) -> None:
         """Learn where the other rooms are, and build this one."""
@@ -83,5 +82,5 @@ class RoomActor(HostedProcess):
         return run_room(self._room, self._link.endpoint, job, self._runtime.stall_timeout_s)
 
     def call(self, method: str, *args: Any) -> Any:
-        """Call a method of the room, or, with dots, of a part of it."""
+        """Call a method of the room, as of ``Rooms.call``."""
         return attrgetter(method)(self._room)(*args)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import ray
@@ -41,7 +40,7 @@ class HostedCoordinator(HostedProcess):
 
     def invoke(self, method: str, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call a method of the object."""
-        return attrgetter(method)(self._hosted)(*args, **keywords)
+        return getattr(self._hosted, method)(*args, **keywords)
 
 
 class RayHosted:

@@ -1,5 +1,6 @@
 """The pool of cores: a bound on who computes, across threads and processes."""
 
+import os
 import pickle
 import select
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.cores import CorePool, UnlimitedCores
+from appliance.cores import CorePool, UnlimitedCores, cores_of_host
 from wsc.core.errors import ApplianceRuntimeServerError
 
 
@@ -18,6 +19,13 @@ def pool() -> Iterator[CorePool]:
     pool = CorePool(2)
     yield pool
     pool.close()
+
+
+def test_auto_is_every_core_that_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container or taskset may allow fewer than the computer has; a number is taken as it is."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 4, 6})
+    assert cores_of_host("auto") == 3
+    assert cores_of_host(8) == 8
 
 
 def test_no_more_leases_than_cores(pool: CorePool) -> None:
