@@ -52,7 +52,6 @@ class Coordinator:
         self._rooms = rooms
         self._clock = clock
         self._micro_batches: dict[Mode, int] = {}
-        self._jobs = 0
         self._reports: list[Report] = []
         self._owner = place(parameters, num_servers)
         self._servers = [server_name(index) for index in range(num_servers)]
@@ -78,8 +77,7 @@ class Coordinator:
         Raises what a room failed with, and, with ``check_finite``, ApplianceNanError if a result
         of a step is not finite.
         """
-        self._jobs += 1
-        job = Job(self._jobs, mode, first_step, last_step)
+        job = Job(mode, first_step, last_step)
         reports = self._rooms.run(job)
         self._reports = reports
         results = list(self._step_results(job, reports))

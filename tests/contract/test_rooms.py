@@ -93,8 +93,8 @@ def assert_same(left, right):
     assert all(torch.equal(left[name], right[name]) for name in left)
 
 
-def train_job(serial=1, first=1, last=2):
-    return Job(serial, "train", first, last)
+def train_job(first=1, last=2):
+    return Job("train", first, last)
 
 
 @cache
@@ -170,8 +170,8 @@ def test_one_room_may_be_far_ahead_or_far_behind(favoured):
 def test_two_jobs_are_as_one_of_both():
     """What a job leaves behind does not disturb the next one."""
     rooms = office()
-    rooms.run(train_job(1, 1, 1))
-    reports = rooms.run(train_job(2, 2, 2))
+    rooms.run(train_job(1, 1))
+    reports = rooms.run(train_job(2, 2))
     masters, results = expected_after_two_steps()
     assert_same(weights(rooms), masters)
     second = [{key: v for key, v in of_room.items() if key[0] == 2} for of_room in results]
@@ -182,20 +182,20 @@ def test_an_evaluation_leaves_the_weights_alone():
     """Before, between and after training steps; and its steps count from wherever they like."""
     rooms = office(random.Random(0).choice)
     before = weights(rooms)
-    rooms.run(Job(1, "eval", 1, 3))
+    rooms.run(Job("eval", 1, 3))
     assert_same(weights(rooms), before)
-    rooms.run(train_job(2, 1, 1))
+    rooms.run(train_job(1, 1))
     trained = weights(rooms)
-    rooms.run(Job(3, "eval", 1, 1))
+    rooms.run(Job("eval", 1, 1))
     assert_same(weights(rooms), trained)
-    rooms.run(train_job(4, 2, 2))
+    rooms.run(train_job(2, 2))
     assert_same(weights(rooms), expected_after_two_steps()[0])
 
 
 def test_an_evaluation_streams_no_gradient():
     """Weights down, inputs in, results out."""
     rooms = office()
-    rooms.run(Job(1, "eval", 1, 2))
+    rooms.run(Job("eval", 1, 2))
     kinds = {type(envelope.message) for envelope in rooms.delivered}
     assert kinds == {WeightsReady, WeightsReleased, BatchReady, BatchReleased}
 

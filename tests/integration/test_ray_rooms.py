@@ -31,7 +31,7 @@ from toy_rooms import PlayerSpec, Umpire, players
 
 pytestmark = pytest.mark.ray
 
-RALLY = Job(1, "train", 1, 50)
+RALLY = Job("train", 1, 50)
 NORMS = {step: 1000.0 * step for step in range(1, 101)}  # of all strokes of a rally
 
 

@@ -11,7 +11,7 @@ from wsc.core.errors import ConfigError
 from wsc.core.messages import Envelope, WeightsReady
 from wsc.core.room import Job, Report, RoomContext
 
-FOREVER = Job(1, "train", 1, 1_000_000_000)
+FOREVER = Job("train", 1, 1_000_000_000)
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def test_every_step_and_micro_batch_draws_its_own_numbers():
     rooms.call_all("install", installation(compiled, lambda: [same], None, size))
 
     def drawn():
-        reports = rooms.run(Job(1, "eval", 1, 4))
+        reports = rooms.run(Job("eval", 1, 4))
         return {key: value for report in reports for key, value in report.results.items()}
 
     first = drawn()

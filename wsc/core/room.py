@@ -23,7 +23,6 @@ class Job:
     A step number is also the sample position: step s of a training job reads global batch s - 1.
     """
 
-    serial: int  # counts the jobs of a cluster; tells apart messages of different jobs
     mode: Mode
     first_step: int
     last_step: int

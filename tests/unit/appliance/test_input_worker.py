@@ -48,7 +48,7 @@ class Driver:
         )
 
     def begin(self, first=1, last=2):
-        self.waiting = list(self.worker.begin(Job(1, "eval", first, last)))
+        self.waiting = list(self.worker.begin(Job("eval", first, last)))
         return [self.brief(envelope) for envelope in self.waiting]
 
     def release(self):

@@ -10,7 +10,7 @@ from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError,
 from wsc.core.messages import Envelope
 from wsc.core.room import Job, Report
 
-JOB = Job(1, "train", 1, 1)
+JOB = Job("train", 1, 1)
 
 
 @dataclass

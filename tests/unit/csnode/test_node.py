@@ -43,7 +43,7 @@ class Driver:
         self.node = spec.build(RoomContext(self.arena, UnlimitedCores()))
         self.node.install(installed)
         self.program, self.plan = installed.program, installed.plan
-        self.sent = list(self.node.begin(Job(1, self.program.mode, 1, 1)))
+        self.sent = list(self.node.begin(Job(self.program.mode, 1, 1)))
 
     def tell(self, message):
         """Deliver a message; returns what the node sends because of it."""

@@ -66,7 +66,7 @@ class Driver:
         self.sent = []
         self.lent = []  # weights that were not released yet
         self.norms = deque()  # what servers tell each other
-        self.note(self.server.begin(Job(1, "train", 1, steps)))
+        self.note(self.server.begin(Job("train", 1, steps)))
 
     def note(self, envelopes):
         """Take what the server sends; returns the messages."""
@@ -200,7 +200,7 @@ def test_an_evaluation_waits_for_no_update():
     assert driver.server.finished
     before = driver.server.masters(list(driver.server.store.masters))
     driver.server.install(evaluation)
-    driver.note(driver.server.begin(Job(2, "eval", 1, 3)))
+    driver.note(driver.server.begin(Job("eval", 1, 3)))
     driver.release_all()
     assert driver.server.finished
     assert max(m.step for m in driver.sent_of(WeightsReady)) == 3

@@ -27,7 +27,7 @@ def streamer(window=10, mode="train", steps=(1, 1), stream_dtype="float32"):
     store = WeightStore(PARAMETERS)
     store.fill({spec.name: torch.randn(spec.shape) for spec in PARAMETERS})
     context = RoomContext(StrictArena(), UnlimitedCores())
-    return Streamer(store, installed, plan.weights, window, Job(1, mode, *steps), context), store
+    return Streamer(store, installed, plan.weights, window, Job(mode, *steps), context), store
 
 
 def places(messages):

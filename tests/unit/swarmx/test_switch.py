@@ -40,7 +40,7 @@ class Driver:
             RoomContext(self.arena, UnlimitedCores())
         )
         self.switch.install(Installation(tiny, (), plan, rounds, None, None))
-        assert list(self.switch.begin(Job(1, "train", 1, 1))) == []
+        assert list(self.switch.begin(Job("train", 1, 1))) == []
 
     def tell(self, source, message):
         answers = list(self.switch.handle(Envelope(source, self.switch.name, message)))
@@ -142,7 +142,7 @@ def test_a_switch_in_the_middle_sends_maximal_spans(order):
     """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
     driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), None, None))
-    list(driver.switch.begin(Job(1, "train", 1, 1)))
+    list(driver.switch.begin(Job("train", 1, 1)))
     sums = {}
     for index in order:
         slab = driver.lenders.allocate(driver.plan.gradients[0].num_bytes)
@@ -157,7 +157,7 @@ def test_a_lane_s_sum_counts_for_all_its_micro_batches():
     """A child that sends one span for several micro-batches is done with all of them."""
     driver = Driver(nodes=range(2), num_nodes=2)
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), None, None))
-    list(driver.switch.begin(Job(1, "train", 1, 1)))
+    list(driver.switch.begin(Job("train", 1, 1)))
     assert up(driver.gradient(0, 3.0, span=Span(0, 1))) == {}
     assert up(driver.gradient(2, 4.0, span=Span(2, 1))) == {Span(0, 2): 7.0}
 
