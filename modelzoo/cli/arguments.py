@@ -6,17 +6,15 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from modelzoo.cli.flag import Flag
-from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
+from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, Mode
 from modelzoo.config.overrides import Override
 from modelzoo.experiments.sweep import parse_sweep
 from wsc.core.config import validate
 from wsc.core.errors import nearest
 from wsc.timing.economics import PriceSpec
-
-Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
 _FLAGS = (*RUN_FLAGS, *_OVERRIDING_FLAGS)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from modelzoo.config.key_paths import KeyPath
 from modelzoo.config.logging import levels_by_role
-from modelzoo.config.overrides import KeyPath
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from modelzoo.cli.flag import Flag, key_value, levels, setting
-from modelzoo.config.overrides import KeyPath
+from typing import Any, Literal, get_args
 
-_BACKEND = ("init", "backend")
-_CLUSTER = (*_BACKEND, "cluster_config")
-_LOOP = ("init", "loop")
-_CHECKPOINT = ("init", "checkpoint")
-_LOGGING = ("init", "logging")
-_GLOBAL_FLAGS = ("init", "callbacks", "GlobalFlags")
+from modelzoo.cli.flag import Flag, key_value, levels, setting
+from modelzoo.config.backend import DeviceType
+from modelzoo.config.key_paths import (
+    BACKEND,
+    CALLBACKS,
+    CHECKPOINT,
+    CLUSTER,
+    GLOBAL_FLAGS,
+    INIT,
+    LOGGING,
+    LOOP,
+    KeyPath,
+)
+
+Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
+"""What a run does."""
 
 _SWITCH = {"action": "store_true"}
 _NUMBER = {"type": int}
@@ -19,8 +28,9 @@ _LABELS = {**_WORDS, "type": key_value, "metavar": "KEY=VALUE"}
 _SETTINGS = {**_WORDS, "type": setting, "metavar": "KEY=VALUE"}
 
 
-def _at(parent: KeyPath, key: str) -> tuple[KeyPath, ...]:
-    return ((*parent, key),)
+def _key(section: KeyPath, name: str, meaning: str, key: str | None = None, **more: Any) -> Flag:
+    """A flag for one key of the configuration, which bears its name unless ``key`` says another."""
+    return Flag(name, meaning, paths=((*section, key or name),), **more)
 
 
 RUN_FLAGS: tuple[Flag, ...] = (
@@ -29,7 +39,7 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "mode",
         "what to run (default: train_and_eval, with evaluation where there is data for it)",
         short="m",
-        options={"choices": ("train", "eval", "train_and_eval", "eval_all")},
+        options={"choices": get_args(Mode)},
     ),
     Flag(
         "cluster",
@@ -62,173 +72,139 @@ RUN_FLAGS: tuple[Flag, ...] = (
 )
 
 CONFIG_FLAGS: tuple[Flag, ...] = (
-    Flag(
+    _key(
+        BACKEND,
         "device",
         "CSX is emulated; CPU and GPU are refused (default: CSX)",
         positional=True,
-        options={"nargs": "?", "choices": ("CSX", "CPU", "GPU"), "default": None},
-        paths=_at(_BACKEND, "backend_type"),
+        options={"nargs": "?", "choices": get_args(DeviceType), "default": None},
+        key="backend_type",
     ),
-    Flag(
+    _key(
+        INIT,
         "model_dir",
         "folder for checkpoints, logs and events (default: ./model_dir)",
         short="o",
-        paths=_at(("init",), "model_dir"),
     ),
     Flag(
         "checkpoint_path",
         "checkpoint to start from",
         paths=(("fit", "ckpt_path"), ("validate", "ckpt_path"), ("validate_all", "ckpt_paths")),
     ),
-    Flag(
+    _key(
+        CHECKPOINT,
         "disable_strict_checkpoint_loading",
         "allow weights that are missing in the checkpoint or not expected",
         options=_SWITCH,
-        paths=_at(_CHECKPOINT, "disable_strict_checkpoint_loading"),
     ),
-    Flag(
+    _key(
+        (*CALLBACKS, "LoadCheckpointStates"),
         "load_checkpoint_states",
         "what to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
-        paths=(("init", "callbacks", "LoadCheckpointStates", "load_checkpoint_states"),),
     ),
-    Flag("logging", "log level of this process (default: INFO)", paths=_at(_LOGGING, "log_level")),
-    Flag("max_steps", "train up to this step", options=_NUMBER, paths=_at(_LOOP, "max_steps")),
-    Flag(
-        "num_steps",
-        "train this many steps from where the run starts",
-        options=_NUMBER,
-        paths=_at(_LOOP, "num_steps"),
-    ),
-    Flag("num_epochs", "train this many epochs", options=_NUMBER, paths=_at(_LOOP, "num_epochs")),
-    Flag(
-        "eval_steps",
-        "batches of one evaluation (default: all)",
-        options=_NUMBER,
-        paths=_at(_LOOP, "eval_steps"),
-    ),
-    Flag(
-        "compile_only",
-        "compile in full, then stop",
-        options=_SWITCH,
-        paths=_at(_BACKEND, "compile_only"),
-        excludes="stop",
-    ),
-    Flag(
+    _key(LOGGING, "logging", "log level of this process (default: INFO)", key="log_level"),
+    _key(LOOP, "max_steps", "train up to this step", options=_NUMBER),
+    _key(LOOP, "num_steps", "train this many steps from where the run starts", options=_NUMBER),
+    _key(LOOP, "num_epochs", "train this many epochs", options=_NUMBER),
+    _key(LOOP, "eval_steps", "batches of one evaluation (default: all)", options=_NUMBER),
+    _key(BACKEND, "compile_only", "compile in full, then stop", options=_SWITCH, excludes="stop"),
+    _key(
+        BACKEND,
         "validate_only",
         "check that every op has a kernel, then stop",
         options=_SWITCH,
-        paths=_at(_BACKEND, "validate_only"),
         excludes="stop",
     ),
-    Flag(
-        "num_csx",
-        "CS systems for the job (default: 1)",
-        options=_NUMBER,
-        paths=_at(_CLUSTER, "num_csx"),
-    ),
-    Flag(
+    _key(CLUSTER, "num_csx", "CS systems for the job (default: 1)", options=_NUMBER),
+    _key(
+        CLUSTER,
         "num_workers_per_csx",
         "input workers per system, as many as cluster.yaml allows; 0: one process, on the emulated "
         "clock as many as the machine says (default: 1)",
         options=_NUMBER,
-        paths=_at(_CLUSTER, "num_workers_per_csx"),
     ),
-    Flag(
+    _key(
+        CLUSTER,
         "num_wgt_servers",
         "weight servers; 0 takes the number of cluster.yaml (default: 0)",
         options=_NUMBER,
-        paths=_at(_CLUSTER, "max_wgt_servers"),
+        key="max_wgt_servers",
     ),
-    Flag(
-        "compile_dir",
-        "folder that keeps compile artifacts between runs",
-        short="c",
-        paths=_at(_BACKEND, "compile_dir"),
-    ),
-    Flag(
+    _key(BACKEND, "compile_dir", "folder that keeps compile artifacts between runs", short="c"),
+    _key(
+        CLUSTER,
         "job_labels",
         "labels of the job, kept with its configuration",
         options=_LABELS,
         collect=dict,
-        paths=_at(_CLUSTER, "job_labels"),
         how="merge",
     ),
-    Flag(
-        "job_time_sec",
-        "end the run after this many seconds",
-        options=_NUMBER,
-        paths=_at(_CLUSTER, "job_time_sec"),
-    ),
+    _key(CLUSTER, "job_time_sec", "end the run after this many seconds", options=_NUMBER),
 )
 
 REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
-    Flag(
+    _key(
+        LOGGING,
         "wsc_log_level",
         "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf)",
         options={**_WORDS, "metavar": "LEVEL"},
         collect=levels,
-        paths=_at(_LOGGING, "wsc_log_level"),
         how="merge",
     ),
-    Flag(
+    _key(
+        CLUSTER,
         "num_act_servers",
         "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
         options=_NUMBER,
-        paths=_at(_CLUSTER, "max_act_per_csx"),
+        key="max_act_per_csx",
     ),
-    Flag(
+    _key(
+        CLUSTER,
         "job_priority",
         "priority of the job, p1 first (default: p2)",
         options={"choices": ("p1", "p2", "p3")},
-        paths=_at(_CLUSTER, "job_priority"),
     ),
-    Flag(
+    _key(
+        CLUSTER,
         "mount_dirs",
         "folders that the cluster may read, before those of the file",
         options={**_WORDS, "metavar": "DIR"},
-        paths=_at(_CLUSTER, "mount_dirs"),
         how="prepend",
     ),
-    Flag(
+    _key(
+        CLUSTER,
         "python_paths",
         "entries for PYTHONPATH of the input workers, before those of the file",
         options={**_WORDS, "metavar": "DIR"},
-        paths=_at(_CLUSTER, "python_paths"),
         how="prepend",
     ),
-    Flag(
-        "credentials_path",
-        "certificate for access to the cluster",
-        paths=_at(_CLUSTER, "credentials_path"),
-    ),
-    Flag(
-        "mgmt_address",
-        "host:port of the cluster management",
-        paths=_at(_CLUSTER, "mgmt_address"),
-    ),
-    Flag("mgmt_namespace", "namespace of the cluster", paths=_at(_CLUSTER, "mgmt_namespace")),
-    Flag("cbcore_image", "image of the cluster's servers", paths=_at(_CLUSTER, "cbcore_image")),
-    Flag(
+    _key(CLUSTER, "credentials_path", "certificate for access to the cluster"),
+    _key(CLUSTER, "mgmt_address", "host:port of the cluster management"),
+    _key(CLUSTER, "mgmt_namespace", "namespace of the cluster"),
+    _key(CLUSTER, "cbcore_image", "image of the cluster's servers"),
+    _key(
+        GLOBAL_FLAGS,
         "debug_args",
         "debug settings, as a.b.c=value",
         options=_SETTINGS,
         collect=dict,
-        paths=_at(_GLOBAL_FLAGS, "csx.debug.debug_args"),
         how="merge",
+        key="csx.debug.debug_args",
     ),
-    Flag(
+    _key(
+        GLOBAL_FLAGS,
         "ini",
         "settings for compile and execution",
         options=_SETTINGS,
         collect=dict,
-        paths=_at(_GLOBAL_FLAGS, "csx.debug.ini"),
         how="merge",
+        key="csx.debug.ini",
     ),
-    Flag(
+    _key(
+        CLUSTER,
         "disable_version_check",
         "do not compare the versions of client and cluster",
         options=_SWITCH,
-        paths=_at(_CLUSTER, "disable_version_check"),
     ),
 )
 """Checked and accepted, so that a command line written for the real machine runs unchanged.

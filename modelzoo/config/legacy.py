@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelzoo.config import legacy_keys as keys
+from modelzoo.config.key_paths import KeyPath
 from modelzoo.config.optimizer import Optimizer
-from modelzoo.config.overrides import KeyPath, put
+from modelzoo.config.overrides import put
 from wsc.core.config_errors import unknown
 from wsc.core.errors import ConfigError
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from modelzoo.config.overrides import KeyPath
-
-_BACKEND = ("init", "backend")
-_CLUSTER = (*_BACKEND, "cluster_config")
-_PRECISION = ("init", "precision")
-_LOOP = ("init", "loop")
-_CHECKPOINT = ("init", "checkpoint")
-_LOGGING = ("init", "logging")
-_CALLBACKS = ("init", "callbacks")
-_FLAGS = (*_CALLBACKS, "GlobalFlags")
-_TENSORBOARD = ("init", "loggers", "TensorBoardLogger")
+from modelzoo.config.key_paths import (
+    BACKEND,
+    CALLBACKS,
+    CHECKPOINT,
+    CLUSTER,
+    GLOBAL_FLAGS,
+    INIT,
+    LOGGERS,
+    LOGGING,
+    LOOP,
+    PRECISION,
+    KeyPath,
+)
 
 MICRO_BATCH_SIZE = "csx.performance.micro_batch_size"
 
@@ -22,48 +24,48 @@ def _same(parent: KeyPath, names: str) -> dict[str, KeyPath]:
 
 
 def _flags(group: str, names: str) -> dict[str, KeyPath]:
-    return {name: (*_FLAGS, f"csx.{group}.{name}") for name in names.split()}
+    return {name: (*GLOBAL_FLAGS, f"csx.{group}.{name}") for name in names.split()}
 
 
 MODEL: dict[str, KeyPath] = {
-    "mixed_precision": (*_PRECISION, "enabled"),
-    "fp16_type": (*_PRECISION, "fp16_type"),
+    "mixed_precision": (*PRECISION, "enabled"),
+    "fp16_type": (*PRECISION, "fp16_type"),
 }
 """Keys of ``model`` that are not about the model; all others go to ``init.model``."""
 
 OPTIMIZER: dict[str, KeyPath] = {
     **_same(
-        _PRECISION,
+        PRECISION,
         "loss_scaling_factor initial_loss_scale steps_per_increase min_loss_scale max_loss_scale"
         " max_gradient_norm max_gradient_value",
     ),
-    **_same(_LOOP, "grad_accum_steps"),
+    **_same(LOOP, "grad_accum_steps"),
 }
 """Keys of ``optimizer`` that are not arguments of its class."""
 
 RUNCONFIG: dict[str, KeyPath] = {
-    "target_device": (*_BACKEND, "backend_type"),
-    **_same(_BACKEND, "compile_dir compile_only validate_only"),
+    "target_device": (*BACKEND, "backend_type"),
+    **_same(BACKEND, "compile_dir compile_only validate_only"),
     **_same(
-        _CLUSTER,
+        CLUSTER,
         "num_csx mgmt_address mgmt_namespace credentials_path mount_dirs python_paths"
         " num_workers_per_csx cbcore_image job_labels job_priority job_time_sec"
         " disable_version_check",
     ),
-    "num_wgt_servers": (*_CLUSTER, "max_wgt_servers"),
-    "num_act_servers": (*_CLUSTER, "max_act_per_csx"),
-    **_same(("init",), "model_dir seed"),
-    **_same(_PRECISION, "precision_opt_level"),
-    **_same(_LOOP, "num_steps max_steps num_epochs steps_per_epoch eval_frequency eval_steps"),
-    "checkpoint_steps": (*_CHECKPOINT, "steps"),
+    "num_wgt_servers": (*CLUSTER, "max_wgt_servers"),
+    "num_act_servers": (*CLUSTER, "max_act_per_csx"),
+    **_same(INIT, "model_dir seed"),
+    **_same(PRECISION, "precision_opt_level"),
+    **_same(LOOP, "num_steps max_steps num_epochs steps_per_epoch eval_frequency eval_steps"),
+    "checkpoint_steps": (*CHECKPOINT, "steps"),
     **_same(
-        _CHECKPOINT,
+        CHECKPOINT,
         "disable_strict_checkpoint_loading autoload_last_checkpoint save_initial_checkpoint",
     ),
-    "max_checkpoints": (*_CALLBACKS, "KeepNCheckpoints", "n"),
-    **_same((*_CALLBACKS, "LoadCheckpointStates"), "load_checkpoint_states"),
-    "logging": (*_LOGGING, "log_level"),
-    **_same(_LOGGING, "log_steps wsc_log_level enable_act_frequency"),
+    "max_checkpoints": (*CALLBACKS, "KeepNCheckpoints", "n"),
+    **_same((*CALLBACKS, "LoadCheckpointStates"), "load_checkpoint_states"),
+    "logging": (*LOGGING, "log_level"),
+    **_same(LOGGING, "log_steps wsc_log_level enable_act_frequency"),
     **_flags("performance", "transfer_processes"),
     **_flags(
         "debug",
@@ -71,7 +73,7 @@ RUNCONFIG: dict[str, KeyPath] = {
         " fabric_type_blacklist compile_crd_memory_gi execute_crd_memory_gi wrk_memory_gi"
         " act_memory_gi cmd_memory_gi wgt_memory_gi chf_memory_gi",
     ),
-    **_same(_TENSORBOARD, "summary_dir legacy_event_dirs"),
+    **_same((*LOGGERS, "TensorBoardLogger"), "summary_dir legacy_event_dirs"),
 }
 """Keys of ``runconfig`` that move and keep their value."""
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-KeyPath = tuple[str, ...]
-"""Keys from ``trainer`` down; below ``callbacks`` and ``loggers`` comes the name of a class."""
+from modelzoo.config.key_paths import KeyPath
 
 _LISTS = ("callbacks", "loggers")
 
