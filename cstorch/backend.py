@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,25 @@ STATES = (*CLUSTER_STATES, "global_step")
 """What a checkpoint can restore."""
 
 
+@dataclass(frozen=True)
+class _Restored:
+    """A checkpoint to start from, and which of its states the weight servers take."""
+
+    path: Path
+    states: frozenset[str]
+    strict: bool
+
+    @property
+    def has_all_weights(self) -> bool:
+        """Whether no weight of the model is left as it was initialised."""
+        return "model" in self.states and self.strict
+
+
 class Backend:
     """A CSX backend. Made by ``cstorch.backend``."""
+
+    is_csx = True
+    is_cpu = is_gpu = False
 
     def __init__(
         self,
@@ -75,10 +93,7 @@ class Backend:
         self.cluster: Cluster | None = None
         self.start_up: StartUp | None = None
         """Of the emulated machine, for the program that started the cluster."""
-        self._restore: tuple[Path, frozenset[str], bool] | None = None
-
-    is_csx = True
-    is_cpu = is_gpu = False
+        self._restored: _Restored | None = None
 
     @property
     def is_e2e_execution(self) -> bool:
@@ -113,7 +128,7 @@ class Backend:
         Returns the checkpoint's states that are no tensors. CheckpointError if it is damaged.
         """
         reader = Reader(path)
-        self._restore = (path.absolute(), frozenset(states), strict)
+        self._restored = _Restored(path.absolute(), frozenset(states), strict)
         if "global_step" in states:
             self.global_step = int(reader.objects.get("global_step", 0))
         return reader.objects
@@ -211,17 +226,18 @@ class Backend:
 
     def _load_weights(self, cluster: Cluster) -> None:
         assert self.model is not None
-        path, states, strict = self._restore or (None, frozenset(), True)
         values = {name: p.detach() for name, p in self.model.named_parameters()}
-        if "model" not in states or not strict:
+        restored = self._restored
+        if restored is None or not restored.has_all_weights:
             log.info("About to send initial weights")
             cluster.invoke("load_weights", values)
             log.info("Finished sending initial weights")
-        if path is not None:
-            if "model" in states:
+        if restored is not None:
+            path, strict = restored.path, restored.strict
+            if "model" in restored.states:
                 check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
             log.info("Loading weights from checkpoint %s", path)
-            cluster.invoke("restore", path, states, strict)
+            cluster.invoke("restore", path, restored.states, strict)
 
     def _running(self) -> Cluster:
         if self.cluster is None:
