@@ -10,7 +10,7 @@ from small_programs import program, segment
 
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork, Program
-from wsc.timing.cost import SegmentCost, best_grid, segment_costs
+from wsc.timing.cost import MOST_STRETCHES, SegmentCost, best_grid, segment_costs
 from wsc.timing.hardware import CS2, CS3, FabricSpec, WaferSpec
 from wsc.timing.kernels import Grid
 from wsc.timing.kernels.table import op_cycles
@@ -75,6 +75,12 @@ def test_the_layout_is_the_best_of_those_that_repeat_the_hidden_dimension_in_a_r
 
     best = total(best_grid(counts, even, "bfloat16"))
     assert best == min(total(Grid(CS2.fabric, 750 // stretches)) for stretches in range(1, 11))
+
+
+def test_a_narrow_hidden_dimension_lies_ten_times_in_a_row_at_most() -> None:
+    """Of 75 features, the more stretches the better."""
+    narrow = OpWork("mm", "matmul", 2 * 10**6 * 75**2, 0, (1, 10**6, 75, 75), streams=True)
+    assert best_grid(Counter([narrow]), CS2, "bfloat16").stretches == MOST_STRETCHES == 10
 
 
 def test_equal_segments_cost_the_same_wherever_they_stand() -> None:

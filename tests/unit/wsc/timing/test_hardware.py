@@ -67,6 +67,10 @@ def test_impossible_hardware_is_refused(part: str, key: str) -> None:
         ({"memoryx": {"flash": 5}}, "unknown key 'memoryx.flash'"),
         ({"swarmx": {"node_ports": 2}}, "at most swarmx.node_ports, 2"),
         ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
+        ({"system": {"sram_bytes": 10**30}}, "sram_bytes"),
+        ({"memoryx": {"weight_servers": 10**6}}, "weight_servers"),
+        ({"memoryx": {"prefetch_shards": 10**6}}, "prefetch_shards"),
+        ({"memoryx": {"drain_shards": 10**6}}, "drain_shards"),
     ],
 )
 def test_mistakes_are_named(sections: dict[str, Any], named: str) -> None:

@@ -59,6 +59,15 @@ def test_more_systems_are_never_faster(sigma: float, systems: int, step: int) ->
     assert more >= few
 
 
+@pytest.mark.parametrize("bits", [0, 2**63 - 1])
+def test_no_draw_is_out_of_bounds(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least and the greatest number there is lie eight deviations from the median."""
+    monkeypatch.setattr("wsc.timing.jitter.stream_key", lambda *_: bits)
+    deviations = math.log(slowest_factor(0.1, 1, 0)) / 0.1
+    assert abs(deviations) == pytest.approx(8.2, abs=0.1)
+    assert (deviations > 0) == (bits > 0)
+
+
 def test_one_system_has_median_1_and_the_stated_spread() -> None:
     """The logarithm of its factor is normal with the stated deviation."""
     logs = [math.log(slowest_factor(0.1, 1, 0, draw)) for draw in DRAWS]

@@ -51,6 +51,12 @@ def test_overhead_does_not_grow_with_the_micro_batch() -> None:
     assert mostly_overhead.cure(8, 100).startswith("micro-batch of 48 samples")
 
 
+def test_the_shortage_is_how_many_times_too_slow_the_stream_is() -> None:
+    """10 ms of stream to 5 ms of work; to none at all, as to the shortest there is."""
+    assert check(5 * PS_PER_MS).shortage == 2
+    assert check(0).shortage == check(1).shortage == 10 * PS_PER_MS
+
+
 @given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_the_needed_bandwidth_would_do_and_no_less(compute: int, down: int, up: int) -> None:
     """With the stated bandwidth the condition holds; with one byte per second less it does not."""

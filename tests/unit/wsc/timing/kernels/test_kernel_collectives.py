@@ -45,7 +45,7 @@ def test_forms_without_restarts_are_those_of_the_paper() -> None:
     assert collectives.broadcast_2d(WSE2, 8, 16, 100) == 100 + 8 + 16 - 2 + 5
     assert collectives.snake_2d(WSE2, 8, 16, 100) == collectives.chain(WSE2, 128, 100)
     assert hpdc.two_phase(WSE2, 512, 100, 32) == 200 + 741
-    assert hpdc.tree(WSE2, 6, 1) == pytest.approx(3 * 6 / 2 / 5 + 5 + 5 * 3)
+    assert hpdc.tree(WSE3, 6, 1) == pytest.approx(1.125 * 3 * 6 / 2 / 5 + 2 * 5 + 5 * 3)
     assert hpdc.tree(WSE2, 6, 100) == 3 * 100 + 5 * 3
 
 
@@ -100,6 +100,11 @@ def test_one_pe_has_nothing_to_reduce() -> None:
 def test_slower_hops_and_links_show() -> None:
     """A WSE-3 takes two cycles per hop and 1.125 per wavelet (K0093, K0094)."""
     assert collectives.chain(WSE3, 11, 801) == 1.125 * 800 + 1 + 10 * (2 + 5)
+
+
+def test_a_short_two_phase_reduce_waits_for_its_farthest_pe() -> None:
+    """20 groups of 20: 19 hops down the last group, 19 from leader to leader, and one wavelet."""
+    assert collectives.two_phase(WSE2, 400, 1) == 19 * (1 + 5) + 19 * (20 + 5) + 1
 
 
 def test_a_message_pays_for_hops_turns_and_wavelets() -> None:

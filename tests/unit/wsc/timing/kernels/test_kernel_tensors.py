@@ -56,6 +56,13 @@ def test_a_loss_has_a_form_of_its_own() -> None:
     assert op_cycles(GRID, work, "float16") != op_cycles(GRID, _work("softmax"), "float16")
 
 
+def test_only_special_functions_go_element_by_element() -> None:
+    """An addition is one vector instruction; a gelu has a function of each element besides."""
+    add, gelu = (op_cycles(GRID, _work("elementwise", op), "float16") for op in ("add", "gelu"))
+    assert add == tensors.elementwise(GRID, (8, 512, 768), "float16")
+    assert gelu == tensors.transcendental(GRID, (8, 512, 768), "float16")
+
+
 def test_an_unknown_family_is_refused() -> None:
     """The error names the op and the families."""
     with pytest.raises(ApplianceCompilationError, match="no cost") as refusal:
@@ -137,7 +144,11 @@ def test_rates_depend_on_op_and_dtype() -> None:
     assert elements_per_cycle(WSE2, "fma", "bfloat16") == 4
     assert elements_per_cycle(WSE2, "fma", "float32") == 1
     assert elements_per_cycle(WSE2, "sum", "float16") == 0.5
-    assert 15 < scalar_dot_cycles(WSE3_SIMULATOR) < 30
+
+
+def test_a_scalar_dot_product_waits_for_each_of_its_steps() -> None:
+    """Two branches, two loads of three instructions, multiply and add, and the counter (K0110)."""
+    assert scalar_dot_cycles(WSE3_SIMULATOR) == (3 + 6) + 2 * 3 + (2 + 2) + 2
 
 
 def test_cycles_add_up() -> None:

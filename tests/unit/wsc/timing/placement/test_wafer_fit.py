@@ -76,6 +76,9 @@ def test_a_wafer_without_room_is_refused():
         data_bytes(WaferSpec(sram_bytes=1))
     assert caught.value.where == "machine.system.sram_bytes"
     assert "code takes 3.3 GiB" in caught.value.rule
+    assert data_bytes(WaferSpec(sram_bytes=code_bytes(CS2) + 1)) == 1
+    with pytest.raises(ConfigError, match="no SRAM left"):
+        data_bytes(WaferSpec(sram_bytes=code_bytes(CS2)))
     with pytest.raises(ValueError, match="greater than 0"):
         WaferSpec(sram_bytes=0)
 
@@ -84,6 +87,20 @@ def test_internals_are_what_the_own_backward_pass_alone_reads():
     """Every layer has some, but those of the last layer are read at once."""
     assert recomputable(layers(3)) == (0, 1)
     assert recomputable(program()) == ()
+
+
+def test_what_another_layer_reads_too_is_no_internal():
+    """It has to be there for the next layer, whoever else reads it later."""
+    sample = Footprint(0, 1)
+    step = program(
+        segments=(
+            segment(0, layer="a", outputs=("h",), stash=(Stash(("h",), sample),)),
+            segment(1, layer="b", inputs=("h",), outputs=("g",), stash=(Stash(("g",), sample),)),
+            segment(2, "backward", "b", inputs=("g",), outputs=("d",)),
+            segment(3, "backward", "a", inputs=("d", "h")),
+        )
+    )
+    assert recomputable(step) == ()
 
 
 def test_recompute_keeps_inputs_instead_of_internals():

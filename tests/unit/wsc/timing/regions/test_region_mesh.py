@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsc.core.errors import ConfigError
-from wsc.timing.hardware import WSE2, WSE3
+from wsc.timing.hardware import WSE2, WSE3, FabricSpec
 from wsc.timing.regions import PE_COSTS, Decoder, Region
 from wsc.timing.regions.mesh import (
     alignment_cycles,
@@ -96,6 +96,15 @@ def test_a_region_that_the_wafer_cannot_hold_is_refused(side):
     with pytest.raises(ConfigError, match="does not fit the wafer") as refusal:
         Region(side)
     assert refusal.value.value == str(side)
+
+
+def test_a_region_fits_the_shorter_side_of_the_wafer():
+    """Whichever side that is."""
+    for columns, rows in ((9, 5), (5, 9)):
+        fabric = FabricSpec(columns=columns, rows=rows)
+        assert Region(5, fabric).side == 5
+        with pytest.raises(ConfigError, match="does not fit the wafer"):
+            Region(6, fabric)
 
 
 @pytest.mark.parametrize("field", ["dim", "ffn", "layers", "kv_dim"])

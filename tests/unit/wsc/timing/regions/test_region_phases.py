@@ -98,9 +98,10 @@ def test_a_layer_of_decode_written_out():
 
 
 def test_a_request_is_prefill_the_move_and_its_tokens():
-    """Half of 1152 bytes of weights and 192 of cache cross four links of a word per cycle."""
-    region = Region(4)
-    assert relayout_s(SMALL, region, 12) == pytest.approx((1152 + 192) / 2 / (4 * 4) / 1.1e9)
+    """Half of 1152 bytes of weights and 192 of cache cross four links, 1.125 cycles a word."""
+    region = Region(4, WSE3)
+    words = (1152 + 192) / 2 / 4
+    assert relayout_s(SMALL, region, 12) == pytest.approx(1.125 * words / 4 / 1.1e9)
     assert end_to_end_s(SMALL, region, Region(5), 12, 3) == pytest.approx(
         prefill_s(SMALL, region, 12)
         + relayout_s(SMALL, region, 12)
