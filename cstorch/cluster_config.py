@@ -6,6 +6,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.spec import ClusterSpec
 from wsc.core.config import Config
+from wsc.timing.hardware.streams import MOST_SERVERS
 
 
 class ClusterConfig(Config):
@@ -14,7 +15,7 @@ class ClusterConfig(Config):
     num_csx: PositiveInt = 1
     """CS systems for the job."""
 
-    max_wgt_servers: NonNegativeInt = 0
+    max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
     """Weight servers; 0 takes the number that cluster.yaml gives."""
 
     num_workers_per_csx: NonNegativeInt = 1

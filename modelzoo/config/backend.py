@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from modelzoo.config.section import NotYet, Section, one_or_many
+from wsc.timing.hardware.streams import MOST_SERVERS
 
 DeviceType = Literal["CSX", "CPU", "GPU"]
 
@@ -38,7 +39,7 @@ class ClusterConfig(Section):
 
     num_csx: PositiveInt = 1
     """CS systems for the job."""
-    max_wgt_servers: NonNegativeInt = 0
+    max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
     """Weight servers; 0 takes the number of cluster.yaml."""
     max_act_per_csx: NonNegativeInt = 0
     """Activation servers per system; an emulated cluster has none."""

@@ -16,7 +16,13 @@ def test_defaults():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"num_csx": 0}, {"max_wgt_servers": -1}, {"job_time_sec": 0}, {"num_cs": 2}],
+    [
+        {"num_csx": 0},
+        {"max_wgt_servers": -1},
+        {"max_wgt_servers": 10**6},
+        {"job_time_sec": 0},
+        {"num_cs": 2},
+    ],
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_what_cannot_be_is_refused(wrong):

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 from wsc.core.units import PS_PER_US
 from wsc.timing.hardware.sourced import sourced
+
+MOST_SERVERS = 1024
+"""Of one cluster; each is a process of its own."""
+
+MOST_SHARDS = 4096
+"""Under way at a time: as good as no limit, and what a clock keeps for each is little."""
 
 
 class MemoryXSpec(Config):
@@ -25,7 +31,7 @@ class MemoryXSpec(Config):
     gradient sums and the state of Adam take 16.
     """
 
-    weight_servers: PositiveInt = 1
+    weight_servers: int = Field(default=1, ge=1, le=MOST_SERVERS)
     """Processes that stand for MemoryX, when the run does not say how many."""
 
     bandwidth_bytes_per_s: PositiveInt = sourced(
@@ -47,10 +53,16 @@ class MemoryXSpec(Config):
         15_360_000_000_000, "assumed", "12 nodes x 32 cores x 2.5 GHz x 16 fp32 operations a cycle"
     )
     prefetch_shards: PositiveInt = sourced(
-        4, "assumed", "weight shards of one server that may be in flight to, or held by, a system"
+        4,
+        "assumed",
+        "weight shards of one server that may be in flight to, or held by, a system",
+        le=MOST_SHARDS,
     )
     drain_shards: PositiveInt = sourced(
-        4, "assumed", "gradient shards of one server that a system may have made but not delivered"
+        4,
+        "assumed",
+        "gradient shards of one server that a system may have made but not delivered",
+        le=MOST_SHARDS,
     )
 
 

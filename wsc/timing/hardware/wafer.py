@@ -30,7 +30,7 @@ class WaferSpec(Config):
     defects: DefectSpec = Field(default_factory=DefectSpec)
 
     sram_bytes: PositiveInt = sourced(
-        850_000 * 48 * 1024, "derived", "48 KiB in each core; the white paper says 40 GB"
+        850_000 * 48 * 1024, "derived", "48 KiB in each core; the white paper says 40 GB", le=10**18
     )
     io_bandwidth_bytes_per_s: PositiveInt = sourced(
         150_000_000_000, "published", "12 x 100 GbE = 1.2 Tb/s in each direction; hc 2022"
@@ -86,7 +86,10 @@ class Cs3Spec(WaferSpec):
     flops_per_core_cycle: PositiveInt = sourced(16, "published", "8-wide fp16; hc 2024")
     fabric: Wse3Fabric = Field(default_factory=Wse3Fabric)
     sram_bytes: PositiveInt = sourced(
-        900_000 * 48 * 1024, "derived", "48 KiB in each core; arXiv 2503.11698 says 44 GB"
+        900_000 * 48 * 1024,
+        "derived",
+        "48 KiB in each core; arXiv 2503.11698 says 44 GB",
+        le=10**18,
     )
     software_speed: PositiveFloat = sourced(
         1.889,
