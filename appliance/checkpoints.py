@@ -28,8 +28,14 @@ from wsc.core.errors import CheckpointError, ConfigError
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
 DEFAULT_PATTERN = "checkpoint_{step}.mdl"
+_PARTIAL = ".{name}.partial"
 
 log = logging.getLogger("waferstream")
+
+
+def partial_of(path: Path) -> Path:
+    """Where a file is written until it is whole; what stays there, ``prepare`` removes."""
+    return path.with_name(_PARTIAL.format(name=path.name))
 
 
 class Entry(Config):
@@ -81,7 +87,7 @@ class CheckpointFolder:
         """Make the folder, and remove what a writer that died has left in it."""
         with _writing(self.path), self._lock(wait=False) as is_locked:
             if is_locked:  # otherwise someone is writing right now
-                for partial in self.path.glob(".*.partial"):
+                for partial in self.path.glob(_PARTIAL.format(name="*")):
                     log.warning("Removing unfinished checkpoint %s", partial)
                     partial.unlink()
 
@@ -133,7 +139,7 @@ class CheckpointFolder:
         while final.exists():
             final = plain.with_stem(f"{plain.stem}_{now:%Y%m%d_%H%M%S}")
             now += timedelta(seconds=1)
-        return Draft(partial=self.path / f".{final.name}.partial", final=final)
+        return Draft(partial_of(final), final)
 
     def _step_of(self, name: str) -> int | None:
         """The step in a file name of this pattern, or None for another file."""
@@ -164,10 +170,11 @@ class CheckpointFolder:
         for entry in entries[: len(entries) - len(kept)]:
             (self.path / entry.file).unlink(missing_ok=True)
         data = _Index(checkpoints=tuple(kept)).model_dump(mode="json")
-        partial = self.path / f".{INDEX_NAME}.partial"
+        path = self.path / INDEX_NAME
+        partial = partial_of(path)
         partial.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
         _flush(partial)
-        partial.rename(self.path / INDEX_NAME)
+        partial.rename(path)
         _flush(self.path)
 
     @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from appliance.checkpoints import partial_of
 from cstorch.backend import current_backend
 from memoryx.checkpoint import CLUSTER_STATES, Reader, cannot_write
 from wsc.core.errors import CheckpointError
@@ -30,7 +31,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )
     objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
-    partial = target.with_name(f".{target.name}.partial")  # as CheckpointFolder.prepare knows it
+    partial = partial_of(target)
     try:
         partial.unlink(missing_ok=True)
         current_backend().save(partial, states, objects)
