@@ -106,6 +106,11 @@ def test_an_update_takes_the_longer_of_moving_and_computing() -> None:
         assert updated_ps - added_ps == took_ps
 
 
+def test_a_model_lies_in_dram_until_told_otherwise() -> None:
+    """Nothing passes flash."""
+    assert train(MemoryXClock(SPEC, 1, credit_latency_ps=50)) == train(clock(tiers=DRAM))
+
+
 def test_what_lies_in_flash_is_read_before_it_streams() -> None:
     """40 bytes of masters take 400 ps of flash; the slower way out hides all but the first."""
     slow = clock(tiers=FLASH, flash_bandwidth_bytes_per_s=10**9)

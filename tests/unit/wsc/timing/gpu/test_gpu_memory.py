@@ -8,6 +8,7 @@ from wsc.timing.gpu import (
     AUTOCAST_DDP,
     FSDP,
     H200,
+    GpuMemory,
     Parallelism,
     Workload,
     training_memory,
@@ -60,6 +61,13 @@ def test_unfused_attention_keeps_its_scores():
         for software in (FSDP, AUTOCAST_DDP)
     )
     assert unfused - fused == pytest.approx(6 * LLAMA_8B.scores_per_sequence)
+
+
+def test_a_gpu_can_be_filled_to_its_usable_share():
+    """To the byte."""
+    half = A100_80.model_copy(update={"hbm_bytes": 1000, "usable_share": 0.5})
+    assert GpuMemory(100, 100, 100, 200).fits(half)
+    assert not GpuMemory(100, 100, 100, 201).fits(half)
 
 
 def test_whether_it_fits_depends_on_the_gpu():

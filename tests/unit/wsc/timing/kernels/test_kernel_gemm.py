@@ -133,7 +133,8 @@ def test_rectangles_fit_the_grid_and_hold_all_parts(parts: int, rows: int, colum
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "sides"), [(100, 100, (10, 10)), (400, 100, (20, 5)), (100, 400, (5, 20))]
+    ("rows", "columns", "sides"),
+    [(100, 100, (10, 10)), (400, 100, (20, 5)), (300, 100, (20, 5)), (100, 400, (5, 20))],
 )
 def test_rectangles_are_shaped_like_the_work(
     rows: int, columns: int, sides: tuple[int, int]

@@ -95,6 +95,13 @@ def test_tiles_that_do_not_come_out_even_leave_pes_idle(
     assert (last.columns, last.rows, last.utilisation) == (0, 0, 0.0)
 
 
+def test_the_tokens_of_all_products_of_a_batch_count():
+    """Four times five of them fill the rows that twenty fill."""
+    work = OpWork("bmm", "matmul", 2 * 20 * 10 * 7, 0, (4, 5, 10, 7), streams=True)
+    first, _ = placement_report(Placement(step(work), WAFER)).layers
+    assert (first.columns, first.rows, first.utilisation) == (10, 20, 1.0)
+
+
 def test_utilisation_is_weighted_by_the_time_of_each_product():
     """One product at full load and one of the same size at half take 1 + 2 units for 2."""
     full, half = product(40, 10, 7), product(10, 10, 28)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.timing.hardware import CS3, WSE3
+from wsc.timing.hardware import CS3, WSE3, FabricSpec
 from wsc.timing.regions import (
     Decoder,
     PeCosts,
@@ -189,6 +189,12 @@ def test_a_served_decoder_takes_the_fastest_regions_that_hold_it():
         served = Decoder(dim=4096, ffn=14336, layers=layers, kv_dim=1024)
         num_wafers, region = wafer_plan(served, 1024, ServiceSpec())
         assert (num_wafers, region.side) == (1, side)
+
+
+def test_regions_fit_the_shorter_side_of_the_wafer():
+    """Of a wafer that is wider than high, too."""
+    flat = CS3.model_copy(update={"fabric": FabricSpec(columns=200, rows=60)})
+    assert wafer_plan(SMALL, 12, ServiceSpec(system=flat))[1].side == 60
 
 
 def test_a_large_decoder_takes_several_wafers_and_their_hops():
