@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from modelzoo.cli.flag import Flag
-from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, Mode
+from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
 from modelzoo.config.overrides import Override
+from modelzoo.config.params import Mode
 from modelzoo.experiments.sweep import parse_sweep
 from wsc.core.config import validate
 from wsc.core.errors import nearest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from modelzoo.cli.flag import Flag, key_value, levels, setting
 from modelzoo.config.backend import DeviceType
@@ -17,9 +17,7 @@ from modelzoo.config.key_paths import (
     LOOP,
     KeyPath,
 )
-
-Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
-"""What a run does."""
+from modelzoo.config.params import Mode
 
 _SWITCH = {"action": "store_true"}
 _NUMBER = {"type": int}

@@ -69,7 +69,7 @@ def _run(arguments: Arguments) -> None:
             return
         from modelzoo.trainer.session import run_session  # noqa: PLC0415
 
-        run_session(arguments, params)
+        run_session(params, arguments.mode, arguments.cluster, arguments.trace)
 
 
 def _log_to_terminal(params: Params) -> None:

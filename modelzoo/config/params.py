@@ -28,7 +28,10 @@ from modelzoo.config.section import NotYet, Section, one_or_many
 from wsc.core.micro_batches import Explore
 
 Kind = TypeVar("Kind", bound=Named)
+Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
+"""What a run does."""
 Scope = Literal["train", "validate"]
+"""What a flag or a loader is for."""
 
 
 class InitConfig(Section):

@@ -13,10 +13,9 @@ import torch
 import cstorch
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.backend import Backend
-from modelzoo.cli.arguments import Arguments
 from modelzoo.config.callbacks import CheckLoss, TensorBoardLogger
 from modelzoo.config.callbacks import ProgressLogger as ProgressConfig
-from modelzoo.config.params import Params
+from modelzoo.config.params import Mode, Params
 from modelzoo.trainer.observers import Events, History, Observer, Progress
 from modelzoo.trainer.run_folder import RunFolder
 from modelzoo.trainer.summary import log_pace, summarize, write_results
@@ -26,31 +25,34 @@ from wsc.core.errors import ConfigError
 log = logging.getLogger("waferstream")
 
 
-def run_session(arguments: Arguments, params: Params) -> None:
-    """Do what the command line asks for; WaferStreamError if it fails.
+def run_session(
+    params: Params, mode: Mode, cluster_file: Path | None = None, trace: Path | None = None
+) -> None:
+    """Train or evaluate on the machine of ``cluster_file``; WaferStreamError if it fails.
 
-    Ends with the line ``Weights SHA-256: <hex>`` where there are weights.
+    Writes a trace of both clocks to ``trace``, if given. Ends with the line
+    ``Weights SHA-256: <hex>`` where there are weights.
     """
-    if arguments.trace is not None:
-        _check_folder(arguments.trace)
+    if trace is not None:
+        _check_folder(trace)
     torch.set_num_threads(1)  # this process only traces; the cores belong to the cluster
-    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     history = History()
     with ExitStack() as stack:
         folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
         folder.save_configuration(params, cluster)
-        backend = make_backend(params, cluster, record=arguments.trace is not None)
+        backend = make_backend(params, cluster, record=trace is not None)
         stack.callback(backend.shutdown)
         observers = [history, *_observers(params, cluster, folder)]
         for observer in observers:
             stack.enter_context(closing(observer))
         trainer = Trainer(params, backend, observers)
-        outcome = _run_mode(arguments.mode, trainer)
-        if arguments.trace is not None and backend.cluster is not None:
-            backend.write_trace(arguments.trace)
-            log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", arguments.trace)
+        outcome = _run_mode(mode, trainer)
+        if trace is not None and backend.cluster is not None:
+            backend.write_trace(trace)
+            log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
     start_up = backend.start_up
-    summary = summarize(params, cluster, arguments.mode, trainer.model, outcome, history, start_up)
+    summary = summarize(params, cluster, mode, trainer.model, outcome, history, start_up)
     write_results(params.trainer.init.model_dir, summary)
     log_pace(history, cluster.machine, summary.num_csx)
     if outcome.weights_sha256 is not None:
@@ -108,7 +110,7 @@ def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Seque
     return observers
 
 
-def _run_mode(mode: str, trainer: Trainer) -> Outcome:
+def _run_mode(mode: Mode, trainer: Trainer) -> Outcome:
     if mode in ("train", "train_and_eval"):
         return trainer.fit(evaluates=mode == "train_and_eval")
     return trainer.validate() if mode == "eval" else trainer.validate_all()
