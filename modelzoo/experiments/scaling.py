@@ -26,8 +26,8 @@ from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.telemetry.files import replacing, write_json
 from wsc.telemetry.gpu_picture import PaceCurve, gpu_picture
 from wsc.telemetry.host import git_commit
-from wsc.telemetry.pictures import scaling_picture
 from wsc.telemetry.scaling import Scaling
+from wsc.telemetry.scaling_picture import scaling_picture
 from wsc.telemetry.summary import SUMMARY_NAME, RunSummary
 
 Run = Callable[[Sequence[str]], int]

@@ -15,7 +15,7 @@ from modelzoo.trainer.observers import History
 from modelzoo.trainer.trainer import Outcome
 from wsc.telemetry.files import write_json
 from wsc.telemetry.host import describe_host
-from wsc.telemetry.pictures import loss_picture
+from wsc.telemetry.loss_picture import loss_picture
 from wsc.telemetry.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
 from wsc.timing.hardware import MachineSpec
 from wsc.timing.start_up import StartUp

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from wsc.telemetry import style
+from wsc.telemetry.pace import rate_axis
 
 _COLORS = (style.GREEN, style.VERMILION, style.PURPLE)
 _DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
@@ -53,10 +54,7 @@ def _draw(axes: Axes, curve: PaceCurve, color: str, **look: Any) -> style.EndLab
 def _logarithmic(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xlabel("systems or GPUs")
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
     powers = [1 << power for power in range(max(counts).bit_length())]
     axes.set_xticks(powers, [f"{power:,}" for power in powers])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.6g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+    rate_axis(axes)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import NullLocator, PercentFormatter
 
 from wsc.telemetry import style
-from wsc.telemetry.pictures import CAUSE_COLORS
+from wsc.telemetry.causes import CAUSE_COLORS, cause_labels
+from wsc.telemetry.pace import draw_ideal, ideal_rates, rate_axis
 from wsc.timing.attribution import Attribution
 from wsc.timing.error_bars import ErrorBar
 
 _MOST_DOTS = 24  # more points than this are a line
 _MOST_TICKS = 8
 _FAINT = 0.25  # of error bars behind the curve
-_VISIBLE = 0.005
 
 
 class SimulatedPace(NamedTuple):
@@ -50,16 +49,12 @@ def _pace(
 ) -> list[style.EndLabel]:
     counts = [point.num_csx for point in points]
     rates = [point.samples_per_s for point in points]
-    ideal = [rates[0] * count / counts[0] for count in counts]
     bars = "" if error_bar is None else "; bars: 9 of 10 published runs"
     axes.set_title(f"Samples per second, emulated{bars}", color=style.FAINT_INK)
     _over_systems(axes, counts)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.6g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+    rate_axis(axes, (1.0, 2.0, 5.0))
     dots: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": "white"}
-    axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
+    ideal = draw_ideal(axes, counts, ideal_rates(counts, rates))
     has_dots = len(points) <= _MOST_DOTS
     if error_bar is not None:
         low, high = zip(*map(error_bar.around, rates), strict=True)
@@ -68,10 +63,7 @@ def _pace(
         else:
             axes.fill_between(counts, low, high, color=style.BLUE, alpha=_FAINT, linewidth=0)
     axes.plot(counts, rates, color=style.BLUE, **(dots if has_dots else {}))
-    return [
-        style.EndLabel(ideal[-1], "ideal", style.FAINT_INK),
-        style.EndLabel(rates[-1], f"{rates[-1]:,.4g}", style.BLUE),
-    ]
+    return [ideal, style.EndLabel(rates[-1], f"{rates[-1]:,.4g}", style.BLUE)]
 
 
 def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:
@@ -83,17 +75,12 @@ def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]
     axes.set_ylim(0.0, 1.0)
     if len(counts) == 1:  # an area needs a width
         counts, shares = [counts[0] * 2**-0.5, counts[0] * 2**0.5], shares * 2
-    labels, bottom = [], [0.0] * len(shares)
-    for cause in (field.name for field in fields(Attribution)):
+    bottom = [0.0] * len(shares)
+    for cause, color in CAUSE_COLORS.items():
         top = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
-        axes.fill_between(
-            counts, bottom, top, color=CAUSE_COLORS[cause], edgecolor="white", linewidth=0.6
-        )
-        if any(each[cause] >= _VISIBLE for each in shares):
-            color = style.FAINT_INK if cause == "idle" else CAUSE_COLORS[cause]
-            labels.append(style.EndLabel((bottom[-1] + top[-1]) / 2, cause, color))
+        axes.fill_between(counts, bottom, top, color=color, edgecolor="white", linewidth=0.6)
         bottom = top
-    return labels
+    return cause_labels(shares)
 
 
 def _over_systems(axes: Axes, counts: Sequence[int]) -> None:

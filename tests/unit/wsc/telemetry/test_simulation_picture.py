@@ -3,20 +3,13 @@
 from pathlib import Path
 
 import pytest
+from colours import shows
 from PIL import Image
 
-from wsc.telemetry.pictures import CAUSE_COLORS
+from wsc.telemetry.causes import CAUSE_COLORS
 from wsc.telemetry.simulation_picture import SimulatedPace, simulation_picture
 from wsc.timing.attribution import Attribution
 from wsc.timing.error_bars import ErrorBar
-
-
-def shows(path: Path, color: str) -> bool:
-    """Whether a PNG has pixels of just this color."""
-    wanted = tuple(bytes.fromhex(color.removeprefix("#")))
-    with Image.open(path) as image:
-        colors = image.convert("RGB").getcolors(1 << 24)
-    return colors is not None and any(found == wanted for _, found in colors)
 
 
 @pytest.mark.parametrize("counts", [(4,), (1, 2, 4), tuple(range(1, 65))])

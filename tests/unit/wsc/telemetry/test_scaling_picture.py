@@ -1,0 +1,23 @@
+"""The picture of a scaling experiment shows pace and causes."""
+
+from pathlib import Path
+
+import pytest
+from colours import shows
+from summaries import summary
+
+from wsc.telemetry.causes import CAUSE_COLORS
+from wsc.telemetry.scaling import Scaling
+from wsc.telemetry.scaling_picture import scaling_picture
+
+
+@pytest.mark.parametrize("counts", [(4,), tuple(range(1, 10))])
+def test_the_scaling_picture_shows_the_causes_of_every_step(
+    tmp_path: Path, counts: tuple[int, ...]
+) -> None:
+    """Compute and reduce take time in these runs, input does not."""
+    scaling = Scaling.of([summary(count, reduce_ps=500_000) for count in counts])
+    scaling_picture(tmp_path / "scaling.png", scaling, "scaling")
+    for cause in ("compute", "reduce"):
+        assert shows(tmp_path / "scaling.png", CAUSE_COLORS[cause])
+    assert not shows(tmp_path / "scaling.png", CAUSE_COLORS["input"])

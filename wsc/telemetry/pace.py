@@ -1,0 +1,29 @@
+"""What pictures of a pace over numbers of systems have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from wsc.telemetry import style
+
+
+def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
+    """Logarithmic, with numbers at these multiples of powers of ten, written out."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=ticks))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.6g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def ideal_rates(counts: Sequence[int], rates: Sequence[float]) -> list[float]:
+    """In proportion to the systems, from the fewest on."""
+    return [rates[0] * count / counts[0] for count in counts]
+
+
+def draw_ideal(axes: Axes, counts: Sequence[int], ideal: Sequence[float]) -> style.EndLabel:
+    """As a thin dashed line."""
+    axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
+    return style.EndLabel(ideal[-1], "ideal", style.FAINT_INK)
