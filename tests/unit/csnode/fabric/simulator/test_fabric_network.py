@@ -67,24 +67,28 @@ def test_a_turn_takes_longer_where_the_hardware_says_so():
     assert cycles[WSE3] - cycles[WSE2] == 20
 
 
-def test_a_slow_wire_spaces_wavelets_out():
-    """At 1.125 cycles per wavelet 800 words take 900 cycles, and latency on top."""
-    program, x = line(3, 800, WSE3)
+@pytest.mark.parametrize("words", [1, 9, 10, 80, 800])
+def test_a_slow_wire_spaces_wavelets_out(words):
+    """At 1.125 cycles per wavelet 800 words are 898 cycles apart, and latency on top."""
+    program, x = line(3, words, WSE3)
     program.do((0, 0), send(x.whole, 0))
     program.do((0, -1), receive(x.whole, 0))
-    assert 900 <= run(program, {}).cycles < 930
+    latency = SETUP + RAMPS + 2 * WSE3.hop_cycles
+    assert run(program, {}).cycles == latency + int(1.125 * (words - 1)) + 1
 
 
-def test_a_stalled_receiver_stalls_the_sender_and_loses_nothing():
-    """With a receiver that starts late, the sender stops when the queues are full."""
-    program, x = line(2, 64)
+@pytest.mark.parametrize("num_pes", [2, 3, 5])
+def test_a_stalled_receiver_stalls_the_sender_and_loses_nothing(num_pes):
+    """It stops when all queues are full, and room comes back to it by one router a cycle."""
+    program, x = line(num_pes, 64)
     program.do((0, 0), send(x.whole, 0))
-    program.do((0, 1), Delay(500), receive(x.whole, 0))
+    program.do((0, -1), Delay(500), receive(x.whole, 0))
     outcome = run(program, {"x": numbered(program, 64)})
-    np.testing.assert_array_equal(outcome.read("x")[0, 1], np.arange(64))
-    in_queues = 3 * WSE2.queue_wavelets + WSE2.hop_cycles + 2 * WSE2.ramp_cycles
+    np.testing.assert_array_equal(outcome.read("x")[0, -1], np.arange(64))
+    wires = (num_pes - 1) * WSE2.hop_cycles + 2 * WSE2.ramp_cycles
+    in_queues = (num_pes + 1) * WSE2.queue_wavelets + wires
     first_word = 500 + SETUP
-    assert outcome.finish_cycles[0, 0] >= first_word + 64 - in_queues
+    assert outcome.finish_cycles[0, 0] == first_word + 64 - in_queues + num_pes
     assert outcome.cycles == first_word + 64
 
 
