@@ -89,18 +89,29 @@ def test_internals_are_what_the_own_backward_pass_alone_reads():
     assert recomputable(program()) == ()
 
 
-def test_what_another_layer_reads_too_is_no_internal():
-    """It has to be there for the next layer, whoever else reads it later."""
-    sample = Footprint(0, 1)
-    step = program(
-        segments=(
-            segment(0, layer="a", outputs=("h",), stash=(Stash(("h",), sample),)),
-            segment(1, layer="b", inputs=("h",), outputs=("g",), stash=(Stash(("g",), sample),)),
-            segment(2, "backward", "b", inputs=("g",), outputs=("d",)),
-            segment(3, "backward", "a", inputs=("d", "h")),
+@pytest.mark.parametrize("reader", [1, 2, 3])
+def test_what_others_read_too_is_no_internal(reader):
+    """Another segment of the layer's forward pass, the next layer, or its backward pass."""
+    order = [("forward", "a"), ("forward", "a"), ("forward", "b")]
+    order += [("backward", "b"), ("backward", "a")]
+
+    def step(*readers):
+        return program(
+            segments=tuple(
+                segment(
+                    index,
+                    phase,
+                    layer,
+                    inputs=("h",) if index in readers else (),
+                    outputs=("h",) if index == 0 else (),
+                    stash=(Stash(("h",), Footprint(0, 1)),) if index == 0 else (),
+                )
+                for index, (phase, layer) in enumerate(order)
+            )
         )
-    )
-    assert recomputable(step) == ()
+
+    assert recomputable(step(4)) == (0,)
+    assert recomputable(step(reader, 4)) == ()
 
 
 def test_recompute_keeps_inputs_instead_of_internals():
