@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
-from weakref import WeakValueDictionary
 
-from swarmx.links.memory import MemoryArena, MemoryPost
+from swarmx.links.memory import MemoryArena
 from swarmx.links.shared_memory import SharedArena
 from swarmx.links.unix_socket import SocketEndpoint
 from wsc.core.link import Endpoint
 from wsc.core.payload import Arena
 
-LinkKind = Literal["memory", "shared_memory", "grpc"]
-
-_posts: WeakValueDictionary[str, MemoryPost] = WeakValueDictionary()
+LinkKind = Literal["shared_memory", "grpc"]
 
 
 class LinkEndpoint(Endpoint, Protocol):
@@ -53,12 +50,10 @@ def open_link(
     """The link of one room; rooms of one ``session`` (a name unique to the cluster) can talk.
 
     ``host`` is where other hosts reach this one (gRPC only). ``start_timeout_s`` bounds the wait
-    for a peer to listen, ``stall_timeout_s`` the wait for a peer to make room for a message.
+    for a peer to listen, ``stall_timeout_s`` the wait for a peer to make room for a message
+    (shared memory only).
     """
     match kind:
-        case "memory":
-            post = _posts.setdefault(session, MemoryPost())
-            return Link(post.open(room), MemoryArena())
         case "shared_memory":
             endpoint = SocketEndpoint(room, session, start_timeout_s, stall_timeout_s)
             return Link(endpoint, SharedArena())

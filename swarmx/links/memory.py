@@ -1,14 +1,8 @@
-"""The link inside one process: mailboxes are queues, payloads are handed over as they are."""
+"""Payloads in memory of one process: of rooms that share it, or come from another host."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-
 import torch
-
-from swarmx.links.failures import peer_gone, stalled, unknown_room
-from wsc.core.messages import Envelope
 
 
 class MemorySlab:
@@ -40,77 +34,3 @@ class MemoryArena:
 
     def close(self) -> None:
         """Nothing to do: tensors go when nobody holds them."""
-
-
-class MemoryPost:
-    """The mailboxes of rooms that live in one process and take turns."""
-
-    def __init__(self) -> None:
-        self._mailboxes: dict[str, deque[Envelope]] = {}
-        self._closed: list[str] = []
-
-    def open(self, room: str) -> MemoryEndpoint:
-        """The endpoint of a new room; ValueError if the name is taken."""
-        if room in self._mailboxes:
-            raise ValueError(f"room {room!r} is open already")
-        self._mailboxes[room] = deque()
-        return MemoryEndpoint(room, self)
-
-    def deliver(self, envelope: Envelope) -> None:
-        """Put a message into its target's mailbox."""
-        source, target = envelope.source, envelope.target
-        if target in self._closed:
-            raise peer_gone(source, target)
-        if target not in self._mailboxes:
-            raise unknown_room(source, target)
-        self._mailboxes[target].append(envelope)
-
-    def collect(self, room: str, timeout_s: float) -> Envelope:
-        """The oldest message for a room.
-
-        Rooms of one process run one at a time, so an empty mailbox stays empty however long its
-        owner waits.
-        """
-        if self._mailboxes[room]:
-            return self._mailboxes[room].popleft()
-        if self._closed:
-            raise peer_gone(room, self._closed[0])
-        raise stalled(room, timeout_s)
-
-    def pending(self, room: str) -> int:
-        """Messages that wait for a room."""
-        return len(self._mailboxes[room])
-
-    def close(self, room: str) -> None:
-        """Take a room's mailbox away."""
-        if self._mailboxes.pop(room, None) is not None:
-            self._closed.append(room)
-
-
-class MemoryEndpoint:
-    """One room's mailbox at a post."""
-
-    def __init__(self, name: str, post: MemoryPost) -> None:
-        self.name = name
-        self.address = name
-        self._post = post
-
-    def connect(self, directory: Mapping[str, str]) -> None:
-        """Nothing to do: a room reaches every other room of its post."""
-
-    @property
-    def pending(self) -> int:
-        """Messages that wait to be received."""
-        return self._post.pending(self.name)
-
-    def send(self, envelope: Envelope) -> None:
-        """Hand over a message."""
-        self._post.deliver(envelope)
-
-    def receive(self, timeout_s: float) -> Envelope:
-        """The oldest message; fails at once if there is none."""
-        return self._post.collect(self.name, timeout_s)
-
-    def close(self) -> None:
-        """Close for good; peers notice."""
-        self._post.close(self.name)

@@ -18,8 +18,7 @@ from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady
 from wsc.core.reduce_order import Span
 from wsc.core.units import MIB
 
-KINDS: tuple[LinkKind, ...] = ("memory", "shared_memory", "grpc")
-BETWEEN_PROCESSES: tuple[LinkKind, ...] = ("shared_memory", "grpc")
+KINDS: tuple[LinkKind, ...] = ("shared_memory", "grpc")
 DTYPES = (
     torch.bfloat16,
     torch.float16,
@@ -189,7 +188,7 @@ def test_close_is_noticed_after_the_last_message(links: list[Link]) -> None:
         a.send(released("a", "b", 3))
 
 
-@pytest.mark.parametrize("kind", BETWEEN_PROCESSES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_rooms_that_flood_each_other_both_finish(kind: LinkKind) -> None:
     """Both send far more than any buffer holds before they read; neither waits for the other."""
     count = 3000
@@ -209,7 +208,7 @@ def test_rooms_that_flood_each_other_both_finish(kind: LinkKind) -> None:
     assert at_a == at_b == list(range(count))
 
 
-@pytest.mark.parametrize("kind", BETWEEN_PROCESSES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_sender_waits_until_its_peer_listens(kind: LinkKind) -> None:
     """A peer that never listens is named when the start time-out is over."""
     link = open_link(kind, "a", uuid.uuid4().hex, start_timeout_s=0.3)
@@ -243,7 +242,7 @@ def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]
             process.kill()
 
 
-@pytest.fixture(scope="module", params=BETWEEN_PROCESSES)
+@pytest.fixture(scope="module", params=KINDS)
 def echo(request: pytest.FixtureRequest) -> Iterator[Link]:
     """A link to a room in another process that returns what it gets."""
     with echo_process(request.param) as (link, _):
@@ -275,7 +274,7 @@ def test_flood_between_processes(echo: Link) -> None:
     assert steps == list(range(3000))
 
 
-@pytest.mark.parametrize("kind", BETWEEN_PROCESSES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_killed_process_is_noticed(kind: LinkKind) -> None:
     """A peer that is killed ends the wait at once, by name, long before the time limit."""
     with echo_process(kind) as (link, process):
