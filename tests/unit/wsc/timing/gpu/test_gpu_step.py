@@ -22,6 +22,9 @@ from wsc.timing.gpu import (
     step_time,
     training_memory,
 )
+from wsc.timing.gpu.collectives import Group
+from wsc.timing.gpu.communication import data_traffic, tensor_traffic_s
+from wsc.timing.gpu.compute import head_s, layer_s
 
 MPT_7B = Workload(
     6_658_859_008, 4096, 32, 32, 2048, 50_368, tied_embeddings=True, learned_positions=True
@@ -57,6 +60,41 @@ def test_the_bubble_is_that_of_a_full_pipeline():
     assert step.bubble_s / (busy + step.bubble_s) == pytest.approx(3 / 15)
     interleaved = step_time(GPT_18B, replace(plain, virtual_stages=2), 32, DGX_H100, MEGATRON)
     assert interleaved.bubble_s == pytest.approx(step.bubble_s / 2)
+
+
+@pytest.mark.parametrize("sharding", ["zero1", "zero2"])
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+@pytest.mark.parametrize("nics", [2e8, 2e9, 2e11])
+def test_what_computing_does_not_hide_is_exposed(sharding, share, nics):
+    """A share of it at least, once per step or per micro-batch, and all that outlasts computing."""
+    network = DGX_A100.network.model_copy(update={"nic_bandwidth_bytes_per_s": nics})
+    cluster = DGX_A100.model_copy(update={"network": network})
+    software = FSDP.model_copy(update={"exposed_share": share})
+    split = Parallelism(sharding, micro_batches=3)
+    step = step_time(MPT_7B, split, 16, cluster, software)
+    sent = data_traffic(MPT_7B, split, Group(16, cluster), software)
+    busy_s = 32 * layer_s(MPT_7B, split, cluster.gpu, software)
+    busy_s += head_s(MPT_7B, split, cluster.gpu, software)
+    assert step.compute_s == pytest.approx(3 * busy_s)
+    times, sent_s = (1, sent.per_step_s) if sharding == "zero1" else (3, sent.per_micro_batch_s)
+    assert step.data_s == pytest.approx(times * max(share * sent_s, sent_s - busy_s))
+
+
+@pytest.mark.parametrize("nvlink", [1e9, 3e11])
+def test_tensor_parallel_traffic_is_hidden_but_for_its_first_chunk(nvlink):
+    """Or as little as the stack hides, in turn with computing; a stage has its share of layers."""
+    gpu = DGX_A100.gpu.model_copy(update={"nvlink_bandwidth_bytes_per_s": nvlink})
+    cluster = DGX_A100.model_copy(update={"gpu": gpu})
+    split = Parallelism("zero1", tensor=4, pipeline=3)
+    in_turn, hidden = (
+        step_time(GPT_18B, replace(split, overlap_tensor=overlaps), 12, cluster, FSDP)
+        for overlaps in (False, True)
+    )
+    sent_s = 14 * tensor_traffic_s(GPT_18B, split, Group(4, cluster))  # of 40 layers
+    assert in_turn.tensor_s == pytest.approx(sent_s)
+    beyond_s = max(0, 3 / 4 * sent_s - in_turn.compute_s)
+    assert hidden.tensor_s == pytest.approx(sent_s / 4 + beyond_s)
+    assert hidden.bubble_s == pytest.approx(2 * (hidden.compute_s + hidden.tensor_s))
 
 
 def test_one_gpu_communicates_nothing():
