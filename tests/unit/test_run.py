@@ -1,4 +1,4 @@
-"""Unit tests of run.py, the file."""
+"""run.py, the file itself."""
 
 import runpy
 import sys

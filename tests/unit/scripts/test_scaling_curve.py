@@ -1,4 +1,4 @@
-"""Unit tests of scripts/scaling_curve.py, with a run.py that answers at once."""
+"""The script of the scaling curve: command line, exit code, and a run.py that answers at once."""
 
 import json
 import os

@@ -1,3 +1,5 @@
+"""What is typed is understood in every spelling, and refused where it is wrong."""
+
 from __future__ import annotations
 
 import subprocess

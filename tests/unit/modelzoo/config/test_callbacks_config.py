@@ -1,8 +1,11 @@
+"""Callbacks and loggers: which run, how a default is taken away, what flags say."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from params_sections import init_section
 
 from modelzoo.config.callbacks import (
     CheckLoss,
@@ -20,15 +23,11 @@ from wsc.core.micro_batches import Explore, SizeRange
 MICRO = "csx.performance.micro_batch_size"
 
 
-def init(**sections: Any) -> InitConfig:
-    return validate(InitConfig, {"model": {"name": "gpt3"}, **sections}, "f.yaml")
-
-
 def test_defaults_run_unless_they_are_taken_away() -> None:
     """CheckLoss and both loggers run by default; {Name: null} removes one, and stays removed."""
-    assert init().callbacks == (CheckLoss(),)
-    assert init().loggers == (ProgressLogger(), TensorBoardLogger())
-    section = init(callbacks=[{"CheckLoss": None}], loggers=[{"TensorBoardLogger": None}])
+    assert init_section().callbacks == (CheckLoss(),)
+    assert init_section().loggers == (ProgressLogger(), TensorBoardLogger())
+    section = init_section(callbacks=[{"CheckLoss": None}], loggers=[{"TensorBoardLogger": None}])
     assert section.callbacks == ()
     assert section.loggers == (ProgressLogger(),)
     assert validate(InitConfig, section.dump(), "again") == section
@@ -36,20 +35,22 @@ def test_defaults_run_unless_they_are_taken_away() -> None:
 
 def test_a_default_may_be_named() -> None:
     """A default with arguments, or without, stands once."""
-    section = init(callbacks=[{"CheckLoss": {}}], loggers=[{"TensorBoardLogger": {}}])
+    section = init_section(callbacks=[{"CheckLoss": {}}], loggers=[{"TensorBoardLogger": {}}])
     assert section.callbacks == (CheckLoss(),)
     assert len(section.loggers) == 2
 
 
 def test_taking_away_what_the_vendor_adds_changes_nothing() -> None:
     """Stock files remove callbacks that exist on the real machine alone."""
-    assert init(callbacks=[{"FlopUtilization": None}, {"ComputeNorm": None}]) == init()
+    assert (
+        init_section(callbacks=[{"FlopUtilization": None}, {"ComputeNorm": None}]) == init_section()
+    )
 
 
 def test_callbacks_are_read_with_their_arguments() -> None:
     """The order of the file is kept, defaults follow."""
     states = "model, optimizer"
-    section = init(
+    section = init_section(
         callbacks=[
             {"ComputeNorm": {}},
             {"KeepNCheckpoints": {"n": 3}},
@@ -67,19 +68,21 @@ def test_callbacks_are_read_with_their_arguments() -> None:
 
 def test_a_scoped_micro_batch_size_wins_over_a_global_one() -> None:
     """Scoped, else global, else auto; null is the whole share."""
-    both = init(callbacks=[{"GlobalFlags": {MICRO: 8}}, {"ScopedTrainFlags": {MICRO: 4}}])
+    both = init_section(callbacks=[{"GlobalFlags": {MICRO: 8}}, {"ScopedTrainFlags": {MICRO: 4}}])
     assert both.micro_batch_size("train") == 4
     assert both.micro_batch_size("validate") == 8
-    assert init().micro_batch_size("train") == "auto"
-    assert init(callbacks=[{"ScopedTrainFlags": {}}]).micro_batch_size("train") == "auto"
-    assert init(callbacks=[{"GlobalFlags": {MICRO: None}}]).micro_batch_size("train") is None
+    assert init_section().micro_batch_size("train") == "auto"
+    assert init_section(callbacks=[{"ScopedTrainFlags": {}}]).micro_batch_size("train") == "auto"
+    assert (
+        init_section(callbacks=[{"GlobalFlags": {MICRO: None}}]).micro_batch_size("train") is None
+    )
 
 
 def test_explore_is_a_word_or_a_range() -> None:
     """The word alone means all sizes."""
 
     def read(value: object) -> object:
-        return init(callbacks=[{"GlobalFlags": {MICRO: value}}]).micro_batch_size("train")
+        return init_section(callbacks=[{"GlobalFlags": {MICRO: value}}]).micro_batch_size("train")
 
     assert read("explore") == read({"explore": {}}) == Explore()
     found = read({"explore": {"min": 2, "max": 8}})
@@ -111,5 +114,5 @@ def test_explore_is_a_word_or_a_range() -> None:
 def test_a_wrong_callback_is_explained(callbacks: Any, complaint: str) -> None:
     """Every mistake names its place, or the words that are known."""
     with pytest.raises(ConfigError) as caught:
-        init(callbacks=callbacks)
+        init_section(callbacks=callbacks)
     assert complaint in str(caught.value)

@@ -1,3 +1,5 @@
+"""The older layout of a file is the same configuration, or is refused by name."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""params.yaml: file and command line become one configuration, written and read again."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Typed values laid over a file: set, put first, or merged."""
+
 from __future__ import annotations
 
 import copy

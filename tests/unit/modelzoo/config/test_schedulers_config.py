@@ -1,11 +1,12 @@
+"""Schedulers by name, nested in sequences, written and read again."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from params_sections import init_section
 
-from modelzoo.config.params import InitConfig
-from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules import ConstantLR, CosineDecayLR, LinearLR, SequentialLR
 
@@ -13,14 +14,10 @@ WARM_UP = {"initial_learning_rate": 0.0, "end_learning_rate": 1.0, "total_iters"
 DECAY = {"initial_learning_rate": 1.0, "end_learning_rate": 0.1, "total_iters": 90}
 
 
-def init(schedulers: Any) -> InitConfig:
-    return validate(InitConfig, {"model": {"name": "gpt3"}, "schedulers": schedulers}, "f.yaml")
-
-
 def test_a_sequence_is_read_and_finds_its_milestones() -> None:
     """Absent milestones are the running sums of total_iters."""
     parts = [{"LinearLR": WARM_UP}, {"CosineDecayLR": DECAY}]
-    (schedule,) = init([{"SequentialLR": {"schedulers": parts}}]).schedulers
+    (schedule,) = init_section(schedulers=[{"SequentialLR": {"schedulers": parts}}]).schedulers
     assert schedule == SequentialLR(
         schedulers=(LinearLR(**WARM_UP), CosineDecayLR(**DECAY)), milestones=(10,)
     )
@@ -28,18 +25,20 @@ def test_a_sequence_is_read_and_finds_its_milestones() -> None:
 
 def test_a_single_scheduler_needs_no_list() -> None:
     """One mapping stands for a list of one; none at all is an empty list."""
-    assert init({"ConstantLR": {"learning_rate": 1}}).schedulers == (ConstantLR(learning_rate=1),)
-    assert init(None).schedulers == ()
+    assert init_section(schedulers={"ConstantLR": {"learning_rate": 1}}).schedulers == (
+        ConstantLR(learning_rate=1),
+    )
+    assert init_section(schedulers=None).schedulers == ()
 
 
 def test_what_is_written_is_read_again() -> None:
     """Nested classes and milestones survive being written."""
     parts = [{"LinearLR": WARM_UP}, {"ConstantLR": {"learning_rate": 0.5}}]
-    section = init([{"SequentialLR": {"schedulers": parts}}])
+    section = init_section(schedulers=[{"SequentialLR": {"schedulers": parts}}])
     written = section.dump()["schedulers"]
     assert written[0]["SequentialLR"]["milestones"] == [10]
     assert written[0]["SequentialLR"]["schedulers"][1] == {"ConstantLR": {"learning_rate": 0.5}}
-    assert init(written) == section
+    assert init_section(schedulers=written) == section
 
 
 @pytest.mark.parametrize(
@@ -60,6 +59,6 @@ def test_what_is_written_is_read_again() -> None:
 def test_a_wrong_scheduler_is_explained(schedulers: Any, complaint: str) -> None:
     """Every mistake names its place, or the words that are known."""
     with pytest.raises(ConfigError) as caught:
-        init(schedulers)
+        init_section(schedulers=schedulers)
     assert complaint in str(caught.value)
     assert "f.yaml" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.registry."""
+"""A dataloader section finds its data processor by name, in any process."""
 
 import pickle
 from functools import partial

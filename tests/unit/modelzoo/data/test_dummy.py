@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.dummy."""
+"""Random tokens that are the same each time and need no memory."""
 
 import torch
 

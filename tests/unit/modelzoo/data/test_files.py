@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.files."""
+"""Data files are found by name, folder or glob, in one order on every host."""
 
 from pathlib import Path
 

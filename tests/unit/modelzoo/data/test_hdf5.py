@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.hdf5."""
+"""Several HDF5 files are one dataset, read in the order that is asked for."""
 
 from pathlib import Path
 

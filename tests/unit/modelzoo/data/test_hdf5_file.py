@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.hdf5_file."""
+"""HDF5 files in all layouts give the same sequences; a wrong or broken one is told."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.order."""
+"""The order of samples: a permutation for every epoch, reached anywhere at once."""
 
 import numpy as np
 from hypothesis import given

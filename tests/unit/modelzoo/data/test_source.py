@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.source."""
+"""Batches are cut from an endless stream of samples, whatever their size."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.synthetic."""
+"""Synthetic inputs have the stated shapes and distributions, and are the same each time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.data.text."""
+"""Text is predicted byte by byte, and evaluated on a part that training never sees."""
 
 import sysconfig
 from pathlib import Path

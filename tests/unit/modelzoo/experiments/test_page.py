@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.experiments.page."""
+"""The page of the scaling experiment holds every number and stands alone."""
 
 from base64 import b64decode, b64encode
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.experiments.report."""
+"""The scaling experiment in words and rows."""
 
 from summaries import DIGEST, summary, with_digest
 

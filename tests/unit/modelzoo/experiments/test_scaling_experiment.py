@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.experiments.scaling."""
+"""The same training on every number of systems, or one message that says why not."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.models.bert."""
+"""Encoders see both ways but no padding, and learn from masked tokens and sentences."""
 
 import math
 

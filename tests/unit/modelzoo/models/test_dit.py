@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.models.dit."""
+"""The diffusion transformer: patches, noise, conditioning, and sizes that fit."""
 
 import math
 

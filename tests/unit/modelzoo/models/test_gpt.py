@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.models.gpt."""
+"""Decoders see the past alone, and their loss counts the labels that it should."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.models.gpt_config."""
+"""The vendor's keys of GPT models have the vendor's defaults, and fit together."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.models.layers."""
+"""The layers of a transformer compute their formulas."""
 
 import math
 

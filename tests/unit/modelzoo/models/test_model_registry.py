@@ -1,4 +1,4 @@
-"""Unit tests of modelzoo.models.registry."""
+"""A model section and a seed decide a model, whatever else happens around it."""
 
 import pytest
 import torch

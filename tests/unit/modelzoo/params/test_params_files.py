@@ -1,4 +1,4 @@
-"""Unit tests of the files in modelzoo/params."""
+"""Every params file that is delivered is whole: it loads, and its data fits its model."""
 
 from pathlib import Path
 

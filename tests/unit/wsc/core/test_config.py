@@ -1,3 +1,5 @@
+"""Configurations are frozen, survive their files, and tell what is wrong by its path."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.events."""
+"""Scalars for TensorBoard can be read back, also while a run goes on."""
 
 from pathlib import Path
 

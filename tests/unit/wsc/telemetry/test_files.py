@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.files."""
+"""Files are there whole or not at all."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.host."""
+"""What stands beside a measured number: the computer and the commit."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.progress."""
+"""Progress lines are the vendor's, to the letter, with the emulated rate behind them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.scaling."""
+"""Runs on several numbers of systems, compared with proportional growth and each other."""
 
 from dataclasses import replace
 

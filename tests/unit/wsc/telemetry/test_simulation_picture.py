@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.simulation_picture."""
+"""The picture of a simulation shows pace and causes, for any number of systems."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.style."""
+"""Labels of pictures stand apart, in order, and near their lines."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Unit tests of wsc.telemetry.summary."""
+"""A run's summary survives its file, and its picoseconds add up."""
 
 import json
 import math
