@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wsc.core.errors import ConfigError
-from wsc.timing.gpu import DGX_A100, DGX_H100, CurvePolicy, Workload, gpu_curve
+from wsc.timing.gpu import DGX_A100, DGX_H100, CurvePolicy, Parallelism, Workload, gpu_curve
 
 GPT_1B = Workload(1_315_950_592, 2048, 24, 16, 2048, 50_368, tied_embeddings=True)
 LLAMA_70B = Workload(68_976_648_192, 8192, 80, 64, 4096, 32_000)
@@ -43,6 +43,32 @@ def test_only_the_kinds_asked_for_are_tried():
     (point,) = gpu_curve(LLAMA_70B, DGX_H100, policy, [512])
     assert point.parallelism is not None
     assert point.parallelism.sharding == "zero3"
+
+
+def test_micro_batches_are_powers_of_two_that_share_the_batch_out():
+    """The largest that fits, as often as the share of the busiest rank takes."""
+
+    def micro_batches(policy, counts):
+        ways = [point.parallelism for point in gpu_curve(GPT_1B, DGX_A100, policy, counts)]
+        return [(way.micro_batch, way.micro_batches) for way in ways if way]
+
+    batch = CurvePolicy(global_batch=20, kinds=("ddp",))
+    assert micro_batches(batch, [1, 3, 8, 20]) == [(8, 3), (4, 2), (2, 2), (1, 1)]
+    each = CurvePolicy(samples_per_gpu=7, kinds=("zero3",))
+    assert micro_batches(each, [8, 16]) == [(4, 2), (4, 2)]
+    small = CurvePolicy(samples_per_gpu=7, kinds=("zero3",), largest_micro_batch=2)
+    assert micro_batches(small, [8]) == [(2, 4)]
+
+
+def test_a_large_model_is_split_no_further_than_it_has_to():
+    """16 GPUs need two stages and recompute; 32 hold the optimizer's state between them."""
+    policy = CurvePolicy(global_batch=64, kinds=("tensor+pipeline",))
+    ways = [point.parallelism for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 16, 32])]
+    assert ways == [
+        None,
+        Parallelism("zero1", 8, 2, 1, 64, recompute="full", overlap_tensor=True),
+        Parallelism("zero1", 8, 1, 1, 16, overlap_tensor=True),
+    ]
 
 
 def test_strong_scaling_ends_with_the_batch():
