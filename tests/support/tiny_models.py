@@ -1,4 +1,4 @@
-"""The smallest model of every family in the zoo."""
+"""The smallest model of every family in the zoo, and the keys that small models share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ SIZES: dict[str, Any] = {
     "num_hidden_layers": 2,
     "num_heads": 2,
     "filter_size": 32,
+}
+FOUR_HEADS: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_heads": 4,
+    "filter_size": 48,
+}
+NO_DROPOUT: dict[str, Any] = {
+    "dropout_rate": 0.0,
+    "embedding_dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
 }
 TOKENS: dict[str, Any] = {"vocab_size": 40, "max_position_embeddings": 8}
 TINY_MODELS: dict[str, dict[str, Any]] = {

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tiny_models import NO_DROPOUT, SIZES
+
 import cstorch
 from cstorch import amp, backends
 from modelzoo.config.params import InitConfig
@@ -18,18 +20,7 @@ from modelzoo.models.registry import build_model
 from modelzoo.trainer.build import make_optimizer, training_step
 from wsc.core.config import validate
 
-GPT = {
-    "name": "gpt2",
-    "vocab_size": 64,
-    "max_position_embeddings": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_heads": 2,
-    "filter_size": 32,
-    "dropout_rate": 0.0,
-    "embedding_dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-}
+GPT = {"name": "gpt2", **SIZES, **NO_DROPOUT, "vocab_size": 64, "max_position_embeddings": 8}
 LLAMA = GPT | {
     "name": "llama",
     "share_embedding_weights": False,

@@ -4,24 +4,13 @@ import math
 
 import pytest
 import torch
+from tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 
 from modelzoo.models.bert import BertModel, drop_masked
 from modelzoo.models.registry import build_model
 from wsc.core.errors import ConfigError, DataError
 
-BERT = {
-    "name": "bert",
-    "vocab_size": 40,
-    "max_position_embeddings": 8,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_heads": 4,
-    "filter_size": 48,
-    "dropout_rate": 0.0,
-    "embedding_dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-    "initializer_range": 0.2,
-}
+BERT = {"name": "bert", **TOKENS, **FOUR_HEADS, **NO_DROPOUT, "initializer_range": 0.2}
 ESM = BERT | {"name": "esm2", "mask_token_id": 1}
 BOTH = pytest.mark.parametrize("config", [BERT, ESM], ids=["bert", "esm2"])
 TOKENS = torch.randint(2, 40, (3, 8), generator=torch.Generator().manual_seed(0))

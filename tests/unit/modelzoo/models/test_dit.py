@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tiny_models import NO_DROPOUT, SIZES
 
 from modelzoo.models.dit import (
     DitModel,
@@ -20,15 +21,10 @@ from wsc.core.errors import ConfigError
 
 SECTION = {
     "name": "dit",
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_heads": 2,
-    "filter_size": 32,
+    **SIZES,
+    **NO_DROPOUT,
     "num_classes": 5,
     "vae": {"latent_size": [4, 6], "latent_channels": 3},
-    "dropout_rate": 0.0,
-    "embedding_dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
     "label_dropout_rate": 0.0,
 }
 CONFIG = DitConfig(

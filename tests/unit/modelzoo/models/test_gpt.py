@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.func import functional_call
@@ -13,18 +14,7 @@ from modelzoo.models.gpt import GptModel
 from modelzoo.models.registry import build_model
 from wsc.core.errors import ConfigError
 
-GPT = {
-    "name": "gpt2",
-    "vocab_size": 40,
-    "max_position_embeddings": 8,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_heads": 4,
-    "filter_size": 48,
-    "dropout_rate": 0.0,
-    "embedding_dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
-}
+GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}
 LLAMA = GPT | {
     "name": "llama",
     "share_embedding_weights": False,
