@@ -11,25 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from appliance.clock import ClusterClock
+from appliance.layouts import Layouts
 from appliance.round_memo import RoundMemo
 from appliance.timetable import Timetable
 from memoryx.optim.cost import NO_UPDATE, UpdateCost, clips_by_norm, update_cost
 from swarmx.topology import Tree
-from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.compiler.scale import ScalableProgram
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program, plan_streams
 from wsc.core.rounds import Rounds
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
 from wsc.timing.hardware import EVEN, UNKNOWN_LOADING, Loading, MachineSpec
-from wsc.timing.placement import (
-    Placement,
-    capacities,
-    check_fits,
-    num_recomputed,
-    recomputable,
-    recompute,
-)
+from wsc.timing.placement import Placement
 from wsc.timing.placement.even import rounds_of
 from wsc.timing.stalls import StreamCheck, check_streams
 
@@ -61,8 +55,8 @@ class Prediction:
 class Simulator:
     """A step of one model, on clusters of one kind of machine.
 
-    ``update``, ``clips_by_norm`` and ``loading`` are as for ``Timetable.of``. ``record``ing clocks
-    are made by ``clock``; predictions share what they walk.
+    ``update``, ``clips_by_norm`` and ``loading`` are as for ``Timetable.of``. Predictions share
+    what they walk.
     """
 
     program: ScalableProgram
@@ -71,11 +65,10 @@ class Simulator:
     update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
     loading: Loading = UNKNOWN_LOADING
-    _placements: dict[int, Placement] = field(default_factory=dict, repr=False)
-    _layouts: dict[int, _Layout] = field(default_factory=dict, repr=False)
-    _timetables: dict[int, Timetable] = field(default_factory=dict, repr=False)
-    _settled: dict[tuple[int, int, int], list[StepTiming]] = field(default_factory=dict, repr=False)
-    _memo: RoundMemo = field(default_factory=RoundMemo, repr=False)
+    _settled: dict[tuple[int, int, int], list[StepTiming]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _memo: RoundMemo = field(default_factory=RoundMemo, init=False, repr=False)
 
     @classmethod
     def of(
@@ -130,55 +123,29 @@ class Simulator:
     @cached_property
     def _sample_flops(self) -> int:
         """Arithmetic of one sample."""
-        segments = self._smallest.segments
-        flops = (w.flops for s in segments for w in s.work if w.kind in ARITHMETIC_KINDS)
-        return sum(flops) // self._smallest.micro_batch_size
-
-    @property
-    def largest_micro_batch(self) -> int:
-        """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
-        return self._capacities[-1]
-
-    @cached_property
-    def _capacities(self) -> tuple[int, ...]:
-        return capacities(self._smallest, self.machine.system)
-
-    @cached_property
-    def _recomputable(self) -> tuple[int, ...]:
-        return recomputable(self._smallest)
-
-    @cached_property
-    def _smallest(self) -> Program:
-        return self.program.at(CAPTURED_SIZES[0], 1)
+        smallest = self._layouts.smallest
+        flops = (w.flops for s in smallest.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
+        return sum(flops) // smallest.micro_batch_size
 
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
         """Whether weights and gradients keep up with each layer."""
         timetable = self.timetable(batch_size, micro_batch_size)
         return check_streams(timetable.program, timetable.plan, timetable.costs, self.machine)
 
+    @property
+    def largest_micro_batch(self) -> int:
+        """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
+        return self._layouts.largest_micro_batch
+
     def placement(self, micro_batch_size: int) -> Placement:
         """Where one micro-batch lies, and what is recomputed for it.
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
-        if micro_batch_size not in self._placements:
-            layout = self._layout(num_recomputed(self._capacities, micro_batch_size))
-            placement = layout.placement.at(layout.program.at(micro_batch_size, 1))
-            check_fits(placement)
-            self._placements[micro_batch_size] = placement
-        return self._placements[micro_batch_size]
-
-    def _layout(self, count: int) -> _Layout:
-        """The step with so many segments recomputed."""
-        if count not in self._layouts:
-            chosen = self._recomputable[:count]
-            program = self.program.changed(lambda p: recompute(p, chosen) if chosen else p)
-            placement = Placement(program.at(CAPTURED_SIZES[0], 1), self.machine.system, chosen)
-            self._layouts[count] = _Layout(program, placement)
-        return self._layouts[count]
+        return self._layouts.placement(micro_batch_size)
 
     def clock(self, timetable: Timetable, num_csx: int, record: bool = False) -> ClusterClock:
-        """A clock at the start of its first step."""
+        """A clock at the start of its first step; with ``record`` it keeps every activity."""
         clock = ClusterClock(
             self.machine, num_csx, self.num_servers, record=record, memo=self._memo
         )
@@ -187,16 +154,12 @@ class Simulator:
 
     def timetable(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> Timetable:
         """The step at one micro-batch size, cut from a batch or from every system's share of it."""
-        if micro_batch_size not in self._timetables:
-            placement = self.placement(micro_batch_size)
-            layout = self._layouts[len(placement.recomputed)]
-            if layout.timetable is None:
-                layout.timetable = self._timetable_of(placement.program)
-            else:
-                layout.timetable = layout.timetable.at(placement.program, self.machine)
-            self._timetables[micro_batch_size] = layout.timetable
         num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
-        return self._timetables[micro_batch_size].dealt(num_micro_batches)
+        return self._layouts.timetable(micro_batch_size).dealt(num_micro_batches)
+
+    @cached_property
+    def _layouts(self) -> Layouts:
+        return Layouts(self.program, self.machine, self._timetable_of)
 
     def _timetable_of(self, program: Program) -> Timetable:
         return Timetable.of(
@@ -217,12 +180,3 @@ class Simulator:
             if rest
             else num_micro_batches
         )
-
-
-@dataclass
-class _Layout:
-    """What all micro-batch sizes share for which the same segments are recomputed."""
-
-    program: ScalableProgram
-    placement: Placement  # at any size, like the timetable
-    timetable: Timetable | None = None
