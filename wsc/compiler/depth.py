@@ -24,7 +24,7 @@ from wsc.core.program import Phase, Program, Segment
 CAPTURED_LAYERS = 5
 
 _FIRST, _MIDDLE, _LAST = 0, CAPTURED_LAYERS // 2, CAPTURED_LAYERS - 1
-_NUMBERED = re.compile(r"(.+)\.\d+")  # "decoder.3", as regions are called
+_NUMBERED = re.compile(r"(.+)\.\d+")  # "decoder.3", as layers are called
 
 Shape = tuple[int, ...]
 _Names = Callable[[Iterable[str]], Iterable[str]]

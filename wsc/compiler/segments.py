@@ -1,7 +1,7 @@
-"""Cut a captured step at its region boundaries into segments that a CS node runs one by one.
+"""Cut a captured step into the segments that a CS node runs one by one.
 
-For each region: what it reads (weights, batch inputs, values of earlier regions), what later
-regions read of it (the stash), which gradients and results it finishes, and its ops as the source
+For each segment: what it reads (weights, batch inputs, values of earlier segments), what later
+segments read of it (the stash), which gradients and results it finishes, and its ops as the source
 of one Python function.
 """
 
@@ -18,7 +18,7 @@ from wsc.compiler.internals import internals, needed_for
 from wsc.compiler.kernel_source import KernelSource, kernel_source
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.memory import Memory
-from wsc.compiler.passes.regions import Region
+from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.work import work_of
 from wsc.core.program import Segment, Stash
@@ -28,13 +28,13 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Cut:
-    """The nodes of one region and the values that cross its borders, all in graph order."""
+    """The nodes of one segment and the values that cross its borders, all in graph order."""
 
-    region: Region
+    key: SegmentKey
     nodes: tuple[fx.Node, ...]
     weights: tuple[fx.Node, ...]
     inputs: tuple[fx.Node, ...]
-    outputs: tuple[fx.Node, ...]  # read by later regions
+    outputs: tuple[fx.Node, ...]  # read by later segments
     drops: tuple[fx.Node, ...]  # inputs or outputs that nothing reads afterwards
     gradients: tuple[tuple[str, fx.Node], ...]
     results: tuple[tuple[int, fx.Node], ...]
@@ -80,7 +80,7 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
             n for n in inputs if last_read.get(n, 0) == position and n.name != KEY_INPUT
         )
         yield Cut(
-            region=run[0].meta["region"],
+            key=run[0].meta["segment"],
             nodes=tuple(run),
             weights=tuple(n for n in reads if n in weights),
             inputs=inputs,
@@ -106,7 +106,7 @@ def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
     for node in graph.nodes:
         if node.op in {"placeholder", "output", "get_attr"}:
             continue
-        if not runs or runs[-1][0].meta["region"] != node.meta["region"]:
+        if not runs or runs[-1][0].meta["segment"] != node.meta["segment"]:
             runs.append([])
         runs[-1].append(node)
     return runs
@@ -123,13 +123,13 @@ def _rerun(cuts: Sequence[Cut]) -> set[fx.Node]:
     """The forward ops that a layer's backward pass has to run again if nothing is kept for it."""
     backward: dict[str, list[fx.Node]] = {}
     for cut in cuts:
-        if cut.region.phase == "backward":
-            backward.setdefault(cut.region.layer, []).extend(cut.nodes)
+        if cut.key.phase == "backward":
+            backward.setdefault(cut.key.layer, []).extend(cut.nodes)
     found: set[fx.Node] = set()
     for cut in cuts:
-        if cut.region.phase == "forward":
+        if cut.key.phase == "forward":
             nodes = dict.fromkeys(cut.nodes)
-            found |= needed_for(internals(nodes, backward.get(cut.region.layer, ())), nodes)
+            found |= needed_for(internals(nodes, backward.get(cut.key.layer, ())), nodes)
     return found
 
 
@@ -153,8 +153,8 @@ def _segment(
 ) -> Segment:
     return Segment(
         index=index,
-        phase=cut.region.phase,
-        layer=cut.region.layer,
+        phase=cut.key.phase,
+        layer=cut.key.layer,
         weights=tuple(names[node] for node in cut.weights),
         gradients=tuple(name for name, _ in cut.gradients),
         inputs=tuple(names.get(node, node.name) for node in cut.inputs),

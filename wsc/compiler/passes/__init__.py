@@ -4,8 +4,8 @@
     key_random_ops        random ops draw from (seed, step, micro-batch, op)
     eliminate_dead_code   what no output needs
     check_kernels         every op has a kernel, or the error names op, line and remedy
-    assign_regions        which layer, forward or backward, each op belongs to
-    rematerialize_weights nothing derived from a weight crosses a region
+    assign_segments       which layer, forward or backward, each op belongs to
+    rematerialize_weights nothing derived from a weight leaves a segment
 
 Each is a function of the captured step that edits its graph in place. Optional ones can be
 switched off by name; the numerics do not depend on them.
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from wsc.compiler.capture import Captured
 from wsc.compiler.passes.aliases import drop_aliases, eliminate_dead_code
 from wsc.compiler.passes.kernels import check_kernels
+from wsc.compiler.passes.layers import assign_segments
 from wsc.compiler.passes.random import key_random_ops
-from wsc.compiler.passes.regions import assign_regions
 from wsc.compiler.passes.rematerialize import rematerialize_weights
 
 PASSES: tuple[Callable[[Captured], None], ...] = (
@@ -28,7 +28,7 @@ PASSES: tuple[Callable[[Captured], None], ...] = (
     key_random_ops,
     eliminate_dead_code,
     check_kernels,
-    assign_regions,
+    assign_segments,
     rematerialize_weights,
 )
 OPTIONAL = frozenset({"drop_aliases", "eliminate_dead_code"})

@@ -19,7 +19,7 @@ from wsc.compiler.internals import internals
 
 
 def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
-    """Edit the graph of a captured step, after its regions are assigned.
+    """Edit the graph of a captured step, after its segments are assigned.
 
     Leaves layers alone that overwrite what another op reads, too: a clone could come too late.
     """
@@ -43,7 +43,7 @@ def _recompute(
             operands = {operand: clone(operand, reader) for operand in node.all_input_nodes}
             with graph.inserting_before(reader):
                 clones[node] = graph.node_copy(node, operands.__getitem__)
-            clones[node].meta["region"] = reader.meta["region"]
+            clones[node].meta["segment"] = reader.meta["segment"]
         return clones[node]
 
     for reader in backward:
@@ -58,7 +58,7 @@ def _ops_of(captured: Captured, layer: str, phase: str) -> dict[fx.Node, None]:
         node: None
         for node in captured.graph.nodes
         if node.op == "call_function"
-        and (node.meta["region"].layer, node.meta["region"].phase) == (layer, phase)
+        and (node.meta["segment"].layer, node.meta["segment"].phase) == (layer, phase)
     }
 
 

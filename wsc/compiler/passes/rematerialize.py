@@ -1,8 +1,8 @@
-"""Nothing derived from a weight crosses a region: casts and transposes are redone where used.
+"""Nothing derived from a weight leaves a segment: casts and transposes are redone where used.
 
 Autograd saves, say, the transposed or the cast weight of the forward pass for the backward pass.
 On the wafer the weight streams again instead, so every op whose operands are weights alone is
-cloned into each region that reads it, right before its first reader there. Cloned pure ops give
+cloned into each segment that reads it, right before its first reader there. Cloned pure ops give
 the same bits.
 """
 
@@ -17,7 +17,7 @@ from wsc.compiler.capture import Captured
 
 
 def rematerialize_weights(captured: Captured) -> None:
-    """Give each region its own copy of the weight-only ops it reads."""
+    """Give each segment its own copy of the weight-only ops it reads."""
     graph = captured.graph
     derived = weight_only(captured)
     clones: dict[tuple[fx.Node, object], fx.Node] = {}
@@ -25,12 +25,12 @@ def rematerialize_weights(captured: Captured) -> None:
     def clone_for(node: fx.Node, reader: fx.Node) -> fx.Node:
         if node not in derived:
             return node
-        key = (node, reader.meta["region"])
+        key = (node, reader.meta["segment"])
         if key not in clones:
             operands = {op: clone_for(op, reader) for op in node.all_input_nodes}
             with graph.inserting_before(reader):
                 clones[key] = graph.node_copy(node, operands.__getitem__)
-            clones[key].meta["region"] = reader.meta["region"]
+            clones[key].meta["segment"] = reader.meta["segment"]
         return clones[key]
 
     for reader in list(graph.nodes):

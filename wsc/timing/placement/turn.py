@@ -11,7 +11,7 @@ import re
 
 from wsc.core.program import Footprint, Program
 
-_REPEATED = re.compile(r"\.\d+$")  # "decoder.3"; regions end at the first number of a module path
+_REPEATED = re.compile(r"\.\d+$")  # "decoder.3": a layer's name ends at its first number
 
 
 def turn_of(program: Program) -> range:

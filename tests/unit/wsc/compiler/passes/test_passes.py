@@ -12,7 +12,7 @@ from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from wsc.compiler.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.passes import OPTIONAL, PASSES, regions, run_passes
+from wsc.compiler.passes import OPTIONAL, PASSES, run_passes
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
@@ -46,14 +46,14 @@ def sources_of(graph):
 @pytest.mark.parametrize("config", [GPT, LLAMA], ids=["gpt", "llama"])
 def test_nothing_made_of_weights_alone_crosses_a_region(config, precision, monkeypatch):
     """Casts and transposes of weights are redone where they are read."""
-    monkeypatch.setattr(regions, "SMALL_LAYER_BYTES", 1)
+    monkeypatch.setattr("wsc.compiler.passes.layers.SMALL_LAYER_BYTES", 1)
     step = captured(config, precision)
     run_passes(step)
     weights, sources = set(step.weights), sources_of(step.graph)
     crossing = 0
     for node in calls(step):
         for operand in node.all_input_nodes:
-            if operand.op == "call_function" and operand.meta["region"] != node.meta["region"]:
+            if operand.op == "call_function" and operand.meta["segment"] != node.meta["segment"]:
                 crossing += 1
                 assert not sources[operand] or sources[operand] - weights, operand.name
     assert crossing
@@ -64,7 +64,7 @@ def test_every_op_has_a_region_and_a_family():
     step = captured()
     run_passes(step)
     for node in calls(step):
-        assert node.meta["region"].phase in {"forward", "backward"}
+        assert node.meta["segment"].phase in {"forward", "backward"}
         assert node.meta["family"]
 
 
@@ -102,7 +102,7 @@ def test_optional_passes_change_no_bit(disabled):
     assert all(torch.equal(gradients[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("name", ["assign_regions", "rematerialize_weights", "no_such_pass"])
+@pytest.mark.parametrize("name", ["assign_segments", "rematerialize_weights", "no_such_pass"])
 def test_other_passes_cannot_be_left_out(name):
     """A program without them would be wrong, so asking for that is an error."""
     with pytest.raises(ValueError, match=name):

@@ -1,4 +1,4 @@
-"""Regions: layers in the order in which they run, forward and then backward."""
+"""Segments: layers in the order in which they run, forward and then backward."""
 
 import pytest
 from local_machine import Regression, compile_model, random_batches
@@ -7,8 +7,7 @@ from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from wsc.compiler.passes import regions
-from wsc.compiler.passes.regions import layer_name
+from wsc.compiler.passes.layers import layer_name
 
 
 def names(compiled):
@@ -45,7 +44,7 @@ def test_a_layer_is_a_path_up_to_its_first_number(path, layer):
 )
 def test_layers_run_forward_and_then_backward(config, layers, monkeypatch):
     """With no layer too small to stand alone, the schedule reads like the model."""
-    monkeypatch.setattr(regions, "SMALL_LAYER_BYTES", 1)
+    monkeypatch.setattr("wsc.compiler.passes.layers.SMALL_LAYER_BYTES", 1)
     forward = [f"{layer} forward" for layer in layers]
     backward = [f"{layer} backward" for layer in reversed(layers)]
     assert names(compiled_gpt(config)) == forward + backward
@@ -74,9 +73,9 @@ def test_a_model_without_submodules_is_one_layer():
     assert found == ["step forward", "step backward"]
 
 
-def test_a_layer_that_runs_twice_has_two_regions(monkeypatch):
-    """A region is a run of ops; a shared layer streams again when it comes back."""
-    monkeypatch.setattr(regions, "SMALL_LAYER_BYTES", 1)
+def test_a_layer_that_runs_twice_has_two_segments(monkeypatch):
+    """A segment is a run of ops; a shared layer streams again when it comes back."""
+    monkeypatch.setattr("wsc.compiler.passes.layers.SMALL_LAYER_BYTES", 1)
 
     class Shared(Regression):
         def __init__(self):

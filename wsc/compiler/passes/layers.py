@@ -1,9 +1,9 @@
-"""Which layer, forward or backward, each op belongs to: its ``meta["region"]``.
+"""Which layer, forward or backward, each op belongs to: its ``meta["segment"]``.
 
 A layer is a module path up to its first number (``decoder.3`` for ``decoder.3.ffn.up``), or the
 whole path where there is none (``embedding``). Forward ops carry the path of the module that ran;
 a backward op belongs to the layer of the forward op with the same autograd sequence number; an op
-that knows neither (the loss, sums of gradients) belongs to the region that is running.
+that knows neither (the loss, sums of gradients) belongs to the segment that is running.
 
 Layers that stream next to nothing (a final norm) join a neighbour, so that no message is spent on
 a few kilobytes; numbered layers never join each other or what comes before, so they stay alike.
@@ -22,27 +22,27 @@ SMALL_LAYER_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Region:
-    """A run of consecutive ops of one layer in one direction."""
+class SegmentKey:
+    """A run of consecutive ops of one layer in one direction, which becomes a segment."""
 
     index: int
     phase: Phase
     layer: str
 
 
-def assign_regions(captured: Captured) -> None:
-    """Set ``meta["region"]`` of every node but placeholders and the output."""
+def assign_segments(captured: Captured) -> None:
+    """Set ``meta["segment"]`` of every node but placeholders and the output."""
     layer_of = _layers(captured)
     joined = _join_small(captured, layer_of)
-    running = Region(0, "forward", next(iter(joined.values()), "step"))
+    running = SegmentKey(0, "forward", next(iter(joined.values()), "step"))
     for node in captured.graph.nodes:
         if node.op in {"placeholder", "output"}:
             continue
         phase: Phase = "backward" if node.meta["backward"] else running.phase
         layer = joined[layer_of[node]] if node in layer_of else running.layer
         if (phase, layer) != (running.phase, running.layer):
-            running = Region(running.index + 1, phase, layer)
-        node.meta["region"] = running
+            running = SegmentKey(running.index + 1, phase, layer)
+        node.meta["segment"] = running
 
 
 def layer_name(path: str) -> str:
