@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from plain_sgd import plain_sgd
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -22,7 +23,7 @@ from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
 from wsc.compiler.precision import StreamPrecision
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.optimizer import OptimizerSpec
 from wsc.timing.hardware import MachineSpec
 
 FP32 = StreamPrecision("float32", "float32")
@@ -81,16 +82,7 @@ def compile_model(
 
 def sgd(model: nn.Module, lr: float = 0.1, **limits: float) -> OptimizerSpec:
     """Plain gradient descent on all parameters."""
-    hyper = {
-        "lr": lr,
-        "momentum": 0.0,
-        "dampening": 0.0,
-        "weight_decay": 0.0,
-        "nesterov": False,
-        "maximize": False,
-    }
-    names = tuple(name for name, _ in model.named_parameters())
-    return OptimizerSpec("SGD", (ParamGroup(names, hyper),), **limits)
+    return plain_sgd((name for name, _ in model.named_parameters()), lr, **limits)
 
 
 def installation(

@@ -8,6 +8,7 @@ import torch
 from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_sgd import plain_sgd
 from small_programs import PARAMETERS, program
 
 from appliance.cores import UnlimitedCores
@@ -22,26 +23,17 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import root
 from wsc.core.room import Job, RoomContext
 from wsc.core.rounds import Rounds
 
-HYPER = {
-    "lr": 0.5,
-    "momentum": 0.0,
-    "dampening": 0.0,
-    "weight_decay": 0.0,
-    "nesterov": False,
-    "maximize": False,
-}
 TRAINED = ("first.weight", "first.bias", "last.weight")
 NUM_MICRO_BATCHES = 5
 
 
 def update(**limits):
-    return OptimizerSpec("SGD", (ParamGroup(TRAINED, HYPER),), **limits)
+    return plain_sgd(TRAINED, lr=0.5, **limits)
 
 
 def installed(num_servers=1, num_nodes=2, **limits):

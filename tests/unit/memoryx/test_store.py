@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from plain_sgd import SGD
 
 from memoryx.store import WeightStore
 from wsc.core.errors import ConfigError
@@ -14,18 +15,10 @@ SPECS = (
     TensorSpec("b", (4,), "float32"),
     TensorSpec("c", (), "float32"),
 )
-PLAIN = {
-    "lr": 0.5,
-    "momentum": 0.0,
-    "dampening": 0.0,
-    "weight_decay": 0.0,
-    "nesterov": False,
-    "maximize": False,
-}
 
 
 def group(*names, schedules=None, **hyper):
-    return ParamGroup(names, {**PLAIN, **hyper}, schedules or {})
+    return ParamGroup(names, {**SGD, "lr": 0.5, **hyper}, schedules or {})
 
 
 def store(*groups, rule="SGD"):

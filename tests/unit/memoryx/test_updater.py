@@ -3,26 +3,18 @@
 import pytest
 import torch
 from arenas import StrictArena
+from plain_sgd import plain_sgd
 from small_programs import PARAMETERS, program
 
 from appliance.cores import UnlimitedCores
 from memoryx.store import WeightStore
 from memoryx.updater import Updater
 from wsc.core.messages import GradientReady
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import Span, leaf, root
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)
-HYPER = {
-    "lr": 1.0,
-    "momentum": 0.0,
-    "dampening": 0.0,
-    "weight_decay": 0.0,
-    "nesterov": False,
-    "maximize": False,
-}
 
 
 class Bench:
@@ -30,7 +22,7 @@ class Bench:
 
     def __init__(self, **limits):
         self.store = WeightStore(PARAMETERS)
-        spec = OptimizerSpec("SGD", (ParamGroup(PROGRAM.trained, HYPER),), **limits)
+        spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
         self.store.train_with(spec)
         self.intervals = []
         self.updater = Updater(

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from plain_sgd import SGD
 
 from memoryx.optim.registry import rule_named
 from memoryx.optim.rule import Parameter, init_state
@@ -9,14 +10,6 @@ from memoryx.optim.rule import Parameter, init_state
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]
 NUM_STEPS = 5
 ADAM = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.0, "amsgrad": False}
-SGD = {
-    "lr": 0.1,
-    "momentum": 0.0,
-    "dampening": 0.0,
-    "weight_decay": 0.0,
-    "nesterov": False,
-    "maximize": False,
-}
 
 CASES = [
     ("SGD", torch.optim.SGD, SGD),
