@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import GRADIENT_BYTES, Program
+from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Program
 from wsc.core.units import format_bytes
 from wsc.timing.hardware import MemoryXSpec
-
-MASTER_BYTES = 4  # masters are fp32
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def tiers_of(program: Program, spec: MemoryXSpec, state_bytes_per_element: int =
     return fill_tiers(
         spec,
         num_elements=sum(parameter.num_elements for parameter in program.parameters),
-        num_trained=sum(program.parameter[name].num_elements for name in program.trained),
+        num_trained=program.num_elements(program.trained),
         state_bytes_per_element=state_bytes_per_element,
     )
 

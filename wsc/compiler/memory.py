@@ -75,7 +75,7 @@ class Memory:
             for storage, size in storages_of([node]).items():
                 if storage not in elsewhere:
                     live.setdefault(storage, self._footprint(storage, size))
-            peak = _larger(peak, sum(live.values(), self._scores(node)))
+            peak = peak.covering(sum(live.values(), self._scores(node)))
             _forget(live, dying.get(node, ()))
         return peak
 
@@ -114,10 +114,6 @@ def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node
 def _forget(live: dict[int, Footprint], storages: Iterable[int]) -> None:
     for storage in storages:
         live.pop(storage, None)
-
-
-def _larger(a: Footprint, b: Footprint) -> Footprint:
-    return Footprint(max(a.fixed_bytes, b.fixed_bytes), max(a.sample_bytes, b.sample_bytes))
 
 
 def _of_batch(captured: Captured) -> set[fx.Node]:

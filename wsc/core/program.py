@@ -11,7 +11,7 @@ Everything here is plain data without torch, so that the coordinator and the clo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -24,6 +24,7 @@ BYTES_PER_ELEMENT = {
     "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
+MASTER_BYTES = 4  # masters are fp32, on the way, in MemoryX and on disk
 GRADIENT_BYTES = 4  # gradients travel and are summed in fp32
 
 
@@ -84,6 +85,12 @@ class Footprint:
     def __sub__(self, other: Footprint) -> Footprint:
         return Footprint(
             self.fixed_bytes - other.fixed_bytes, self.sample_bytes - other.sample_bytes
+        )
+
+    def covering(self, other: Footprint) -> Footprint:
+        """Enough for either: the larger of both kinds of bytes."""
+        return Footprint(
+            max(self.fixed_bytes, other.fixed_bytes), max(self.sample_bytes, other.sample_bytes)
         )
 
     def of(self, samples: int) -> int:
@@ -151,6 +158,10 @@ class Program:
     @cached_property
     def parameter(self) -> dict[str, TensorSpec]:
         return {spec.name: spec for spec in self.parameters}
+
+    def num_elements(self, names: Iterable[str]) -> int:
+        """Of these parameters together."""
+        return sum(self.parameter[name].num_elements for name in names)
 
     @cached_property
     def trained(self) -> tuple[str, ...]:
@@ -225,7 +236,7 @@ def plan_streams(program: Program, num_servers: int) -> StreamPlan:
             ):
                 owned = tuple(name for name in names if owner[name] == server)
                 if owned:
-                    elements = sum(program.parameter[name].num_elements for name in owned)
+                    elements = program.num_elements(owned)
                     size = elements * element_bytes
                     shards.append(Shard(len(shards), segment.index, server, owned, elements, size))
     return StreamPlan(tuple(weights), tuple(gradients))

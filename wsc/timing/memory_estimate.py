@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsc.core.errors import ConfigError, nearest
+from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES
 from wsc.timing.hardware import MemoryXSpec, WaferSpec
 
 STATE_BYTES = {
@@ -26,9 +27,6 @@ Adafactor is missing: its state grows with rows and columns, not with parameters
 
 STREAM_BYTES = 2
 """Of a weight, or a gradient, in 16 bit."""
-
-MASTER_BYTES = 4
-"""Of a master, or a sum of gradients, in fp32."""
 
 Room = Literal["DRAM", "flash", "none"]
 
@@ -104,7 +102,7 @@ def memory_estimate(
         weights_bytes=parameters * STREAM_BYTES,
         gradients_bytes=parameters * STREAM_BYTES,
         masters_bytes=parameters * MASTER_BYTES,
-        sums_bytes=parameters * MASTER_BYTES,
+        sums_bytes=parameters * GRADIENT_BYTES,
         state_bytes=parameters * STATE_BYTES[optimizer],
         sram_bytes=wafer.sram_bytes,
         dram_bytes=memoryx.dram_bytes,

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wsc.core.program import MASTER_BYTES
 from wsc.core.units import format_ps, transfer_ps
 from wsc.timing.hardware import MachineSpec, StartUpSpec
-
-MASTER_BYTES = 4  # fp32, on the way and on disk
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,13 @@ class Buffers:
             self.num_bytes[index] = self._buffers(index)
 
     def _weight_bytes(self, names: tuple[str, ...]) -> int:
-        return BYTES_PER_ELEMENT[self._program.stream_dtype] * self._elements(names)
+        return BYTES_PER_ELEMENT[self._program.stream_dtype] * self._program.num_elements(names)
 
     def _buffers(self, index: int) -> int:
         weights = max(self._weights[index : index + 2])  # its own, or those of the next
-        gradients = GRADIENT_BYTES * self._elements(self._program.segments[index].gradients)
+        made = self._program.segments[index].gradients
+        gradients = GRADIENT_BYTES * self._program.num_elements(made)
         return min(self._most, weights) + min(self._most, gradients)
-
-    def _elements(self, names: tuple[str, ...]) -> int:
-        return sum(self._program.parameter[name].num_elements for name in names)
 
 
 def link_bytes(wafer: WaferSpec) -> int:

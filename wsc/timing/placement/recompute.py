@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wsc.core.program import Footprint, Program, Segment, Stash
+from wsc.core.program import Program, Segment, Stash
 from wsc.timing.placement.liveness import Life, lives
 from wsc.timing.placement.turn import turn_of
 
@@ -106,7 +106,7 @@ def _running_again(
         outputs=(*backward.outputs, *names),
         work=(*(work for work in forward.work if work.reruns), *backward.work),
         stash=(*backward.stash, *onward),
-        working=_larger(forward.working, held),
+        working=forward.working.covering(held),
     )
 
 
@@ -124,7 +124,3 @@ def _dropping_after_last_read(program: Program, segments: Iterable[Segment]) -> 
 
 def _names(pieces: Iterable[Stash]) -> set[str]:
     return {name for piece in pieces for name in piece.values}
-
-
-def _larger(a: Footprint, b: Footprint) -> Footprint:
-    return Footprint(max(a.fixed_bytes, b.fixed_bytes), max(a.sample_bytes, b.sample_bytes))

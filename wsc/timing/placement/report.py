@@ -111,8 +111,7 @@ def _layers(placement: Placement, grid: Grid) -> Iterator[LayerReport]:
 
 
 def _weight_bytes(program: Program, segment: Segment) -> int:
-    elements = sum(program.parameter[name].num_elements for name in segment.weights)
-    return elements * BYTES_PER_ELEMENT[program.stream_dtype]
+    return program.num_elements(segment.weights) * BYTES_PER_ELEMENT[program.stream_dtype]
 
 
 def _is_streamed(work: OpWork) -> bool:

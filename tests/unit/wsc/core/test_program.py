@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_programs import program, segment
 
-from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec, place, plan_streams
+from wsc.core.program import BYTES_PER_ELEMENT, Footprint, TensorSpec, place, plan_streams
 
 specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
     lambda sizes: [TensorSpec(f"p{i}", (size,), "float32") for i, size in enumerate(sizes)]
@@ -21,6 +21,12 @@ specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
 def test_the_size_of_a_tensor(shape, dtype, num_bytes):
     """Elements times bytes; a scalar has one element, an empty shape none."""
     assert TensorSpec("x", shape, dtype).num_bytes == num_bytes
+
+
+def test_a_footprint_that_covers_two_is_enough_for_either_at_any_size():
+    """The larger of the fixed and of the growing bytes, whichever it comes from."""
+    flat, steep = Footprint(100, 1), Footprint(10, 7)
+    assert flat.covering(steep) == steep.covering(flat) == Footprint(100, 7)
 
 
 @given(specs, st.integers(1, 8))
