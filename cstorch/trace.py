@@ -8,35 +8,28 @@ or when another step of the same mode has taken its place on the cluster.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils import _pytree as pytree
 
-from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
+from cstorch.compile import compile_afresh, compile_cached, model_of
 from cstorch.fitting import Recorded, optimizer_of, record_fitting
 from cstorch.loop import Closure, Loop
 from cstorch.optim.clipping import recorded_clipping
 from cstorch.optim.recorder import recording
 from cstorch.step_values import StepValue
 from wsc.compiler.capture import Step
-from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
-from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.micro_batches import MicroBatch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
-from wsc.timing.placement import place_on_wafer, placement_report, report_text
-
-log = logging.getLogger("waferstream")
 
 _Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], MicroBatch], Compiled]
 
@@ -134,7 +127,7 @@ class TracedStep:
         """
         backend = current_backend()
         call = _Call.of(self._function, args, kwargs)
-        recorded = _record(backend, call, MicroBatch(size), _compile)
+        recorded = _record(backend, call, MicroBatch(size), compile_afresh)
         return recorded.compiled, optimizer_of(backend, recorded)
 
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
@@ -142,7 +135,7 @@ class TracedStep:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading)
         recorded = record_fitting(
-            lambda micro_batch: _record(backend, call, micro_batch, _compile_and_tell),
+            lambda micro_batch: _record(backend, call, micro_batch, compile_cached),
             backend,
             call.tensors[0].shape[0],
             loop.loading,
@@ -177,64 +170,6 @@ def _record(
             active_trace.reset(token)
         return trace.results
 
-    with recording() as recorder, recorded_clipping(_model(backend), recorder):
+    with recording() as recorder, recorded_clipping(model_of(backend), recorder):
         compiled = compiler(backend, step, call.tensors, micro_batch)
     return Recorded(compiled, outputs, trace.closures, recorder)
-
-
-def _compile(
-    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
-) -> Compiled:
-    return compile_step(step, _model(backend), *_request(backend, tensors, micro_batch))[0]
-
-
-def _compile_and_tell(
-    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
-) -> Compiled:
-    """The same through the compile cache, with what people expect to read of a compile."""
-    batch_size, size = tensors[0].shape[0], micro_batch.size
-    log.info("Compiling the model. This may take a few minutes.")
-    log.info(
-        "Effective batch size is %d: %d x micro-batch %d", batch_size, batch_size // size, size
-    )
-    cache = None if backend.validate_only else backend.cache
-    request = _request(backend, tensors, micro_batch)
-    compiled, was_cached = compile_step(step, _model(backend), *request, cache)
-    digest = compiled.program.digest
-    if was_cached:
-        log.info('Found existing cached compile with hash: "%s"', digest)
-    elif cache is not None:
-        log.info("Compile artifacts successfully written to %s", cache.root / digest)
-    if backend.compile_only:
-        log.info("%s", schedule_listing(compiled.program, backend.size().num_servers))
-        wafer = backend.cluster_config.cluster.machine.system
-        placement = place_on_wafer(compiled.program, wafer)
-        log.info("%s", report_text(placement_report(placement)))
-    if backend.validate_only:
-        log.info("Every op of the step has a kernel")
-    log.info("Compile was successful!")
-    return compiled
-
-
-def _model(backend: Backend) -> nn.Module:
-    if backend.model is None:
-        raise ApplianceCompilationError(
-            "no model was compiled", remedy="call cstorch.compile(model, backend) first"
-        )
-    return backend.model
-
-
-def _request(
-    backend: Backend, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
-) -> tuple[list[tuple[str, torch.Tensor]], CompileRequest]:
-    """The inputs of one micro-batch, and what else decides the result of a compile."""
-    config, size = backend.cluster_config, micro_batch.size
-    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
-    request = CompileRequest(
-        precision=stream_precision(),
-        micro_batch_size=size,
-        num_micro_batches=tensors[0].shape[0] // size,
-        recomputed_layers=micro_batch.recomputed_layers,
-        target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
-    )
-    return inputs, request
