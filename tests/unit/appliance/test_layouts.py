@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from plain_steps import backward_step, mean_square
 from torch import nn
 
 from appliance.layouts import Layouts
@@ -22,12 +23,7 @@ MACHINE = MachineSpec()
 def compiled_at(size: int) -> Compiled:
     """Three layers whose activations are far larger than their weights."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)))
-
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        loss = model(batch[0]).square().mean()
-        loss.backward()
-        return [loss]
-
+    step = backward_step(model, mean_square)
     request = CompileRequest(StreamPrecision(), size, 1, "a test")
     return compile_step(step, model, [("x", torch.zeros(size, 4096, 16))], request)[0]
 

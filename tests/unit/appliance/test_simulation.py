@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from plain_steps import backward_step, mean_square
 from torch import nn
 
 from appliance.clock import ClusterClock
@@ -24,12 +25,7 @@ ADAMW = UpdateCost(state_bytes=8, flops=15)
 
 def compiled_at(size: int, num_micro_batches: int = 1) -> Compiled:
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
-
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        loss = model(batch[0]).square().mean()
-        loss.backward()
-        return [loss]
-
+    step = backward_step(model, mean_square)
     request = CompileRequest(StreamPrecision(), size, num_micro_batches, "a test")
     return compile_step(step, model, [("x", torch.zeros(size, 64))], request)[0]
 

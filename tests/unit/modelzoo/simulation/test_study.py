@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from plain_steps import backward_step, mean_square
 from torch import nn
 
 from appliance.simulation import Simulator
@@ -24,12 +25,7 @@ BATCH = 48
 
 def compiled_at(size: int) -> Compiled:
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
-
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        loss = model(batch[0]).square().mean()
-        loss.backward()
-        return [loss]
-
+    step = backward_step(model, mean_square)
     request = CompileRequest(StreamPrecision(), size, 1, "a test")
     return compile_step(step, model, [("x", torch.zeros(size, 64))], request)[0]
 

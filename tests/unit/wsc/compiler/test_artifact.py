@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from local_machine import BF16, FP32, Regression, random_batches
+from plain_steps import backward_step
 
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -19,12 +20,7 @@ REQUEST = CompileRequest(FP32, micro_batch_size=2, num_micro_batches=2, target="
 def compiled(cache, request=REQUEST, model=None, rows=2, scale=1.0):
     """The artifact, and whether it was found."""
     model = model or Regression()
-
-    def step(inputs):
-        loss = model(*inputs) * scale
-        loss.backward()
-        return [loss]
-
+    step = backward_step(model, lambda loss: loss * scale)
     batch = random_batches(1, rows)[0]
     return compile_step(step, model, list(batch.items()), request, cache)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from plain_steps import backward_step
 from torch import nn
 
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -49,15 +50,9 @@ class Model(nn.Module):
 
 def captured(num_layers: int, other: int = 100) -> Program:
     model = Model(num_layers, other)
-
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        loss = model(*batch)
-        loss.backward()
-        return [loss]
-
     request = CompileRequest(StreamPrecision(), 2, 1, "a test")
     tokens = torch.zeros(2, 5, dtype=torch.int64)
-    return compile_step(step, model, [("tokens", tokens)], request)[0].program
+    return compile_step(backward_step(model), model, [("tokens", tokens)], request)[0].program
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from plain_steps import backward_step
 from torch import nn
 
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -30,12 +31,7 @@ class Tiny(nn.Module):
 
 def compiled_at(size: int, num_micro_batches: int = 4) -> Compiled:
     model = Tiny()
-
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        loss = model(*batch)
-        loss.backward()
-        return [loss]
-
+    step = backward_step(model)
     request = CompileRequest(StreamPrecision(), size, num_micro_batches, "a test")
     return compile_step(step, model, [("x", torch.zeros(size, 5, 8))], request)[0]
 
@@ -62,11 +58,6 @@ def test_a_step_whose_ops_depend_on_the_size_is_refused() -> None:
 
 def _one_layer(size: int) -> Compiled:
     model = nn.Linear(8, 8)
-
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        loss = model(batch[0]).sum()
-        loss.backward()
-        return [loss]
-
+    step = backward_step(model, torch.sum)
     request = CompileRequest(StreamPrecision(), size, 4, "a test")
     return compile_step(step, model, [("x", torch.zeros(size, 8))], request)[0]

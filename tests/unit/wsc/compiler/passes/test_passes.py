@@ -6,6 +6,7 @@ import pytest
 import torch
 from kernels import run_eagerly, run_kernels
 from local_machine import BF16, FP32, Regression, random_batches
+from plain_steps import backward_step
 from tiny_training import GPT, LLAMA, LOADER
 
 from modelzoo.data.registry import build_source
@@ -20,13 +21,8 @@ ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 def captured(config=GPT, precision=FP32):
     model = build_model(config | {"num_hidden_layers": 1}, 0)
     batch = build_source(LOADER, "test").batch(0)
-
-    def step(inputs):
-        loss = model(*inputs)
-        loss.backward()
-        return [loss]
-
-    return capture(step, model, [(k, v[:2]) for k, v in batch.items()], precision, 11)
+    inputs = [(name, tensor[:2]) for name, tensor in batch.items()]
+    return capture(backward_step(model), model, inputs, precision, 11)
 
 
 def calls(found):
@@ -88,14 +84,8 @@ def test_the_record_tells_what_each_pass_did():
 def test_optional_passes_change_no_bit(disabled):
     """Any of them may be left out when something is to be found out."""
     model, batch = Regression(depth=3), random_batches(1, 2)[0]
-
-    def step(inputs):
-        loss = model(*inputs)
-        loss.backward()
-        return [loss]
-
     request = CompileRequest(FP32, 2, 1, "test", disabled_passes=disabled)
-    compiled, _ = compile_step(step, model, list(batch.items()), request)
+    compiled, _ = compile_step(backward_step(model), model, list(batch.items()), request)
     results, gradients = run_kernels(compiled, model, batch)
     loss, expected = run_eagerly(model, batch, FP32, 1)
     assert torch.equal(results[0], loss)

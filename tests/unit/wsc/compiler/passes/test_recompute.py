@@ -6,6 +6,7 @@ import pytest
 import torch
 from kernels import run_kernels
 from local_machine import BF16
+from plain_steps import backward_step
 from tiny_training import GPT, LLAMA, LOADER
 
 from modelzoo.data.registry import build_source
@@ -19,13 +20,8 @@ LAYERS = ("decoder.0", "decoder.1")
 
 
 def compiled(model, layers):
-    def step(leaves):
-        loss = model(**dict(zip(BATCH, leaves, strict=True)))
-        loss.backward()
-        return [loss]
-
     request = CompileRequest(BF16, 2, 1, "test", recomputed_layers=layers)
-    found, _ = compile_step(step, model, list(BATCH.items()), request)
+    found, _ = compile_step(backward_step(model), model, list(BATCH.items()), request)
     return found
 
 
@@ -104,13 +100,8 @@ def test_layers_that_write_in_place_keep_their_bits():
     model = InPlace()
 
     def program(layers):
-        def step(leaves):
-            loss = model(*leaves)
-            loss.backward()
-            return [loss]
-
         request = CompileRequest(BF16, 2, 1, "test", recomputed_layers=layers)
-        return compile_step(step, model, [("x", torch.ones(2, 4))], request)[0]
+        return compile_step(backward_step(model), model, [("x", torch.ones(2, 4))], request)[0]
 
     batch = {"x": torch.randn(2, 4)}
     plain, again = program(()), program(("layers.0", "layers.1"))
