@@ -60,12 +60,9 @@ class Optimizer(torch.optim.Optimizer):
         recorder.step_optimizer(self)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear gradients; inside a trace only noted, for MemoryX keeps none from step to step."""
-        recorder = active_recorder.get()
-        if recorder is None:
+        """Clear gradients; nothing to do inside a trace, for MemoryX keeps none between steps."""
+        if active_recorder.get() is None:
             super().zero_grad(set_to_none)
-        else:
-            recorder.zero_gradients()
 
     def preinitialize(self) -> None:
         """Nothing to do: MemoryX allocates the state of every parameter before the first step.

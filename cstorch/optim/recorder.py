@@ -33,7 +33,6 @@ class Recorder:
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
     loss_scale: float = 1.0
-    zeroed_gradients: bool = False
 
     def clip_value(self, max_value: float) -> None:
         """Gradients are clamped to [-max_value, max_value] before the update."""
@@ -68,10 +67,6 @@ class Recorder:
         if scheduler in self.schedulers:
             raise _refusal("a scheduler is stepped twice in one trace", "once per step")
         self.schedulers.append(scheduler)
-
-    def zero_gradients(self) -> None:
-        """Gradients do not carry over to the next step (in MemoryX they never do)."""
-        self.zeroed_gradients = True
 
     def spec(self, names: Mapping[int, str]) -> OptimizerSpec | None:
         """What MemoryX has to do after the step; None if the trace steps no optimizer.
