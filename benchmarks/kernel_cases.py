@@ -105,7 +105,7 @@ def _all_reduce_program(fabric: Fabric, length: int, dtype: Dtype) -> Program:
 
 chain = _reduce(collectives.chain, programs.chain)
 star = _reduce(collectives.star, programs.star)
-tree = _reduce(collectives.tree, programs.binary)
+tree = _reduce(collectives.binomial, programs.binomial)
 two_phase = _reduce(collectives.two_phase, programs.two_phase)
 broadcast = _collective(collectives.broadcast, programs.broadcast)
 all_reduce = _collective(_all_reduce_form, _all_reduce_program)
@@ -153,7 +153,7 @@ def matvec(case: Case) -> Cycles:
     """A matrix that lies still and a vector."""
     matrix = case.matrix
     taken = kernels.gemv(case.fabric, matrix, matrix[0], case.dtype).cycles
-    form = gemv.resident(case.grid, *case.shape, case.dtype.torch_name)
+    form = gemv.gemv(case.grid, *case.shape, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 

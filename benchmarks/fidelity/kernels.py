@@ -87,7 +87,7 @@ def _modelled(row: Row, fabric: FabricSpec, wavelets: int) -> float:
     if "2d" in workload:
         columns, rows = count(row, "grid_x"), count(row, "grid_y")
         if "snake" in algorithm:
-            return collectives.snake_2d(fabric, columns, rows, wavelets)
+            return collectives.snake_reduce(fabric, columns, rows, wavelets)
         if "broadcast" in workload:
             return collectives.broadcast_2d(fabric, columns, rows, wavelets)
         form = _line(algorithm)

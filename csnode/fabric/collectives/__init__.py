@@ -19,7 +19,7 @@ from csnode.fabric.collectives.ring import Ring, add_ring_all_reduce, do_ring_su
 from csnode.fabric.collectives.trees import (
     Tree,
     auto_generated,
-    binary,
+    binomial,
     chain,
     star,
     two_phase,
@@ -39,7 +39,7 @@ __all__ = [
     "all_reduce",
     "all_reduce_2d",
     "auto_generated",
-    "binary",
+    "binomial",
     "broadcast",
     "broadcast_2d",
     "chain",

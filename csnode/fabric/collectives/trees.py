@@ -96,8 +96,8 @@ def star(num_pes: int) -> Tree:
     return Tree((-1,) + (0,) * (num_pes - 1))
 
 
-def binary(num_pes: int) -> Tree:
-    """The binomial tree of low depth: neighbours first, then pairs, then fours.
+def binomial(num_pes: int) -> Tree:
+    """Low depth: every PE adds subtrees of 1, 2, 4, ... PEs, nearest first.
 
     Counted from the far end, position r sends to the position with the lowest zero bit of r set.
     """
@@ -132,7 +132,7 @@ def auto_generated(num_pes: int, words: int, spec: FabricSpec) -> Tree:
 
     after HPDC'24 (arXiv 2404.15888). The best (d, c) is that of the least cost.
     """
-    known = [chain(num_pes), star(num_pes), binary(num_pes), two_phase(num_pes)]
+    known = [chain(num_pes), star(num_pes), binomial(num_pes), two_phase(num_pes)]
     best = min(known, key=lambda tree: tree.cost(words, spec))
     if num_pes < 3:
         return best

@@ -6,7 +6,7 @@ from csnode.fabric.collectives import (
     Tree,
     add_broadcast,
     add_reduce,
-    binary,
+    binomial,
     chain,
     paths,
     star,
@@ -23,7 +23,7 @@ COLOURS = 3
 _TREES = {
     star: collectives.star,
     chain: collectives.chain,
-    binary: collectives.tree,
+    binomial: collectives.binomial,
     two_phase: collectives.two_phase,
 }
 
@@ -46,6 +46,6 @@ def add_sum_for_all(
 
 
 def fastest_tree(program: Program, pes: int, words: int) -> Tree:
-    """Star, chain, binary or two-phase, by their closed forms: what a compiler would know."""
+    """Star, chain, binomial or two-phase, by their closed forms: what a compiler would know."""
     spec = program.fabric.spec
     return min(_TREES, key=lambda tree: _TREES[tree](spec, pes, words))(pes)

@@ -46,7 +46,7 @@ def chain(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     return stream_cycles(fabric, wavelets) + _way(fabric, 1) * (pes - 1) if pes > 1 else 0.0
 
 
-def tree(
+def binomial(
     fabric: FabricSpec,
     pes: int,
     wavelets: float,
@@ -93,9 +93,9 @@ def two_phase(
     """A chain in each group of ``group`` PEs, then a chain over the groups' roots.
 
     The last group, which may be smaller, passes its sum on at once. Every other root first adds its
-    group's sum in memory and starts the addition that passes on ``restart`` cycles later (as in
-    ``tree``). The default group is the square root of P. A group of one PE, or of all, is a chain;
-    three PEs in groups of two are a star.
+    group's sum in memory and starts the addition that passes on ``restart`` cycles later, as in
+    ``binomial``. The default group is the square root of P. A group of one PE, or of all, is a
+    chain; three PEs in groups of two are a star.
     """
     group = group or round(pes**0.5)
     if group == 1 or group >= pes:
@@ -129,8 +129,8 @@ def _sent_ahead(fabric: FabricSpec, wavelets: float, group: int, last_sends: flo
 
 @lru_cache(maxsize=4096)
 def reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """The fastest of star, chain, tree and two-phase for this length and size."""
-    return min(form(fabric, pes, wavelets) for form in (star, chain, tree, two_phase))
+    """The fastest of star, chain, binomial tree and two-phase for this length and size."""
+    return min(form(fabric, pes, wavelets) for form in (star, chain, binomial, two_phase))
 
 
 def all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
@@ -166,7 +166,7 @@ def reduce_2d(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> f
     return reduce(fabric, columns, wavelets) + reduce(fabric, rows, wavelets)
 
 
-def snake_2d(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> float:
+def snake_reduce(fabric: FabricSpec, columns: int, rows: int, wavelets: float) -> float:
     """One chain through all PEs, row by row, back and forth; each hop ends in a PE, so no turns."""
     return chain(fabric, columns * rows, wavelets)
 

@@ -32,7 +32,7 @@ def single_pe_gemv(
     )
 
 
-def resident(grid: Grid, outputs: int, inputs: int, dtype: str) -> Cycles:
+def gemv(grid: Grid, outputs: int, inputs: int, dtype: str) -> Cycles:
     """``A x`` with outputs down the columns of a grid and inputs along its rows.
 
     One map over a PE's inputs, an axpy of its outputs for each; then fp32 sums along the row.

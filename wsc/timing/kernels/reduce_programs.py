@@ -38,8 +38,8 @@ def two_phase_program(
 
 
 def low_depth_program(fabric: FabricSpec, pes: int, wavelets: int) -> float:
-    """reduce_2colors_low_depth, a tree; rows K0030 to K0041."""
-    reduced = collectives.tree(
+    """reduce_2colors_low_depth, a binomial tree; rows K0030 to K0041."""
+    reduced = collectives.binomial(
         fabric,
         pes,
         wavelets,

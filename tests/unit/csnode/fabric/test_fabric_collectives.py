@@ -11,7 +11,7 @@ from csnode.fabric.collectives import (
     all_reduce,
     all_reduce_2d,
     auto_generated,
-    binary,
+    binomial,
     broadcast,
     broadcast_2d,
     chain,
@@ -32,7 +32,7 @@ from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR
 SETUP = WSE2.vector_setup_cycles
 START = WSE2.program_start_cycles
 MESSAGE = 2 * WSE2.ramp_cycles + 1
-TREES = {"chain": chain, "star": star, "binary": binary, "two-phase": two_phase}
+TREES = {"chain": chain, "star": star, "binomial": binomial, "two-phase": two_phase}
 
 
 def whole_numbers(fabric, length):
@@ -155,7 +155,7 @@ def test_grid_reduces_agree(rows, columns, words):
     """X-Y and snake give one sum; the snake is a chain through all PEs."""
     fabric = Fabric(rows, columns)
     snake, by_snake, data = run_on(fabric, snake_reduce(fabric, words), words)
-    program = reduce_2d(fabric, two_phase(columns), binary(rows), words)
+    program = reduce_2d(fabric, two_phase(columns), binomial(rows), words)
     _, by_rows, _ = run_on(fabric, program, words)
     np.testing.assert_array_equal(by_snake[0, 0], data.sum(axis=(0, 1)))
     np.testing.assert_array_equal(by_rows[0, 0], data.sum(axis=(0, 1)))
@@ -210,7 +210,7 @@ def by_recurrence(tree, words):
 @given(num_pes=st.integers(3, 64), words=st.integers(1, 60))
 def test_the_recurrence_of_the_docstring_predicts_trees(num_pes, words):
     """Binary and generated trees come within 5 % of it, or a control wavelet's set-up."""
-    for tree in (binary(num_pes), auto_generated(num_pes, words, WSE2)):
+    for tree in (binomial(num_pes), auto_generated(num_pes, words, WSE2)):
         if max(tree.depths) > 1:
             cycles = run(reduce(Fabric(1, num_pes), tree, words), {}).cycles
             predicted = by_recurrence(tree, words)
@@ -243,7 +243,7 @@ def test_a_run_repeats_itself():
     """The same program on the same data gives the same bits, cycles and counts."""
     fabric = Fabric(4, 9)
     outcomes = [
-        run_on(fabric, all_reduce_2d(fabric, binary(9), binary(4), 6), 6)[0] for _ in range(2)
+        run_on(fabric, all_reduce_2d(fabric, binomial(9), binomial(4), 6), 6)[0] for _ in range(2)
     ]
     first, second = outcomes
     assert (first.cycles, first.hops, first.sent) == (second.cycles, second.hops, second.sent)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csnode.fabric.collectives.trees import Tree, auto_generated, binary, chain, star, two_phase
+from csnode.fabric.collectives.trees import Tree, auto_generated, binomial, chain, star, two_phase
 from wsc.core.errors import ApplianceCompilationError
 from wsc.timing.hardware.fabric import WSE2
 
@@ -14,14 +14,14 @@ from wsc.timing.hardware.fabric import WSE2
 @given(num_pes=st.integers(1, 200), group=st.integers(1, 30))
 def test_named_trees_are_in_pre_order(num_pes, group):
     """Building one checks it, whatever the number of PEs."""
-    trees = [chain(num_pes), star(num_pes), binary(num_pes), two_phase(num_pes, group)]
+    trees = [chain(num_pes), star(num_pes), binomial(num_pes), two_phase(num_pes, group)]
     assert all(tree.num_pes == num_pes for tree in trees)
 
 
 @pytest.mark.parametrize("levels", range(1, 9))
 def test_a_binary_tree_has_one_message_per_level(levels):
     """2^k PEs: the root and the depth see k messages."""
-    tree = binary(2**levels)
+    tree = binomial(2**levels)
     assert len(tree.children[0]) == max(tree.depths) == levels
 
 
@@ -38,7 +38,7 @@ def test_costs_are_those_of_the_published_formulas():
     assert chain(num_pes).cost(words, WSE2) == words + (message + 1) * (num_pes - 1)
     assert star(num_pes).cost(words, WSE2) == words * (num_pes - 1) + message
     tree = max(words * 4, words * num_pes * 4 / (2 * (num_pes - 1)) + num_pes - 1) + message * 4
-    assert binary(num_pes).cost(words, WSE2) == tree
+    assert binomial(num_pes).cost(words, WSE2) == tree
 
 
 def pre_orders(num_pes):

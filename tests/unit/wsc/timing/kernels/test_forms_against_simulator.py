@@ -7,7 +7,7 @@ import pytest
 
 from csnode.fabric.collectives import (
     Tree,
-    binary,
+    binomial,
     broadcast,
     broadcast_2d,
     chain,
@@ -28,7 +28,7 @@ from wsc.timing.kernels import Grid, collectives, resident
 TREES: dict[Callable[[int], Tree], Callable[[FabricSpec, int, float], float]] = {
     star: collectives.star,
     chain: collectives.chain,
-    binary: collectives.tree,
+    binomial: collectives.binomial,
     two_phase: collectives.two_phase,
 }
 
@@ -54,7 +54,7 @@ def test_reduces_take_what_the_fabric_takes(
 
 
 @machines
-@pytest.mark.parametrize("shape", [binary, two_phase])
+@pytest.mark.parametrize("shape", [binomial, two_phase])
 def test_what_waited_in_queues_is_taken_in_without_the_wire(
     machine: FabricSpec, shape: Callable[[int], Tree]
 ) -> None:
@@ -87,7 +87,7 @@ def test_two_dimensions_take_what_the_fabric_takes(machine: FabricSpec) -> None:
     """Broadcast over a rectangle, with its turn, and the snake through it."""
     fabric = Fabric(4, 6, machine)
     assert collectives.broadcast_2d(machine, 6, 4, 32) == _simulated(broadcast_2d(fabric, 32))
-    assert collectives.snake_2d(machine, 6, 4, 32) == _simulated(snake_reduce(fabric, 32))
+    assert collectives.snake_reduce(machine, 6, 4, 32) == _simulated(snake_reduce(fabric, 32))
 
 
 @machines
