@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wsc.core import tables
+
 Cells = Sequence[str]
 
 
 def aligned(header: Cells, rows: Sequence[Cells], right: frozenset[int] = frozenset()) -> str:
-    """Columns as wide as their widest cell; those numbered in ``right`` flush right."""
-    lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    """Lines of text; columns numbered in ``right`` flush right."""
+    return "\n".join(tables.aligned([header, *rows], left=set(range(len(header))) - right))
 
 
 def markdown(header: Cells, rows: Sequence[Cells], right: frozenset[int] = frozenset()) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from wsc.core.units import format_ps
+from wsc.core.tables import aligned
+from wsc.core.units import format_count, format_ps
 from wsc.telemetry.scaling import Point, Scaling
 
 COLUMNS = (
@@ -46,29 +45,16 @@ def _rate(samples_per_s: float) -> str:
 
 def table(scaling: Scaling) -> str:
     """The rows as aligned text."""
-    lines = [COLUMNS, *rows(scaling)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(_aligned(line, widths) for line in lines)
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    return "\n".join(aligned([COLUMNS, *rows(scaling)], left=()))
 
 
 def title(scaling: Scaling) -> str:
     """What was trained, in one line."""
     run = scaling.run
     return (
-        f"{run.model.name}, {_count(run.model.parameters)} parameters, "
+        f"{run.model.name}, {format_count(run.model.parameters)} parameters, "
         f"batch {run.batch_size}, {run.last_step - run.first_step + 1} steps"
     )
-
-
-def _count(number: int) -> str:
-    for unit, name in ((10**9, "billion"), (10**6, "million"), (10**3, "thousand")):
-        if number >= unit:
-            return f"{number / unit:.3g} {name}"
-    return str(number)
 
 
 def verdict(scaling: Scaling) -> str:

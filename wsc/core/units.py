@@ -41,3 +41,12 @@ def format_bytes(num_bytes: int) -> str:
         if abs(num_bytes) >= unit:
             return f"{num_bytes / unit:.1f} {name}"
     return f"{num_bytes} B"
+
+
+def format_count(number: float) -> str:
+    """A large number in words: ``"1.01 trillion"``."""
+    names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+    for unit, name in names:
+        if number >= unit:
+            return f"{number / unit:.3g} {name}"
+    return f"{number:g}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from wsc.core.program import BYTES_PER_ELEMENT, OpWork, Program, Segment
+from wsc.core.tables import aligned
 from wsc.core.units import format_bytes
 from wsc.timing.kernels import Grid
 from wsc.timing.placement.fit import Placement, largest_with_recompute
@@ -152,17 +153,7 @@ def report_text(report: PlacementReport) -> str:
         ("layer", "weights", "stash", "working set", "recomputed", "PEs", "utilisation"),
         *(_row(layer, report.grid_pes) for layer in _folded(report.layers)),
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    table = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
-    return "\n".join([*_head(report), "", *table])
+    return "\n".join([*_head(report), "", *aligned(rows)])
 
 
 def _head(report: PlacementReport) -> Iterator[str]:

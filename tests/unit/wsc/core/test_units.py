@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsc.core.units import PS_PER_S, format_bytes, format_ps, seconds, transfer_ps
+from wsc.core.units import (
+    PS_PER_S,
+    format_bytes,
+    format_count,
+    format_ps,
+    seconds,
+    transfer_ps,
+)
 
 
 @given(st.integers(0, 1 << 50), st.integers(1, 1 << 40))
@@ -43,6 +50,15 @@ def test_durations_for_people(duration_ps, text):
 def test_sizes_for_people(num_bytes, text):
     """Binary units, one digit."""
     assert format_bytes(num_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(999, "999"), (1500, "1.5 thousand"), (2.5e6, "2.5 million"), (70e9, "70 billion")],
+)
+def test_counts_for_people(number, text):
+    """Three digits and a word."""
+    assert format_count(number) == text
 
 
 def test_seconds():
