@@ -33,7 +33,8 @@ def training_rate(row: Row, run: GpuRun) -> float:
         case "samples/s":
             return step.samples_per_s
         case "% MFU":
-            return 100 * model_flops_utilisation(run.workload, step, run.gpus, run.cluster)
+            rate = step.tokens_per_s
+            return 100 * model_flops_utilisation(run.workload, rate, run.gpus, run.cluster)
         case unit if unit.startswith("GPU-hours"):
             steps_s = PYTHIA_STEPS * PYTHIA_BATCH / step.samples_per_s
             return run.gpus * steps_s / SECONDS_PER_HOUR

@@ -11,7 +11,7 @@ from wsc.timing.gpu.hardware import GpuClusterSpec
 from wsc.timing.gpu.memory import GpuMemory, training_memory
 from wsc.timing.gpu.parallelism import Parallelism, Recompute
 from wsc.timing.gpu.software import FSDP, MEGATRON
-from wsc.timing.gpu.step import StepTime, step_time
+from wsc.timing.gpu.step import StepTime, model_flops_utilisation, step_time
 from wsc.timing.gpu.workload import Workload
 
 Kind = Literal["ddp", "zero3", "tensor+pipeline"]
@@ -117,8 +117,7 @@ def _first_fit(
             step = step_time(workload, parallelism, used, cluster, software)
             samples_per_s = policy.batch(gpus) / step.total_s
             tokens_per_s = samples_per_s * workload.seq_len
-            peak = gpus * cluster.gpu.flops_16bit_per_s
-            utilisation = workload.model_flops_per_token * tokens_per_s / peak
+            utilisation = model_flops_utilisation(workload, tokens_per_s, gpus, cluster)
             return GpuPoint(
                 gpus, samples_per_s, tokens_per_s, utilisation, memory, parallelism, step
             )

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from wsc.core.errors import ConfigError
 from wsc.timing.gpu.collectives import Group, all_reduce_s
 from wsc.timing.gpu.hardware import GpuClusterSpec, GpuSpec, NetworkSpec
 from wsc.timing.hardware.sourced import sourced
+from wsc.timing.least import check_least
 from wsc.timing.regions import Decoder
 
 FORWARD_PASSES = 35
@@ -55,8 +55,7 @@ WAFERLLM_TESTBED = GpuClusterSpec(gpu=WaferLlmA100(), network=WaferLlmNetwork())
 
 def prefill_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
     """Seconds to run a prompt of ``tokens`` through ``decoder``, in 16 bit, on ``gpus``."""
-    _check_positive("tokens", tokens)
-    _check_positive("gpus", gpus)
+    check_least("a request", tokens=tokens, gpus=gpus)
     gpu = cluster.gpu
     matmul_flops = decoder.weight_bytes * tokens  # two per weight of two bytes
     score_flops = 2 * decoder.layers * decoder.dim * tokens**2  # half of them masked
@@ -73,8 +72,7 @@ def decode_s_per_token(
     decoder: Decoder, vocab: int, context: int, gpus: int, cluster: GpuClusterSpec
 ) -> float:
     """Seconds for one token out of ``vocab`` that attends to ``context`` others, on ``gpus``."""
-    _check_positive("context", context)
-    _check_positive("gpus", gpus)
+    check_least("a request", context=context, gpus=gpus)
     gpu = cluster.gpu
     head_bytes = 2 * vocab * decoder.dim
     read = decoder.weight_bytes + head_bytes + decoder.cache_bytes(context)
@@ -86,7 +84,7 @@ def request_s(
     decoder: Decoder, vocab: int, prompt: int, output: int, gpus: int, cluster: GpuClusterSpec
 ) -> float:
     """Seconds from a prompt to its last output token; the cache grows, taken at its mean."""
-    _check_positive("output", output)
+    check_least("a request", output=output)
     per_token = decode_s_per_token(decoder, vocab, prompt + output // 2, gpus, cluster)
     return prefill_s(decoder, prompt, gpus, cluster) + output * per_token
 
@@ -95,10 +93,3 @@ def _all_reduces_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuCluster
     if gpus == 1:
         return 0.0
     return 2 * decoder.layers * all_reduce_s(2 * tokens * decoder.dim, Group(gpus, cluster))
-
-
-def _check_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ConfigError(
-            f"{name} of a request is not positive", where=name, value=value, rule="at least 1"
-        )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wsc.core.errors import ConfigError
+from wsc.timing.least import check_least
 
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
 """What data-parallel ranks divide among themselves: nothing; optimizer state; also gradients (FSDP
@@ -14,16 +15,6 @@ calls it SHARD_GRAD_OP); also weights (FULL_SHARD)."""
 Recompute = Literal["none", "selective", "full"]
 """What the backward pass computes again: nothing; every other matrix product and all cheap ops; a
 whole layer from its input (activation checkpointing)."""
-
-
-_LEAST = {
-    "tensor": 1,
-    "pipeline": 1,
-    "micro_batch": 1,
-    "micro_batches": 1,
-    "virtual_stages": 1,
-    "optimizer_threads": 0,
-}
 
 
 @dataclass(frozen=True)
@@ -51,14 +42,15 @@ class Parallelism:
     host (Ren et al., 2021); 0: the GPU does."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise ConfigError(
-                    f"{name} of a parallelism is too small",
-                    where=name,
-                    value=getattr(self, name),
-                    rule=f"at least {least}",
-                )
+        check_least(
+            "a parallelism",
+            tensor=self.tensor,
+            pipeline=self.pipeline,
+            micro_batch=self.micro_batch,
+            micro_batches=self.micro_batches,
+            virtual_stages=self.virtual_stages,
+        )
+        check_least("a parallelism", 0, optimizer_threads=self.optimizer_threads)
 
     @property
     def model_parallel(self) -> int:

@@ -85,11 +85,11 @@ def step_time(
 
 
 def model_flops_utilisation(
-    workload: Workload, step: StepTime, gpus: int, cluster: GpuClusterSpec
+    workload: Workload, tokens_per_s: float, gpus: int, cluster: GpuClusterSpec
 ) -> float:
     """Model FLOPs per second over the 16-bit peak of all GPUs (MFU)."""
     peak = gpus * cluster.gpu.flops_16bit_per_s
-    return workload.model_flops_per_token * step.tokens_per_s / peak
+    return workload.model_flops_per_token * tokens_per_s / peak
 
 
 def _stage(

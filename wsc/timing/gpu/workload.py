@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsc.core.errors import ConfigError
-
-_LEAST = {
-    "parameters": 1,
-    "hidden": 1,
-    "layers": 1,
-    "heads": 1,
-    "seq_len": 1,
-    "vocab": 1,
-    "feed_forward": 0,
-}
+from wsc.timing.least import check_least
 
 
 @dataclass(frozen=True)
@@ -41,14 +32,16 @@ class Workload:
     (Wang and Komatsuzaki, 2021: GPT-J)."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise ConfigError(
-                    f"{name} of a workload is too small",
-                    where=name,
-                    value=getattr(self, name),
-                    rule=f"at least {least}",
-                )
+        check_least(
+            "a workload",
+            parameters=self.parameters,
+            hidden=self.hidden,
+            layers=self.layers,
+            heads=self.heads,
+            seq_len=self.seq_len,
+            vocab=self.vocab,
+        )
+        check_least("a workload", 0, feed_forward=self.feed_forward)
         if self.layer_parameters <= 0:
             raise ConfigError(
                 "the parameters do not even hold the embeddings",

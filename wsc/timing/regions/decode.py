@@ -6,9 +6,10 @@ Left out, below 0.5 % of a token: the way of the activations from one region to 
 
 from __future__ import annotations
 
+from wsc.timing.least import check_least
 from wsc.timing.regions.costs import PE_COSTS, PeCosts
 from wsc.timing.regions.mesh import all_reduce_cycles, matvec_cycles
-from wsc.timing.regions.shapes import Decoder, Region, check_tokens
+from wsc.timing.regions.shapes import Decoder, Region
 
 VECTOR_OPS = 37
 """Vector instructions of a layer on a tile of ``dim``: two norms of 4, rotary embedding 12, softmax
@@ -29,7 +30,7 @@ def decode_s_per_token(
 
     Raises ConfigError if ``context`` is not positive.
     """
-    check_tokens("context", context)
+    check_least("a request", context=context)
     return region.seconds(model.layers * decode_cycles_per_layer(model, region, context, costs))
 
 

@@ -7,9 +7,10 @@ order of operations is that of WaferLLM's published prefill program.
 
 from __future__ import annotations
 
+from wsc.timing.least import check_least
 from wsc.timing.regions.costs import PE_COSTS, PeCosts
 from wsc.timing.regions.mesh import alignment_cycles, link_cycles, matmul_cycles
-from wsc.timing.regions.shapes import Decoder, Region, check_tokens
+from wsc.timing.regions.shapes import Decoder, Region
 
 REDUCE_OPS = 2
 """Vector instructions that add the scores of one step to those of the neighbour, and clear them."""
@@ -20,7 +21,7 @@ FUNCTIONS_PER_TOKEN = 7
 
 def prefill_s(model: Decoder, region: Region, tokens: int, costs: PeCosts = PE_COSTS) -> float:
     """Seconds of a prompt of ``tokens``; ConfigError if that is not a positive number."""
-    check_tokens("tokens", tokens)
+    check_least("a request", tokens=tokens)
     return region.seconds(model.layers * prefill_cycles_per_layer(model, region, tokens, costs))
 
 

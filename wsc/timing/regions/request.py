@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from wsc.timing.least import check_least
 from wsc.timing.regions.costs import PE_COSTS, PeCosts
 from wsc.timing.regions.decode import decode_s_per_token
 from wsc.timing.regions.prefill import prefill_s
-from wsc.timing.regions.shapes import Decoder, Region, check_tokens
+from wsc.timing.regions.shapes import Decoder, Region
 
 
 def end_to_end_s(
@@ -33,8 +34,7 @@ def decode_s(
     model: Decoder, region: Region, prompt: int, output: int, costs: PeCosts = PE_COSTS
 ) -> float:
     """Seconds of ``output`` tokens after ``prompt`` others, each one attending to all before it."""
-    check_tokens("prompt", prompt)
-    check_tokens("output", output)
+    check_least("a request", prompt=prompt, output=output)
     cache_tiles = Counter(region.tile(prompt + new) for new in range(1, output + 1))
     return sum(
         count * decode_s_per_token(model, region, tile * region.side, costs)
@@ -48,7 +48,7 @@ def relayout_s(model: Decoder, region: Region, tokens: int) -> float:
     Both are moved over the network (He et al., section 4.4). Half of the bytes cross the middle of
     the prefill region, whose links, one for each row, bound the move; a lower bound, therefore.
     """
-    check_tokens("tokens", tokens)
+    check_least("a request", tokens=tokens)
     fabric = region.fabric
     crossing_bytes = (model.weight_bytes + model.cache_bytes(tokens)) / 2
     wavelets_per_link = crossing_bytes / (fabric.wavelet_bytes * region.side)

@@ -13,9 +13,10 @@ from wsc.core.config import Config
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.timing.hardware import CS3, WaferSpec
 from wsc.timing.hardware.sourced import sourced
+from wsc.timing.least import check_least
 from wsc.timing.regions.costs import PE_COSTS, PeCosts
 from wsc.timing.regions.decode import decode_s_per_token
-from wsc.timing.regions.shapes import Decoder, Region, check_tokens
+from wsc.timing.regions.shapes import Decoder, Region
 
 
 class ServiceSpec(Config):
@@ -44,7 +45,7 @@ def service_s_per_token(
     Raises ConfigError if ``context`` is not positive, ApplianceResourceExhausted if the weights do
     not fit.
     """
-    check_tokens("context", context)
+    check_least("a request", context=context)
     num_wafers, region = wafer_plan(model, context, service, costs)
     layers_s = decode_s_per_token(model, region, context, costs)
     return service.kernel_factor * layers_s + (num_wafers - 1) * service.wafer_hop_s

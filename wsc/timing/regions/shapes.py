@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware import WSE2, FabricSpec
+from wsc.timing.least import check_least
 
 ELEMENT_BYTES = 2
 """Weights, activations and the KV cache are fp16."""
@@ -28,8 +29,7 @@ class Decoder:
     kv_dim: int
 
     def __post_init__(self) -> None:
-        for field in ("dim", "ffn", "layers", "kv_dim"):
-            _check_positive(field, getattr(self, field))
+        check_least("a decoder", dim=self.dim, ffn=self.ffn, layers=self.layers, kv_dim=self.kv_dim)
 
     @property
     def layer_bytes(self) -> int:
@@ -56,7 +56,7 @@ class Region:
     clock_hz: int = 1_100_000_000
 
     def __post_init__(self) -> None:
-        _check_positive("clock_hz", self.clock_hz)
+        check_least("a region", clock_hz=self.clock_hz)
         largest = min(self.fabric.columns, self.fabric.rows)
         if not SMALLEST_SIDE <= self.side <= largest:
             raise ConfigError(
@@ -72,15 +72,3 @@ class Region:
 
     def seconds(self, cycles: float) -> float:
         return cycles / self.clock_hz
-
-
-def _check_positive(field: str, value: int) -> None:
-    if value < 1:
-        raise ConfigError(
-            f"{field} is not a positive number", where=field, value=value, rule="at least 1"
-        )
-
-
-def check_tokens(field: str, tokens: int) -> None:
-    """ConfigError unless ``tokens`` is a positive number."""
-    _check_positive(field, tokens)
