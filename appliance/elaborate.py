@@ -6,7 +6,7 @@ Everything that can be wrong with the combination is found here, before any proc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from appliance.input_worker import WorkerSpec
@@ -47,41 +47,52 @@ def elaborate(
     """
     fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
     tree = Tree(size.num_csx, machine.swarmx.fan_out)
-    servers = (
-        ServerSpec(
+    return (
+        *_servers(parameters, size, machine),
+        *_switches(tree),
+        *_nodes(tree, size, machine, seed),
+        *_workers(size),
+    )
+
+
+def _servers(
+    parameters: Sequence[TensorSpec], size: ClusterSize, machine: MachineSpec
+) -> Iterator[ServerSpec]:
+    for index in range(size.num_servers):
+        yield ServerSpec(
             index=index,
             num_servers=size.num_servers,
             root=switch_name(0),
             parameters=tuple(parameters),
             window=machine.memoryx.prefetch_shards,
         )
-        for index in range(size.num_servers)
-    )
-    switches = (
-        SwitchSpec(
+
+
+def _switches(tree: Tree) -> Iterator[SwitchSpec]:
+    for switch in tree.switches:
+        yield SwitchSpec(
             index=switch.index,
             parent=None if switch.parent is None else switch_name(switch.parent),
             children=switch.children,
             nodes=switch.nodes,
         )
-        for switch in tree.switches
-    )
-    nodes = (
-        NodeSpec(
-            index=node,
-            parent=switch_name(tree.parent_of(node)),
-            worker=worker_name(node % size.num_workers),
+
+
+def _nodes(tree: Tree, size: ClusterSize, machine: MachineSpec, seed: int) -> Iterator[NodeSpec]:
+    for index in range(size.num_csx):
+        yield NodeSpec(
+            index=index,
+            parent=switch_name(tree.parent_of(index)),
+            worker=worker_name(index % size.num_workers),
             seed=seed,
             lanes=size.lanes,
             sram_bytes=machine.system.sram_bytes,
         )
-        for node in range(size.num_csx)
-    )
-    workers = (
-        WorkerSpec(index=worker, nodes=tuple(range(worker, size.num_csx, size.num_workers)))
-        for worker in range(size.num_workers)
-    )
-    return (*servers, *switches, *nodes, *workers)
+
+
+def _workers(size: ClusterSize) -> Iterator[WorkerSpec]:
+    for index in range(size.num_workers):
+        yield WorkerSpec(index=index, nodes=tuple(range(index, size.num_csx, size.num_workers)))
 
 
 def plan_installation(
