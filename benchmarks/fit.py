@@ -22,7 +22,7 @@ from benchmarks.fidelity.report import RIGHT_OF_ROW, ROW_HEADER, row_cells
 from benchmarks.fidelity.rows import Row, check_unique, read_rows
 from benchmarks.fidelity.summary import belongs
 from benchmarks.fidelity.tables import aligned, number
-from wsc.core.errors import ConfigError, WaferStreamError, nearest
+from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 
 def main(
@@ -86,13 +86,12 @@ def _check(row: Row) -> None:
 def _fit_of(name: str, fits: Sequence[Fit]) -> Fit:
     names = [fit.family for fit in fits]
     if name not in names:
-        near = nearest(name, names)
         raise ConfigError(
             "no such family has fitted constants",
             where="--family",
             value=name,
             rule=f"one of {', '.join(names) or 'none'}",
-            remedy=f"did you mean {near!r}?" if near else None,
+            remedy=did_you_mean(name, names),
         )
     return fits[names.index(name)]
 

@@ -18,7 +18,7 @@ from benchmarks.fidelity.columns import (
     unknown_word,
     without_remark,
 )
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean, nearest
 
 Use = Literal["calibration", "validation", "context"]
 Evidence = Literal["silicon", "simulator", "compiler-estimate"]
@@ -200,13 +200,12 @@ def _unit(where: str, text: str) -> str:
 def _unknown(
     where: str, noun: str, value: str, word: str, known: Sequence[str], rule: str
 ) -> ConfigError:
-    near = nearest(word, known)
     return ConfigError(
         f"unknown {noun}: {word!r}",
         where=where,
         value=repr(value),
         rule=rule,
-        remedy=f"did you mean {near!r}?" if near else None,
+        remedy=did_you_mean(word, known),
     )
 
 

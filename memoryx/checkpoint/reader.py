@@ -20,7 +20,7 @@ from memoryx.checkpoint.layout import (
     WAFERSTREAM_VERSION,
     WRITER_ATTRIBUTE,
 )
-from wsc.core.errors import CheckpointError, nearest
+from wsc.core.errors import CheckpointError, did_you_mean
 from wsc.core.program import TensorSpec
 
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError)
@@ -93,10 +93,9 @@ class Reader:
 
     def _known(self, key: str) -> TensorSpec:
         if key not in self.tensors:
-            guess = nearest(key, self.tensors)
             raise self._error(
                 f"the checkpoint holds no tensor {key!r}",
-                remedy=f"did you mean {guess!r}?" if guess else None,
+                remedy=did_you_mean(key, self.tensors),
             )
         return self.tensors[key]
 

@@ -10,7 +10,7 @@ from memoryx.optim.lamb import Lamb
 from memoryx.optim.lion import Lion
 from memoryx.optim.rule import Rule, state_bytes
 from memoryx.optim.sgd import SGD
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 
@@ -28,11 +28,10 @@ def rule_named(name: str) -> Rule:
     """The rule of that name; ConfigError if MemoryX has none."""
     if name in RULES:
         return RULES[name]
-    guess = nearest(name, RULES)
     raise ConfigError(
         f"MemoryX has no optimizer rule {name!r}",
         rule=f"known rules: {', '.join(RULES)}",
-        remedy=f"did you mean {guess!r}?" if guess else None,
+        remedy=did_you_mean(name, RULES),
     )
 
 

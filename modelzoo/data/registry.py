@@ -11,7 +11,7 @@ from modelzoo.data.source import BatchSource, DataProcessor
 from modelzoo.data.synthetic import SyntheticDataProcessor
 from modelzoo.data.text import TextDataProcessor
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 
 DATA_PROCESSORS: dict[str, type[DataProcessor]] = {
     kind.__name__: kind
@@ -32,13 +32,12 @@ def data_processor(config: Mapping[str, Any], where: str) -> DataProcessor:
     name = config.get("data_processor")
     kind = DATA_PROCESSORS.get(str(name))
     if kind is None:
-        guess = nearest(str(name), DATA_PROCESSORS)
         raise ConfigError(
             "unknown data processor" if name else "key 'data_processor' is missing",
             where=where,
             value=name,
             rule=f"one of {', '.join(DATA_PROCESSORS)}",
-            remedy=f"did you mean {guess!r}?" if guess else None,
+            remedy=did_you_mean(str(name), DATA_PROCESSORS),
         )
     return validate(kind, config, where)
 

@@ -17,7 +17,7 @@ from modelzoo.models.gpt import GptModel
 from modelzoo.models.gpt_config import GptConfig, GptjConfig
 from modelzoo.models.transformer_config import TransformerConfig
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,12 @@ def model_config(config: Mapping[str, Any], where: str = "model") -> Transformer
     """The validated model section of params.yaml, found at ``where``. Raises ConfigError."""
     name = config.get("name")
     if name not in MODELS:
-        guess = nearest(str(name), MODELS)
         raise ConfigError(
             "unknown model" if name else "key 'name' is missing",
             where=where,
             value=name,
             rule=f"one of {', '.join(MODELS)}",
-            remedy=f"did you mean {guess!r}?" if guess else None,
+            remedy=did_you_mean(str(name), MODELS),
         )
     return validate(MODELS[name].config, config, where)
 

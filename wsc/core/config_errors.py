@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 
 _FEW = 12
 
@@ -59,7 +59,7 @@ def explain(
 
 def unknown(what: str, noun: str, word: str, known: Sequence[str], where: str) -> ConfigError:
     """An unknown key or class; every known one is listed where none is near or they are few."""
-    remedy = _did_you_mean(word, known)
+    remedy = did_you_mean(word, known)
     listed = remedy is None or len(known) <= _FEW
     return ConfigError(
         f"unknown {what}",
@@ -73,13 +73,8 @@ def _remedy(problem: ErrorDetails) -> str | None:
     """What a validator advises, or the allowed word nearest to the one that was written."""
     context, value = problem.get("ctx", {}), problem["input"]
     allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-    guess = _did_you_mean(value, allowed) if isinstance(value, str) else None
+    guess = did_you_mean(value, allowed) if isinstance(value, str) else None
     return str(context["remedy"]) if "remedy" in context else guess
-
-
-def _did_you_mean(word: str, known: Sequence[str]) -> str | None:
-    guess = nearest(word, known)
-    return f"did you mean {guess!r}?" if guess else None
 
 
 def _path(data: Any, problem: ErrorDetails) -> str:

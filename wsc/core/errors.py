@@ -112,6 +112,12 @@ class ApplianceNanError(ApplianceError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like ``word``, or None when none comes near; for "did you mean"."""
+    """The known word most like ``word``, or None when none comes near."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The remedy for a word that is not known, or None when none of the known ones comes near."""
+    guess = nearest(word, known)
+    return f"did you mean {guess!r}?" if guess else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 from wsc.core.hyper_schedules import (
     ConstantLR,
     CosineAnnealingLR,
@@ -50,12 +50,11 @@ def build_schedule(class_name: str, args: Mapping[str, Any], where: str) -> Hype
     """
     kind = SCHEDULES.get(class_name)
     if kind is None:
-        guess = nearest(class_name, SCHEDULES)
         raise ConfigError(
             f"unknown schedule {class_name!r}",
             where=where,
             rule=f"known schedules: {', '.join(SCHEDULES)}",
-            remedy=f"did you mean {guess!r}?" if guess else None,
+            remedy=did_you_mean(class_name, SCHEDULES),
         )
     if kind is SequentialLR and isinstance(args.get("schedulers"), list | tuple):
         parts = [

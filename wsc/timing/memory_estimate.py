@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES
 from wsc.timing.hardware import MemoryXSpec, WaferSpec
+from wsc.timing.least import check_least
 
 STATE_BYTES = {
     "SGD": 0,
@@ -85,18 +86,14 @@ def memory_estimate(
 
     Raises ConfigError if there are no parameters or the optimizer is not known.
     """
-    if parameters < 1:
-        raise ConfigError(
-            "a model without parameters", where="parameters", value=parameters, rule="at least 1"
-        )
+    check_least("a model", parameters=parameters)
     if optimizer not in STATE_BYTES:
-        near = nearest(optimizer, STATE_BYTES)
         raise ConfigError(
             "the state of this optimizer is not known",
             where="optimizer",
             value=optimizer,
             rule=f"one of {', '.join(STATE_BYTES)}",
-            remedy=f"did you mean {near!r}?" if near else None,
+            remedy=did_you_mean(optimizer, STATE_BYTES),
         )
     return MemoryEstimate(
         weights_bytes=parameters * STREAM_BYTES,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from wsc.core.config import Config
-from wsc.core.errors import ConfigError, nearest
+from wsc.core.errors import ConfigError, did_you_mean
 from wsc.timing.hardware.sourced import sourced
 
 
@@ -181,13 +181,12 @@ class GpuClusterSpec(Config):
             kinds = {str(kind.model_fields["name"].default): kind for kind in _KINDS}
             name = str(value.get("name", next(iter(kinds))))
             if name not in kinds:
-                near = nearest(name, kinds)
                 raise ConfigError(
                     "unknown GPU",
                     where="gpu",
                     value=name,
                     rule=f"one of {', '.join(kinds)}",
-                    remedy=f"did you mean {near!r}?" if near else None,
+                    remedy=did_you_mean(name, kinds),
                 )
             return kinds[name].model_validate(value)
         return value

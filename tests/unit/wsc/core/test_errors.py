@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from wsc.core import errors
-from wsc.core.errors import WaferStreamError, nearest
+from wsc.core.errors import WaferStreamError, did_you_mean, nearest
 
 
 def tree(kind):
@@ -60,3 +60,9 @@ def test_the_nearest_word():
     assert nearest("laerning_rate", ["learning_rate", "momentum"]) == "learning_rate"
     assert nearest("zebra", ["learning_rate", "momentum"]) is None
     assert nearest("x", iter([])) is None
+
+
+def test_the_remedy_is_a_question():
+    """Only where a known word comes near; else whoever made the slip knows better."""
+    assert did_you_mean("momemtum", ["learning_rate", "momentum"]) == "did you mean 'momentum'?"
+    assert did_you_mean("zebra", ["learning_rate", "momentum"]) is None
