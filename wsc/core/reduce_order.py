@@ -95,11 +95,3 @@ class Merger(Generic[Value]):
     def is_whole(self) -> bool:
         """Whether exactly the sum of the whole batch is held."""
         return list(self._pending) == [root(self._num_micro_batches)]
-
-
-def merged_spans(micro_batches: range | list[int], num_micro_batches: int) -> list[Span]:
-    """The spans that a collector which sees just these micro-batches ends up with."""
-    merger: Merger[None] = Merger(num_micro_batches, add=lambda *_: None)
-    for micro_batch in micro_batches:
-        merger.offer(leaf(micro_batch, num_micro_batches), None)
-    return [span for span, _ in merger.take()]

@@ -8,12 +8,13 @@ from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
 from small_programs import program
+from spans import merged_spans
 
 from appliance.cores import UnlimitedCores
 from csnode.gradients import GradientPacker
 from csnode.micro_batch import MicroBatch
 from wsc.core.program import plan_streams
-from wsc.core.reduce_order import Span, merged_spans
+from wsc.core.reduce_order import Span
 from wsc.core.room import RoomContext
 
 PROGRAM = program()

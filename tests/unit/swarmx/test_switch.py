@@ -6,6 +6,7 @@ from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
 from small_programs import program
+from spans import merged_spans
 
 from appliance.cores import UnlimitedCores
 from swarmx.switch import SwitchSpec
@@ -18,7 +19,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.program import plan_streams
-from wsc.core.reduce_order import Span, leaf, merged_spans, root
+from wsc.core.reduce_order import Span, leaf, root
 from wsc.core.room import Job, RoomContext
 from wsc.core.rounds import Rounds
 

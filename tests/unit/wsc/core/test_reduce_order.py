@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spans import merged_spans
 
-from wsc.core.reduce_order import Merger, Span, leaf, merged_spans, root
+from wsc.core.reduce_order import Merger, Span, leaf, root
 
 counts = st.integers(1, 40)
 
