@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapreplace
+from functools import lru_cache
+from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 from wsc.core.program import OpWork, Program
 from wsc.core.units import PS_PER_S
 from wsc.timing.hardware import WaferSpec
 from wsc.timing.kernels import Cycles, Grid
-from wsc.timing.kernels.table import op_cycles
+from wsc.timing.kernels.table import Form, form_of
+from wsc.timing.kernels.tensors import attention
 
 ARITHMETIC_KINDS = frozenset({"matmul", "attention"})
 """Families whose operations count as the model's arithmetic."""
@@ -49,56 +51,85 @@ def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
     """
     works = {id(segment.work): segment.work for segment in program.segments}
     times = Counter(id(segment.work) for segment in program.segments)
-    counts: Counter[OpWork] = Counter()
-    for key, work in works.items():
-        for op, count in Counter(_priced(work)).items():
-            counts[op] += count * times[key]
+    ops = {id(op): op for work in works.values() for op in work if op.kind != "view"}
+    form = {key: form_of(op) for key, op in ops.items()}
+    forms = {key: [form[id(op)] for op in work if id(op) in form] for key, work in works.items()}
+    counts: Counter[Form] = Counter()
+    for key, each in forms.items():
+        for found in each:
+            counts[found] += times[key]
     cycles = _on_best_grid(counts, wafer, program.stream_dtype)[1]
     known = {
-        key: _segment_cost([cycles[op] for op in _priced(work)], wafer)
-        for key, work in works.items()
+        key: _segment_cost([cycles[found] for found in each], wafer) for key, each in forms.items()
     }
     return [known[id(segment.work)] for segment in program.segments]
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
     """The layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
-    return _on_best_grid(counts, wafer, dtype)[0]
+    forms: Counter[Form] = Counter()
+    for op, count in counts.items():
+        forms[form_of(op)] += count
+    return _on_best_grid(forms, wafer, dtype)[0]
 
 
 def _on_best_grid(
-    counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str
-) -> tuple[Grid, Mapping[OpWork, Cycles]]:
-    """The same, and what each op takes there.
+    counts: Mapping[Form, int], wafer: WaferSpec, dtype: str
+) -> tuple[Grid, Mapping[Form, Cycles]]:
+    """The same for ops of these forms, and what each form takes there.
 
-    Cycles are added up on the layout that has the fewest so far, the longest ops first, until one
-    has them all: a layout that is far off is given up after a few ops.
+    Cycles are added up on the layout that has the fewest so far, until one has those of all ops;
+    the ops that take longest on the first layout come first, so that one that is far off is given
+    up after a few.
     """
-    columns = wafer.fabric.columns
-    stretches = range(1, min(MOST_STRETCHES, columns) + 1)
-    grids = [Grid(wafer.fabric, columns // count) for count in stretches]
-    ops = sorted(counts, key=lambda op: -counts[op] * op.flops)
-    cycles: list[dict[OpWork, Cycles]] = [{} for _ in grids]
-    queue = [(0.0, which) for which in range(len(grids))]
+    layouts = _layouts(wafer, dtype)
+    first = {form: layouts[0].cycles(form) for form in counts}
+    forms = sorted(counts, key=lambda form: -counts[form] * first[form].total_cycles)
+    found = [[first[form] for form in forms], *([] for _ in layouts[1:])]
+    total = sum(counts[form] * first[form].total_cycles for form in forms)
+    queue = [*((0.0, which) for which in range(1, len(layouts))), (total, 0)]
+    heapify(queue)
     while True:
         total, which = queue[0]
-        done = cycles[which]
-        if len(done) == len(ops):
-            return grids[which], done
-        op = ops[len(done)]
-        done[op] = _slowed(op, op_cycles(grids[which], op, dtype), wafer)
-        heapreplace(queue, (total + counts[op] * done[op].total_cycles, which))
+        done = found[which]
+        if len(done) == len(forms):
+            return layouts[which].grid, dict(zip(forms, done, strict=True))
+        form = forms[len(done)]
+        done.append(layouts[which].cycles(form))
+        heapreplace(queue, (total + counts[form] * done[-1].total_cycles, which))
 
 
-def _priced(work: Sequence[OpWork]) -> Iterable[OpWork]:
-    return (op for op in work if op.kind != "view")
+class _Layout:
+    """What ops cost on one grid, at the efficiency of their family.
+
+    Only the tokens of the fullest PE count, of which many micro-batches have as many; so what was
+    asked for is remembered.
+    """
+
+    def __init__(self, grid: Grid, wafer: WaferSpec, dtype: str) -> None:
+        self.grid = grid
+        self._wafer = wafer
+        self._dtype = dtype
+        self._known: dict[Form, Cycles] = {}
+
+    def cycles(self, form: Form) -> Cycles:
+        """What the ops of a form take."""
+        seen = form.on(self.grid)
+        if seen not in self._known:
+            is_attention = form.kernel is attention
+            wafer = self._wafer
+            efficiency = wafer.attention_efficiency if is_attention else wafer.kernel_efficiency
+            self._known[seen] = seen.cycles(self.grid, self._dtype) * (1 / efficiency)
+        return self._known[seen]
 
 
-def _slowed(work: OpWork, cycles: Cycles, wafer: WaferSpec) -> Cycles:
-    """The closed form of an op at the efficiency of its family."""
-    is_attention = work.kind == "attention"
-    efficiency = wafer.attention_efficiency if is_attention else wafer.kernel_efficiency
-    return cycles * (1 / efficiency)
+@lru_cache(maxsize=16)
+def _layouts(wafer: WaferSpec, dtype: str) -> Sequence[_Layout]:
+    """The layouts to choose from."""
+    columns = wafer.fabric.columns
+    stretches = range(1, min(MOST_STRETCHES, columns) + 1)
+    grids = (Grid(wafer.fabric, columns // count) for count in stretches)
+    return [_Layout(grid, wafer, dtype) for grid in grids]
 
 
 def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec) -> SegmentCost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from wsc.core.errors import ConfigError
@@ -37,12 +38,12 @@ class Grid:
         """The whole wafer, one stretch of features to a row."""
         return cls(fabric, fabric.columns)
 
-    @property
+    @cached_property
     def stretches(self) -> int:
         """How often the hidden dimension lies side by side in a row."""
         return self.fabric.columns // self.hidden_pes
 
-    @property
+    @cached_property
     def token_pes(self) -> int:
         """Parts that the tokens are cut into."""
         return self.stretches * self.fabric.rows

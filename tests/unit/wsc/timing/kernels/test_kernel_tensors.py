@@ -14,7 +14,7 @@ from wsc.timing.kernels import Cycles, Grid, tensors
 from wsc.timing.kernels.gemm import weight_streaming
 from wsc.timing.kernels.resident import weight_gradient
 from wsc.timing.kernels.single_pe import elements_per_cycle, scalar_dot_cycles, vector_cycles
-from wsc.timing.kernels.table import KERNELS, op_cycles
+from wsc.timing.kernels.table import KERNELS, form_of, op_cycles
 
 GRID = Grid.whole(WSE2)
 SMALL = Grid.whole(FabricSpec(columns=4, rows=4))
@@ -47,6 +47,20 @@ def test_every_form_takes_time_on_every_wafer(kind: str, op: str) -> None:
 def test_a_view_is_free() -> None:
     """Nothing moves."""
     assert op_cycles(GRID, _work("view"), "float16") == Cycles()
+
+
+@pytest.mark.parametrize("kind", sorted(_FAMILIES))
+@pytest.mark.parametrize("op", ["op", "op_backward", "gelu", "nll_loss_forward"])
+@pytest.mark.parametrize("hidden_pes", [750, 107])
+def test_the_tokens_of_the_fullest_pe_decide(kind: str, op: str, hidden_pes: int) -> None:
+    """An op costs what it does with as many on every PE, so ops of like sizes cost the same."""
+    grid, work = Grid(WSE2, hidden_pes), _work(kind, op, streams=True)
+    form = form_of(work)
+    assert form.on(grid).cycles(grid, "float16") == op_cycles(grid, work, "float16")
+    if kind not in {"matmul", "attention", "reduction", "view"}:
+        longer = form_of(replace(work, shape=(8, 513, 768)))
+        assert longer != form
+        assert longer.on(grid) == form.on(grid)
 
 
 def test_a_loss_has_a_form_of_its_own() -> None:
