@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from memoryx.optim.cost import UpdateCost
-from memoryx.tiers import MASTER_BYTES, Tiers
+from memoryx.tiers import Tiers
 from wsc.core.names import server_name
-from wsc.core.program import GRADIENT_BYTES, Shard
+from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Shard
 from wsc.core.units import transfer_ps
 from wsc.timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from wsc.timing.jitter import slowed
@@ -91,7 +91,7 @@ class MemoryXClock:
 
     def updated_ps(self, names: tuple[str, ...]) -> int:
         """When the last of these parameters was updated; 0 if none ever was."""
-        return max(map(self._updated.__getitem__, names), default=0)
+        return self._updated.last_of(names)
 
     def are_updated(self, shards: Iterable[Shard], by_ps: int) -> bool:
         """Whether no parameter of these is updated later."""
@@ -147,15 +147,11 @@ class MemoryXClock:
             + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
             activity=activity,
         )
-        self._stamp(shard, done_ps)
+        self._updated.stamp(shard.names, done_ps)
 
     def update_like(self, shard: Shard, like: Shard, later_ps: int) -> None:
         """Note that a shard was updated so much later than another one."""
-        self._stamp(shard, self.updated_ps(like.names) + later_ps)
-
-    def _stamp(self, shard: Shard, done_ps: int) -> None:
-        for name in shard.names:
-            self._updated[name] = done_ps
+        self._updated.stamp(shard.names, self.updated_ps(like.names) + later_ps)
 
 
 class _Server:

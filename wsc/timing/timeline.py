@@ -152,11 +152,13 @@ class Stamps:
         """Keep time of these, too."""
         self._at_ps = dict.fromkeys(names, 0) | self._at_ps
 
-    def __getitem__(self, name: str) -> int:
-        return self._at_ps.get(name, 0)
+    def last_of(self, names: Sequence[str]) -> int:
+        """When it happened to the last of these; 0 for none."""
+        return max([self._at_ps.get(name, 0) for name in names], default=0)
 
-    def __setitem__(self, name: str, at_ps: int) -> None:
-        self._at_ps[name] = at_ps
+    def stamp(self, names: Sequence[str], at_ps: int) -> None:
+        """It happens to these."""
+        self._at_ps.update(dict.fromkeys(names, at_ps))
         self.latest_ps = max(self.latest_ps, at_ps)
 
     @property
