@@ -77,10 +77,16 @@ def test_the_layout_is_the_best_of_those_that_repeat_the_hidden_dimension_in_a_r
     assert best == min(total(Grid(CS2.fabric, 750 // stretches)) for stretches in range(1, 11))
 
 
-def test_a_narrow_hidden_dimension_lies_ten_times_in_a_row_at_most() -> None:
-    """Of 75 features, the more stretches the better."""
-    narrow = OpWork("mm", "matmul", 2 * 10**6 * 75**2, 0, (1, 10**6, 75, 75), streams=True)
-    assert best_grid(Counter([narrow]), CS2, "bfloat16").stretches == MOST_STRETCHES == 10
+@pytest.mark.parametrize(
+    ("tokens", "hidden", "stretches"), [(10**6, 75, MOST_STRETCHES), (994, 7500, 1)]
+)
+def test_a_narrow_hidden_dimension_lies_often_in_a_row(
+    tokens: int, hidden: int, stretches: int
+) -> None:
+    """75 features of many tokens as often as may be; 7,500 of a token for each row once."""
+    shape = (1, tokens, hidden, hidden)
+    product = OpWork("mm", "matmul", 2 * tokens * hidden**2, 0, shape, streams=True)
+    assert best_grid(Counter([product]), CS2, "bfloat16").stretches == stretches
 
 
 def test_equal_segments_cost_the_same_wherever_they_stand() -> None:

@@ -55,6 +55,7 @@ def test_the_shortage_is_how_many_times_too_slow_the_stream_is() -> None:
     """10 ms of stream to 5 ms of work; to none at all, as to the shortest there is."""
     assert check(5 * PS_PER_MS).shortage == 2
     assert check(0).shortage == check(1).shortage == 10 * PS_PER_MS
+    assert check(0).needed_bytes_per_s == check(1).needed_bytes_per_s == 10**9 * 10**12
 
 
 @given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))

@@ -46,6 +46,21 @@ def test_model_parallelism_divides_states_and_recomputing_saves_activations():
     assert saved.activations_bytes < whole.activations_bytes / 4
 
 
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_what_is_kept_for_the_backward_pass(recompute):
+    """Of three sequences of 8,192: layers, or their inputs and one layer at a time, and logits."""
+    tokens = 3 * 8192
+    layer, boundary = 34 * 4096 * tokens, 2 * 4096 * tokens
+    kept = {
+        "none": 32 * layer,
+        "selective": 16 * layer,
+        "full": 32 * boundary + layer,
+    }[recompute]
+    split = Parallelism("ddp", micro_batch=3, recompute=recompute)
+    memory = training_memory(LLAMA_8B, split, 1, FSDP)
+    assert memory.activations_bytes == kept + 6 * 128_256 * tokens
+
+
 def test_a_pipeline_keeps_the_micro_batches_in_flight():
     """A quarter of the layers, four times: 1F1B does not save activations on the first stage."""
     whole = training_memory(LLAMA_8B, Parallelism("zero1"), 8, FSDP)

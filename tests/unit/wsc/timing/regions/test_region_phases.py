@@ -28,8 +28,8 @@ from wsc.timing.regions.mesh import (
     matvec_cycles,
 )
 
-SMALL = Decoder(dim=8, ffn=16, layers=1, kv_dim=4)
-"""On 4 x 4 PEs a PE holds 2 of the width, 4 of the feed-forward width, 1 of keys and values."""
+SMALL = Decoder(dim=12, ffn=20, layers=1, kv_dim=8)
+"""On 4 x 4 PEs a PE holds 3 of the width, 5 of the feed-forward width, 2 of keys and values."""
 
 LLAMA_8B = Decoder(dim=4096, ffn=14336, layers=32, kv_dim=4096)
 """LLaMA3-8B as the authors of WaferLLM run it, keys and values as wide as queries."""
@@ -68,40 +68,40 @@ def test_whole_requests(prompt, output, published):
 
 
 def test_a_layer_of_prefill_written_out():
-    """Twelve tokens are three per PE: nine products, five of them aligned, scores, functions."""
+    """16 tokens are four per PE: nine products, five of them aligned, scores, functions."""
     region, costs = Region(4), PeCosts()
-    projections = [(3, 2, 2), (3, 2, 1), (3, 2, 1), (3, 2, 2)]
-    attention, feed_forward = [(3, 2, 3), (3, 3, 2)], [(3, 2, 4), (3, 2, 4), (3, 4, 2)]
+    projections = [(4, 3, 3), (4, 3, 2), (4, 3, 2), (4, 3, 3)]
+    attention, feed_forward = [(4, 3, 4), (4, 4, 3)], [(4, 3, 5), (4, 3, 5), (4, 5, 3)]
     shapes = [*projections, *attention, *feed_forward]
     products = sum(matmul_cycles(*shape, region, costs) for shape in shapes)
-    aligned = sum(alignment_cycles(elements, region, costs) for elements in (6, 9, 6, 6, 12))
-    scores = 4 * (2 * 16 + 5)  # two instructions and nine values in five wavelets, in each step
-    functions = 9 + 2 * 3 * 4 + 7 * 3
-    assert prefill_cycles_per_layer(SMALL, region, 12) == pytest.approx(
+    aligned = sum(alignment_cycles(elements, region, costs) for elements in (12, 16, 12, 12, 20))
+    scores = 4 * (2 * 16 + 8)  # two instructions and 16 values in eight wavelets, in each step
+    functions = 16 + 2 * 4 * 5 + 7 * 4
+    assert prefill_cycles_per_layer(SMALL, region, 16) == pytest.approx(
         products + aligned + scores + functions * costs.function_cycles
     )
 
 
 def test_a_layer_of_decode_written_out():
-    """A context of twelve tokens: nine products, six vectors and four numbers that are reduced."""
+    """A context of 16 tokens: nine products, six vectors and four numbers that are reduced."""
     region, costs = Region(4), PeCosts()
-    projections, attention = [(2, 2), (2, 1), (2, 1), (2, 2)], [(2, 3), (3, 2)]
-    shapes = [*projections, *attention, (2, 4), (2, 4), (4, 2)]
+    projections, attention = [(3, 3), (3, 2), (3, 2), (3, 3)], [(3, 4), (4, 3)]
+    shapes = [*projections, *attention, (3, 5), (3, 5), (5, 3)]
     products = sum(matvec_cycles(*shape, costs) for shape in shapes)
-    reduced = [2 + 2 * 1, 3, 2, 2, 2 * 4, 2, 1, 1, 1, 1]
+    reduced = [3 + 2 * 2, 4, 3, 3, 2 * 5, 3, 1, 1, 1, 1]
     reduces = sum(all_reduce_cycles(elements, region, costs) for elements in reduced)
-    vectors = 37 * (16 + 36 + 2 / 4)
-    scalars = (7 + 2) * costs.function_cycles + (3 + 2) * costs.loop_cycles
-    assert decode_cycles_per_layer(SMALL, region, 12) == pytest.approx(
+    vectors = 37 * (16 + 36 + 3 / 4)
+    scalars = (7 + 3) * costs.function_cycles + (4 + 3) * costs.loop_cycles
+    assert decode_cycles_per_layer(SMALL, region, 16) == pytest.approx(
         products + reduces + vectors + scalars
     )
 
 
 def test_a_request_is_prefill_the_move_and_its_tokens():
-    """Half of 1152 bytes of weights and 192 of cache cross four links, 1.125 cycles a word."""
+    """Half of 2400 bytes of weights and 512 of cache cross four links, 1.125 cycles a word."""
     region = Region(4, WSE3)
-    words = (1152 + 192) / 2 / 4
-    assert relayout_s(SMALL, region, 12) == pytest.approx(1.125 * words / 4 / 1.1e9)
+    words = (2400 + 512) / 2 / 4
+    assert relayout_s(SMALL, region, 16) == pytest.approx(1.125 * words / 4 / 1.1e9)
     assert end_to_end_s(SMALL, region, Region(5), 12, 3) == pytest.approx(
         prefill_s(SMALL, region, 12)
         + relayout_s(SMALL, region, 12)
