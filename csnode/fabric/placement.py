@@ -1,17 +1,13 @@
-"""Where a logical grid lies on a wafer with dead PEs and links, and how long its wires become.
+"""Where a logical grid lies on a wafer with dead PEs and links.
 
 Rows are shifted past their dead PEs: a logical row takes the working PEs of one physical row from
 west to east, and a row with too few is left out. So the mesh is whole again, as the wafer's
 redundant PEs and links make it (Lie, Hot Chips 2019 and 2022), and a program never sees a defect.
-What it sees is distance: neighbours that are no longer adjacent are joined by the shortest path of
-working routers, of as many hops and turns. Such a wire is a spare one: it costs latency and takes
-no bandwidth from the routers that it passes.
+What it sees is distance: wires between neighbours that are no longer adjacent (``wires``).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,10 +15,9 @@ import numpy as np
 
 from csnode.fabric.defects import Defects
 from csnode.fabric.dtypes import Array
+from csnode.fabric.wires import Wires
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.timing.hardware.fabric import FabricSpec
-
-_STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
     Working PEs that defects cut off from most others are not used. Raises
     ApplianceResourceExhausted when too few rows have enough.
     """
-    wires = _Wires(spec, defects)
+    wires = Wires(spec, defects)
     row, column = _working(spec, wires.connected, rows, columns)
     return Placement(
         row=row,
@@ -68,7 +63,7 @@ def largest_region(spec: FabricSpec, defects: Defects) -> Region:
 
     Raises ApplianceResourceExhausted if no PE works.
     """
-    alive = _Wires(spec, defects).connected
+    alive = Wires(spec, defects).connected
     working = np.sort(alive.sum(axis=1))[::-1]
     rows = int((working * np.arange(1, spec.rows + 1)).argmax()) + 1
     columns = int(working[rows - 1])
@@ -100,114 +95,3 @@ def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[A
     row = np.repeat(usable[:, None], columns, axis=1).astype(np.int32)
     column = np.stack([np.nonzero(alive[r])[0][:columns] for r in usable]).astype(np.int32)
     return row, column
-
-
-class _Wires:
-    """Shortest ways over working routers and links."""
-
-    def __init__(self, spec: FabricSpec, defects: Defects) -> None:
-        alive = defects.alive(spec)
-        self._spec = spec
-        self._east = alive[:, :-1] & alive[:, 1:]
-        self._south = alive[:-1] & alive[1:]
-        for (row, column), (other_row, _) in defects.links:
-            (self._east if row == other_row else self._south)[row, column] = False
-        self.connected = self._largest_part(alive)
-        self._dead_east = _running_count(~self._east, axis=1)
-        self._dead_south = _running_count(~self._south, axis=0)
-
-    def cycles(self, row: Array, column: Array, to_row: Array, to_column: Array) -> Array:
-        """int32: cycles between pairs of routers, element by element.
-
-        Ways with at most one turn are checked for all pairs at once; the few pairs without one are
-        searched one by one.
-        """
-        along_then_down = self._open_row(row, column, to_column)
-        along_then_down &= self._open_column(to_column, row, to_row)
-        down_then_along = self._open_column(column, row, to_row)
-        down_then_along &= self._open_row(to_row, column, to_column)
-        hops = abs(to_row - row) + abs(to_column - column)
-        turns = ((row != to_row) & (column != to_column)).astype(np.int32)
-        cycles: Array = hops * self._spec.hop_cycles + turns * self._spec.turn_cycles
-        for index in zip(*np.nonzero(~(along_then_down | down_then_along)), strict=True):
-            start = (int(row[index]), int(column[index]))
-            cycles[index] = self._search(start, (int(to_row[index]), int(to_column[index])))
-        return cycles
-
-    def _largest_part(self, alive: Array) -> Array:
-        """The largest set of working PEs that working links join; of equals the northernmost.
-
-        Every PE takes the least number in its run of a row, of a column, and of the PE that it
-        took the number from, until all that are joined have the same one.
-        """
-        rows, columns = _runs(self._east, alive.shape), _runs(self._south.T, alive.T.shape)
-        part: Array = np.arange(alive.size).reshape(alive.shape)
-        before = np.zeros_like(alive)
-        while not np.array_equal(part, before):
-            before = part
-            part = _least_of_runs(_least_of_runs(part, rows).T, columns).T
-            part = part.ravel()[part]
-        sizes = np.bincount(part[alive], minlength=alive.size)
-        largest: Array = alive & (part == sizes.argmax())
-        return largest
-
-    def _open_row(self, row: Array, column: Array, to_column: Array) -> Array:
-        west, east = np.minimum(column, to_column), np.maximum(column, to_column)
-        return np.asarray(self._dead_east[row, west] == self._dead_east[row, east])
-
-    def _open_column(self, column: Array, row: Array, to_row: Array) -> Array:
-        north, south = np.minimum(row, to_row), np.maximum(row, to_row)
-        return np.asarray(self._dead_south[north, column] == self._dead_south[south, column])
-
-    def _search(self, start: tuple[int, int], end: tuple[int, int]) -> int:
-        """The least cycles of any way: breadth first by cost over (router, direction)."""
-        hop, turn = self._spec.hop_cycles, self._spec.turn_cycles
-        best: dict[tuple[tuple[int, int], int], int] = {(start, -1): 0}
-        frontier = deque([(start, -1)])
-        arrived: int | None = None
-        while frontier:
-            place, heading = frontier.popleft()
-            spent = best[place, heading]
-            if arrived is not None and spent >= arrived:
-                continue
-            if place == end:
-                arrived = spent
-                continue
-            for direction, neighbour in self._neighbours(place):
-                turns = heading >= 0 and direction != heading
-                cost = spent + hop + (turn if turns else 0)
-                if cost < best.get((neighbour, direction), cost + 1):
-                    best[neighbour, direction] = cost
-                    frontier.append((neighbour, direction))
-        assert arrived is not None, "both lie in one connected part"
-        return arrived
-
-    def _neighbours(self, place: tuple[int, int]) -> Iterator[tuple[int, tuple[int, int]]]:
-        row, column = place
-        for direction, (row_step, column_step) in enumerate(_STEPS):
-            other = (row + row_step, column + column_step)
-            north_west = min(place, other)
-            side = self._south if row_step else self._east
-            inside = 0 <= other[0] < self._spec.rows and 0 <= other[1] < self._spec.columns
-            if inside and side[north_west]:
-                yield direction, other
-
-
-def _runs(links: Array, shape: tuple[int, int]) -> Array:
-    """Numbers [rows, columns] of the stretches along rows that ``links`` join."""
-    starts = np.ones(shape, dtype=np.bool_)
-    starts[:, 1:] = ~links
-    return (np.cumsum(starts) - 1).reshape(shape)
-
-
-def _least_of_runs(values: Array, runs: Array) -> Array:
-    """At every place the least value in its run."""
-    starts = np.flatnonzero(np.diff(runs.ravel(), prepend=-1))
-    least: Array = np.minimum.reduceat(values.ravel(), starts)[runs]
-    return least
-
-
-def _running_count(flags: Array, axis: int) -> Array:
-    """Number of flags before each index, one longer than ``flags``."""
-    before = [(1, 0) if side == axis else (0, 0) for side in range(flags.ndim)]
-    return np.pad(np.cumsum(flags, axis=axis, dtype=np.int32), before)
