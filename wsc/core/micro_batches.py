@@ -7,6 +7,7 @@ wherever it can; that is what keeps the weights the same for every ``num_csx``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
@@ -81,7 +82,7 @@ def micro_batch_size(batch_size: int, requested: int | Literal["auto"] | None, n
 
 def largest_divisor(batch_size: int, at_most: int) -> int:
     """The largest micro-batch of at most so many samples that divides the batch."""
-    return max(size for size in range(1, at_most + 1) if batch_size % size == 0)
+    return max(_divisors(batch_size, at_most))
 
 
 def explored_sizes(batch_size: int, allowed: SizeRange, num_csx: int) -> list[int]:
@@ -115,4 +116,11 @@ def _check_systems(batch_size: int, num_csx: int) -> None:
 
 def _sizes(batch_size: int, num_csx: int) -> list[int]:
     """Divisors of the batch that leave a micro-batch for every system."""
-    return [size for size in range(1, batch_size // num_csx + 1) if batch_size % size == 0]
+    return _divisors(batch_size, batch_size // num_csx)
+
+
+def _divisors(number: int, at_most: int) -> list[int]:
+    """In ascending order; the small ones are found by trial, the large ones are their partners."""
+    small = [size for size in range(1, isqrt(number) + 1) if number % size == 0]
+    both = {*small, *(number // size for size in small)}
+    return sorted(size for size in both if size <= at_most)

@@ -1,5 +1,7 @@
 """How a batch is cut: by the batch wherever possible, never silently by the number of systems."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +84,15 @@ def test_explored_sizes_divide_the_batch_and_leave_work_for_all():
     """From min to max, both included."""
     assert explored_sizes(24, SizeRange(), 2) == [1, 2, 3, 4, 6, 8, 12]
     assert explored_sizes(24, SizeRange(min=3, max=8), 1) == [3, 4, 6, 8]
+
+
+def test_a_batch_of_billions_is_cut_at_once():
+    """Its divisors are found in pairs, not by trying every size."""
+    start_s = time.perf_counter()
+    assert explored_sizes(10**10, SizeRange(min=10**9), 2) == [10**9, 1_250_000_000, 2 * 10**9,
+                                                               2_500_000_000, 5 * 10**9]  # fmt: skip
+    assert micro_batch_size(10**10, "auto", 4) == 1_250_000_000
+    assert time.perf_counter() - start_s < 5
 
 
 def test_a_range_without_a_size_is_refused():
