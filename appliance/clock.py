@@ -29,13 +29,12 @@ from appliance.round_walk import Round, RoundWalk
 from appliance.timetable import Timetable
 from csnode.clock import NodeClock
 from memoryx.clock import MemoryXClock
-from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from swarmx.clock import SwarmXClock
-from wsc.core.program import Mode, Program, StreamPlan
+from wsc.core.program import Mode
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_ps
 from wsc.timing.attribution import StepTiming, samples_per_s
-from wsc.timing.hardware import UNKNOWN_LOADING, Loading, MachineSpec
+from wsc.timing.hardware import MachineSpec
 from wsc.timing.jitter import Jitter
 from wsc.timing.timeline import Occupancy, State, resume, state_of
 
@@ -64,11 +63,10 @@ class ClusterClock:
         record: bool = False,
         memo: RoundMemo | None = None,
     ) -> None:
+        self.machine = machine
         self.occupancies: list[Occupancy] = []
         log = self.occupancies if record else None
         self._num_nodes = num_nodes
-        self._num_servers = num_servers
-        self._machine = machine
         self._record = record
         self._jitter = Jitter(machine.jitter)
         self._walks_all = record or machine.jitter.varies
@@ -89,29 +87,8 @@ class ClusterClock:
         self._ahead: _Moment | None = None
         self._timetables: dict[Mode, Timetable] = {}
 
-    def install(
-        self,
-        program: Program,
-        plan: StreamPlan,
-        *,
-        update: UpdateCost = NO_UPDATE,
-        clips_by_norm: bool = False,
-        loading: Loading = UNKNOWN_LOADING,
-    ) -> None:
-        """Get ready to walk a program; the arguments are those of ``Timetable.of``."""
-        self.follow(
-            Timetable.of(
-                program,
-                plan,
-                self._machine,
-                update=update,
-                clips_by_norm=clips_by_norm,
-                loading=loading,
-            )
-        )
-
     def follow(self, timetable: Timetable) -> None:
-        """Get ready to walk a program whose timetable was made for this machine."""
+        """Get ready to walk a program whose timetable was made for ``machine``."""
         self._catch_up()
         self._memoryx.serve([spec.name for spec in timetable.program.parameters])
         self._timetables[timetable.program.mode] = timetable

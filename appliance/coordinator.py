@@ -17,6 +17,7 @@ import torch
 
 from appliance.clock import ClusterClock
 from appliance.rooms import Rooms
+from appliance.timetable import Timetable
 from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.optim.cost import clips_by_norm, update_cost
 from wsc.compiler.installation import Installation
@@ -60,13 +61,15 @@ class Coordinator:
         """Give every room its part of a program."""
         self._rooms.call_all("install", installation)
         program, optimizer = installation.program, installation.optimizer
-        self._clock.install(
+        timetable = Timetable.of(
             program,
             installation.plan,
+            self._clock.machine,
             update=update_cost(optimizer, program.parameter),
             clips_by_norm=clips_by_norm(optimizer),
             loading=installation.feed.loading,
         )
+        self._clock.follow(timetable)
         self._micro_batches[program.mode] = program.num_micro_batches
 
     def run(

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from appliance.clock import ClusterClock
+from appliance.timetable import Timetable
 from memoryx.optim.cost import UpdateCost
 from wsc.core.program import Mode, OpWork, Program, Segment, TensorSpec, plan_streams
 from wsc.timing.attribution import StepTiming
@@ -86,13 +87,15 @@ def make_clock(
     others: Sequence[Program] = (),
 ) -> ClusterClock:
     clock = ClusterClock(machine or make_machine(), num_nodes, num_servers, record=record)
-    for installed in (program, *others):
-        clock.install(
-            installed,
-            plan_streams(installed, num_servers),
+    for followed in (program, *others):
+        timetable = Timetable.of(
+            followed,
+            plan_streams(followed, num_servers),
+            clock.machine,
             update=ADAMW,
             clips_by_norm=clips_by_norm,
         )
+        clock.follow(timetable)
     return clock
 
 

@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.clock import ClusterClock, prediction
+from appliance.timetable import Timetable
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import Program, plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US
@@ -153,7 +154,7 @@ def test_a_rule_with_more_arithmetic_takes_longer_where_processors_are_slow() ->
     waits = []
     for cost in (ADAMW, ADAMW._replace(flops=30)):
         program, clock = make_program(micro_batches=1), ClusterClock(machine, 1, 1)
-        clock.install(program, plan_streams(program, 1), update=cost)
+        clock.follow(Timetable.of(program, plan_streams(program, 1), clock.machine, update=cost))
         waits.append(run(clock)[-1].attribution.reduce)
     assert waits[1] > 1.5 * waits[0]
 

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 
 from appliance.clock import ClusterClock
 from appliance.round_memo import RoundKey, RoundMemo, Walked
+from appliance.timetable import Timetable
 from wsc.core.program import Mode, Program, plan_streams
 
 
@@ -52,7 +53,7 @@ def test_clocks_of_different_sizes_share_what_they_walked(slow: dict[str, float]
     memo = RoundMemo()
     for num_nodes in (1, 2, 3, 5, 8, 24):
         shared = ClusterClock(machine, num_nodes, 1, memo=memo)
-        shared.install(program, plan_streams(program, 1), update=ADAMW)
+        shared.follow(Timetable.of(program, plan_streams(program, 1), shared.machine, update=ADAMW))
         assert run(shared) == run(make_clock(program, machine, num_nodes=num_nodes, record=True))
 
 
@@ -78,7 +79,7 @@ def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int) -> None:
         program = make_program(elements=1000, micro_batches=micro_batches)
         memo = RoundMemo(walked := _CountingMemo())
         clock = ClusterClock(machine, 1, 1, memo=memo)
-        clock.install(program, plan_streams(program, 1), update=ADAMW)
+        clock.follow(Timetable.of(program, plan_streams(program, 1), clock.machine, update=ADAMW))
         run(clock)
         walks.append(len(walked))
         lookups.append(walked.asked)

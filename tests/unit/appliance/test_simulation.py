@@ -9,6 +9,7 @@ from torch import nn
 
 from appliance.clock import ClusterClock
 from appliance.simulation import Simulator
+from appliance.timetable import Timetable
 from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
@@ -46,7 +47,7 @@ def test_it_agrees_with_a_functional_run_of_the_same_schedule(
 
     driven = ClusterClock(MACHINE, num_csx, 2)
     captured = compiled_at(micro_batch_size, 24).program
-    driven.install(captured, plan_streams(captured, 2), update=ADAMW)
+    driven.follow(Timetable.of(captured, plan_streams(captured, 2), driven.machine, update=ADAMW))
     steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
     assert steps[-1] == prediction.timing
 
@@ -60,7 +61,9 @@ def test_a_step_may_wait_for_its_loader(program: ScalableProgram) -> None:
         timing = Simulator(program, machine, loading=loading).predict(192, 8, 3).timing
         driven = ClusterClock(machine, 3, 1)
         captured = compiled_at(8, 24).program
-        driven.install(captured, plan_streams(captured, 1), loading=loading)
+        driven.follow(
+            Timetable.of(captured, plan_streams(captured, 1), driven.machine, loading=loading)
+        )
         assert [driven.step("train", step) for step in range(1, timing.step + 1)][-1] == timing
         assert timing.attribution.shares()["input"] > 0.5
         steps_ps.append(timing.duration_ps)
