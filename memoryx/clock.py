@@ -60,7 +60,7 @@ class MemoryXClock:
 
     @property
     def free_ps(self) -> int:
-        """When all servers have done everything they were asked for."""
+        """When all servers have added and updated what they were asked to; streams do not count."""
         return max(server.free_ps for server in self._servers)
 
     @property
