@@ -2,9 +2,10 @@
 
 import pytest
 
-from benchmarks import closed_forms, fabric, simulate_curve, streaming
+from benchmarks import closed_forms, fabric, simulate_curve
 from benchmarks.fidelity import __main__ as fidelity
 from benchmarks.options import new_file, positive
+from benchmarks.streaming import __main__ as streaming
 
 COMMANDS = {
     "closed_forms": (closed_forms.main, []),

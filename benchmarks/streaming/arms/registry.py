@@ -6,11 +6,11 @@ import re
 from functools import partial
 from pathlib import Path
 
-from benchmarks.arm import Opener
-from benchmarks.arms.cluster import open_cluster
-from benchmarks.arms.ddp import open_rank
-from benchmarks.arms.plain import open_plain
-from benchmarks.workload import Workload
+from benchmarks.streaming.arm import Opener
+from benchmarks.streaming.arms.cluster import open_cluster
+from benchmarks.streaming.arms.ddp import open_rank
+from benchmarks.streaming.arms.plain import open_plain
+from benchmarks.streaming.workload import Workload
 from wsc.core.errors import ConfigError
 
 _NUMBERED = re.compile(r"(csx|ddp)([1-9][0-9]*)")

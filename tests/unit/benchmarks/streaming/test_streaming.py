@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import streaming
-from benchmarks.arms.registry import openers
-from benchmarks.workload import Workload
+from benchmarks.streaming import __main__ as streaming
+from benchmarks.streaming.arms.registry import openers
+from benchmarks.streaming.workload import Workload
 
 TINY = ["--hidden", "64", "--layers", "1", "--vocab", "64", "--sequence_length", "8"]
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.arm import Arm
+from benchmarks.streaming.arm import Arm
 from wsc.core.errors import WaferStreamError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.measure import Spread, Turn, seconds_per_step, speed_ratio, take_turns
+from benchmarks.streaming.measure import Spread, Turn, seconds_per_step, speed_ratio, take_turns
 
 
 class Fake:

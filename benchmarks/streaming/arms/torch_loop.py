@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from benchmarks.workload import ADAMW, Workload
+from benchmarks.streaming.workload import ADAMW, Workload
 
 
 def torch_model(workload: Workload) -> nn.Module:

@@ -20,13 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.arm import Arm, Opener
-from benchmarks.arms.registry import openers
-from benchmarks.measure import Runner, Turn, take_turns
 from benchmarks.options import new_file, positive
-from benchmarks.report import Comparison, progress
 from benchmarks.result import new_result
-from benchmarks.workload import PRECISIONS, Workload, has_fast_bf16
+from benchmarks.streaming.arm import Arm, Opener
+from benchmarks.streaming.arms.registry import openers
+from benchmarks.streaming.measure import Runner, Turn, take_turns
+from benchmarks.streaming.report import Comparison, progress
+from benchmarks.streaming.workload import PRECISIONS, Workload, has_fast_bf16
 from wsc.core.errors import WaferStreamError
 from wsc.telemetry.files import write_json
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from benchmarks.arms.torch_loop import torch_loop, torch_model
-from benchmarks.workload import Workload
+from benchmarks.streaming.arms.torch_loop import torch_loop, torch_model
+from benchmarks.streaming.workload import Workload
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.arms.torch_loop import torch_loop, torch_model
-from benchmarks.workload import Workload
+from benchmarks.streaming.arms.torch_loop import torch_loop, torch_model
+from benchmarks.streaming.workload import Workload
 
 _TIMEOUT = timedelta(minutes=10)
 

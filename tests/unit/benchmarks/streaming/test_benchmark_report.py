@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from benchmarks.measure import Turn
-from benchmarks.report import Comparison
-from benchmarks.workload import Workload
+from benchmarks.streaming.measure import Turn
+from benchmarks.streaming.report import Comparison
+from benchmarks.streaming.workload import Workload
 
 WORKLOAD = Workload(
     hidden=64,

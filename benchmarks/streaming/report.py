@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from benchmarks.measure import Spread, Turn, seconds_per_step, speed_ratio
-from benchmarks.workload import Workload
+from benchmarks.streaming.measure import Spread, Turn, seconds_per_step, speed_ratio
+from benchmarks.streaming.workload import Workload
 
 BASELINES = ("plain", "ddp2")
 """What the other arms are compared with, where it was measured."""

@@ -9,7 +9,7 @@ import torch
 
 import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
-from benchmarks.workload import ADAMW, Workload
+from benchmarks.streaming.workload import ADAMW, Workload
 from modelzoo.data.registry import build_source
 
 
