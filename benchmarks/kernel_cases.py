@@ -16,7 +16,7 @@ from csnode.fabric import Dtype, Fabric, kernels, run
 from csnode.fabric import collectives as programs
 from csnode.fabric.program import Program
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from wsc.timing.kernels import Grid, collectives, gemm, gemv, resident, tensors
+from wsc.timing.kernels import Grid, collectives, gemv, resident, streaming, tensors
 
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
 SPARSE = 0.25
@@ -131,7 +131,7 @@ def _streamed(density: float) -> Comparison:
         edge = Fabric(case.rows + 1, case.columns, case.spec)
         taken = kernels.weight_streaming(edge, x, weights.astype(float), dtype).cycles
         share = float(weights.mean())
-        form = gemm.weight_streaming(case.grid, *case.shape, outputs, dtype.torch_name, share)
+        form = streaming.weight_streaming(case.grid, *case.shape, outputs, dtype.torch_name, share)
         return Cycles(form.total_cycles, taken)
 
     return compare

@@ -13,8 +13,7 @@ from benchmarks.fidelity.kernel_rows import dtype_of, fabric_of
 from benchmarks.fidelity.rows import Row
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware.programs import ProgramSpec
-from wsc.timing.kernels.gemm_programs import descriptor_gemm
-from wsc.timing.kernels.gemv import single_pe_gemv
+from wsc.timing.kernels.product_programs import descriptor_gemm, single_pe_gemv
 
 
 def fit_gemv(rows: Sequence[Row]) -> dict[str, float]:

@@ -18,9 +18,8 @@ from csnode.fabric.collectives.trees import auto_generated
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.hardware.programs import PROGRAMS
 from wsc.timing.kernels import collectives, hpdc, reduce_programs
-from wsc.timing.kernels.gemm_programs import descriptor_gemm, summa_multiply_add
-from wsc.timing.kernels.gemv import single_pe_gemv
 from wsc.timing.kernels.point_to_point import message
+from wsc.timing.kernels.product_programs import descriptor_gemm, single_pe_gemv, summa_multiply_add
 from wsc.timing.kernels.single_pe import (
     VectorOp,
     elements_per_cycle,

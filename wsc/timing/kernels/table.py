@@ -11,9 +11,9 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 from wsc.timing.kernels import tensors
 from wsc.timing.kernels.cycles import Cycles
-from wsc.timing.kernels.gemm import weight_streaming
 from wsc.timing.kernels.grid import Grid
 from wsc.timing.kernels.resident import resident_product, weight_gradient
+from wsc.timing.kernels.streaming import weight_streaming
 
 
 class Form(NamedTuple):

@@ -1,4 +1,4 @@
-"""Closed forms of collectives against the simulated fabric, cycle by cycle."""
+"""Closed forms of collectives and resident products against the simulated fabric."""
 
 from collections.abc import Callable
 
@@ -19,11 +19,12 @@ from csnode.fabric.collectives import (
 )
 from csnode.fabric.dtypes import Dtype
 from csnode.fabric.grid import Fabric
+from csnode.fabric.kernels import gemv as matvec
 from csnode.fabric.kernels import summa, weight_gradient
 from csnode.fabric.program import Program
 from csnode.fabric.simulator import run
 from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
-from wsc.timing.kernels import Grid, collectives, resident
+from wsc.timing.kernels import Grid, collectives, gemv, resident
 
 TREES: dict[Callable[[int], Tree], Callable[[FabricSpec, int, float], float]] = {
     star: collectives.star,
@@ -119,3 +120,17 @@ def test_a_weight_gradient_is_near_also_with_few_outputs(
     grid = Grid.whole(machine.model_copy(update={"rows": rows, "columns": columns}))
     form = resident.weight_gradient(grid, *x.shape, dy.shape[1], "float16")
     assert form.total_cycles == pytest.approx(taken, rel=0.035)
+
+
+@machines
+@pytest.mark.parametrize("columns", [1, 4, 9])
+@pytest.mark.parametrize("tile", [(16, 16), (2, 32)])
+def test_a_matrix_vector_product_is_near_also_on_one_column(
+    machine: FabricSpec, columns: int, tile: tuple[int, int]
+) -> None:
+    """Within 2 %: one map over the inputs, then fp32 sums along the row if there is one."""
+    matrix = np.ones((2 * tile[0], columns * tile[1]))
+    taken = matvec(Fabric(2, columns, machine), matrix, matrix[0], Dtype.FP16).cycles
+    grid = Grid.whole(machine.model_copy(update={"rows": 2, "columns": columns}))
+    form = gemv.gemv(grid, *matrix.shape, "float16")
+    assert form.total_cycles == pytest.approx(taken, rel=0.02)

@@ -11,9 +11,9 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from wsc.timing.kernels import Cycles, Grid, tensors
-from wsc.timing.kernels.gemm import weight_streaming
 from wsc.timing.kernels.resident import weight_gradient
 from wsc.timing.kernels.single_pe import elements_per_cycle, scalar_dot_cycles, vector_cycles
+from wsc.timing.kernels.streaming import weight_streaming
 from wsc.timing.kernels.table import KERNELS, form_of, op_cycles
 
 GRID = Grid.whole(WSE2)

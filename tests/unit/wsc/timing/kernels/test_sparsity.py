@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from csnode.fabric import Dtype, Fabric
 from csnode.fabric.kernels import weight_streaming
 from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
-from wsc.timing.kernels import Grid, gemm
+from wsc.timing.kernels import Grid, streaming
 from wsc.timing.kernels.sparsity import service
 
 
@@ -54,5 +54,5 @@ def test_random_zeros_cost_what_the_fabric_takes(machine: FabricSpec, density: f
     edge = Fabric(rows + 1, columns, machine)
     taken = weight_streaming(edge, x, weights.astype(float), Dtype.FP16).cycles
     grid = Grid.whole(machine.model_copy(update={"rows": rows, "columns": columns}))
-    form = gemm.weight_streaming(grid, *x.shape, 48, "float16", float(weights.mean()))
+    form = streaming.weight_streaming(grid, *x.shape, 48, "float16", float(weights.mean()))
     assert form.total_cycles == pytest.approx(taken, rel=0.05)

@@ -6,7 +6,7 @@ import pytest
 from csnode.fabric import Dtype, Fabric
 from csnode.fabric.kernels import weight_streaming
 from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
-from wsc.timing.kernels import Grid, gemm
+from wsc.timing.kernels import Grid, streaming
 
 
 def _both(
@@ -24,7 +24,9 @@ def _both(
     fabric = Fabric(rows + 1, columns, spec)
     simulated = weight_streaming(fabric, np.ones((tokens, inputs)), weights, dtype).cycles
     pes = Grid.whole(spec.model_copy(update={"rows": rows, "columns": columns}))
-    return gemm.weight_streaming(pes, *shape, dtype.torch_name, density).total_cycles, simulated
+    return streaming.weight_streaming(
+        pes, *shape, dtype.torch_name, density
+    ).total_cycles, simulated
 
 
 @pytest.mark.parametrize("spec", [WSE2, WSE3])

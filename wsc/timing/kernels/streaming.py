@@ -1,13 +1,12 @@
-"""Matrix products on the wafer.
+"""Products with streamed weights: activations stay, weights pass by.
 
-*Weight streaming*: activations stay, weights pass by. ``Y[tokens, outputs] += X W`` with the
-features of X along a row and its tokens down the columns. The weights of one output arrive in every
-column at the PEs that hold their input features; each arriving weight multiplies its feature of all
-local tokens and adds to the output's partial sums (an AXPY). Then a control wavelet starts the ring
-that adds the partial sums of a row's PEs, from the PE behind the one that keeps the output once
-round to its keeper, on a micro-thread beside the AXPYs of the next output (Lie, Hot Chips 34; IEEE
-Micro 2023). So Y lies as X does. The backward pass for activations is the same product with inputs
-and outputs exchanged.
+``Y[tokens, outputs] += X W`` with the features of X along a row and its tokens down the columns.
+The weights of one output arrive in every column at the PEs that hold their input features; each
+arriving weight multiplies its feature of all local tokens and adds to the output's partial sums (an
+AXPY). Then a control wavelet starts the ring that adds the partial sums of a row's PEs, from the PE
+behind the one that keeps the output once round to its keeper, on a micro-thread beside the AXPYs of
+the next output (Lie, Hot Chips 34; IEEE Micro 2023). So Y lies as X does. The backward pass for
+activations is the same product with inputs and outputs exchanged.
 
 Products of two resident operands are in ``resident``.
 """

@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.timing.kernels import Grid
-from wsc.timing.kernels.gemm import weight_streaming
-from wsc.timing.kernels.gemm_programs import descriptor_gemm, summa, summa_multiply_add
-from wsc.timing.kernels.gemv import single_pe_gemv
+from wsc.timing.kernels.product_programs import (
+    descriptor_gemm,
+    single_pe_gemv,
+    summa,
+    summa_multiply_add,
+)
 from wsc.timing.kernels.resident import resident_product, weight_gradient
 from wsc.timing.kernels.stencil import star_stencil
+from wsc.timing.kernels.streaming import weight_streaming
 
 SMALL = FabricSpec(columns=4, rows=4)
 sizes = st.integers(1, 4000)

@@ -1,4 +1,4 @@
-"""Published programs for matrix products: the SDK's SUMMA, and a loop over vector instructions."""
+"""Published programs for products: the SDK's matvec and SUMMA, a loop over vector instructions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.hardware.programs import PROGRAMS, ProgramSpec
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.single_pe import elements_per_cycle, wavelets
+
+ROW_BYTES = 16
+"""A column of the single-PE matrix fills whole 16-byte lines; SDK example single-tile-matvec."""
+
+
+def single_pe_gemv(
+    fabric: FabricSpec, rows: int, columns: int, dtype: str, programs: ProgramSpec = PROGRAMS
+) -> Cycles:
+    """``y = A x`` on one PE: a map over the columns, each a multiply-add of the padded column.
+
+    Rows K0123 to K0131.
+    """
+    line = int(ROW_BYTES // (wavelets(fabric, 1, dtype) * fabric.wavelet_bytes))
+    padded = -(-rows // line) * line
+    return Cycles(
+        compute=columns * padded / elements_per_cycle(fabric, "fma", dtype),
+        setup=programs.map_start_cycles + programs.map_column_cycles * columns,
+    )
 
 
 def summa_multiply_add(
