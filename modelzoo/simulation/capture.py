@@ -20,7 +20,7 @@ import torch
 import cstorch
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
-from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
+from memoryx.optim.cost import UpdateCost, clips_by_norm, update_cost
 from modelzoo.config.dataloader import DataLoaderConfig
 from modelzoo.config.params import InitConfig, Params
 from modelzoo.data.registry import build_source, data_processor
@@ -104,8 +104,8 @@ def _capture(init: InitConfig, backend: Backend, batch: Batch) -> CapturedStep:
     optimizer = small.optimizer
     return CapturedStep(
         program=ScalableProgram(small.program, large.program),
-        update=update_cost(optimizer, small.program.parameter) if optimizer else NO_UPDATE,
-        clips_by_norm=optimizer is not None and optimizer.max_gradient_norm is not None,
+        update=update_cost(optimizer, small.program.parameter),
+        clips_by_norm=clips_by_norm(optimizer),
         tokens_per_sample=batch["input_ids"].shape[1] if "input_ids" in batch else None,
     )
 

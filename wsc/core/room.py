@@ -1,6 +1,6 @@
 """What a room is: an object that turns messages into messages, with no thread, socket or process.
 
-The same room object runs inside LocalCluster's loop and inside a Ray actor; only the loop around
+The same room object runs inside the loop of LocalRooms and inside a Ray actor; only the loop around
 it differs. Rooms may compute inside ``handle`` and yield what they send as soon as it is ready.
 """
 
