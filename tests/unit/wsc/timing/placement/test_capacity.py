@@ -10,7 +10,13 @@ from small_programs import program, segment
 from wsc.core.errors import ConfigError
 from wsc.core.program import Footprint, Stash, TensorSpec
 from wsc.timing.hardware import WaferSpec
-from wsc.timing.placement import capacities, largest_micro_batch, recomputable, recompute
+from wsc.timing.placement import (
+    capacities,
+    data_bytes,
+    largest_micro_batch,
+    recomputable,
+    recompute,
+)
 from wsc.timing.placement.fit import num_recomputed
 
 MB = 1_000_000
@@ -73,6 +79,29 @@ def test_one_pass_tells_what_every_recomputed_program_would(step, sram_gb):
         largest_micro_batch(recompute(step, choices[:count]) if count else step, wafer)
         for count in range(len(choices) + 1)
     )
+
+
+def test_what_is_gone_by_then_counts_where_it_lay():
+    """A value that only the second layer reads makes the first one the fullest, twice run or not."""
+    unit = 100 * MB
+    step = program(
+        segments=(
+            segment(0, outputs=("z",), stash=(Stash(("z",), Footprint(0, 5 * unit)),)),
+            segment(
+                1,
+                layer="a",
+                outputs=("inner",),
+                stash=(Stash(("inner",), Footprint(0, 4 * unit)),),
+                working=Footprint(0, 10 * unit),
+            ),
+            segment(2, layer="b", inputs=("z",)),
+            segment(3, "backward", "b"),
+            segment(4, "backward", "a", inputs=("inner",)),
+        )
+    )
+    wafer = WaferSpec(sram_bytes=40 * 1000 * MB)
+    assert recomputable(step) == (1,)
+    assert capacities(step, wafer) == (data_bytes(wafer) // (15 * unit),) * 2
 
 
 def test_as_few_are_recomputed_as_hold_the_samples():
