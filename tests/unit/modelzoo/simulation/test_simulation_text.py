@@ -129,4 +129,4 @@ def test_every_prediction_has_an_error_bar_or_says_that_there_is_none() -> None:
     """What published runs on that kind of system show; nothing is borrowed from another kind."""
     assert "within 10% of their prediction (22 runs" in simulation_text(SIMULATION)
     unknown = simulation_text(replace(SIMULATION, system="CS-3", error_bar=None))
-    assert "Error bar: unknown; no published run on a CS-3" in unknown
+    assert "Error bar: unknown, no published run on a CS-3" in unknown
