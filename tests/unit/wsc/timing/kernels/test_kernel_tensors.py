@@ -10,8 +10,8 @@ from wsc.compiler.supported_ops import _FAMILIES
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
-from wsc.timing.kernels import Cycles, Grid, tensors
-from wsc.timing.kernels.resident import weight_gradient
+from wsc.timing.kernels import Cycles, Grid, collectives, tensors
+from wsc.timing.kernels.resident import resident_product, weight_gradient
 from wsc.timing.kernels.single_pe import elements_per_cycle, scalar_dot_cycles, vector_cycles
 from wsc.timing.kernels.streaming import weight_streaming
 from wsc.timing.kernels.table import KERNELS, form_of, op_cycles
@@ -127,6 +127,29 @@ def test_backward_costs_more_than_forward_where_it_computes_more() -> None:
         assert backward.total_cycles > forward.total_cycles
     softmax = [tensors.softmax(GRID, (4096, 768), "float16", backward=b) for b in (False, True)]
     assert softmax[1].compute < softmax[0].compute
+
+
+def test_attention_of_a_head_on_one_pe_written_out() -> None:
+    """8 x 8 scores of head size 4: two products of 32 axpys; four passes over 64 scores; their
+    exponentials, and a reciprocal for each query. Nothing moves."""
+    product, vector_pass = 32 * (2 + 1) + 16, 64 / 4 + 16
+    softmax = 4 * vector_pass + (64 + 8) * 16 + 2 * 16
+    forward, backward = (
+        tensors.attention(SMALL, 16, 8, 8, 4, "float16", backward=b) for b in (False, True)
+    )
+    assert forward.total_cycles == product + softmax + product
+    assert backward.total_cycles == 2 * product + softmax + 4 * vector_pass + 3 * product
+
+
+def test_attention_of_a_head_on_two_pes_sums_along_their_row() -> None:
+    """Four keys each: maxima and sums of 4 queries go both ways, and 4 x 6 values in 12 words."""
+    pair = Grid.whole(FabricSpec(columns=2, rows=1))
+    scores = resident_product(pair, 1, 4, 6, 8, "float16")
+    softmax = 4 * (16 / 4 + 16) + (16 + 4) * 16 + 2 * 16
+    along = collectives.all_reduce(pair.fabric, 2, 4) + 2 * 16
+    values = 4 * 6 * (1 + 1) + 16 + collectives.reduce(pair.fabric, 2, 12) + 16
+    cycles = tensors.attention(pair, 1, 4, 8, 6, "float16")
+    assert cycles.total_cycles == scores.total_cycles + softmax + 2 * along + values
 
 
 @given(heads=st.integers(1, 4000), tokens=st.integers(1, 600), size=st.integers(1, 128))

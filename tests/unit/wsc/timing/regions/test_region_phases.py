@@ -171,7 +171,9 @@ def test_no_tokens_are_refused(seconds):
 
 
 def test_no_output_is_refused():
-    """A request without a new token is none."""
+    """A request without a new token is none, nor is one without a prompt."""
+    with pytest.raises(ConfigError, match="prompt"):
+        decode_s(LLAMA_8B, Region(420), 0, 1)
     with pytest.raises(ConfigError, match="output"):
         end_to_end_s(LLAMA_8B, Region(420), Region(420), 128, 0)
 
