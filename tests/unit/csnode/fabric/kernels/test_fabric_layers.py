@@ -9,7 +9,6 @@ from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import decode, encode
 from wsc.core.errors import ApplianceCompilationError
 from wsc.timing.hardware.fabric import WSE2
-from wsc.timing.kernels import Grid, tensors
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
 RANDOM = np.random.default_rng(5)
@@ -93,13 +92,10 @@ def test_softmax_runs_along_rows(dtype):
 
 
 def test_softmax_runs_along_rows_of_many_pes():
-    """48 PEs, which are an instruction apart from each other; its form is within 3 % there too."""
+    """48 of them, so that those at one end are an instruction behind those at the other."""
     x = normal(Dtype.FP32, 2, 96)
     result = kernels.softmax(Fabric(1, 48), x)
     agree(result, torch.softmax(reference(x), dim=-1), Dtype.FP32, roundings=60)
-    grid = Grid.whole(WSE2.model_copy(update={"rows": 1, "columns": 48}))
-    form = tensors.softmax(grid, x.shape, "float32")
-    assert form.total_cycles == pytest.approx(result.cycles, rel=0.03)
 
 
 @ALL_DTYPES
