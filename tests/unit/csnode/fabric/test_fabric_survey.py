@@ -40,6 +40,15 @@ def test_a_dead_pe_costs_its_row_or_a_column(tmp_path):
     assert left.defects.is_none
 
 
+def test_what_is_left_of_cores_and_sram_is_whole():
+    """A share that does not come out even is rounded down."""
+    odd = wafer(pe_yield=0.99, seed=1).model_copy(update={"cores": 201, "sram_bytes": 1001})
+    left = working_wafer(odd)
+    assert left.fabric.num_pes < FABRIC.num_pes
+    assert left.cores == int(201 * left.fabric.num_pes / 200)
+    assert left.sram_bytes == int(1001 * left.fabric.num_pes / 200)
+
+
 def test_the_same_seed_gives_the_same_wafer():
     """A resolved configuration can be repeated."""
     assert working_wafer(wafer(pe_yield=0.9, seed=5)) == working_wafer(wafer(pe_yield=0.9, seed=5))

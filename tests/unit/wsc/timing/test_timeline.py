@@ -1,10 +1,19 @@
-"""Timelines, wires and windows: the three kinds of resource."""
+"""Timelines, wires, windows and stamps: the four kinds of resource."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsc.timing.timeline import Arrival, Occupancy, Timeline, Window, Wire
+from wsc.timing.timeline import (
+    Arrival,
+    Occupancy,
+    Stamps,
+    Timeline,
+    Window,
+    Wire,
+    resume,
+    state_of,
+)
 
 arrivals = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(
     lambda pair: Arrival(pair[0], pair[0] + pair[1])
@@ -74,3 +83,35 @@ def test_taking_more_than_a_window_holds_is_an_error() -> None:
     window.take()
     with pytest.raises(IndexError):
         window.take()
+
+
+def test_stamps_tell_when_something_happened_last() -> None:
+    """0 if it never did, or if nobody keeps time of it."""
+    stamps = Stamps()
+    stamps.add(["a", "b"])
+    stamps.stamp(["a"], 30)
+    stamps.add(["b", "a", "c"])
+    assert [stamps.last_of([name]) for name in "abcd"] == [30, 0, 0, 0]
+    assert (stamps.last_of("abc"), stamps.last_of(()), stamps.latest_ps) == (30, 0, 30)
+
+
+def test_resources_go_on_from_a_state_at_another_time() -> None:
+    """Each by its own times; what was before the floor is as if it had been there."""
+
+    def resources() -> tuple[Timeline, Window, Stamps]:
+        stamps = Stamps()
+        stamps.add(["a", "b"])
+        return Timeline("wafer"), Window(2), stamps
+
+    timeline, window, stamps = before = resources()
+    timeline.occupy(0, 70)
+    window.take()
+    window.give_back(90)
+    stamps.stamp(["b"], 40)
+    state = state_of(before, 100, 60)
+    assert state == (-30, -40, -10, -40, -40)
+    timeline, window, stamps = after = resources()
+    resume(after, state, 1000)
+    assert timeline.free_ps == 970
+    assert [window.take(), window.take()] == [960, 990]
+    assert (stamps.last_of("a"), stamps.last_of("b"), stamps.latest_ps) == (960, 960, 960)

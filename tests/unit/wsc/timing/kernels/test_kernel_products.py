@@ -160,6 +160,7 @@ def test_columns_are_padded_to_whole_lines() -> None:
     """30 fp32 rows take as long as 32 (K0124), 30 fp16 rows as long as 32."""
     assert single_pe_gemv(WSE2, 30, 30, "float32") == single_pe_gemv(WSE2, 32, 30, "float32")
     assert single_pe_gemv(WSE2, 25, 30, "float16") == single_pe_gemv(WSE2, 32, 30, "float16")
+    assert single_pe_gemv(WSE2, 25, 30, "float16").compute == 30 * 32 / 4
 
 
 def test_a_loop_of_strided_multiply_adds_takes_what_was_measured() -> None:
