@@ -14,7 +14,6 @@ switched off by name; the numerics do not depend on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.passes.aliases import drop_aliases, eliminate_dead_code
@@ -34,25 +33,11 @@ PASSES: tuple[Callable[[Captured], None], ...] = (
 OPTIONAL = frozenset({"drop_aliases", "eliminate_dead_code"})
 
 
-@dataclass(frozen=True)
-class PassRecord:
-    """What one pass did to the number of ops; for the compile log."""
-
-    name: str
-    ops_before: int
-    ops_after: int
-
-
-def run_passes(captured: Captured, disabled: Collection[str] = ()) -> list[PassRecord]:
+def run_passes(captured: Captured, disabled: Collection[str] = ()) -> None:
     """Run all passes but the disabled ones; ValueError for one that cannot be left out."""
     if unknown := set(disabled) - OPTIONAL:
         raise ValueError(f"passes {sorted(unknown)} cannot be disabled; {sorted(OPTIONAL)} can")
-    records = []
     for run in PASSES:
-        if run.__name__ in disabled:
-            continue
-        before = len(captured.graph.nodes)
-        run(captured)
-        records.append(PassRecord(run.__name__, before, len(captured.graph.nodes)))
+        if run.__name__ not in disabled:
+            run(captured)
     captured.graph.lint()
-    return records
