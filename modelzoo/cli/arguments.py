@@ -13,6 +13,7 @@ from modelzoo.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
 from modelzoo.config.overrides import Override
 from modelzoo.config.params import Mode
 from modelzoo.experiments.sweep import parse_sweep
+from modelzoo.simulation.request import SimulationRequest
 from wsc.core.config import validate
 from wsc.core.errors import nearest
 from wsc.timing.economics import PriceSpec
@@ -24,16 +25,6 @@ _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_pr
 """Flag to field of PriceSpec."""
 
 _SIMULATION_FLAGS = ("sweep", "token_budget", *_PRICES)
-
-
-@dataclass(frozen=True)
-class SimulationRequest:
-    """What ``--simulate`` is to predict."""
-
-    sweep: tuple[int, ...] | None
-    """Numbers of systems; None leaves the choice to ``--num_csx``."""
-    token_budget: float | None
-    prices: PriceSpec
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def _run(arguments: Arguments) -> None:
         if arguments.simulation is not None:
             from modelzoo.simulation.session import run_simulation  # noqa: PLC0415
 
-            run_simulation(arguments, arguments.simulation, params)
+            run_simulation(params, arguments.simulation, arguments.cluster, arguments.trace)
             return
         from modelzoo.trainer.session import run_session  # noqa: PLC0415
 

@@ -18,11 +18,11 @@ import torch
 
 from appliance.simulation import Simulator
 from appliance.spec import ClusterSpec, load_cluster
-from modelzoo.cli.arguments import Arguments, SimulationRequest
 from modelzoo.config.params import Params, TrainerConfig
 from modelzoo.data.registry import data_processor
 from modelzoo.experiments.sweep import powers_up_to
 from modelzoo.simulation.capture import CapturedStep, capture_step
+from modelzoo.simulation.request import SimulationRequest
 from modelzoo.simulation.results import SIMULATION_NAME, Detail, Simulation
 from modelzoo.simulation.study import Study
 from modelzoo.simulation.text import headline, simulation_text
@@ -46,10 +46,12 @@ TRACED_ROUNDS = 8
 """A longer step is cut for the trace: its rounds are all alike."""
 
 
-def run_simulation(arguments: Arguments, request: SimulationRequest, params: Params) -> None:
+def run_simulation(
+    params: Params, request: SimulationRequest, cluster_file: Path | None, trace: Path | None
+) -> None:
     """Do what ``--simulate`` asks for; WaferStreamError if it cannot be done."""
     torch.set_num_threads(1)
-    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     asked = params.trainer.init.backend.cluster_config.num_csx
     counts = request.sweep or powers_up_to(asked)
     _check_batch(params, counts[-1])
@@ -65,7 +67,7 @@ def run_simulation(arguments: Arguments, request: SimulationRequest, params: Par
     write_json(folder / SIMULATION_NAME, simulation)
     _draw(folder / "simulation.png", simulation)
     _draw_wafer(folder / "wafer.png", study, simulation)
-    _trace(arguments.trace or folder / "step_trace.json", study, simulation.detail.num_csx)
+    _trace(trace or folder / "step_trace.json", study, simulation.detail.num_csx)
     print(f"\n{simulation_text(simulation)}\n\n{folder}", flush=True)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from modelzoo.simulation.results import Detail, LayerCheck, Point, Simulation
-from wsc.core.units import format_bytes, format_ps, seconds
+from wsc.core.tables import aligned
+from wsc.core.units import format_bytes, format_count, format_ps, seconds
 from wsc.timing.attribution import Attribution
 
 _VISIBLE = 0.0005
@@ -29,28 +30,9 @@ def headline(simulation: Simulation) -> str:
     sequence = f" of {simulation.tokens_per_sample:,}" if simulation.tokens_per_sample else ""
     unit = "sequences" if simulation.tokens_per_sample else "samples"
     return (
-        f"{simulation.model.name}, {count(simulation.model.parameters)} parameters, "
+        f"{simulation.model.name}, {format_count(simulation.model.parameters)} parameters, "
         f"batch of {simulation.batch_size:,} {unit}{sequence}, on {simulation.system}"
     )
-
-
-def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows of cells as lines: the first column to the left, the others to the right."""
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for first, *rest in table:
-        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
-
-
-def count(number: float) -> str:
-    """A large number in words: ``"1.01 trillion"``."""
-    for unit, name in (
-        (10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"),
-    ):  # fmt: skip
-        if number >= unit:
-            return f"{number / unit:.3g} {name}"
-    return f"{number:g}"
 
 
 def _settings(simulation: Simulation) -> Iterator[str]:
@@ -162,7 +144,7 @@ def _bill(detail: Detail) -> Iterator[str]:
         return
     energy = f", {bill.energy_kwh:,.0f} kWh" if bill.energy_kwh else ""
     yield (
-        f"  training  {count(bill.tokens)} tokens take {bill.days:,.1f} days, "
+        f"  training  {format_count(bill.tokens)} tokens take {bill.days:,.1f} days, "
         f"{bill.system_hours:,.0f} system hours{energy}, cost {bill.cost:,.0f}"
     )
     yield (

@@ -12,7 +12,7 @@ from modelzoo.simulation.results import (
     Simulation,
     Starting,
 )
-from modelzoo.simulation.text import aligned, count, headline, simulation_text
+from modelzoo.simulation.text import headline, simulation_text
 from wsc.telemetry.summary import ModelSummary
 from wsc.timing.attribution import Attribution
 from wsc.timing.economics import PriceSpec, training_bill
@@ -115,14 +115,6 @@ def test_the_headline_counts_in_words() -> None:
         "gpt3, 1.01 trillion parameters, batch of 3,072 sequences of 2,048, on CS-2"
     )
     assert "3,072 samples, on" in headline(replace(SIMULATION, tokens_per_sample=None))
-    assert [count(n) for n in (999, 1500, 2.5e6, 70e9)] == [
-        "999", "1.5 thousand", "2.5 million", "70 billion",
-    ]  # fmt: skip
-
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    """The first to the left, the others to the right, nothing trailing."""
-    assert list(aligned([("a", "bb"), ("ccc", "d")])) == ["a    bb", "ccc   d"]
 
 
 def test_every_prediction_has_an_error_bar_or_says_that_there_is_none() -> None:
