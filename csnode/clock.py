@@ -130,4 +130,6 @@ class NodeClock:
 
 
 def _stretched(cost: SegmentCost, factor: float) -> SegmentCost:
+    if factor == 1.0:
+        return cost
     return SegmentCost(stretched(cost.compute_ps, factor), stretched(cost.overhead_ps, factor))

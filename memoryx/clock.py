@@ -136,9 +136,8 @@ class MemoryXClock:
         The sum of gradients is read, masters and state are read and written.
         """
         elements, tiers = shard.num_elements, self._tiers
-        sums, masters, state = (
-            elements * each for each in (GRADIENT_BYTES, MASTER_BYTES, cost.state_bytes)
-        )
+        sums, masters = elements * GRADIENT_BYTES, elements * MASTER_BYTES
+        state = elements * cost.state_bytes
         done_ps = self._servers[shard.server].work(
             ready_ps,
             dram_bytes=sums + 2 * (masters + state),

@@ -70,7 +70,8 @@ def waits(since_ps: int, until: Sequence[tuple[Cause, int]]) -> Iterator[tuple[C
     Each cause is charged the time by which it outlasts the causes that ended before it, so a
     charge says what would be gained at most if that cause vanished.
     """
-    for cause, end_ps in sorted(until, key=lambda wait: wait[1]):
+    late = [wait for wait in until if wait[1] > since_ps]
+    for cause, end_ps in sorted(late, key=lambda wait: wait[1]):
         if end_ps > since_ps:
             yield cause, end_ps - since_ps
             since_ps = end_ps

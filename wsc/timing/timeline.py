@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import NamedTuple, Protocol
 
 from wsc.core.units import transfer_ps
@@ -154,7 +154,7 @@ class Stamps:
 
     def last_of(self, names: Sequence[str]) -> int:
         """When it happened to the last of these; 0 for none."""
-        return max([self._at_ps.get(name, 0) for name in names], default=0)
+        return max(map(self._at_ps.get, names, repeat(0)), default=0)
 
     def stamp(self, names: Sequence[str], at_ps: int) -> None:
         """It happens to these."""
