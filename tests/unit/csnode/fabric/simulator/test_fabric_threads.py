@@ -23,6 +23,18 @@ def test_a_signal_is_heard_in_the_next_cycle_whatever_other_pes_do(others_signal
     assert run(program, {}).finish_cycles[0, 0] == 10 + 1 + copied
 
 
+def test_vector_ops_of_two_threads_take_turns():
+    """A PE has one datapath; each waits for its own, however long those of others take."""
+    program = Program(Fabric(1, 2))
+    x = program.array("x", 40)
+    for pe, length in ((0, 4), (1, 40)):
+        for thread in (0, 1):
+            op = Vector("copy", x[:length], x[:length])
+            program.do(np.s_[0, pe], op, thread=thread)
+    setup, finish_cycles = WSE2.vector_setup_cycles, run(program, {}).finish_cycles
+    np.testing.assert_array_equal(finish_cycles, [[2 * (setup + 2), 2 * (setup + 20)]])
+
+
 @pytest.mark.parametrize("dtype", list(Dtype))
 def test_a_stream_fills_columns_of_a_matrix(dtype):
     """Three rows of four, into columns 2 to 5 of rows of eight, here and there; others stay."""
