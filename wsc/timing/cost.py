@@ -82,7 +82,7 @@ def _on_best_grid(
     the ops that take longest on the first layout come first, so that one that is far off is given
     up after a few.
     """
-    layouts = _layouts(wafer, dtype)
+    layouts = layouts_on(wafer, dtype)
     first = {form: layouts[0].cycles(form) for form in counts}
     forms = sorted(counts, key=lambda form: -counts[form] * first[form].total_cycles)
     found = [[first[form] for form in forms], *([] for _ in layouts[1:])]
@@ -99,7 +99,7 @@ def _on_best_grid(
         heapreplace(queue, (total + counts[form] * done[-1].total_cycles, which))
 
 
-class _Layout:
+class Layout:
     """What ops cost on one grid, at the efficiency of their family.
 
     Only the tokens of the fullest PE count, of which many micro-batches have as many; so what was
@@ -124,12 +124,12 @@ class _Layout:
 
 
 @lru_cache(maxsize=16)
-def _layouts(wafer: WaferSpec, dtype: str) -> Sequence[_Layout]:
-    """The layouts to choose from."""
+def layouts_on(wafer: WaferSpec, dtype: str) -> Sequence[Layout]:
+    """The layouts to choose from, with all that was asked of them."""
     columns = wafer.fabric.columns
     stretches = range(1, min(MOST_STRETCHES, columns) + 1)
     grids = (Grid(wafer.fabric, columns // count) for count in stretches)
-    return [_Layout(grid, wafer, dtype) for grid in grids]
+    return [Layout(grid, wafer, dtype) for grid in grids]
 
 
 def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec) -> SegmentCost:

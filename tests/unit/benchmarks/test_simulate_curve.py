@@ -8,14 +8,25 @@ from benchmarks.simulate_curve import main
 
 
 def test_a_curve_is_timed_as_often_as_asked(tmp_path):
-    """The fastest repeat is the figure; capturing the step is counted apart."""
+    """The fastest repeat is a curve's figure; capturing its step is counted apart."""
     write_run(tmp_path)
     path = tmp_path / "curve.json"
     params = str(tmp_path / "params.yaml")
-    arguments = ["--params", params, "--sweep", "1-4", "--repeats", "2", "--json", str(path)]
+    arguments = [
+        "--params",
+        params,
+        params,
+        "--sweep",
+        "1-4",
+        "--repeats",
+        "2",
+        "--json",
+        str(path),
+    ]
     assert main(arguments) == 0
-    kept = json.loads(path.read_text())
+    (kept,) = json.loads(path.read_text())["curves"]
     assert kept["parameters"] > kept["segments"] > 0
+    assert 1 <= kept["micro_batch_sizes"] <= 4
     assert len(kept["repeats_s"]) == 2
     assert kept["curve_s"] == min(kept["repeats_s"])
     assert kept["capture_s"] > 0
