@@ -65,6 +65,13 @@ def test_what_waited_in_queues_is_taken_in_without_the_wire(
         assert TREES[shape](machine, pes, 200) == simulated, pes
 
 
+@pytest.mark.parametrize("length", [10, 12])
+def test_a_slow_wire_lets_fewer_words_of_the_last_group_pass(length: int) -> None:
+    """To the cycle where an odd group waits for what a wire of 1.125 cycles a word lets ahead."""
+    simulated = _simulated(reduce(Fabric(1, 8, WSE3), two_phase(8), length))
+    assert collectives.two_phase(WSE3, 8, length) == simulated
+
+
 @machines
 @pytest.mark.parametrize(("pes", "length"), [(4, 8), (16, 64), (40, 64)])
 def test_a_broadcast_takes_what_the_fabric_takes(
