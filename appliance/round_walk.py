@@ -91,8 +91,12 @@ class RoundWalk:
             could_start = self._are_up_to_date([visit])
             self._visit(timetable, visit, this)
             now, left = self._pace(), alike[done:]
-            is_periodic = before is not None and could_start and now.state == before.state
-            if before is not None and is_periodic and self._are_up_to_date(left):
+            if (
+                before is not None
+                and could_start
+                and now.state == before.state
+                and self._are_up_to_date(left)
+            ):
                 self._repeat(len(left), before, now)
                 if _updates(timetable, this):
                     self._update_alike(visit, left, now.now_ps - before.now_ps)

@@ -36,8 +36,6 @@ def data_traffic(
     gathers once; ZeRO-1 does both once per step, DDP an all-reduce per step (Rajbhandari et al.,
     2020). Under a pipeline weights stay gathered for all micro-batches of a step.
     """
-    if group.ranks == 1:
-        return DataTraffic(0.0, 0.0)
     parameters = workload.parameters / parallelism.model_parallel
     if parallelism.sharding == "ddp":
         return DataTraffic(0.0, all_reduce_s(parameters * software.gradient_bytes, group))
@@ -60,8 +58,6 @@ def tensor_traffic_s(workload: Workload, parallelism: Parallelism, group: Group)
     reduce-scatter with sequence parallelism; one forward where the blocks run beside each other.
     Forward again when the layer is computed again.
     """
-    if group.ranks == 1:
-        return 0.0
     tokens = parallelism.micro_batch * workload.seq_len
     forward = 1 if workload.parallel_blocks else 2
     all_reduces = 2 + forward * (2 if parallelism.recompute == "full" else 1)

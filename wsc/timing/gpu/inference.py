@@ -90,6 +90,4 @@ def request_s(
 
 
 def _all_reduces_s(decoder: Decoder, tokens: int, gpus: int, cluster: GpuClusterSpec) -> float:
-    if gpus == 1:
-        return 0.0
     return 2 * decoder.layers * all_reduce_s(2 * tokens * decoder.dim, Group(gpus, cluster))
