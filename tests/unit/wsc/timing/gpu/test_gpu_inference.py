@@ -30,6 +30,14 @@ def test_prefill_meets_the_rows_it_was_fitted_to(gpus, published):
     assert 4096 / seconds == pytest.approx(published, rel=0.01)
 
 
+def test_one_gpu_reads_its_bytes_and_waits_for_nobody():
+    """All weights, the head and the cache of 10 tokens, at the rate of its HBM."""
+    read_bytes = LLAMA_8B.weight_bytes + 2 * VOCAB * 4096 + LLAMA_8B.cache_bytes(10)
+    hbm_bytes_per_s = DGX_A100.gpu.hbm_bandwidth_bytes_per_s * DGX_A100.gpu.hbm_share
+    alone_s = decode_s_per_token(LLAMA_8B, VOCAB, 10, 1, DGX_A100)
+    assert alone_s == pytest.approx(read_bytes / hbm_bytes_per_s)
+
+
 def test_nvlink_makes_tensor_parallelism_worth_it():
     """With the links of a DGX, eight GPUs prefill at least five times as fast as one."""
     one, eight = (prefill_s(LLAMA_8B, 4096, gpus, DGX_A100) for gpus in (1, 8))

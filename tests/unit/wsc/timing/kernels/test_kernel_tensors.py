@@ -129,6 +129,59 @@ def test_backward_costs_more_than_forward_where_it_computes_more() -> None:
     assert softmax[1].compute < softmax[0].compute
 
 
+SHAPE = (2, 8, 8)
+"""On 4 x 4 PEs: four tokens of two features on each."""
+
+PASS = 16 + 8 / 4
+PER_TOKEN = 4 * 16 + 16
+"""A special function of each token."""
+
+
+def _along(values: int) -> float:
+    """All-reduce in a line of four PEs, and the set-ups of its two halves."""
+    return collectives.all_reduce(SMALL.fabric, 4, values) + 2 * 16
+
+
+def test_a_norm_written_out() -> None:
+    """Two sums of each token along the row; backward, two of each feature down the column."""
+    forward, backward = (tensors.norm(SMALL, SHAPE, "float16", backward=b) for b in (False, True))
+    statistics = (16 + 8) + 5 * (16 + 4) + PER_TOKEN
+    assert forward.total_cycles == 4 * PASS + _along(8) + statistics
+    down = collectives.reduce(SMALL.fabric, 4, 4) + 16
+    assert backward.total_cycles == 9 * PASS + _along(8) + down
+
+
+def test_a_softmax_written_out() -> None:
+    """Maximum and sum of each token; exponentials and a reciprocal; backward, one sum."""
+    forward, backward = (
+        tensors.softmax(SMALL, SHAPE, "float16", backward=b) for b in (False, True)
+    )
+    functions = 8 * 16 + 16 + PER_TOKEN
+    assert forward.total_cycles == 4 * PASS + functions + 2 * _along(4)
+    assert backward.total_cycles == 4 * PASS + _along(4)
+
+
+def test_a_loss_written_out() -> None:
+    """A class of each token is copied and added; the sum goes along the row, then down."""
+    line = collectives.reduce(SMALL.fabric, 4, 1) + 16
+    expected = 4 * (16 + 1 / 4) + (16 + 4 / 4) + 2 * line
+    assert tensors.loss(SMALL, SHAPE, "float16").total_cycles == expected
+
+
+def test_what_only_moves_is_written_out() -> None:
+    """A copy at once; a gather token by token, two features each."""
+    assert tensors.copy(SMALL, SHAPE, "float16").total_cycles == 16 + 8 / 4
+    assert tensors.gather(SMALL, SHAPE, "float16").total_cycles == 4 * (16 + 2 / 4)
+
+
+def test_a_reduction_written_out() -> None:
+    """One pass, then sums of four tokens, of two features, or of one number both ways."""
+    down = {n: collectives.reduce(SMALL.fabric, 4, n) + 16 for n in (1, 2)}
+    for results, sums in ((16, _along(4)), (8, down[2]), (1, _along(1) + down[1])):
+        cycles = tensors.reduction(SMALL, SHAPE, "float16", results).total_cycles
+        assert cycles == PASS + sums
+
+
 def test_attention_of_a_head_on_one_pe_written_out() -> None:
     """8 x 8 scores of head size 4: two products of 32 axpys; four passes over 64 scores; their
     exponentials, and a reciprocal for each query. Nothing moves."""

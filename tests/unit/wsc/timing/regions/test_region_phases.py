@@ -215,3 +215,7 @@ def test_a_decoder_that_fits_no_pipeline_is_refused():
     """Instead of a search without end."""
     with pytest.raises(ApplianceResourceExhausted, match="does not fit"):
         service_s_per_token(LLAMA_8B, 10**9, ServiceSpec(most_wafers=2))
+    large = Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024)
+    assert wafer_plan(large, 1024, ServiceSpec(most_wafers=4))[0] == 4
+    with pytest.raises(ApplianceResourceExhausted, match="at most 3 wafers"):
+        wafer_plan(large, 1024, ServiceSpec(most_wafers=3))
