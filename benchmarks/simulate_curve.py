@@ -1,7 +1,7 @@
 """How long do simulated curves from 1 to 192 systems take, once their steps are captured?
 
     python -m benchmarks.simulate_curve --json benchmarks/results/simulate_curve.json
-    python -m benchmarks.simulate_curve --params modelzoo/params/{bert_large,dit_2b}.yaml
+    python -m benchmarks.simulate_curve --params modelzoo/params/bert_large.yaml
 
 Capturing a model takes some seconds, whatever its size, and is counted apart; every repeat of a
 curve starts with nothing remembered. What takes time are different micro-batch sizes: a trillion
