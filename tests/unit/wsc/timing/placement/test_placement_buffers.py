@@ -8,7 +8,7 @@ from small_programs import program, segment
 from wsc.core.program import TensorSpec
 from wsc.timing.hardware import CS2, WaferSpec
 from wsc.timing.placement import Placement
-from wsc.timing.placement.buffers import buffer_bytes, link_bytes
+from wsc.timing.placement.buffers import Buffers, buffer_bytes, link_bytes
 
 
 def chain(first, last):
@@ -33,6 +33,13 @@ def test_a_link_fills_its_buffer_while_a_segment_starts():
 def test_small_streams_need_no_more_than_their_own_size():
     """Weights of two bytes, its own or those that arrive for the next, and gradients of four."""
     assert buffer_bytes(chain(100, 300), CS2) == (600, 600, 600, 600 + 1200, 400)
+
+
+def test_weights_that_stream_again_arrive_during_the_segment_before():
+    """Both of them need the room; what a segment has already comes once."""
+    buffers = Buffers(chain(100, 300), CS2)
+    buffers.stream_again(("last", "first"), 3)
+    assert tuple(buffers.num_bytes) == (600, 600, 800, 800 + 1200, 400)
 
 
 @pytest.mark.parametrize("elements", [10**10, 10**12])

@@ -109,6 +109,14 @@ def test_utilisation_is_weighted_by_the_time_of_each_product():
     assert report.layers[0].utilisation == pytest.approx(2 / 3)
 
 
+def test_only_products_with_streamed_weights_use_the_grid():
+    """Not those of two activations, nor what is no product, nor a product of nothing."""
+    resident = replace(product(20, 10), streams=False)
+    lookup = OpWork("embedding", "gather", 10, 0, (1, 20, 10, 7), streams=True)
+    first, _ = placement_report(Placement(step(resident, lookup, product(0, 10)), WAFER)).layers
+    assert (first.columns, first.rows, first.utilisation) == (0, 0, 0.0)
+
+
 def test_several_stretches_of_features_to_a_row():
     """A hidden dimension that fills half a row lies there twice, for other tokens."""
     grid = Grid(WAFER.fabric, 5)

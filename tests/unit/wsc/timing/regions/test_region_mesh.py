@@ -74,6 +74,9 @@ def test_a_step_costs_the_longer_of_product_and_shift():
     free = PE_COSTS.model_copy(update={"mac_cycles": 1e-9, "loop_cycles": 0.0})
     shift = 2 + 4 + 500
     assert matmul_cycles(1000, 1, 1, region, free) == 100 * (PE_COSTS.step_cycles + shift)
+    free = free.model_copy(update={"column_cycles": 0.0})
+    wide = 2 + 4 + 1000  # the right tile is the larger one
+    assert matmul_cycles(1, 2, 1000, region, free) == 100 * (PE_COSTS.step_cycles + wide)
 
 
 def test_an_alignment_goes_half_round_the_ring():
