@@ -16,12 +16,12 @@ emulated group of servers would have done so. Four kinds of resource:
 
 A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2).
 
-Reading masters from DRAM to stream them is not charged. While the link is full it takes an eighth of
-the stated memory bandwidth, beside additions and updates, which then take up to 8/7 as long. A
-timeline, which does one thing after the other in the order of the schedule, does not know such
+Reading masters from DRAM to stream them is not charged. It takes an eighth of the stated memory
+bandwidth while the link is full, beside additions and updates, which then take up to 8/7 as long.
+A timeline, which does one thing after the other in the order of the schedule, does not know such
 sharing: a read would wait behind updates that come before it in the schedule and after it in time.
-Nor can an eighth be set aside: where a system waits for memory, for the updates at the end of a
-step, no weights stream, and steps of small models on 64 systems would be told up to 3 % too long.
+Nor can an eighth be set aside: where systems wait for memory, for the updates at the end of a step,
+no weights stream, and steps of small models on 64 systems would be told up to 3 % too long.
 """
 
 from __future__ import annotations
