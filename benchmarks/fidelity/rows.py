@@ -131,13 +131,12 @@ def _kind(path: Path, header: Sequence[str]) -> Kind:
     missing = [column for column in COLUMNS[kind] if column not in header]
     if missing:
         extra = [column for column in header if column not in COLUMNS[kind]]
-        near = nearest(missing[0], extra)
         raise ConfigError(
             f"column {missing[0]!r} is missing",
             where=f"{path}, header, field {missing[0]}",
             value=", ".join(header) or "empty",
             rule=f"a file of {kind} rows has the columns {', '.join(COLUMNS[kind])}",
-            remedy=f"is {near!r} meant to be it?" if near else None,
+            remedy=_remedy(missing[0], extra),
         )
     if twice := [column for column in COLUMNS[kind] if header.count(column) > 1]:
         raise ConfigError(
@@ -146,6 +145,14 @@ def _kind(path: Path, header: Sequence[str]) -> Kind:
             rule="column names are unique",
         )
     return kind
+
+
+def _remedy(missing: str, others: Sequence[str]) -> str | None:
+    """What may be wrong with a header: a column's name, or what stands between the columns."""
+    if near := nearest(missing, others):
+        return f"is {near!r} meant to be it?"
+    one_cell = len(others) == 1 and missing in others[0]
+    return "separate the cells by commas" if one_cell else None
 
 
 def _row(kind: Kind, path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> Row:

@@ -85,6 +85,15 @@ def test_a_missing_column_is_named_with_the_one_that_looks_like_it(tmp_path):
     assert "vector_lenght" in error.remedy
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_cells_that_commas_do_not_separate_are_told(tmp_path, mark):
+    """As spreadsheets of many countries write them."""
+    path = tmp_path / "rows.csv"
+    path.write_text(mark.join(row()) + "\n" + mark.join(row().values()) + "\n")
+    with pytest.raises(ConfigError, match="separate the cells by commas"):
+        read_rows(path)
+
+
 @pytest.mark.parametrize(
     ("field", "text", "remedy"),
     [
