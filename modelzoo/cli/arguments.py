@@ -15,7 +15,7 @@ from modelzoo.config.params import Mode
 from modelzoo.experiments.sweep import parse_sweep
 from modelzoo.simulation.request import SimulationRequest
 from wsc.core.config import validate
-from wsc.core.errors import nearest
+from wsc.core.errors import ConfigError, nearest
 from wsc.timing.economics import PriceSpec
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
@@ -57,7 +57,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
 
     ``home`` is the folder of ``run.py`` and ``cwd`` the current one: both are searched for
     cluster.yaml. Prints a message and exits with code 2 when the command line is wrong, with
-    code 0 after ``--help``. Raises ConfigError for a sweep or a price that cannot be.
+    code 0 after ``--help``. Raises ConfigError for a sweep, a budget or a price that cannot be.
     """
     parser = build_parser()
     _refuse_unknown_flags(parser, argv)
@@ -90,9 +90,22 @@ def _simulation(
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
-        token_budget=typed.get("token_budget"),
+        token_budget=_token_budget(typed),
         prices=validate(PriceSpec, prices, "command line"),
     )
+
+
+def _token_budget(typed: Mapping[str, Any]) -> float | None:
+    tokens: float | None = typed.get("token_budget")
+    if tokens is not None and not 0 < tokens < float("inf"):
+        raise ConfigError(
+            "the tokens to train on are not positive and finite",
+            where="--token_budget",
+            value=tokens,
+            rule="more than 0",
+            remedy="type a number of tokens, as in --token_budget 300e9",
+        )
+    return tokens
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -78,6 +78,14 @@ def test_flags_are_written_long_or_short_with_or_without_equals(argv: str) -> No
     assert values == {"model_dir": "out", "compile_dir": "c", "num_csx": 4}
 
 
+@pytest.mark.parametrize("tokens", ["0", "-5", "nan", "inf", "1e400"])
+def test_a_budget_that_cannot_be_is_refused_before_anything_is_captured(tokens: str) -> None:
+    """The flag is named."""
+    with pytest.raises(ConfigError, match="the tokens to train on") as caught:
+        parse("--params", "p.yaml", "--simulate", f"--token_budget={tokens}")
+    assert caught.value.where == "--token_budget"
+
+
 def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path) -> None:
     """The three rules of section 1.1, on one file."""
     init = resolved(
