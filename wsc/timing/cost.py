@@ -115,12 +115,14 @@ class Layout:
     def cycles(self, form: Form) -> Cycles:
         """What the ops of a form take."""
         seen = form.on(self.grid)
-        if seen not in self._known:
+        cycles = self._known.get(seen)
+        if cycles is None:
             is_attention = form.kernel is attention
             wafer = self._wafer
             efficiency = wafer.attention_efficiency if is_attention else wafer.kernel_efficiency
-            self._known[seen] = seen.cycles(self.grid, self._dtype) * (1 / efficiency)
-        return self._known[seen]
+            cycles = seen.cycles(self.grid, self._dtype) * (1 / efficiency)
+            self._known[seen] = cycles
+        return cycles
 
 
 @lru_cache(maxsize=16)

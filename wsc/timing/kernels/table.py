@@ -29,7 +29,8 @@ class Form(NamedTuple):
         """The same with as many tokens on every PE as on the fullest, which alone counts."""
         if self.tokens is None:
             return self
-        return self._replace(tokens=grid.tokens(self.tokens) * grid.token_pes)
+        filled = grid.tokens(self.tokens) * grid.token_pes
+        return Form(self.kernel, filled, self.numbers, self.options)
 
     def cycles(self, grid: Grid, dtype: str) -> Cycles:
         """What the op costs on a grid; ``dtype``, a name of BYTES_PER_ELEMENT, of its elements."""
