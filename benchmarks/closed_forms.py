@@ -27,9 +27,11 @@ _SHORT_LINES = ((1, 4), (1, 16))
 _SIDES = ((1, 4), (1, 7), (1, 32))
 _RECTANGLES = ((2, 2), (4, 4), (2, 8), (6, 3))
 _GRIDS = ((4, 4), (2, 8))
+_ROWS = (*_GRIDS, (1, 32))
 _SQUARES = ((2, 2), (4, 4))
 _VECTORS = ((1, 8), (1, 64))
 _TILES = ((4, 16), (12, 8))
+_ROW_TILES = (*_TILES, (2, 4), (1, 4))
 _GRADIENTS = ((4, 8, 2), (2, 16, 2), (1, 16, 64))
 _PRODUCTS = ((16, 6, 16), (4, 6, 24), (24, 6, 4), (2, 12, 2))
 
@@ -56,11 +58,11 @@ SWEEPS = {
     "weight gradient": Sweep(kernel_cases.weight_gradient, ((4, 2), (2, 8)), _GRADIENTS),
     "GEMV": Sweep(kernel_cases.matvec, _GRIDS, ((16, 16), (32, 8))),
     "SUMMA": Sweep(kernel_cases.summa, _RECTANGLES, _PRODUCTS),
-    "softmax": Sweep(kernel_cases.softmax, _GRIDS, _TILES),
-    "layer norm": Sweep(kernel_cases.layer_norm, _GRIDS, _TILES),
+    "softmax": Sweep(kernel_cases.softmax, _ROWS, _ROW_TILES),
+    "layer norm": Sweep(kernel_cases.layer_norm, _ROWS, _ROW_TILES),
     "attention": Sweep(kernel_cases.attention, _SQUARES, ((16, 8, 16),)),
     "embedding": Sweep(kernel_cases.embedding, _GRIDS, _TILES),
-    "loss": Sweep(kernel_cases.loss, _GRIDS, _TILES),
+    "loss": Sweep(kernel_cases.loss, _ROWS, _ROW_TILES),
 }
 
 

@@ -32,11 +32,16 @@ def broadcast(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     return stream_cycles(fabric, wavelets) + _way(fabric, pes - 1) if pes > 1 else 0.0
 
 
-def star(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """Every PE sends to the root, which adds all in one instruction."""
+def star(fabric: FabricSpec, pes: int, wavelets: float, *, in_a_wave: bool = False) -> float:
+    """Every PE sends to the root, which adds all in one instruction.
+
+    ``in_a_wave``: PEs start when a broadcast from the root has reached them. Cycles count from the
+    farthest one's start; what the root takes in one by one has begun to arrive by then.
+    """
     if pes == 1:
         return 0.0
-    nearest = _way(fabric, 1) + stream_cycles(fabric, ceil(wavelets) * (pes - 1))
+    earlier = fabric.hop_cycles * (pes - 2) if in_a_wave else 0
+    nearest = _way(fabric, 1) + stream_cycles(fabric, ceil(wavelets) * (pes - 1)) - earlier
     farthest = _way(fabric, pes - 1) + stream_cycles(fabric, wavelets)
     return max(nearest, farthest)
 
@@ -133,9 +138,18 @@ def reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     return min(form(fabric, pes, wavelets) for form in (star, chain, binomial, two_phase))
 
 
-def all_reduce(fabric: FabricSpec, pes: int, wavelets: float) -> float:
+def reduce_in_a_wave(fabric: FabricSpec, pes: int, wavelets: float) -> float:
+    """The same right after a broadcast from the root, which helps a star alone."""
+    fastest = reduce(fabric, pes, wavelets)
+    if fastest < star(fabric, pes, wavelets):
+        return fastest
+    return star(fabric, pes, wavelets, in_a_wave=True)
+
+
+def all_reduce(fabric: FabricSpec, pes: int, wavelets: float, *, in_a_wave: bool = False) -> float:
     """The faster of reduce and broadcast, and of the ring."""
-    to_root_and_back = reduce(fabric, pes, wavelets) + broadcast(fabric, pes, wavelets)
+    to_root = (reduce_in_a_wave if in_a_wave else reduce)(fabric, pes, wavelets)
+    to_root_and_back = to_root + broadcast(fabric, pes, wavelets)
     return min(to_root_and_back, ring_all_reduce(fabric, pes, wavelets))
 
 

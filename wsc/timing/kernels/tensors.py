@@ -99,11 +99,12 @@ def softmax(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = Fa
     Forward, each element has an exponential and each token a reciprocal or logarithm.
     """
     tokens, features = grid.tile(shape)
-    sums = _over_features(grid, tokens)
     if backward:
+        sums = _over_features(grid, tokens)
         return elementwise(grid, shape, dtype, SOFTMAX_BACKWARD_PASSES) + sums
     functions = _unary(grid.fabric, tokens * features) + _unary(grid.fabric, tokens)
-    return elementwise(grid, shape, dtype, SOFTMAX_PASSES) + functions + sums * 2
+    sums = _maximum_and_sum(grid.fabric, grid.hidden_pes, tokens)
+    return elementwise(grid, shape, dtype, SOFTMAX_PASSES) + functions + sums
 
 
 def loss(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
@@ -164,11 +165,11 @@ def _softmax_on(
     """Softmax of a tile of scores whose rows are spread over ``wide`` PEs."""
     queries, keys = tile
     vector_pass = vector_cycles(fabric, "add", queries * keys, dtype)
-    sums = _all_reduced(fabric, wide, queries)
     if backward:
-        return vector_pass * SOFTMAX_BACKWARD_PASSES + sums
+        return vector_pass * SOFTMAX_BACKWARD_PASSES + _all_reduced(fabric, wide, queries)
     functions = _unary(fabric, queries * keys) + _unary(fabric, queries)
-    return vector_pass * SOFTMAX_PASSES + functions + sums * 2
+    sums = _maximum_and_sum(fabric, wide, queries)
+    return vector_pass * SOFTMAX_PASSES + functions + sums
 
 
 def _unary(fabric: FabricSpec, elements: int) -> Cycles:
@@ -188,9 +189,15 @@ def _over_tokens(grid: Grid, values: int) -> Cycles:
     return _summed(grid.fabric, down) + _summed(grid.fabric, across)
 
 
-def _all_reduced(fabric: FabricSpec, pes: int, values: int) -> Cycles:
+def _maximum_and_sum(fabric: FabricSpec, pes: int, values: int) -> Cycles:
+    """Two all-reduces; PEs start the second when the first one's broadcast has reached them."""
+    return _all_reduced(fabric, pes, values) + _all_reduced(fabric, pes, values, in_a_wave=True)
+
+
+def _all_reduced(fabric: FabricSpec, pes: int, values: int, *, in_a_wave: bool = False) -> Cycles:
     """Reduce and broadcast, each of which starts with a vector instruction."""
-    return _summed(fabric, collectives.all_reduce(fabric, pes, values), instructions=2)
+    cycles = collectives.all_reduce(fabric, pes, values, in_a_wave=in_a_wave)
+    return _summed(fabric, cycles, instructions=2)
 
 
 def _summed(fabric: FabricSpec, cycles: float, instructions: int = 1) -> Cycles:

@@ -91,6 +91,27 @@ def test_the_best_reduce_changes_with_the_length() -> None:
     }
 
 
+def test_a_star_after_a_broadcast_takes_in_what_the_near_pes_have_sent_by_then() -> None:
+    """31 PEs send two wavelets: in a wave, the root has taken in 30 when the farthest PE starts."""
+    assert collectives.star(WSE2, 32, 2) == 6 + 62
+    assert collectives.star(WSE2, 32, 2, in_a_wave=True) == 6 + 62 - 30
+    assert collectives.star(WSE2, 32, 1, in_a_wave=True) == 31 + 5 + 1  # the way of the farthest
+    assert collectives.star(WSE2, 2, 9, in_a_wave=True) == collectives.star(WSE2, 2, 9)
+
+
+@given(pes=pes, length=wavelets)
+def test_a_wave_helps_stars_alone(pes: int, length: int) -> None:
+    """A chain, and trees of chains, wait for the farthest PE anyway."""
+    aligned = collectives.reduce(WSE2, pes, length)
+    waved = collectives.reduce_in_a_wave(WSE2, pes, length)
+    assert waved <= aligned
+    assert waved == aligned or aligned == collectives.star(WSE2, pes, length)
+    gained = collectives.all_reduce(WSE2, pes, length) - collectives.all_reduce(
+        WSE2, pes, length, in_a_wave=True
+    )
+    assert 0 <= gained <= aligned - waved
+
+
 def test_one_pe_has_nothing_to_reduce() -> None:
     """All forms of a line of one PE take no time."""
     forms = (*REDUCES, collectives.broadcast, collectives.all_reduce, collectives.ring_all_reduce)
