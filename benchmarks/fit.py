@@ -48,8 +48,8 @@ def main(
 def calibrate(fit: Fit, rows: Sequence[Row]) -> dict[str, float]:
     """Constants by name.
 
-    ConfigError if there is no row, or one that is not calibration, has no number, or does not tell
-    what the model needs to know.
+    ConfigError if there is no row, or one that is not calibration, has no positive number, or does
+    not tell what the model needs to know.
     """
     if not rows:
         raise ConfigError(
@@ -74,11 +74,12 @@ def _check(row: Row) -> None:
             rule="constants are fitted to calibration rows alone",
             remedy="leave the row out",
         )
-    if isinstance(row.value, str):
+    if isinstance(row.value, str) or row.value <= 0:
         raise ConfigError(
-            "a row to fit has no number",
+            "a row to fit has no positive number",
             where=f"{row.place}, field value",
             value=row.value,
+            rule="more than 0",
             remedy="leave the row out",
         )
 

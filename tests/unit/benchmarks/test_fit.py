@@ -68,9 +68,10 @@ def test_a_fit_needs_rows(tmp_path, capsys):
     assert "nothing to fit" in capsys.readouterr().err
 
 
-def test_a_row_without_a_number_is_not_fitted(tmp_path, capsys):
-    """A range as text is no value."""
-    path = write_rows(tmp_path / "rows.csv", row(use="calibration", value="464 to 584"))
+@pytest.mark.parametrize("value", ["464 to 584", "0", "-5"])
+def test_a_row_without_a_positive_number_is_not_fitted(tmp_path, capsys, value):
+    """A range as text is no value, and nothing takes no time or less."""
+    path = write_rows(tmp_path / "rows.csv", row(use="calibration", value=value))
     assert run(path) == 1
     assert "row K0001, field value" in capsys.readouterr().err
 
