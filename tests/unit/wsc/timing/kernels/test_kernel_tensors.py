@@ -11,7 +11,12 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from wsc.timing.kernels import Cycles, Grid, collectives, tensors
-from wsc.timing.kernels.resident import resident_product, weight_gradient
+from wsc.timing.kernels.resident import (
+    MovingOperand,
+    product_in_steps,
+    resident_product,
+    weight_gradient,
+)
 from wsc.timing.kernels.single_pe import elements_per_cycle, scalar_dot_cycles, vector_cycles
 from wsc.timing.kernels.streaming import weight_streaming
 from wsc.timing.kernels.table import KERNELS, form_of, op_cycles
@@ -203,6 +208,17 @@ def test_attention_of_a_head_on_two_pes_sums_along_their_row() -> None:
     values = 4 * 6 * (1 + 1) + 16 + collectives.reduce(pair.fabric, 2, 12) + 16
     cycles = tensors.attention(pair, 1, 4, 8, 6, "float16")
     assert cycles.total_cycles == scores.total_cycles + softmax + 2 * along + values
+
+
+def test_attention_of_a_head_on_two_pes_moves_values_down_their_column() -> None:
+    """Four queries each: in two steps, 4 keys of 3 values in 6 words, while 12 axpys run."""
+    pair = Grid.whole(FabricSpec(columns=1, rows=2))
+    scores = resident_product(pair, 1, 8, 6, 4, "float16")
+    softmax = 4 * (16 / 4 + 16) + (16 + 4) * 16 + 2 * 16
+    axpys, moved = Cycles(compute=12, setup=12), MovingOperand(2, 6)
+    values = product_in_steps(pair.fabric, axpys, 2, [moved])
+    cycles = tensors.attention(pair, 1, 8, 4, 6, "float16")
+    assert cycles.total_cycles == scores.total_cycles + softmax + values.total_cycles
 
 
 @given(heads=st.integers(1, 4000), tokens=st.integers(1, 600), size=st.integers(1, 128))
