@@ -136,7 +136,7 @@ class ClusterClock:
         if self._walks_all:
             self._walk.walk(timetable, this)
             return None
-        state, start_ps = self._state(), self._now_ps
+        state, start_ps = self.state, self._now_ps
         key = RoundKey(
             timetable.name,
             self._swarmx.latency_ps,
@@ -151,7 +151,7 @@ class ClusterClock:
             before = self._node.attribution()
             self._walk.walk(timetable, this)
             spent = self._node.attribution().since(before)
-            after = self._state()
+            after = self.state
             walked = Walked(self._node.free_ps - start_ps, spent, after, after == state)
             self._memo.walked[key] = walked
         else:
@@ -163,7 +163,9 @@ class ClusterClock:
     def _now_ps(self) -> int:
         return self._node.free_ps if self._ahead is None else self._ahead.now_ps
 
-    def _state(self) -> State:
+    @property
+    def state(self) -> State:
+        """What the next step depends on, jitter apart: where every resource is, from now on."""
         if self._ahead is not None:
             return self._ahead.state
         floor_ps = min(self._node.floor_ps, self._memoryx.floor_ps)

@@ -7,8 +7,10 @@ equal depth, which makes a curve over hundreds of sizes a matter of milliseconds
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from appliance.clock import ClusterClock
 from appliance.layouts import Layouts
@@ -20,26 +22,32 @@ from wsc.compiler.scale import ScalableProgram
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program, plan_streams
 from wsc.core.rounds import Rounds
-from wsc.timing.attribution import StepTiming, samples_per_s
+from wsc.timing.attribution import StepTiming, mean_step, samples_per_s
 from wsc.timing.cost import ARITHMETIC_KINDS
 from wsc.timing.hardware import EVEN, UNKNOWN_LOADING, Loading, MachineSpec
 from wsc.timing.placement import Placement
 from wsc.timing.placement.even import rounds_of
 from wsc.timing.stalls import StreamCheck, check_streams
+from wsc.timing.timeline import State
 
-SETTLING_STEPS = 4
-"""A step is as long as the one before at the latest by then; if not, the last one is taken."""
+MOST_STEPS = 16
+"""The machine is as it was after an earlier step at the latest by then."""
+JITTERED_STEPS = 4
+"""With jitter it never is, and as many steps have to do."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One cluster size: a step once the machine has settled."""
+    """One cluster size: a step once the machine has settled.
+
+    Where steps take turns, ``timing`` is their mean.
+    """
 
     num_csx: int
     micro_batch_size: int
     timing: StepTiming
     arithmetic_flops: int  # of the whole step: matrix products and attention, nothing twice
-    steps_ps: tuple[int, ...]  # every step from the machine's first to the one of ``timing``
+    steps_ps: tuple[int, ...]  # every step from the machine's first to the last of ``timing``
 
     @property
     def samples_per_s(self) -> float:
@@ -65,7 +73,7 @@ class Simulator:
     update: UpdateCost = NO_UPDATE
     clips_by_norm: bool = False
     loading: Loading = UNKNOWN_LOADING
-    _settled: dict[tuple[int, int, int], list[StepTiming]] = field(
+    _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
     )
     _memo: RoundMemo = field(default_factory=RoundMemo, init=False, repr=False)
@@ -99,26 +107,29 @@ class Simulator:
         key = (micro_batch_size, rounds.count, depth if self.machine.jitter == EVEN else num_csx)
         if key not in self._settled:
             self._settled[key] = self._settle(batch_size, micro_batch_size, num_csx)
-        timings = self._settled[key]
+        settled = self._settled[key]
         num_busy = len(rounds.of_nodes(rounds.count - 1, range(num_csx)))
         return Prediction(
             num_csx,
             micro_batch_size,
-            replace(timings[-1], batch_size=batch_size, num_busy=num_busy),
+            replace(settled.timing, batch_size=batch_size, num_busy=num_busy),
             self._sample_flops * batch_size,
-            tuple(timing.duration_ps for timing in timings),
+            settled.steps_ps,
         )
 
-    def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> list[StepTiming]:
-        """Steps from the first to one that takes as long as the one before."""
+    def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> _Settled:
+        """Steps from the first to one that leaves the machine as an earlier one did."""
         timetable = self.timetable(batch_size, micro_batch_size, num_csx)
         clock = self.clock(timetable, num_csx)
-        timings = [clock.step(timetable.program.mode, 1)]
-        for step in range(2, SETTLING_STEPS + 1):
-            timings.append(clock.step(timetable.program.mode, step))
-            if timings[-1].duration_ps == timings[-2].duration_ps:
-                break
-        return timings
+        most_steps = JITTERED_STEPS if self.machine.jitter.varies else MOST_STEPS
+        timings: list[StepTiming] = []
+        after: list[State] = []
+        while len(timings) < most_steps:
+            timings.append(clock.step(timetable.program.mode, len(timings) + 1))
+            after.append(clock.state)
+            if clock.state in after[:-1]:
+                return _Settled.of(timings, len(after) - 1 - after.index(clock.state))
+        return _Settled.of(timings, most_steps - 1)
 
     @cached_property
     def _sample_flops(self) -> int:
@@ -180,3 +191,15 @@ class Simulator:
             if rest
             else num_micro_batches
         )
+
+
+class _Settled(NamedTuple):
+    """Steps from the machine's first, and one that stands for those that return."""
+
+    timing: StepTiming
+    steps_ps: tuple[int, ...]
+
+    @classmethod
+    def of(cls, timings: Sequence[StepTiming], period: int) -> _Settled:
+        """The last ``period`` of the steps return again and again."""
+        return cls(mean_step(timings[-period:]), tuple(t.duration_ps for t in timings))

@@ -63,7 +63,11 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
     init, fit = params.trainer.init, params.trainer.fit
     if fit is None or init.optimizer is None:
         missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
-        raise ConfigError(f"simulating a training step needs {missing}", where="params file")
+        raise ConfigError(
+            f"simulating a training step needs {missing}",
+            where=missing,
+            value="not in the params file",
+        )
     batch = example_batch(init, fit.train_dataloader)
     assert backend.cache is not None, "a run has a compile_dir"
     cached = backend.cache.root / f"step_{_digest(init, batch)}.pkl"

@@ -26,7 +26,7 @@ from modelzoo.simulation.request import SimulationRequest
 from modelzoo.simulation.results import SIMULATION_NAME, Detail, Simulation
 from modelzoo.simulation.study import Study
 from modelzoo.simulation.text import headline, simulation_text
-from modelzoo.trainer.session import make_backend
+from modelzoo.trainer.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import Explore
 from wsc.core.program import Program
@@ -50,6 +50,8 @@ def run_simulation(
     params: Params, request: SimulationRequest, cluster_file: Path | None, trace: Path | None
 ) -> None:
     """Do what ``--simulate`` asks for; WaferStreamError if it cannot be done."""
+    if trace is not None:
+        check_trace(trace)
     torch.set_num_threads(1)
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     asked = params.trainer.init.backend.cluster_config.num_csx

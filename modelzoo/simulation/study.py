@@ -71,6 +71,7 @@ class Study:
         if self.batch_size // size < num_csx:
             raise ConfigError(
                 f"{num_csx} CS systems have only {self.batch_size // size} micro-batches to share",
+                where="csx.performance.micro_batch_size",
                 value=f"batch_size {self.batch_size}, micro_batch_size {size}",
                 rule="batch_size / micro_batch_size is at least num_csx",
                 remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",

@@ -34,7 +34,7 @@ def run_session(
     ``Weights SHA-256: <hex>`` where there are weights.
     """
     if trace is not None:
-        _check_folder(trace)
+        check_trace(trace)
     torch.set_num_threads(1)  # this process only traces; the cores belong to the cluster
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     history = History()
@@ -59,8 +59,8 @@ def run_session(
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
 
 
-def _check_folder(path: Path) -> None:
-    """Refuse, before anything is trained, to write what a run ends with where it cannot be."""
+def check_trace(path: Path) -> None:
+    """Refuse, before anything is trained or captured, a trace that could not be written at last."""
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise ConfigError(
             "the trace cannot be written",

@@ -93,6 +93,7 @@ def test_one_hardware_number_moves_the_curve(tmp_path, capsys, section, key, val
         (["--sweep=1-4,x"], ["--sweep", "'1-4,x'", "1-2048:x2"]),
         (["--system_kw=-1"], ["system_kw", "-1"]),
         (["--token_budget=-5"], ["tokens", "-5"]),
+        (["--trace=nowhere/trace.json"], ["--trace", "nowhere/trace.json", "its folder exists"]),
     ],
 )
 def test_what_cannot_be_simulated_is_one_clear_message(tmp_path, capsys, flags, words) -> None:
@@ -100,6 +101,7 @@ def test_what_cannot_be_simulated_is_one_clear_message(tmp_path, capsys, flags, 
     code, out, err = run_here([*write_run(tmp_path), "--simulate", *flags], capsys)
     assert code == 1
     assert "Traceback" not in out + err
+    assert "Capturing" not in out, "refused before anything is captured"
     for word in words:
         assert word in err
 

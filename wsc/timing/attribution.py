@@ -21,7 +21,8 @@ next step starts before. The next step starts at that very moment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from wsc.core.units import seconds
@@ -109,3 +110,22 @@ class StepTiming:
 def samples_per_s(timings: Sequence[StepTiming]) -> float:
     """Samples per emulated second of these steps; what ran between them does not count."""
     return sum(t.batch_size for t in timings) / seconds(sum(t.duration_ps for t in timings))
+
+
+def mean_step(timings: Sequence[StepTiming]) -> StepTiming:
+    """One step that stands for several: the last of them, as long as they are on average.
+
+    Means are rounded down to whole picoseconds in a way that leaves nothing unattributed.
+    """
+    last = timings[-1]
+    attribution = _mean([timing.attribution for timing in timings])
+    spare = _mean([timing.spare for timing in timings])
+    start_ps = last.end_ps - attribution.total_ps
+    return replace(last, start_ps=start_ps, attribution=attribution, spare=spare)
+
+
+def _mean(attributions: Sequence[Attribution]) -> Attribution:
+    sums = [sum(column) for column in zip(*(vars(a).values() for a in attributions), strict=True)]
+    ends = [total_ps // len(attributions) for total_ps in accumulate(sums)]
+    means = (end_ps - before_ps for before_ps, end_ps in pairwise([0, *ends]))
+    return Attribution(*means)

@@ -8,7 +8,7 @@ from plain_steps import backward_step, mean_square
 from torch import nn
 
 from appliance.clock import ClusterClock
-from appliance.simulation import Simulator
+from appliance.simulation import JITTERED_STEPS, Simulator
 from appliance.timetable import Timetable
 from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -18,6 +18,7 @@ from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import plan_streams
 from wsc.core.units import PS_PER_S
+from wsc.timing.attribution import StepTiming
 from wsc.timing.hardware import Loading, MachineSpec
 
 MACHINE = MachineSpec()
@@ -106,11 +107,44 @@ def test_a_last_micro_batch_may_be_smaller(program: ScalableProgram) -> None:
     assert uneven.arithmetic_flops * 48 == full.arithmetic_flops * 43
 
 
+def driven_steps(machine: MachineSpec, micro_batch_size: int, count: int) -> list[StepTiming]:
+    """So many steps of 24 micro-batches on three systems."""
+    clock = ClusterClock(machine, 3, 1)
+    captured = compiled_at(micro_batch_size, 24).program
+    clock.follow(Timetable.of(captured, plan_streams(captured, 1), machine))
+    return [clock.step("train", step) for step in range(1, count + 1)]
+
+
 def test_the_first_steps_are_told_until_they_settle(program: ScalableProgram) -> None:
-    """The last of them is the one that is predicted."""
-    prediction = Simulator(program, MACHINE).predict(48, 4, 3)
-    assert len(prediction.steps_ps) == prediction.timing.step
-    assert prediction.steps_ps[-1] == prediction.steps_ps[-2] == prediction.timing.duration_ps
+    """All that follow are as long as the one that is predicted."""
+    prediction = Simulator(program, MACHINE).predict(24 * 4, 4, 3)
+    steps_ps = [timing.duration_ps for timing in driven_steps(MACHINE, 4, 8)]
+    settled = len(prediction.steps_ps)
+    assert settled == prediction.timing.step
+    assert list(prediction.steps_ps) == steps_ps[:settled]
+    assert {prediction.timing.duration_ps} == set(steps_ps[settled - 1 :])
+
+
+def test_steps_that_take_turns_are_predicted_by_their_mean(program: ScalableProgram) -> None:
+    """A batch that is long on its way lets some steps wait and others not."""
+    machine = MachineSpec.model_validate(
+        {"input": {"latency_ps": PS_PER_S, "prefetch_batches": 20}}
+    )
+    prediction = Simulator(program, machine).predict(24, 1, 3)
+    later = driven_steps(machine, 1, 61)[1:]
+    assert len(set(prediction.steps_ps[1:])) > 1
+    mean_ps = sum(timing.duration_ps for timing in later) / len(later)
+    assert prediction.timing.duration_ps == pytest.approx(mean_ps, rel=1e-4)
+    assert prediction.timing.attribution.input > 0
+
+
+def test_steps_with_jitter_are_predicted_by_the_mean_of_a_few(program: ScalableProgram) -> None:
+    """But for the first, which has nothing under way."""
+    machine = MachineSpec.model_validate({"jitter": {"seed": 1, "kernel_sigma": 0.2}})
+    prediction = Simulator(program, machine).predict(24, 1, 3)
+    few = [timing.duration_ps for timing in driven_steps(machine, 1, JITTERED_STEPS)]
+    assert list(prediction.steps_ps) == few
+    assert prediction.timing.duration_ps == sum(few[1:]) // len(few[1:])
 
 
 def test_the_optimizer_of_a_step_is_part_of_its_time(program: ScalableProgram) -> None:

@@ -108,7 +108,7 @@ class InputSpec(Config):
         5 * PS_PER_US, "assumed", "from worker to system, as one hop of SwarmX"
     )
     prefetch_batches: PositiveInt = sourced(
-        2, "assumed", "micro-batches that a system may hold: one in use, one arriving"
+        2, "assumed", "micro-batches that a system may hold: one in use, one arriving", le=4096
     )
 
     def load_ps(self, loading: Loading, num_samples: int, num_elements: int) -> int:

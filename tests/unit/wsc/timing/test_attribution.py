@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsc.timing.attribution import Attribution, StepTiming, samples_per_s, waits
+from wsc.timing.attribution import Attribution, StepTiming, mean_step, samples_per_s, waits
 
 ends = st.lists(
     st.tuples(st.sampled_from(["weights", "input", "reduce"]), st.integers(0, 1000)), max_size=6
@@ -62,3 +62,24 @@ def test_rate_leaves_out_what_runs_between_the_steps() -> None:
     first = timing(0, 200, compute=200)
     after_a_break = timing(500, 700, compute=200)
     assert samples_per_s([first, after_a_break]) == samples_per_s([first])
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), min_size=1))
+def test_a_mean_step_leaves_nothing_unattributed(charges: list[tuple[int, int, int]]) -> None:
+    """As long as its steps on average, rounded down; each cause is off by less than a picosecond."""
+    steps, start_ps = [], 0
+    for compute, weights, reduce in charges:
+        end_ps = start_ps + compute + weights + reduce
+        steps.append(timing(start_ps, end_ps, compute=compute, weights=weights, reduce=reduce))
+        start_ps = end_ps
+    mean = mean_step(steps)
+    assert mean.duration_ps == start_ps // len(steps)
+    assert mean.end_ps == start_ps
+    total = sum(weights for _, weights, _ in charges)
+    assert abs(mean.attribution.weights - total / len(steps)) < 1
+
+
+def test_one_step_is_its_own_mean() -> None:
+    """To the picosecond."""
+    step = timing(10, 40, compute=20, weights=10)
+    assert mean_step([step]) == step
