@@ -123,12 +123,12 @@ class Simulator:
         clock = self.clock(timetable, num_csx)
         most_steps = JITTERED_STEPS if self.machine.jitter.varies else MOST_STEPS
         timings: list[StepTiming] = []
-        after: list[State] = []
+        after: dict[State, int] = {}
         while len(timings) < most_steps:
             timings.append(clock.step(timetable.program.mode, len(timings) + 1))
-            after.append(clock.state)
-            if clock.state in after[:-1]:
-                return _Settled.of(timings, len(after) - 1 - after.index(clock.state))
+            seen = after.setdefault(clock.state, len(timings))
+            if seen < len(timings):
+                return _Settled.of(timings, len(timings) - seen)
         return _Settled.of(timings, most_steps - 1)
 
     @cached_property
