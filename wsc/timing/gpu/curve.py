@@ -77,7 +77,8 @@ def gpu_curve(
     """A point for every count of GPUs: the fastest kind of parallelism that fits.
 
     DDP and ZeRO-3 run as FSDP does; tensor parallelism inside a node with a pipeline over nodes
-    runs as Megatron does, one sequence at a time. Otherwise micro-batches are as large as fit.
+    runs as Megatron does. A pipeline takes one sequence at a time; without one, micro-batches are
+    as large as fit.
     Ranks that the batch does not divide by wait for the others; GPUs that no copy of the model or
     no sequence is left for stay idle. Raises ConfigError for a count below 1.
     """

@@ -25,7 +25,8 @@ MOST_SHARDS = 4096
 class MemoryXSpec(Config):
     """The weight servers. Bandwidths and capacity are totals, shared evenly among the servers.
 
-    So a run with few server processes and one with many emulate the same machine. Other published
+    So a run with few server processes and one with many emulate nearly the same machine; nearly,
+    because a parameter lies on one server, whose share of the bandwidth it has. Other published
     sizes: 12 nodes of 1128 GiB at one site, 82 TB for 64 CS-2 (Condor Galaxy 1), 4 TB to 2.4 PB in
     all. The vendor counts 20 bytes per parameter (4 TB for 200 B) or 50 (36 TB for 720 B); masters,
     gradient sums and the state of Adam take 16.
