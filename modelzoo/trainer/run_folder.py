@@ -47,9 +47,8 @@ class RunFolder:
 
     def __init__(self, model_dir: Path) -> None:
         self.model_dir = model_dir
-        self.path = model_dir / datetime.now().strftime("%Y%m%d_%H%M%S_%f")[:-3]
         try:
-            self.path.mkdir(parents=True)
+            self.path = _new_folder(model_dir)
             self._log = _RunLog(self.path / "run.log")
         except OSError as error:
             raise ConfigError(
@@ -84,3 +83,16 @@ class RunFolder:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(Path(self.path.name) / "run.log")
         fresh.rename(link)
+
+
+def _new_folder(model_dir: Path) -> Path:
+    """Named by the first millisecond, from now on, that no other run has taken."""
+    while True:
+        path = model_dir / datetime.now().strftime("%Y%m%d_%H%M%S_%f")[:-3]
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            if not path.exists():  # it is model_dir that is in the way, a link to nowhere
+                raise
+        else:
+            return path

@@ -28,6 +28,13 @@ def test_the_newest_log_can_be_found(tmp_path) -> None:
     assert len(list(tmp_path.glob("*/run.log"))) == 2
 
 
+def test_runs_in_the_same_millisecond_have_a_folder_each(tmp_path) -> None:
+    """However fast one begins after the other."""
+    for _ in range(30):
+        RunFolder(tmp_path).close()
+    assert len(list(tmp_path.glob("*/run.log"))) == 30
+
+
 def test_the_saved_configuration_starts_the_same_run(tmp_path) -> None:
     """With every default written out."""
     write_run(tmp_path)
@@ -42,6 +49,13 @@ def test_a_folder_below_a_file_is_refused(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="the model folder cannot be written"):
         RunFolder(tmp_path / "file" / "model_dir")
+
+
+def test_a_folder_that_is_a_link_to_nowhere_is_refused(tmp_path) -> None:
+    """Instead of trying one name after the other."""
+    (tmp_path / "model_dir").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="the model folder cannot be written"):
+        RunFolder(tmp_path / "model_dir")
 
 
 def test_a_full_disk_ends_the_run_with_the_name_of_the_file(tmp_path) -> None:
