@@ -31,9 +31,9 @@ from wsc.timing.stalls import StreamCheck, check_streams
 from wsc.timing.timeline import State
 
 MOST_STEPS = 16
-"""The machine is as it was after an earlier step at the latest by then."""
+"""A machine that is not as it was after an earlier step by then is taken at the mean of these."""
 JITTERED_STEPS = 4
-"""With jitter it never is, and as many steps have to do."""
+"""The same with jitter, with which a machine is never as it was."""
 
 
 @dataclass(frozen=True)
@@ -194,12 +194,12 @@ class Simulator:
 
 
 class _Settled(NamedTuple):
-    """Steps from the machine's first, and one that stands for those that return."""
+    """Steps from the machine's first, and one that stands for all that follow."""
 
     timing: StepTiming
     steps_ps: tuple[int, ...]
 
     @classmethod
     def of(cls, timings: Sequence[StepTiming], period: int) -> _Settled:
-        """The last ``period`` of the steps return again and again."""
+        """The last ``period`` of the steps stand for all that follow."""
         return cls(mean_step(timings[-period:]), tuple(t.duration_ps for t in timings))

@@ -61,7 +61,11 @@ class GptHDF5MapDataProcessor(DataProcessor):
 
     @property
     def loading(self) -> Loading:
-        return replace(super().loading, num_files=len(self._paths()))
+        try:
+            num_files = len(self._paths())
+        except DataError:  # a simulation may do without data
+            return super().loading
+        return replace(super().loading, num_files=num_files)
 
     def source(self) -> BatchSource:
         name = ", ".join(self._patterns)

@@ -78,9 +78,8 @@ def gpu_curve(
 
     DDP and ZeRO-3 run as FSDP does; tensor parallelism inside a node with a pipeline over nodes
     runs as Megatron does. A pipeline takes one sequence at a time; without one, micro-batches are
-    as large as fit.
-    Ranks that the batch does not divide by wait for the others; GPUs that no copy of the model or
-    no sequence is left for stay idle. Raises ConfigError for a count below 1.
+    as large as fit. Ranks that the batch does not divide by wait for the others; GPUs that no copy
+    of the model or no sequence is left for stay idle. Raises ConfigError for a count below 1.
     """
     if any(count < 1 for count in counts):
         raise ConfigError(

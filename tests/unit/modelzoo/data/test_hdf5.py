@@ -61,6 +61,15 @@ def test_it_is_timed_as_a_loader_of_hdf5(folder: Path) -> None:
     assert loading == Loading("hdf5", num_workers=8, num_files=3)
 
 
+def test_files_that_are_not_there_are_not_counted(tmp_path: Path) -> None:
+    """A simulation asks who loads, and needs no data for it; opening them is another matter."""
+    section = {"data_processor": "GptHDF5MapDataProcessor", "batch_size": 5}
+    missing = GptHDF5MapDataProcessor.model_validate({**section, "data_dir": str(tmp_path / "no")})
+    assert missing.loading == Loading("hdf5")
+    with pytest.raises(DataError):
+        missing.source()
+
+
 def test_batches_have_the_agreed_form(folder: Path) -> None:
     """Contiguous int64, whatever the file holds, and each feature in its place."""
     batch = open_hdf5(str(folder)).batch(0)
