@@ -20,11 +20,6 @@ def start_cycles(fabric: FabricSpec) -> int:
     return fabric.program_start_cycles + fabric.vector_setup_cycles
 
 
-def chain_program(fabric: FabricSpec, pes: int, wavelets: int) -> float:
-    """reduce_2colors_static; rows K0001 to K0014."""
-    return start_cycles(fabric) + collectives.chain(fabric, pes, wavelets)
-
-
 def two_phase_program(
     fabric: FabricSpec, pes: int, wavelets: int, group: int, *, descriptors_loaded: bool
 ) -> float:
