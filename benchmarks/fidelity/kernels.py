@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.fidelity.cells import cell, count, in_unit
 from benchmarks.fidelity.fit_kernels import fit_gemm, fit_gemv
-from benchmarks.fidelity.kernel_rows import dtype_of, fabric_of, group_of, of_workload
+from benchmarks.fidelity.kernel_rows import (
+    dtype_of,
+    fabric_of,
+    group_of,
+    line_of,
+    of_workload,
+    sides_of,
+)
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
 from csnode.fabric.collectives.trees import auto_generated
@@ -67,11 +74,11 @@ def _collective(row: Row) -> float:
     algorithm = row.text("algorithm")
     fabric, wavelets = fabric_of(row), count(row, "vector_len")
     if "low_depth" in algorithm:
-        return reduce_programs.low_depth_program(fabric, count(row, "num_pes"), wavelets)
+        return reduce_programs.low_depth_program(fabric, line_of(row, fabric), wavelets)
     if "two-phase" in algorithm and "step=" in row.text("params"):
         return reduce_programs.two_phase_program(
             fabric,
-            count(row, "num_pes"),
+            line_of(row, fabric),
             wavelets,
             group_of(row),
             descriptors_loaded="reduce_2colors_dynamic" not in algorithm,
@@ -84,14 +91,14 @@ def _modelled(row: Row, fabric: FabricSpec, wavelets: int) -> float:
     """The HPDC'24 form that workload and algorithm name."""
     workload, algorithm = row.text("workload").lower(), row.text("algorithm").lower()
     if "2d" in workload:
-        columns, rows = count(row, "grid_x"), count(row, "grid_y")
+        columns, rows = sides_of(row, fabric)
         if "snake" in algorithm:
             return collectives.snake_reduce(fabric, columns, rows, wavelets)
         if "broadcast" in workload:
             return collectives.broadcast_2d(fabric, columns, rows, wavelets)
         form = _line(algorithm)
         return form(fabric, columns, wavelets) + form(fabric, rows, wavelets)
-    pes = count(row, "num_pes")
+    pes = line_of(row, fabric)
     form = _line(f"{algorithm} {workload}")
     cycles = form(fabric, pes, wavelets)
     is_all_reduce = "allreduce" in workload and form is not collectives.ring_all_reduce

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.fidelity.fit_kernels import fit_gemm, fit_gemv
 from benchmarks.fidelity.kernels import FAMILIES
 from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.replays import Replays
 from benchmarks.fidelity.rows import Row
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware.programs import PROGRAMS
@@ -55,6 +56,41 @@ def test_published_forms_of_other_collectives_are_known() -> None:
     assert _predict(_row("2D broadcast", **grid)) == 61 + 256 + 14 + 5
     snake = _predict(_row("2D reduce", **(grid | {"algorithm": "snake"})))
     assert snake == chain
+
+
+@pytest.mark.parametrize(
+    ("workload", "algorithm", "cells"),
+    [
+        ("1D reduce", "chain", {"num_pes": 995}),
+        ("1D allreduce", "ring", {"num_pes": 995}),
+        ("1D reduce", "tree (reduce_2colors_low_depth)", {"num_pes": 1024}),
+        ("1D reduce", "two-phase", {"num_pes": 1024, "params": "step=32"}),
+        ("2D broadcast", "", {"grid_x": 751, "grid_y": 994}),
+        ("2D reduce", "snake", {"grid_x": 995, "grid_y": 2}),
+        ("2D reduce", "chain", {"grid_x": 2, "grid_y": 995}),
+    ],
+)
+def test_a_collective_on_more_pes_than_the_wafer_has_is_refused(
+    workload: str, algorithm: str, cells: dict[str, Any]
+) -> None:
+    """The error names file, row, fields and rule, and the report lists it as the reason."""
+    row = _row(workload, algorithm=algorithm, vector_len=8, **cells)
+    fields = "fields grid_x and grid_y" if "2D" in workload else "field num_pes"
+    with pytest.raises(ConfigError) as refusal:
+        _predict(row)
+    assert refusal.value.where == f"rows.csv, line 2, row K1, {fields}"
+    (listed,) = Replays.of([row], FAMILIES).listed
+    assert "at most the usable grid of 750 x 994 PEs" in listed.reason
+
+
+def test_a_collective_on_the_whole_wafer_is_predicted() -> None:
+    """A line along either side, the grid either way round, and the larger grid of a WSE-3."""
+    chain: dict[str, Any] = {"algorithm": "chain", "vector_len": 8}
+    assert _predict(_row("1D reduce", **chain, num_pes=994)) > 994
+    whole = _predict(_row("2D reduce", **chain, grid_x=750, grid_y=994))
+    assert whole == _predict(_row("2D reduce", **chain, grid_x=994, grid_y=750))
+    wse3 = "WSE-3 (Cerebras SDK simulator)"
+    assert _predict(_row("1D reduce", **chain, system=wse3, num_pes=1176)) > 1176
 
 
 def test_silicon_and_simulator_of_a_wse_3_differ() -> None:
