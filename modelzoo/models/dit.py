@@ -16,7 +16,10 @@ from modelzoo.models.layers import Attention, FeedForward
 _LONGEST_WAVE = 10000.0
 """Of the sinusoids (Vaswani et al. 2017, section 3.5)."""
 
-_ZERO_AT_FIRST = ("modulation.weight", "head.output.weight")
+_ZERO_AT_FIRST = (
+    "scale.weight", "shift.weight", "attention_gate.weight", "feed_forward_gate.weight",
+    "head.output.weight",
+)  # fmt: skip
 """Every block starts as the identity, and the guess as 0 (adaLN-Zero, section 3.2)."""
 
 
@@ -62,7 +65,7 @@ class DitModel(nn.Module):
         dtype = self.patch.weight.dtype
         x = self.patch(to_patches(self.config, images).to(dtype))
         x = self.dropout(x + grid_positions(self.config, x))
-        condition = F.silu(self.timestep(timesteps) + self.label(labels))
+        condition = F.silu(self.timestep(timesteps) + self.label(labels))[:, None, :]
         for layer in self.encoder:
             x = layer(x, condition)
         return to_images(self.config, self.head(x, condition))
@@ -105,27 +108,65 @@ class LabelEmbedding(nn.Module):
 
 
 class ConditionedLayer(nn.Module):
-    """Attention and feed-forward whose scale, shift and gate the condition sets (adaLN-Zero)."""
+    """Attention and feed-forward whose scale, shift and gate the condition sets (adaLN-Zero).
+
+    Each of the six has a projection of its own, as in the vendor's model.
+    """
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
-        self.modulation = nn.Linear(config.hidden_size, 6 * config.hidden_size)
-        self.attention_norm = plain_norm(config)
-        self.attention = Attention(config)
-        self.feed_forward_norm = plain_norm(config)
+        hidden = config.hidden_size
+        attention = SoftmaxFp32Attention if config.attention_softmax_fp32 else Attention
+        self.attention_norm = AdaptiveNorm(config)
+        self.attention = attention(config)
+        self.attention_gate = nn.Linear(hidden, hidden)
+        self.feed_forward_norm = AdaptiveNorm(config)
         self.feed_forward = FeedForward(config)
+        self.feed_forward_gate = nn.Linear(hidden, hidden)
         self.dropout = nn.Dropout(config.dropout_rate)
 
     def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """(B, P, H) activations under a (B, H) condition."""
-        shift, scale, gate, ff_shift, ff_scale, ff_gate = self.modulation(condition)[
-            :, None, :
-        ].chunk(6, dim=-1)
-        read = self.attention_norm(x) * (1 + scale) + shift
-        x = x + gate * self.dropout(self.attention(read, None))
-        read = self.feed_forward_norm(x) * (1 + ff_scale) + ff_shift
-        added: torch.Tensor = x + ff_gate * self.dropout(self.feed_forward(read))
+        """(B, P, H) activations under a (B, 1, H) condition."""
+        seen = self.attention(self.attention_norm(x, condition), None)
+        x = x + self.attention_gate(condition) * self.dropout(seen)
+        inner = self.feed_forward(self.feed_forward_norm(x, condition))
+        added: torch.Tensor = x + self.feed_forward_gate(condition) * self.dropout(inner)
         return added
+
+
+class AdaptiveNorm(nn.Module):
+    """A norm without weights: the condition sets scale and shift in their place (adaLN)."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        hidden, eps = config.hidden_size, config.layer_norm_epsilon
+        self.norm = nn.LayerNorm(hidden, eps=eps, elementwise_affine=False)
+        self.scale = nn.Linear(hidden, hidden)
+        self.shift = nn.Linear(hidden, hidden)
+
+    def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = self.norm(x) * (1 + self.scale(condition)) + self.shift(condition)
+        return scaled
+
+
+class SoftmaxFp32Attention(Attention):
+    """Scores leave the products for a softmax in fp32: three kernels, and scores of three dtypes.
+
+    The fused kernel of language models sums in fp32, too, but keeps scores as activations are.
+    """
+
+    def mix(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        scores = query @ (key * self.scale).transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        weights = scores.float().softmax(-1).to(value.dtype)
+        return F.dropout(weights, self.dropout_rate, self.training) @ value
 
 
 class ConditionedHead(nn.Module):
@@ -133,20 +174,12 @@ class ConditionedHead(nn.Module):
 
     def __init__(self, config: DitConfig, pixels: int) -> None:
         super().__init__()
-        self.modulation = nn.Linear(config.hidden_size, 2 * config.hidden_size)
-        self.norm = plain_norm(config)
+        self.norm = AdaptiveNorm(config)
         self.output = nn.Linear(config.hidden_size, pixels)
 
     def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        shift, scale = self.modulation(condition)[:, None, :].chunk(2, dim=-1)
-        patches: torch.Tensor = self.output(self.norm(x) * (1 + scale) + shift)
+        patches: torch.Tensor = self.output(self.norm(x, condition))
         return patches
-
-
-def plain_norm(config: DitConfig) -> nn.LayerNorm:
-    """A norm without weights: the condition takes their place."""
-    eps = config.layer_norm_epsilon
-    return nn.LayerNorm(config.hidden_size, eps=eps, elementwise_affine=False)
 
 
 def noised(

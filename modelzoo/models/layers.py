@@ -97,10 +97,10 @@ class Attention(nn.Module):
         self.output = nn.Linear(hidden, hidden, bias=config.use_ffn_bias_in_attention)
         self._head_dim = config.head_dim
         self._queries_per_kv = config.num_heads // config.num_kv_heads
-        is_scaled = config.attention_type == "scaled_dot_product"
-        self._scale = config.head_dim**-0.5 if is_scaled else 1.0
         self._is_causal = config.is_causal
-        self._dropout_rate = config.attention_dropout_rate
+        is_scaled = config.attention_type == "scaled_dot_product"
+        self.scale = config.head_dim**-0.5 if is_scaled else 1.0
+        self.dropout_rate = config.attention_dropout_rate
 
     def forward(
         self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
@@ -111,17 +111,32 @@ class Attention(nn.Module):
         )
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
-        mixed = F.scaled_dot_product_attention(
+        mixed = self.mix(
             query.transpose(1, 2),
             self._for_each_query(key).transpose(1, 2),
             self._for_each_query(value).transpose(1, 2),
-            attn_mask=mask,
-            is_causal=self._is_causal,
-            dropout_p=self._dropout_rate if self.training else 0.0,
-            scale=self._scale,
+            mask,
         )
         projected: torch.Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return projected
+
+    def mix(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Values (B, H, T, D) in the proportions that softmax makes of scores, in one kernel."""
+        return F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            is_causal=self._is_causal,
+            dropout_p=self.dropout_rate if self.training else 0.0,
+            scale=self.scale,
+        )
 
     def _for_each_query(self, heads: torch.Tensor) -> torch.Tensor:
         """Repeat each of (B, T, kv heads, D) for the query heads that share it."""

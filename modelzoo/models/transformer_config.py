@@ -54,7 +54,12 @@ class TransformerConfig(Config):
     extra_attention_params: ExtraAttentionParams | None = None
     attention_dropout_rate: float = Rate
     attention_softmax_fp32: bool = True
-    """The softmax is in fp32 in any case."""
+    """Scores go to a softmax in fp32 as a tensor of their own.
+
+    Language models leave scores to a fused kernel, which sums in fp32 in any case and keeps them as
+    wide as activations: the vendor's, too, turn this off at precision_opt_level 1 with cbfloat16
+    (modelzoo R2.4, models/nlp/*/model.py); its DiT does not.
+    """
     use_projection_bias_in_attention: bool = True
     """Biases of query, key and value."""
     use_ffn_bias_in_attention: bool = True

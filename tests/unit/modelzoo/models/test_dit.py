@@ -9,6 +9,7 @@ from tiny_models import NO_DROPOUT, SIZES
 from modelzoo.models.dit import (
     DitModel,
     LabelEmbedding,
+    SoftmaxFp32Attention,
     grid_positions,
     noised,
     sinusoids,
@@ -16,6 +17,7 @@ from modelzoo.models.dit import (
     to_patches,
 )
 from modelzoo.models.dit_config import DitConfig, VaeConfig
+from modelzoo.models.layers import Attention
 from modelzoo.models.registry import build_model
 from wsc.core.errors import ConfigError
 
@@ -85,6 +87,43 @@ def test_every_patch_sees_every_other_the_time_and_the_class() -> None:
         model.guess(image, one, one + 1),
     ):
         assert (guess - other).abs().min() > 0
+
+
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_a_softmax_in_fp32_mixes_values_as_the_fused_kernel_does(with_mask: bool) -> None:
+    """In fp32, where neither rounds, both are the same function of queries, keys and values."""
+    query, key, value = random(3, 2, 2, 6, 8)
+    mask = torch.zeros(6, 6).masked_fill(torch.eye(6).bool(), -1e30) if with_mask else None
+    fused, three = Attention(CONFIG).eval(), SoftmaxFp32Attention(CONFIG).eval()
+    mixed = three.mix(query, key, value, mask)
+    torch.testing.assert_close(mixed, fused.mix(query, key, value, mask))
+
+
+def test_scores_of_16_bits_are_widened_for_the_softmax() -> None:
+    """Products are in 16 bits, what the softmax makes of them is rounded to 16 bits once."""
+    query, key, value = random(3, 2, 2, 6, 8).bfloat16() * 4
+    scores = (query @ (key * 8**-0.5).transpose(-2, -1)).double()
+    shares = scores.exp() / scores.exp().sum(-1, keepdim=True)
+    mixed = SoftmaxFp32Attention(CONFIG).eval().mix(query, key, value, None)
+    assert torch.equal(mixed, shares.bfloat16() @ value)
+
+
+def test_attention_drops_shares_in_training_alone() -> None:
+    """At the rate stated, the others made larger for it; none in evaluation."""
+    attention = SoftmaxFp32Attention(CONFIG.model_copy(update={"attention_dropout_rate": 0.25}))
+    torch.manual_seed(0)
+    same, each = torch.zeros(64, 2, 64, 8), torch.eye(64).expand(64, 2, 64, 64)
+    shares = attention.mix(same, same, each, None) * 64
+    assert sorted(set(shares.flatten().tolist())) == pytest.approx([0, 4 / 3])
+    assert (shares == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert (attention.eval().mix(same, same, each, None) * 64 == 1).all()
+
+
+@pytest.mark.parametrize(("is_fp32", "kind"), [(True, SoftmaxFp32Attention), (False, Attention)])
+def test_the_configuration_says_where_the_softmax_is(is_fp32: bool, kind: type) -> None:
+    """``attention_softmax_fp32`` picks the attention of every layer."""
+    layers = build(attention_softmax_fp32=is_fp32).encoder
+    assert {type(layer.get_submodule("attention")) for layer in layers} == {kind}
 
 
 def test_labels_are_withheld_in_training_alone() -> None:
