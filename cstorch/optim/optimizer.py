@@ -109,9 +109,11 @@ class Optimizer(torch.optim.Optimizer):
                 where=where,
                 remedy="pass lr to the optimizer, or step a learning-rate scheduler in the trace",
             )
+        # A scheduled value moves on; the optimizer is the same whenever its step is recorded.
+        first = {key: schedule.at(0) for key, schedule in schedules.items()}
         return ParamGroup(
             names=tuple(_name_of(parameter, names) for parameter in group["params"]),
-            hyper=hyper,
+            hyper={**hyper, **first},
             schedules=schedules,
         )
 

@@ -1,5 +1,7 @@
 """A traced step: recorded once, run by the cluster, and refused where it cannot be what it says."""
 
+from functools import partial
+
 import pytest
 import torch
 from cstorch_program import (
@@ -198,12 +200,32 @@ def test_a_step_runs_although_another_one_ran_before(backend):
     assert found[1] == found[3] == pytest.approx(2 * found[0])
 
 
-def test_optimizer_state_outlives_a_change_of_data():
+def scheduled_step(backend):
+    """A traced step with momentum and a learning rate that falls."""
+    model = cstorch.compile(backend.model or Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
+    scheduler = cstorch.optim.lr_scheduler.LinearLR(
+        optimizer, initial_learning_rate=0.1, end_learning_rate=0.0, total_iters=10
+    )
+
+    @cstorch.trace
+    def step(batch):
+        loss = model(**batch)
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("make_step", [partial(training_step, momentum=0.9), scheduled_step])
+def test_optimizer_state_outlives_a_change_of_data(make_step):
     """Momentum goes on when the next epoch comes from another loader."""
 
     def digest(*sources):
         with running_backend() as backend:
-            step = training_step(backend, momentum=0.9)
+            step = make_step(backend)
             for source in sources:
                 losses(step, executor(3 // len(sources), loader(source)))
             return backend.weights_digest()

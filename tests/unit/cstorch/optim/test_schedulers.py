@@ -56,6 +56,17 @@ def test_a_tag_that_no_group_carries_is_refused(optimizer):
         lr_scheduler.ConstantLR(optimizer, learning_rate=0.5, param_group_tags="norms")
 
 
+def test_the_update_is_the_same_whenever_it_is_recorded(optimizer):
+    """The value of now is no part of it: recorded again, a step goes on with its moments."""
+    scheduler = lr_scheduler.LinearLR(
+        optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=4
+    )
+    names = {id(p): str(p.numel()) for group in optimizer.param_groups for p in group["params"]}
+    first = optimizer.spec(names, [scheduler])
+    scheduler.step()
+    assert optimizer.spec(names, [scheduler]) == first
+
+
 def test_two_schedulers_may_not_set_the_same_number(optimizer):
     """Which of the two would hold is nobody's guess; chaining is what SequentialLR is for."""
     names = {id(p): "x" for group in optimizer.param_groups for p in group["params"]}
