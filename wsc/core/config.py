@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from wsc.core.config_errors import explain
 from wsc.core.errors import ConfigError
@@ -20,11 +26,32 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Config(BaseModel):
-    """Base of every configuration class: immutable, and no key that it does not know."""
+    """Base of every configuration class: immutable, and no key that it does not know.
+
+    Where a number is asked, true and false are refused; pydantic alone takes them for 1 and 0.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
     )
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _no_boolean_for_a_number(cls, given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+        value = read(given)
+        if _boolean_became_number(given, value):
+            raise ValueError("a number, not true or false")
+        return value
+
+
+def _boolean_became_number(given: object, value: object) -> bool:
+    """Whether a boolean stands in what was given where a number stands in what was read."""
+    match given, value:
+        case Mapping(), Mapping():
+            return any(_boolean_became_number(given[key], value.get(key)) for key in given)
+        case list() | tuple(), list() | tuple():
+            return any(map(_boolean_became_number, given, value))
+    return isinstance(given, bool) and isinstance(value, int | float) and value is not given
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

@@ -102,6 +102,7 @@ def test_a_dataloader_keeps_the_keys_of_its_processor() -> None:
         (BackendConfig, {"compile_only": True, "validate_only": True}, "exclude each other"),
         (BackendConfig, {"backend_type": "CXS"}, "did you mean 'CSX'?"),
         (ClusterConfig, {"num_csx": 0}, "num_csx"),
+        (ClusterConfig, {"num_csx": True}, "not true or false"),
         (ClusterConfig, {"num_cxs": 1}, "did you mean 'num_csx'?"),
         (ClusterConfig, {"job_priority": "p0"}, "'p1', 'p2' or 'p3'"),
         (ClusterConfig, {"job_labels": ["a"]}, "key=value"),

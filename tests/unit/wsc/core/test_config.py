@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,8 +36,17 @@ class Engine(Config):
     fuel: Literal["petrol", "diesel"] = "petrol"
 
 
+class Tank(Config):
+    litres: float = 50.0
+    pumps: int = 1
+    marks: tuple[float, ...] = ()
+    by_road: Mapping[str, int] = {}
+    sealed: bool | int = 0
+
+
 class Car(Config):
     engine: Engine = Engine()
+    tank: Tank = Tank()
     spares: tuple[Engine, ...] = ()
     dotted: int = Field(default=0, alias="a.dotted.name")
     color: str = "red"
@@ -81,6 +91,29 @@ def test_a_key_inside_a_list_is_named_with_its_index() -> None:
     text = message({"car": {"spares": [{}, {"fule": 1}]}, "address": "x"})
     assert "unknown key 'car.spares[1].fule'" in text
     assert "did you mean 'fuel'?" in text
+
+
+@pytest.mark.parametrize(
+    ("car", "key"),
+    [
+        ({"tank": {"litres": True}}, "tank.litres"),
+        ({"tank": {"pumps": False}}, "tank.pumps"),
+        ({"tank": {"marks": [1.0, True]}}, "tank.marks"),
+        ({"tank": {"by_road": {"gravel": False}}}, "tank.by_road"),
+        ({"engine": {"cylinders": True}}, "engine.cylinders"),
+    ],
+)
+def test_true_and_false_are_no_numbers(car: dict[str, Any], key: str) -> None:
+    """Alone, in a list, in a mapping or beside a word, a boolean is refused with its key."""
+    text = message({"car": car, "address": "x"})
+    assert f"value of 'car.{key}' is not allowed" in text
+    assert "a number, not true or false" in text
+
+
+def test_a_number_may_still_be_written_as_text_and_a_boolean_where_one_is_known() -> None:
+    """'7' is 7 and 3 is 3.0; true stays true where a field takes either."""
+    tank = validate(Tank, {"litres": 3, "pumps": "7", "marks": ["1e3"], "sealed": True}, "here")
+    assert (tank.litres, tank.pumps, tank.marks, tank.sealed) == (3.0, 7, (1000.0,), True)
 
 
 def test_aliases_are_the_keys_that_are_known() -> None:
