@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +17,31 @@ class Persistence:
 
     def __init__(self, store: WeightStore) -> None:
         self._store = store
+        self._postponed: Callable[[], None] | None = None
 
     def save(self, path: Path, state: str) -> None:
         """Append the tensors of one of CLUSTER_STATES; CheckpointError if that fails."""
         append_tensors(path, CLUSTER_STATES[state], self._tensors(state))
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
-        """Read the tensors of one of CLUSTER_STATES in place.
+        """Read the tensors of one of CLUSTER_STATES in place; CheckpointError if that fails.
 
-        Without ``strict``, those that the file lacks stay as they are.
+        Without ``strict``, those that the file lacks stay as they are. State of an optimizer that
+        the store does not know yet is read by ``catch_up``.
         """
+        if state == "optimizer" and not self._store.has_optimizer:
+            self._postponed = partial(self.restore, path, state, strict)
+            return
         prefix, own = CLUSTER_STATES[state], self._tensors(state)
         reader = Reader(path)
         present = own if strict else own.keys() & set(reader.names(prefix))
         reader.read_into({f"{prefix}.{name}": own[name] for name in present})
+
+    def catch_up(self) -> None:
+        """Read the optimizer state that was asked for before there was an optimizer."""
+        if self._postponed is not None:
+            self._postponed()
+            self._postponed = None
 
     def _tensors(self, state: str) -> dict[str, np.ndarray]:
         """What the store holds of a state, in place, by the names in a checkpoint."""

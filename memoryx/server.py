@@ -66,6 +66,7 @@ class WeightServer:
         self._installed[installation.mode] = installation
         if installation.optimizer is not None:
             self.store.train_with(installation.optimizer)
+            self.persistence.catch_up()
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         installed = self._installed[job.mode]

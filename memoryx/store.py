@@ -28,6 +28,11 @@ class WeightStore:
         self.states: dict[str, State] = {}
         self._optimizer: OptimizerSpec | None = None
 
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether it is known how the parameters are trained."""
+        return self._optimizer is not None
+
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Allocate the optimizer's state, all zeros, for every parameter that it trains here.
 

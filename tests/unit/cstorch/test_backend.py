@@ -165,17 +165,21 @@ class Checkpoints:
             return backend.weights_digest()
 
     @staticmethod
-    def go_on(path, **options):
+    def go_on(path, evaluates_first=False, **options):
         with running_backend(Shape(3, servers=2)) as backend:
             objects = backend.restore(path, **options)
+            if evaluates_first:
+                losses(evaluation_step(backend), executor(1))
             losses(training_step(backend, momentum=0.9), executor(1))
             return backend.weights_digest(), backend.global_step, objects
 
 
-def test_restoring_everything_continues(tmp_path):
-    """Weights, momentum and step: the third step is the third step."""
+@pytest.mark.parametrize("evaluates_first", [False, True])
+def test_restoring_everything_continues(tmp_path, evaluates_first):
+    """Weights, momentum and step: the third step is the third step, whatever is done before it."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
-    assert Checkpoints.go_on(tmp_path / "c.mdl") == (expected, 3, {"global_step": 2})
+    continued = Checkpoints.go_on(tmp_path / "c.mdl", evaluates_first)
+    assert continued == (expected, 3, {"global_step": 2})
 
 
 def test_restoring_the_model_alone_starts_afresh(tmp_path):

@@ -110,3 +110,18 @@ def test_without_strict_the_rest_stays_as_it_is(tmp_path):
     expected = contents(stores(seed=0))
     assert torch.equal(store.masters["b.weight"], expected["model.b.weight"])
     assert store.masters["c.weight"].tolist() == [1.0, 1.0]
+
+
+def test_optimizer_state_waits_for_the_optimizer(tmp_path):
+    """Asked for before a training program is installed, it is read once, as soon as one is."""
+    path = saved(stores(seed=0), tmp_path / "checkpoint.mdl")
+    store = WeightStore(SPECS)
+    persistence = Persistence(store)
+    persistence.restore(path, "optimizer", strict=True)
+    store.train_with(UPDATE)
+    persistence.catch_up()
+    expected = contents(stores(seed=0))["optimizer.a.weight.exp_avg"]
+    assert torch.equal(store.states["a.weight"]["exp_avg"], expected)
+    store.states["a.weight"]["exp_avg"].zero_()
+    persistence.catch_up()
+    assert (store.states["a.weight"]["exp_avg"] == 0).all()
