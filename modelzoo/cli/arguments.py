@@ -15,8 +15,8 @@ from modelzoo.config.params import Mode
 from modelzoo.experiments.sweep import parse_sweep
 from modelzoo.simulation.request import SimulationRequest
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError, nearest
-from wsc.timing.economics import PriceSpec
+from wsc.core.errors import nearest
+from wsc.timing.economics import PriceSpec, check_tokens
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
 _FLAGS = (*RUN_FLAGS, *_OVERRIDING_FLAGS)
@@ -87,25 +87,14 @@ def _simulation(
         return None
     if typed.get("mode", "train").startswith("eval"):
         parser.error(f"--simulate predicts training, not --mode {typed['mode']}")
+    if "token_budget" in typed:
+        check_tokens(typed["token_budget"], "--token_budget")
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
-        token_budget=_token_budget(typed),
+        token_budget=typed.get("token_budget"),
         prices=validate(PriceSpec, prices, "command line"),
     )
-
-
-def _token_budget(typed: Mapping[str, Any]) -> float | None:
-    tokens: float | None = typed.get("token_budget")
-    if tokens is not None and not 0 < tokens < float("inf"):
-        raise ConfigError(
-            "the tokens to train on are not positive and finite",
-            where="--token_budget",
-            value=tokens,
-            rule="more than 0",
-            remedy="type a number of tokens, as in --token_budget 300e9",
-        )
-    return tokens
 
 
 def build_parser() -> argparse.ArgumentParser:

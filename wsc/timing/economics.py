@@ -17,18 +17,26 @@ from wsc.timing.hardware.sourced import sourced
 SECONDS_PER_HOUR = 3600
 SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR
 
+MOST_TOKENS = 1e18
+"""A budget above it is a slip of the pen: the largest runs so far took some 1e13 tokens."""
+MOST_PRICE = 1e12
+"""The same for a price and for power: room for any currency, and bills stay finite."""
+
 
 class PriceSpec(Config):
     """What an hour of one system costs and how much power the system draws."""
 
     system_hour: NonNegativeFloat = sourced(
-        10.0, "assumed", "illustrative: a round number in no particular currency, not an offer"
+        10.0,
+        "assumed",
+        "illustrative: a round number in no particular currency, not an offer",
+        le=MOST_PRICE,
     )
     system_kw: NonNegativeFloat = sourced(
-        0.0, "assumed", "illustrative: power not counted unless it is given"
+        0.0, "assumed", "illustrative: power not counted unless it is given", le=MOST_PRICE
     )
     kwh: NonNegativeFloat = sourced(
-        0.0, "assumed", "illustrative: energy taken as part of the price of an hour"
+        0.0, "assumed", "illustrative: energy taken as part of the price of an hour", le=MOST_PRICE
     )
 
 
@@ -48,15 +56,28 @@ class TrainingBill:
         return self.duration_s / SECONDS_PER_DAY
 
 
+def check_tokens(tokens: float, where: str) -> None:
+    """ConfigError that names ``where`` unless there are tokens, and at most MOST_TOKENS."""
+    if not 0 < tokens <= MOST_TOKENS:
+        raise ConfigError(
+            "the tokens to train on are none or too many",
+            where=where,
+            value=tokens,
+            rule=f"more than 0, at most {MOST_TOKENS:g}",
+            remedy="give a number of tokens, as in 300e9",
+        )
+
+
 def training_bill(
     tokens: float, tokens_per_s: float, systems: int, prices: PriceSpec
 ) -> TrainingBill:
     """The bill of a training run on ``systems`` that together train on ``tokens_per_s``.
 
-    Raises ConfigError unless tokens, rate and systems are positive; a curve has the rate 0 where
-    the model does not fit.
+    Raises ConfigError unless rate and systems are positive and finite, and tokens what
+    ``check_tokens`` lets pass; a curve has the rate 0 where the model does not fit.
     """
-    for name, value in (("tokens", tokens), ("tokens_per_s", tokens_per_s), ("systems", systems)):
+    check_tokens(tokens, "tokens")
+    for name, value in (("tokens_per_s", tokens_per_s), ("systems", systems)):
         if not 0 < value < float("inf"):
             raise ConfigError(
                 f"{name} of a training bill is not positive and finite",

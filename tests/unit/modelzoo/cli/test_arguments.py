@@ -78,12 +78,24 @@ def test_flags_are_written_long_or_short_with_or_without_equals(argv: str) -> No
     assert values == {"model_dir": "out", "compile_dir": "c", "num_csx": 4}
 
 
-@pytest.mark.parametrize("tokens", ["0", "-5", "nan", "inf", "1e400"])
+@pytest.mark.parametrize("tokens", ["0", "-5", "nan", "inf", "1e400", "1e308", "1.1e18"])
 def test_a_budget_that_cannot_be_is_refused_before_anything_is_captured(tokens: str) -> None:
     """The flag is named."""
     with pytest.raises(ConfigError, match="the tokens to train on") as caught:
         parse("--params", "p.yaml", "--simulate", f"--token_budget={tokens}")
     assert caught.value.where == "--token_budget"
+    assert caught.value.rule == "more than 0, at most 1e+18"
+
+
+@pytest.mark.parametrize("price", ["system_hour_price", "system_kw", "kwh_price"])
+@pytest.mark.parametrize("value", ["1e308", "-1", "nan", "inf"])
+def test_a_price_that_cannot_be_is_refused_before_anything_is_captured(
+    price: str, value: str
+) -> None:
+    """The price is named, with its bound."""
+    with pytest.raises(ConfigError) as caught:
+        parse("--params", "p.yaml", "--simulate", f"--{price}={value}")
+    assert price.removesuffix("_price") in caught.value.what
 
 
 def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path) -> None:

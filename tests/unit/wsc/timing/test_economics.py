@@ -1,11 +1,14 @@
 """Time to train, cost and energy follow from a rate and from prices that the user gives."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wsc.core.config import validate
 from wsc.core.errors import ConfigError
-from wsc.timing.economics import PriceSpec, training_bill
+from wsc.timing.economics import MOST_PRICE, MOST_TOKENS, PriceSpec, training_bill
 
 
 def test_a_bill_by_hand():
@@ -41,11 +44,26 @@ def test_default_prices_say_that_they_are_illustrative():
         ("tokens_per_s", (1, 0.0, 1)),
         ("systems", (1, 1.0, 0)),
         ("tokens", (float("nan"), 1.0, 1)),
+        ("tokens", (1.1 * MOST_TOKENS, 1.0, 1)),
         ("tokens_per_s", (1, float("inf"), 1)),
     ],
 )
-def test_what_is_not_positive_is_refused_by_name(name, arguments):
+def test_what_is_not_positive_or_too_large_is_refused_by_name(name, arguments):
     """A rate of 0, from a point that does not fit, gives an error and no division by zero."""
     with pytest.raises(ConfigError) as refused:
         training_bill(*arguments, PriceSpec())
     assert refused.value.where == name
+
+
+def test_a_bill_is_finite_whatever_the_prices():
+    """The largest budget, prices and power that are taken, on the slowest of large clusters."""
+    prices = PriceSpec(system_hour=MOST_PRICE, system_kw=MOST_PRICE, kwh=MOST_PRICE)
+    assert math.isfinite(training_bill(MOST_TOKENS, 1e-30, 2048, prices).cost)
+
+
+@pytest.mark.parametrize("price", PriceSpec.model_fields)
+@pytest.mark.parametrize("value", [1e308, -1.0])
+def test_a_price_that_makes_no_bill_is_refused_by_name(price, value):
+    """1e308 for an hour would give an infinite bill."""
+    with pytest.raises(ConfigError, match=f"value of '{price}'"):
+        validate(PriceSpec, {price: value}, "prices")
