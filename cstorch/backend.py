@@ -26,7 +26,7 @@ from memoryx.checkpoint import CLUSTER_STATES, MODEL, Reader
 from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.installation import InputFeed
+from wsc.compiler.installation import InputFeed, Installation
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program
@@ -151,17 +151,18 @@ class Backend:
         )
 
     def install(self, compiled: Compiled, feed: InputFeed, optimizer: OptimizerSpec | None) -> None:
-        """Put a program on the cluster; the first one starts the cluster and sends the weights."""
+        """Put a program on the cluster; the first one starts the cluster and sends the weights.
+
+        Where that fails there is no cluster afterwards, so that it can be tried again.
+        """
         size = self.size()
         machine = self.cluster_config.cluster.machine
         installation = plan_installation(compiled, feed, optimizer, size, machine)
-        starts = self.cluster is None
         if self.cluster is None:
-            self.cluster = self._start(compiled, size)
-        self.cluster.invoke("install", installation)
-        if starts:
-            self._load_weights(self.cluster)
+            self.cluster = self._start(installation, size)
             self._tell_start_up(compiled.program, optimizer)
+        else:
+            self.cluster.invoke("install", installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps of an installed program."""
@@ -202,16 +203,19 @@ class Backend:
         emulated, measured = self._running().invoke("activities")
         write_trace(path, emulated, measured)
 
-    def _start(self, compiled: Compiled, size: ClusterSize) -> Cluster:
+    def _start(self, installation: Installation, size: ClusterSize) -> Cluster:
+        """A cluster that has its first program and its weights."""
         config = self.cluster_config
         log.info("Preparing to execute using %d CSX", size.num_csx)
-        return start_cluster(
-            compiled.program.parameters,
-            size,
-            config.cluster,
-            self.seed,
-            record=config.record,
-        )
+        parameters = installation.program.parameters
+        cluster = start_cluster(parameters, size, config.cluster, self.seed, record=config.record)
+        try:
+            cluster.invoke("install", installation)
+            self._load_weights(cluster)
+        except BaseException:
+            cluster.shutdown()
+            raise
+        return cluster
 
     def _tell_start_up(self, program: Program, optimizer: OptimizerSpec | None) -> None:
         machine = self.cluster_config.cluster.machine

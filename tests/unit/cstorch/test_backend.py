@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from cstorch_program import (
+    batches,
     evaluation_step,
     executor,
     loader,
@@ -131,6 +132,44 @@ def test_a_model_too_large_for_memoryx_starts_nothing():
         with pytest.raises(ApplianceResourceExhausted, match="fp32 weights"):
             losses(training_step(backend), executor())
         assert backend.cluster is None
+
+
+def test_a_cluster_that_did_not_come_up_can_be_started_again():
+    """Its second start sends the weights, as the first one would have done."""
+    made = []
+
+    def unreachable_at_first():
+        """Read here, in vain on a worker, and then on a worker."""
+        made.append(len(made))
+        if made[-1] == 1:
+            raise OSError("no network")
+        return batches()
+
+    with running_backend() as backend:
+        expected = losses(training_step(backend), executor(1))
+    with running_backend() as backend:
+        step, data = training_step(backend), loader(unreachable_at_first)
+        with pytest.raises(OSError, match="no network"):
+            losses(step, executor(1, data))
+        assert backend.cluster is None
+        assert losses(step, executor(1, data)) == expected
+
+
+def test_a_checkpoint_that_was_refused_can_be_taken_leniently(tmp_path):
+    """It is not forgotten because the first attempt had started a cluster."""
+    Checkpoints.write(tmp_path / "c.mdl")
+    seen = []
+    for is_refused_first in (False, True):
+        with running_backend() as backend:
+            backend.register(Regression(depth=3))
+            evaluate = evaluation_step(backend)
+            if is_refused_first:
+                backend.restore(tmp_path / "c.mdl", states={"model"})
+                with pytest.raises(CheckpointError, match="missing"):
+                    losses(evaluate, executor(1))
+            backend.restore(tmp_path / "c.mdl", states={"model"}, strict=False)
+            seen += losses(evaluate, executor(1))
+    assert seen[0] == seen[1]
 
 
 def poisoned():
