@@ -18,6 +18,7 @@ from appliance.elaborate import ClusterSize, elaborate
 from appliance.local_rooms import LocalRooms
 from appliance.rooms import Rooms
 from appliance.spec import ClusterSpec, RuntimeSpec
+from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.program import TensorSpec
 from wsc.core.room import RoomSpec
 from wsc.timing.hardware import MachineSpec
@@ -41,17 +42,27 @@ class CoordinatorFactory:
 class Cluster:
     """A handle on a running cluster; ``shutdown`` ends every process it started."""
 
-    def __init__(self, hosted: Any, size: ClusterSize) -> None:
-        self.size = size
-        self._hosted = hosted
+    def __init__(self, hosted: Any) -> None:
+        self._hosted: Any | None = hosted
 
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the coordinator and wait for its result."""
+        """Call a method of the coordinator and wait for its result.
+
+        ApplianceRuntimeServerError after ``shutdown``.
+        """
+        if self._hosted is None:
+            raise ApplianceRuntimeServerError(
+                "the cluster has ended",
+                rule="a job that fails or is interrupted ends it, for it stops within a step",
+                remedy="make a new backend and go on from a checkpoint",
+            )
         return self._hosted.invoke(method, *args, **kwargs)
 
     def shutdown(self) -> None:
         """End the cluster. Idempotent; called on success, failure and Ctrl-C alike."""
-        self._hosted.shutdown()
+        if self._hosted is not None:
+            self._hosted.shutdown()
+            self._hosted = None
 
 
 class _HostedHere:
@@ -84,11 +95,11 @@ def start_cluster(
     rooms = elaborate(parameters, size, spec.machine, seed)
     factory = CoordinatorFactory(tuple(parameters), size, spec.machine, record)
     if spec.runtime.kind == "local":
-        return Cluster(_HostedHere(factory, rooms), size)
+        return Cluster(_HostedHere(factory, rooms))
     from appliance.ray_cluster.coordinator import RayHosted  # noqa: PLC0415  (half a second)
 
     session = f"waferstream-{uuid.uuid4().hex[:8]}"
-    return Cluster(RayHosted(factory, rooms, spec.runtime, session), size)
+    return Cluster(RayHosted(factory, rooms, spec.runtime, session))
 
 
 def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:

@@ -27,7 +27,7 @@ from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
-from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.errors import ApplianceNanError, ConfigError, WaferStreamError
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program
 from wsc.core.units import format_ps
@@ -165,10 +165,21 @@ class Backend:
             self.cluster.invoke("install", installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
-        """Run steps of an installed program."""
-        results: list[StepResult] = self._running().invoke(
-            "run", mode, first_step, last_step, self.check_loss
-        )
+        """Run steps of an installed program.
+
+        If that fails or is interrupted, the cluster ends: which of the steps it has done is not
+        known. After an ApplianceNanError they are all done, and what they led to can be looked at.
+        """
+        cluster = self._running()
+        try:
+            results: list[StepResult] = cluster.invoke(
+                "run", mode, first_step, last_step, self.check_loss
+            )
+        except ApplianceNanError:
+            raise
+        except BaseException:
+            cluster.shutdown()
+            raise
         if mode == "train":
             self.global_step = last_step
         return results

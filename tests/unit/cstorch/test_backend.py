@@ -21,6 +21,7 @@ from appliance.spec import RuntimeSpec
 from wsc.core.errors import (
     ApplianceNanError,
     ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
     CheckpointError,
     ConfigError,
     WaferStreamError,
@@ -189,6 +190,27 @@ def test_the_check_can_be_switched_off():
     with running_backend(check_loss=False) as backend:
         seen = losses(training_step(backend), executor(2, loader(poisoned)))
     assert all(map(math.isnan, seen))
+
+
+def test_a_job_that_failed_is_not_done_again():
+    """Some of its steps may be done; doing them twice would be another training."""
+
+    class FailsOnce:
+        """A loader whose second batch cannot be read at first."""
+
+        has_failed = False
+
+        def batch(self, step):
+            if step == 1 and not FailsOnce.has_failed:
+                FailsOnce.has_failed = True
+                raise OSError("no disk")
+            return batches()[step]
+
+    with running_backend() as backend:
+        step, data = training_step(backend), loader(FailsOnce)
+        for message in ("no disk", "the cluster has ended"):
+            with pytest.raises(ApplianceRuntimeServerError, match=message):
+                losses(step, executor(3, data, activation_steps=3))
 
 
 class Checkpoints:
