@@ -1,14 +1,15 @@
 """Global batches by step number, from whatever a user's input function returns.
 
 A source with a ``batch(step)`` method is asked directly, so a resumed run starts at once. Any
-other iterable (a torch DataLoader, a list, a generator function's result) is read in order and
-wraps round when it is exhausted; to resume, it is read up to the step where the run goes on.
+other iterable (a torch DataLoader, a list, a generator) is read in order and wraps round when it is
+exhausted; to resume, it is read up to the step where the run goes on. What can be read only once,
+as a generator, is made anew to be read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch.utils import _pytree as pytree
@@ -25,10 +26,18 @@ class BatchSource(Protocol):
 
 
 class GlobalBatches:
-    """The global batch of each step, flattened to its tensors in pytree order."""
+    """The global batch of each step, flattened to its tensors in pytree order.
 
-    def __init__(self, source: BatchSource | Iterable[Any], batch_size: int | None = None) -> None:
-        self._source = source
+    ``make_source`` is the user's input function, with its arguments.
+    """
+
+    def __init__(
+        self,
+        make_source: Callable[[], BatchSource | Iterable[Any]],
+        batch_size: int | None = None,
+    ) -> None:
+        self._make_source = make_source
+        self._source = make_source()
         self._batch_size = batch_size
         self._iterator: Iterator[Any] | None = None
         self._position = 0
@@ -50,29 +59,34 @@ class GlobalBatches:
 
     def _batch(self, step: int) -> Any:
         source = self._source
-        return source.batch(step) if isinstance(source, BatchSource) else self._next(source, step)
+        return source.batch(step) if isinstance(source, BatchSource) else self._read_up_to(step)
 
-    def _next(self, source: Iterable[Any], step: int) -> Any:
+    def _read_up_to(self, step: int) -> Any:
         """Batch ``step`` of a source without random access: read on, or from the start."""
         if self._iterator is None or step < self._position:
-            self._iterator, self._position = iter(source), 0
+            self._iterator, self._position = self._from_the_start(), 0
         while True:
-            batch = self._read(source)
+            batch = self._next(self._iterator)
             self._position += 1
             if self._position == step + 1:
                 return batch
 
-    def _read(self, source: Iterable[Any]) -> Any:
+    def _next(self, iterator: Iterator[Any]) -> Any:
         """The next batch in order, from the start again when the source is exhausted."""
-        assert self._iterator is not None
-        for _attempt in range(2):
-            for batch in self._iterator:
-                return batch
-            self._iterator = iter(source)
+        for batch in iterator:
+            return batch
+        self._iterator = self._from_the_start()
+        for batch in self._iterator:
+            return batch
         raise DataError(
             "the input function returned a loader without a single batch",
             remedy="check the dataset's path and that it holds at least one global batch",
         )
+
+    def _from_the_start(self) -> Iterator[Any]:
+        if self._iterator is self._source:  # which can be read only once
+            self._source = self._make_source()
+        return iter(cast(Iterable[Any], self._source))
 
 
 def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:

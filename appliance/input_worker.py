@@ -48,8 +48,8 @@ class InputWorker:
     def install(self, installation: Installation) -> None:
         mode = installation.mode
         self._installed[mode] = installation
-        loader = installation.feed.source()
-        self._batches[mode] = GlobalBatches(loader, installation.program.batch_size)
+        make_loader = installation.feed.source
+        self._batches[mode] = GlobalBatches(make_loader, installation.program.batch_size)
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         installed = self._installed[job.mode]

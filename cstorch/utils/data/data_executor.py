@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from appliance.batches import GlobalBatches
 from appliance.coordinator import StepResult
 from cstorch.backend import current_backend
 from cstorch.loop import Step
@@ -103,7 +102,7 @@ class DataExecutor:
     def __iter__(self) -> Iterator[Any]:
         if self._backend.loop is not None:
             raise ConfigError("two executor loops run at the same time")
-        batch, self._leaves = GlobalBatches(self.dataloader.local).first()
+        batch, self._leaves = self.dataloader.first
         self._backend.loop = self
         self._deadline = self._time_limit()
         self._done = 0

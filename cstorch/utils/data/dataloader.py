@@ -6,6 +6,9 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
+import torch
+
+from appliance.batches import GlobalBatches
 from wsc.core.errors import DataError
 from wsc.timing.hardware import Loading
 
@@ -26,6 +29,11 @@ class DataLoader:
     def local(self) -> Any:
         """The loader as it is on the user's side."""
         return self.source()
+
+    @cached_property
+    def first(self) -> tuple[Any, list[torch.Tensor]]:
+        """The first global batch, and its tensors in pytree order; DataError if there is none."""
+        return GlobalBatches(lambda: self.local).first()
 
     @property
     def loading(self) -> Loading:

@@ -36,6 +36,11 @@ class InOrder:
         return (batch(number) for number in range(self.length))
 
 
+def read(source, batch_size=2):
+    """The batches of an input function that returns this source."""
+    return GlobalBatches(lambda: source, batch_size)
+
+
 def values(batches, steps):
     return [batches.leaves(step)[0][0, 0].item() for step in steps]
 
@@ -43,14 +48,14 @@ def values(batches, steps):
 def test_a_source_with_random_access_is_asked():
     """A resumed run starts at once: nothing before its first step is read."""
     source = RandomAccess()
-    assert values(GlobalBatches(source, 2), [1000, 1001, 3]) == [1000, 1001, 3]
+    assert values(read(source), [1000, 1001, 3]) == [1000, 1001, 3]
     assert source.asked == [1000, 1001, 3]
 
 
 def test_a_batch_is_read_once_for_all_its_micro_batches():
     """The latest batch is kept."""
     source = RandomAccess()
-    batches = GlobalBatches(source, 2)
+    batches = read(source)
     assert batches.leaves(5)[0] is batches.leaves(5)[0]
     assert source.asked == [5]
 
@@ -58,26 +63,35 @@ def test_a_batch_is_read_once_for_all_its_micro_batches():
 def test_a_loader_is_read_in_order_and_wraps_round():
     """An exhausted loader begins again, as the next epoch."""
     loader = InOrder(3)
-    assert values(GlobalBatches(loader, 2), range(7)) == [0, 1, 2, 0, 1, 2, 0]
+    assert values(read(loader), range(7)) == [0, 1, 2, 0, 1, 2, 0]
     assert loader.started == 3
 
 
 def test_resuming_reads_up_to_the_step():
     """Batch 7 of a loader of three is its second one, as without the interruption."""
-    assert values(GlobalBatches(InOrder(3), 2), [7, 8]) == [1, 2]
+    assert values(read(InOrder(3)), [7, 8]) == [1, 2]
 
 
 def test_going_back_starts_again():
     """An evaluation reads the same batches every time."""
     loader = InOrder(4)
-    batches = GlobalBatches(loader, 2)
+    batches = read(loader)
     assert values(batches, [0, 1, 0, 1]) == [0, 1, 0, 1]
     assert loader.started == 2
 
 
-def test_a_generator_goes_as_far_as_it_goes():
-    """A one-shot iterator cannot wrap round; that is said instead of looping for ever."""
-    batches = GlobalBatches((batch(number) for number in range(2)), 2)
+def test_a_generator_is_made_anew():
+    """A generator function gives the same batches in every epoch and every evaluation."""
+
+    def generate():
+        yield from (batch(number) for number in range(3))
+
+    assert values(GlobalBatches(generate), [0, 1, 2, 3, 4, 0, 1]) == [0, 1, 2, 0, 1, 0, 1]
+
+
+def test_an_iterator_that_is_not_made_anew_goes_as_far_as_it_goes():
+    """That is said instead of looping for ever."""
+    batches = read(batch(number) for number in range(2))
     assert values(batches, [0, 1]) == [0, 1]
     with pytest.raises(DataError, match="without a single batch"):
         batches.leaves(2)
@@ -85,14 +99,14 @@ def test_a_generator_goes_as_far_as_it_goes():
 
 def test_an_endless_loader_is_never_exhausted():
     """Only what is needed is read."""
-    assert values(GlobalBatches(map(batch, itertools.count()), 2), [0, 5]) == [0, 5]
+    assert values(read(map(batch, itertools.count())), [0, 5]) == [0, 5]
 
 
 @pytest.mark.parametrize("empty", [[], iter([])])
 def test_an_empty_loader_is_an_error(empty):
     """At the first batch, with a remedy."""
     with pytest.raises(DataError, match="without a single batch") as caught:
-        GlobalBatches(empty, 2).leaves(0)
+        read(empty).leaves(0)
     assert "path" in caught.value.remedy
 
 
@@ -102,14 +116,14 @@ def test_an_empty_loader_is_an_error(empty):
 def test_every_tensor_has_as_many_rows_as_the_batch(wrong):
     """A short last batch is refused, with the shape and how to avoid it."""
     with pytest.raises(DataError, match="wrong number of rows") as caught:
-        GlobalBatches([wrong], 2).leaves(0)
+        read([wrong]).leaves(0)
     assert "global batch size, 2" in caught.value.rule
     assert "drop" in caught.value.remedy
 
 
 def test_the_first_batch_says_how_many_rows():
     """Without a batch size all tensors agree with the first one."""
-    _, leaves = GlobalBatches([batch(0, rows=5)]).first()
+    _, leaves = read([batch(0, rows=5)], None).first()
     assert [len(leaf) for leaf in leaves] == [5, 5]
     with pytest.raises(DataError, match="wrong number of rows"):
         batch_leaves({"x": torch.zeros(5), "y": torch.zeros(4)})
@@ -126,6 +140,6 @@ def test_leaves_are_tensors_in_pytree_order():
 
 def test_the_first_batch_as_the_loader_gives_it():
     """The user's program iterates over the loader's own structure."""
-    first, leaves = GlobalBatches([batch(0)], 2).first()
+    first, leaves = read([batch(0)]).first()
     assert first["note"] == "text"
     assert leaves[0] is first["x"]

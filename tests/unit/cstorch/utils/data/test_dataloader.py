@@ -32,6 +32,13 @@ def test_here_it_is_followed_once():
     assert made == [1]
 
 
+def test_the_first_batch_is_read_once():
+    """A generator gives it to every loop."""
+    loader = DataLoader(lambda: iter([torch.zeros(2), torch.ones(2)]))
+    assert loader.first is loader.first
+    assert loader.first[0].tolist() == [0, 0]
+
+
 def test_a_loader_itself_is_refused():
     """It could not be built on the workers."""
     with pytest.raises(DataError, match="takes a function that makes a loader"):
