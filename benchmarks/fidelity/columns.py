@@ -1,8 +1,7 @@
-"""The columns of the three kinds of reference files, and the units that they may hold."""
+"""The columns of the three kinds of reference files."""
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 Kind = Literal["kernels", "training", "gpu"]
@@ -38,42 +37,3 @@ RESULTS = frozenset(
     )
 )
 """Columns that hold, or in free text may hold, what was measured."""
-
-QUANTITIES = frozenset(
-    _words(
-        "ps ns us ms s seconds minutes hours days GPU-hours"
-        " cycle cycles clocks elements words wavelets hops bytes B KB MB GB TB PB"
-        " samples sequences tokens steps iterations batches epochs images"
-        " FLOP FLOPs MFLOP GFLOP TFLOP PFLOP EFLOP flop flops mW W kW MW J kJ MJ"
-    )
-)
-"""What a unit may measure, as its first word or words joined by ``/``; or a ratio, x or %."""
-
-PER = QUANTITIES | frozenset(
-    _words(
-        "hop turn wavelet element word iteration step MAC FMAC FMA op task row column layer block"
-        " direction PE core link port wafer CSX system box node GPU gpu request user token sample"
-        " batch matvec call message min minute hour day second"
-    )
-)
-"""What may stand after a ``/``."""
-
-_ADJECTIVES = r"(?:(?:output|input|prompt|generated|time|total)\s+)?"
-_SHAPE = re.compile(rf"{_ADJECTIVES}(?P<measure>\S+?),?(?:\s.*)?")
-_REMARK = re.compile(r"\s*\(.*\)")
-
-
-def without_remark(unit: str) -> str:
-    """The unit itself: remarks in brackets, which often quote results, are cut off."""
-    return _REMARK.sub("", unit).strip()
-
-
-def unknown_word(unit: str) -> str | None:
-    """The word of a unit that is not known, or None; words after a blank only describe."""
-    shape = _SHAPE.fullmatch(unit)
-    if shape is None:
-        return unit
-    quantity, *per = shape["measure"].split("/")
-    if quantity not in QUANTITIES and shape["measure"] not in ("x", "%"):
-        return quantity
-    return next((word for word in per if word not in PER), None)

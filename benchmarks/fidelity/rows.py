@@ -10,14 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from benchmarks.fidelity.columns import (
-    COLUMNS,
-    PER,
-    RESULTS,
-    Kind,
-    unknown_word,
-    without_remark,
-)
+from benchmarks.fidelity.columns import COLUMNS, RESULTS, Kind
+from benchmarks.fidelity.units import PER, canonical, unknown_word
 from wsc.core.errors import ConfigError, did_you_mean, nearest
 
 Use = Literal["calibration", "validation", "context"]
@@ -38,7 +32,7 @@ class Row:
     value: float | str
     """A number; text when the source gives a formula or a range."""
     unit: str
-    """Without the remark in brackets that some rows add."""
+    """As ``units.canonical`` has it: without the remark in brackets that some rows add."""
     evidence: Evidence
     fields: Mapping[str, str]
     """All columns of the kind as they stand."""
@@ -197,7 +191,7 @@ def _choice(where: str, field: str, text: str, known: Sequence[str]) -> str:
 
 
 def _unit(where: str, text: str) -> str:
-    unit = without_remark(text)
+    unit = canonical(text)
     if (word := unknown_word(unit)) is not None:
         rule = "a known quantity such as cycles, s, tokens/s, PFLOP/s, or a ratio: x or %"
         raise _unknown(f"{where}, field unit", "unit", text, word, sorted(PER), rule)

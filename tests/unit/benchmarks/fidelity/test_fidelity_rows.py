@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rows import row, write_rows
 
-from benchmarks.fidelity.columns import COLUMNS, RESULTS, unknown_word, without_remark
+from benchmarks.fidelity.columns import COLUMNS, RESULTS
 from benchmarks.fidelity.rows import check_unique, read_rows
 from wsc.core.errors import ConfigError
 
@@ -160,26 +160,6 @@ def test_a_file_that_is_no_text_or_no_file_is_refused(tmp_path):
     path.write_bytes(b"row_id,\xff\xfe")
     with pytest.raises(ConfigError, match="not CSV"):
         read_rows(path)
-
-
-@pytest.mark.parametrize(
-    ("written", "unit"),
-    [
-        ("cycles (max PE)", "cycles"),
-        ("cycles/MAC (setup 358)", "cycles/MAC"),
-        ("s per 1000 steps (device only)", "s per 1000 steps"),
-        ("time steps/s", "time steps/s"),
-        ("output tokens/s/user", "output tokens/s/user"),
-        ("x system diameter, cycles", "x system diameter, cycles"),
-        ("% of H100 latency", "% of H100 latency"),
-        ("GPU-hours for the full training run", "GPU-hours for the full training run"),
-        ("us (<)", "us"),
-    ],
-)
-def test_units_of_published_rows_are_known(written, unit):
-    """A quantity, what it is per, and words that describe; the remark in brackets is cut off."""
-    assert without_remark(written) == unit
-    assert unknown_word(unit) is None
 
 
 @settings(max_examples=25)
