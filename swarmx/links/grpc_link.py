@@ -135,11 +135,11 @@ class GrpcEndpoint:
         try:
             for encoded in frames:
                 header, payload_bytes = decode_header(encoded)
-                payload = _read_payload(frames, payload_bytes) if payload_bytes else None
-                self._inbox.put(envelope_of(header, payload))
+                self._inbox.put(envelope_of(header, _read_payload(frames, payload_bytes)))
         except (grpc.RpcError, StopIteration):
-            pass  # the peer died, perhaps between two frames; the next line says so
-        self._inbox.put(_Lost(caller["room"]))
+            pass  # the peer died, perhaps between two frames
+        finally:
+            self._inbox.put(_Lost(caller["room"]))
         return b""
 
 
@@ -180,16 +180,16 @@ def _bind(server: grpc.Server, host: str) -> int:
 def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:
     """The queue's messages as frames, until it yields None."""
     while (envelope := queue.get()) is not None:
-        yield encode_header(envelope)
         payload = payload_of(envelope)
-        if payload is not None:
-            content = payload.view(torch.uint8).numpy().data
-            for start in range(0, len(content), _FRAME_BYTES):
-                yield bytes(content[start : start + _FRAME_BYTES])
+        # Looked at before the header goes out: who has got an empty payload gives it back.
+        content = b"" if payload is None else payload.view(torch.uint8).numpy().data
+        yield encode_header(envelope)
+        for start in range(0, len(content), _FRAME_BYTES):
+            yield bytes(content[start : start + _FRAME_BYTES])
 
 
 def _read_payload(frames: Iterator[bytes], num_bytes: int) -> Payload:
-    """Collect a payload from the frames that follow its header."""
+    """Collect a payload from the frames that follow its header; an empty one has none."""
     payload = MemorySlab(num_bytes)
     content = payload.view(torch.uint8).numpy().data
     filled = 0

@@ -78,6 +78,8 @@ class SharedPayload(NamedTuple):
     def view(self, dtype: torch.dtype) -> torch.Tensor:
         """All bytes as a flat tensor, in place."""
         mapping = _mapped(self.block)
+        if self.num_bytes == 0:  # which frombuffer refuses
+            return torch.empty(0, dtype=dtype)
         return torch.frombuffer(
             mapping, dtype=torch.uint8, count=self.num_bytes, offset=self.offset
         ).view(dtype)
@@ -138,7 +140,7 @@ class SharedArena:
         self._room_bytes = 0
 
     def _carve(self, num_bytes: int) -> SharedPayload:
-        aligned = -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+        aligned = -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT  # no two slabs in one place
         if aligned > self._room_bytes:
             self._add_block(max(aligned, _BLOCK_BYTES))
         block = self._blocks[-1]

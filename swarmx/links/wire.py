@@ -50,7 +50,7 @@ def decode_header(encoded: bytes) -> tuple[Header, int]:
 
 
 def envelope_of(header: Header, payload: Payload | None) -> Envelope:
-    """The message that a header and its payload make up."""
+    """The message that a header and its payload make up; some kinds of message have none."""
     field = header.WhichOneof("message")
     kind, body = _KINDS[field], getattr(header, field)
     values = {

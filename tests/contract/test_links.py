@@ -100,6 +100,17 @@ def test_large_payload_arrives(links: list[Link]) -> None:
     assert torch.equal(b.endpoint.receive(30).message.payload.view(torch.uint8), content)
 
 
+def test_empty_payload_arrives(links: list[Link]) -> None:
+    """A shard of a parameter without elements is a payload like any other, there and back."""
+    a, b, _ = links
+    for sender, receiver in ((a, b), (b, a)):
+        there = ready(sender.endpoint.name, receiver.endpoint.name, sender, torch.zeros(0))
+        sender.endpoint.send(there)
+        view = receiver.endpoint.receive(10).message.payload.view(torch.float32)
+        assert view.tolist() == []
+        there.message.payload.free()
+
+
 def test_large_message_arrives(links: list[Link]) -> None:
     """A message may be larger than any buffer of the link, without a payload."""
     a, b, _ = (link.endpoint for link in links)

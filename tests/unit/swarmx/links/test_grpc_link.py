@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from swarmx.links import grpc_link
 from swarmx.links.grpc_link import GrpcEndpoint
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, ClusterJobInitError
 from wsc.core.messages import Envelope, WeightsReleased
@@ -35,6 +36,26 @@ def test_stranger_is_refused(endpoint: GrpcEndpoint) -> None:
             endpoint.receive(0.05)
     finally:
         stranger.close()
+
+
+def test_both_sides_learn_of_a_stream_that_broke(
+    endpoint: GrpcEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory for a payload, for one: the receiver does not wait on for what cannot come."""
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError("no memory for a payload")
+
+    monkeypatch.setattr(grpc_link, "_read_payload", no_memory)
+    peer = GrpcEndpoint("x", "ours", "127.0.0.1", start_timeout_s=10)
+    try:
+        peer.connect({"a": endpoint.address})
+        with pytest.raises(ApplianceRuntimeServerError, match="x lost its link to a"):
+            knock(peer)
+        with pytest.raises(ApplianceRuntimeServerError, match="a lost its link to x"):
+            endpoint.receive(10)
+    finally:
+        peer.close()
 
 
 def test_address_must_be_of_this_host() -> None:
