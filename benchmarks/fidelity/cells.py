@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
+from benchmarks.fidelity.units import SECONDS, measure
 
 Known = TypeVar("Known")
 
@@ -48,3 +49,24 @@ def prompt_and_output(row: Row) -> tuple[int, int]:
     if found is None:
         raise CannotReplay("seq_len does not say how many tokens go in and how many come out")
     return int(found[1]), int(found[2])
+
+
+def in_token_unit(row: Row, tokens_per_s: float) -> float:
+    """A rate of one request's tokens, or the time of a token, in the row's unit.
+
+    CannotReplay if the unit is of neither.
+    """
+    quantity, *per = measure(row.unit).split("/")
+    if quantity == "tokens" and per in (["s"], ["s", "user"], ["s", "request"]):
+        return tokens_per_s
+    if quantity in SECONDS and per == ["token"]:
+        return 1 / tokens_per_s / SECONDS[quantity]
+    raise CannotReplay(f"tokens per second are predicted, not {row.unit}")
+
+
+def check_one_request(row: Row) -> None:
+    """CannotReplay unless a row serves one request at a time, in 16 bit."""
+    if (row.number("global_batch") or 1) != 1:
+        raise CannotReplay("only one request at a time is modelled")
+    if row.text("dtype") and "16" not in row.text("dtype"):
+        raise CannotReplay("only 16-bit weights are modelled")

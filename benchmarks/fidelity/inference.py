@@ -4,48 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.fidelity.cells import count, prompt_and_output
+from benchmarks.fidelity.cells import (
+    check_one_request,
+    count,
+    in_token_unit,
+    prompt_and_output,
+)
 from benchmarks.fidelity.fit_inference import fit_decode, fit_prefill, fit_service
 from benchmarks.fidelity.inference_rows import (
+    PROGRAMS,
     decode_row_s,
     end_to_end_row_s,
     prefill_row_s,
+    programs_of,
     service_row_s,
 )
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
 from wsc.timing.regions import ServiceSpec
 
-TOKENS_PER_S = frozenset(
-    {"tokens/s", "tokens/s per request", "tokens/s/user", "output tokens/s", "output tokens/s/user"}
-)
-
 
 def predict_prefill(row: Row) -> float:
     """Prompt tokens per second; those of the row, without what padding adds."""
-    return _rate(row, count(row, "seq_len") / prefill_row_s(row))
+    check_one_request(row)
+    return in_token_unit(row, count(row, "seq_len") / prefill_row_s(row))
 
 
 def predict_decode(row: Row) -> float:
     """Tokens per second at the context of the row."""
-    return _rate(row, 1 / decode_row_s(row))
+    check_one_request(row)
+    return in_token_unit(row, 1 / decode_row_s(row))
 
 
 def predict_end_to_end(row: Row) -> float:
     """Output tokens per second of the whole request."""
+    check_one_request(row)
     _, output = prompt_and_output(row)
-    return _rate(row, output / end_to_end_row_s(row))
+    return in_token_unit(row, output / end_to_end_row_s(row))
 
 
 def predict_service(row: Row) -> float:
     """Output tokens per second and user of the vendor's service."""
-    return _rate(row, 1 / service_row_s(row, ServiceSpec()))
+    return in_token_unit(row, 1 / service_row_s(row, ServiceSpec()))
 
 
-def _rate(row: Row, tokens_per_s: float) -> float:
-    if row.unit not in TOKENS_PER_S:
-        raise CannotReplay(f"tokens per second are predicted, not {row.unit}")
-    return tokens_per_s
+def _predict_other_programs(row: Row) -> float:
+    raise CannotReplay(f"the programs of {PROGRAMS} are modelled, not those of {programs_of(row)}")
 
 
 def _refuse(reason: str) -> Callable[[Row], float]:
@@ -68,10 +72,12 @@ def _on_regions(phase: str) -> Callable[[Row], bool]:
     return lambda row: _about(phase)(row) and row.text("grid") != ""
 
 
+def _by_other_programs(row: Row) -> bool:
+    return _inference(row) and programs_of(row) != PROGRAMS
+
+
 def _served(row: Row) -> bool:
-    if not _inference(row):
-        return False
-    return "inference service" in row.text("system") and row.unit in TOKENS_PER_S
+    return _inference(row) and "inference service" in row.text("system")
 
 
 FAMILIES = (
@@ -95,6 +101,7 @@ FAMILIES = (
         _about("end-to-end batch latency"),
         _refuse("time of host and appliance, flat over the batch; no calibration row of it"),
     ),
+    Family("inference by other programs", _by_other_programs, _predict_other_programs),
     Family("inference service", _served, predict_service),
     Family("end-to-end inference", _on_regions("end-to-end"), predict_end_to_end),
     Family("prefill", _on_regions("prefill"), predict_prefill),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.fidelity.cells import count, prompt_and_output
+from benchmarks.fidelity.cells import check_one_request, count, prompt_and_output
 from benchmarks.fidelity.decoders import named_decoder, one_head_decoder
+from benchmarks.fidelity.kernel_rows import fabric_of
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
-from wsc.timing.hardware import WSE2, WSE3
 from wsc.timing.regions import (
     PE_COSTS,
     PeCosts,
@@ -22,6 +22,16 @@ from wsc.timing.regions import (
 
 SERVED_CONTEXT = 1024
 """Tokens that a served token attends to where a row does not say; assumed."""
+
+
+PROGRAMS = "WaferLLM"
+"""Whose programs are modelled. Its evaluation compares them with others on the same wafer."""
+
+
+def programs_of(row: Row) -> str:
+    """Whose programs a row ran, in brackets behind its model; those modelled if none are named."""
+    found = re.search(r"\[([^\]]+)\]", row.text("workload"))
+    return found[1] if found else PROGRAMS
 
 
 def prefill_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
@@ -43,8 +53,9 @@ def end_to_end_row_s(row: Row) -> float:
 
 def service_row_s(row: Row, service: ServiceSpec) -> float:
     """Seconds per token and user of the vendor's service."""
-    if row.text("dtype") not in ("16-bit weights", "fp16", "bf16", ""):
-        raise CannotReplay("only 16-bit weights are modelled")
+    check_one_request(row)
+    if "speculative" in row.text("workload"):
+        raise CannotReplay("speculative decoding is not modelled")
     context = row.integer("seq_len") or SERVED_CONTEXT
     return service_s_per_token(named_decoder(row), context, service)
 
@@ -55,14 +66,14 @@ def _region(row: Row) -> Region:
 
 def _region_of_phase(row: Row, phase: str) -> Region:
     """The region of one phase; the grid names both: ``prefill 660^2, decode 360^2``."""
-    found = re.search(rf"{phase}\s+(\d[^\s,]*)", row.text("grid"))
+    found = re.search(rf"{phase}:?\s+(\d[^,;]*)", row.text("grid"))
     if found is None:
         raise CannotReplay(f"the grid does not name the region of {phase}")
-    return _square(row, found[1])
+    return _square(row, found[1].strip())
 
 
 def _square(row: Row, grid: str) -> Region:
-    found = re.fullmatch(r"(\d+)(?:\^2|x(\d+))", grid)
+    found = re.fullmatch(r"(\d+)(?:\^2|\s*[x*\u00d7]\s*(\d+))(?: PEs)?", grid)
     if found is None or found[2] not in (None, found[1]):
         raise CannotReplay(f"the grid is not a square of PEs: {grid or 'empty'}")
-    return Region(int(found[1]), WSE3 if "WSE-3" in row.text("system") else WSE2)
+    return Region(int(found[1]), fabric_of(row))

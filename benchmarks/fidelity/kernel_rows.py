@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.fidelity.cells import choice, count
 from benchmarks.fidelity.replay import CannotReplay
+from benchmarks.fidelity.row_words import letters_of
 from benchmarks.fidelity.rows import Row
 from wsc.core.errors import ConfigError
 from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
@@ -26,12 +27,12 @@ def of_workload(*words: str) -> Callable[[Row], bool]:
 
 def fabric_of(row: Row) -> FabricSpec:
     """The grid of PEs that a row ran on; a simulated WSE-3 is not a real one."""
-    system = row.text("system")
-    if "WSE-2" in system:
+    system = letters_of(row.text("system"))
+    if "wse2" in system or system.startswith("cs2"):
         return WSE2
-    if "WSE-3" in system:
+    if "wse3" in system or system.startswith("cs3"):
         return WSE3_SIMULATOR if row.evidence == "simulator" else WSE3
-    raise CannotReplay(f"no numbers for a {system}")
+    raise CannotReplay(f"no numbers for a {row.text('system')}")
 
 
 def line_of(row: Row, fabric: FabricSpec) -> int:

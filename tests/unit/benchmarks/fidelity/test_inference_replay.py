@@ -68,6 +68,66 @@ def test_a_whole_request_names_both_regions(tmp_path):
     assert abs(one.error) < 0.15
 
 
+@pytest.mark.parametrize("phase", ["prefill", "decode", "end-to-end"])
+def test_programs_of_others_on_the_same_regions_are_not_predicted(tmp_path, phase):
+    """The evaluation that the rows come from compares WaferLLM with compilers far slower on it."""
+    fields = REGION | {"grid": "480x480"}
+    own, other = (
+        inference(made_by, f"LLaMA3-8B {phase} [{made_by}]", 1, **fields)
+        for made_by in ("WaferLLM", "elsewhere")
+    )
+    (listed,) = replay(tmp_path, other).listed
+    assert (listed.family, listed.reason) == (
+        "inference by other programs",
+        "the programs of WaferLLM are modelled, not those of elsewhere",
+    )
+    assert not any("programs" in one.reason for one in replay(tmp_path, own).listed)
+
+
+def test_a_grid_may_be_spelt_in_several_ways(tmp_path):
+    """As papers and tables write a square of PEs."""
+    rows = [
+        inference(f"r{i}", "LLaMA3-8B decode [WaferLLM]", 1, **REGION | {"grid": grid})
+        for i, grid in enumerate(("420x420", "420^2", "420 x 420", "420*420 PEs"))
+    ]
+    requests = [
+        inference(f"q{i}", "LLaMA3-8B end-to-end", 1, **REGION | {"grid": grid, "seq_len": "9/9"})
+        for i, grid in enumerate(("prefill 660^2, decode 360^2", "prefill: 660x660; decode: 360^2"))
+    ]
+    compared = replay(tmp_path, *rows, *requests).compared
+    assert len({one.predicted for one in compared if one.family == "decode"}) == 1
+    assert len({one.predicted for one in compared if one.family != "decode"}) == 1
+    assert len(compared) == 6
+
+
+def test_a_rate_of_tokens_may_be_the_time_of_one(tmp_path):
+    """Both from one prediction."""
+    fields = REGION | {"grid": "420x420"}
+    rows = [
+        inference(unit, "LLaMA3-8B decode [WaferLLM]", 1, unit, **fields)
+        for unit in ("tokens/s", "tokens per second per user", "ms/token", "us per token")
+    ]
+    rate, per_user, time_ms, time_us = (one.predicted for one in replay(tmp_path, *rows).compared)
+    assert rate == per_user == pytest.approx(1e3 / time_ms) == pytest.approx(1e6 / time_us)
+
+
+def test_the_name_of_a_system_or_of_its_wafer_is_enough(tmp_path):
+    """A CS-3 is not taken for a CS-2."""
+    rates = [
+        one.predicted
+        for one in replay(
+            tmp_path,
+            *(
+                inference(
+                    system, "LLaMA3-8B decode", 1, **REGION | {"grid": "9^2", "system": system}
+                )
+                for system in ("CS-2 (WSE-2)", "CS-2", "CS-3 (WSE-3)", "CS-3")
+            ),
+        ).compared
+    ]
+    assert rates[0] == rates[1] != rates[2] == rates[3]
+
+
 def test_columns_come_before_the_name(tmp_path):
     """Half of the layers are twice as fast; a decoder without a name needs its columns."""
     workload = "LLaMA3-8B decode [WaferLLM]"
@@ -103,6 +163,10 @@ def test_columns_come_before_the_name(tmp_path):
             SERVICE | {"unit": "output tokens/s/user", "dtype": "8-bit weights"},
             "16-bit",
         ),
+        ("Llama3.1-70B, speculative decoding", SERVICE | {"unit": "tokens/s"}, "speculative"),
+        ("Llama3.1-8B decode", SERVICE | {"unit": "s"}, "tokens per second are predicted"),
+        ("LLaMA3-8B decode", REGION | {"grid": "420x420", "global_batch": "8"}, "one request"),
+        ("LLaMA3-8B decode", REGION | {"grid": "420x420", "dtype": "int8"}, "16-bit"),
         ("inter-wafer activation transfer", SERVICE | {"unit": "us"}, "a bound"),
         ("LLaMA3-8B max decode length [shift KV]", REGION | {"unit": "tokens"}, "SRAM"),
         ("BERT-base inference, end-to-end batch latency", {"unit": "s per batch"}, "host"),
