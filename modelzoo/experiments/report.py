@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsc.core.tables import aligned
-from wsc.core.units import format_count, format_ps
+from wsc.core.units import format_count, format_ps, format_rate
 from wsc.telemetry.scaling import Point, Scaling
 
 COLUMNS = (
@@ -29,18 +29,14 @@ def _row(point: Point) -> tuple[str, ...]:
     cause, share = max(shares.items(), key=lambda item: item[1])
     return (
         str(point.num_csx),
-        _rate(point.emulated.samples_per_s),
+        format_rate(point.emulated.samples_per_s, digits=3),
         f"{point.emulated_efficiency:.1%}",
         format_ps(point.emulated.step_ps),
         f"{compute:.1%}",
         f"{cause} {share:.1%}",
-        _rate(point.measured.samples_per_s),
+        format_rate(point.measured.samples_per_s, digits=3),
         point.weights_sha256[:12],
     )
-
-
-def _rate(samples_per_s: float) -> str:
-    return f"{samples_per_s:,.0f}" if samples_per_s >= 100 else f"{samples_per_s:.3g}"
 
 
 def table(scaling: Scaling) -> str:

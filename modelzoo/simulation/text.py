@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from modelzoo.simulation.results import Detail, LayerCheck, Point, Simulation
 from wsc.core.tables import aligned
-from wsc.core.units import format_bytes, format_count, format_ps, seconds
+from wsc.core.units import format_bytes, format_count, format_ps, format_rate, seconds
 from wsc.timing.attribution import Attribution
 
 _VISIBLE = 0.0005
@@ -72,9 +72,9 @@ def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:
         f"{point.micro_batch_size}",
         f"{point.num_rounds}",
         format_ps(point.step_ps),
-        f"{point.samples_per_s:,.4g}",
-        "-" if point.tokens_per_s is None else f"{point.tokens_per_s:,.0f}",
-        f"{point.flops_per_s / 1e15:,.3g}",
+        format_rate(point.samples_per_s),
+        "-" if point.tokens_per_s is None else format_rate(point.tokens_per_s),
+        format_rate(point.flops_per_s / 1e15, digits=3),
         f"{point.utilisation:.1%}",
         f"{point.efficiency:.1%}",
         *(f"{shares[cause]:.1%}" for cause in causes),

@@ -31,7 +31,7 @@ def format_ps(duration_ps: int) -> str:
     """A duration for people: ``"1.50 ms"``."""
     for unit_ps, name in ((PS_PER_S, "s"), (PS_PER_MS, "ms"), (PS_PER_US, "us"), (PS_PER_NS, "ns")):
         if abs(duration_ps) >= unit_ps:
-            return f"{duration_ps / unit_ps:.2f} {name}"
+            return f"{duration_ps / unit_ps:,.2f} {name}"
     return f"{duration_ps} ps"
 
 
@@ -41,6 +41,12 @@ def format_bytes(num_bytes: int) -> str:
         if abs(num_bytes) >= unit:
             return f"{num_bytes / unit:.1f} {name}"
     return f"{num_bytes} B"
+
+
+def format_rate(number: float, digits: int = 4) -> str:
+    """A rate for people, with so many digits or all before the point: ``"13,264"``, ``"97.4"``."""
+    rounded = float(f"{number:.{digits}g}")
+    return f"{number:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
 
 
 def format_count(number: float) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from wsc.telemetry import style
-from wsc.telemetry.pace import rate_axis
+from wsc.telemetry.pace import counts_axis, rate_axis
 
 _COLORS = (style.GREEN, style.VERMILION, style.PURPLE)
 _DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))
@@ -52,9 +51,6 @@ def _draw(axes: Axes, curve: PaceCurve, color: str, **look: Any) -> style.EndLab
 
 
 def _logarithmic(axes: Axes, counts: Sequence[int]) -> None:
-    axes.set_xlabel("systems or GPUs")
-    axes.set_xscale("log", base=2)
     powers = [1 << power for power in range(max(counts).bit_length())]
-    axes.set_xticks(powers, [f"{power:,}" for power in powers])
-    axes.xaxis.set_minor_locator(NullLocator())
+    counts_axis(axes, "systems or GPUs", powers)
     rate_axis(axes)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from wsc.core.units import format_rate
 from wsc.telemetry import style
 
 
@@ -14,8 +15,16 @@ def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
     """Logarithmic, with numbers at these multiples of powers of ten, written out."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=ticks))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:,.6g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: format_rate(rate)))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def counts_axis(axes: Axes, label: str, ticks: Sequence[int]) -> None:
+    """Logarithmic, with these numbers of systems written out."""
+    axes.set_xlabel(label)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def ideal_rates(counts: Sequence[int], rates: Sequence[float]) -> list[float]:

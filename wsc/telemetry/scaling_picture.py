@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from wsc.core.units import format_ps
 from wsc.telemetry import style
 from wsc.telemetry.causes import CAUSE_COLORS, cause_labels
-from wsc.telemetry.pace import draw_ideal, ideal_rates, rate_axis
+from wsc.telemetry.pace import counts_axis, draw_ideal, ideal_rates, rate_axis
 from wsc.telemetry.scaling import Scaling
 
 
@@ -34,10 +34,7 @@ def _pace_panel(axes: Axes, scaling: Scaling) -> list[style.EndLabel]:
     measured = [point.measured.samples_per_s for point in scaling.points]
     ideal = ideal_rates(num_csx, emulated)
     axes.set_title("Samples per second", color=style.FAINT_INK)
-    axes.set_xlabel(f"{scaling.run.system} systems")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(num_csx, [str(count) for count in num_csx])
-    axes.xaxis.set_minor_locator(NullLocator())
+    counts_axis(axes, f"{scaling.run.system} systems", num_csx)
     spans_decades = max(ideal + measured) > 100 * min(emulated + measured)
     rate_axis(axes, (1.0,) if spans_decades else (1.0, 2.0, 5.0))
     dots: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
@@ -55,7 +52,7 @@ def _causes_panel(axes: Axes, scaling: Scaling) -> None:
     axes.set_title("Where an emulated step goes", color=style.FAINT_INK)
     axes.set_xlabel(f"{scaling.run.system} systems")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xticks(range(len(scaling.points)), [str(p.num_csx) for p in scaling.points])
+    axes.set_xticks(range(len(scaling.points)), [f"{p.num_csx:,}" for p in scaling.points])
     axes.tick_params(axis="x", length=0)
     for place, point in enumerate(scaling.points):
         bottom = 0.0

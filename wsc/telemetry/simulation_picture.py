@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
+from wsc.core.units import format_rate
 from wsc.telemetry import style
 from wsc.telemetry.causes import CAUSE_COLORS, cause_labels
-from wsc.telemetry.pace import draw_ideal, ideal_rates, rate_axis
+from wsc.telemetry.pace import counts_axis, draw_ideal, ideal_rates, rate_axis
 from wsc.timing.attribution import Attribution
 from wsc.timing.error_bars import ErrorBar
 
@@ -63,7 +64,7 @@ def _pace(
         else:
             axes.fill_between(counts, low, high, color=style.BLUE, alpha=_FAINT, linewidth=0)
     axes.plot(counts, rates, color=style.BLUE, **(dots if has_dots else {}))
-    return [ideal, style.EndLabel(rates[-1], f"{rates[-1]:,.4g}", style.BLUE)]
+    return [ideal, style.EndLabel(rates[-1], format_rate(rates[-1]), style.BLUE)]
 
 
 def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:
@@ -85,8 +86,6 @@ def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]
 
 def _over_systems(axes: Axes, counts: Sequence[int]) -> None:
     """Logarithmic, with powers of two and the last number on the axis, or all if they are few."""
-    axes.set_xlabel("CS systems")
-    axes.set_xscale("log", base=2)
     ticks = list(counts)
     if len(ticks) > _MOST_TICKS:
         powers = (1 << power for power in range(counts[-1].bit_length()))
@@ -94,5 +93,4 @@ def _over_systems(axes: Axes, counts: Sequence[int]) -> None:
         if len(ticks) > _MOST_TICKS:
             ticks = ticks[::2]
         ticks.append(counts[-1])
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.xaxis.set_minor_locator(NullLocator())
+    counts_axis(axes, "CS systems", ticks)

@@ -9,6 +9,7 @@ from wsc.core.units import (
     format_bytes,
     format_count,
     format_ps,
+    format_rate,
     seconds,
     transfer_ps,
 )
@@ -36,6 +37,7 @@ def test_one_byte_is_never_free():
         (2_000_000, "2.00 us"),
         (1_500_000_000, "1.50 ms"),
         (-3 * PS_PER_S, "-3.00 s"),
+        (122_335_730_000_000_000, "122,335.73 s"),
     ],
 )
 def test_durations_for_people(duration_ps, text):
@@ -59,6 +61,28 @@ def test_sizes_for_people(num_bytes, text):
 def test_counts_for_people(number, text):
     """Three digits and a word."""
     assert format_count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (0.02511, "0.02511"),
+        (97.4, "97.4"),
+        (999.96, "1,000"),
+        (13_264.3, "13,264"),
+        (2e7, "20,000,000"),
+    ],
+)
+def test_rates_for_people(number, text):
+    """Four digits, or all before the point, and never a power of ten for a large one."""
+    assert format_rate(number) == text
+
+
+def test_a_rate_may_have_fewer_digits():
+    """What stands before the point is written out all the same."""
+    assert format_rate(1456.7, digits=3) == "1,457"
+    assert format_rate(56.96, digits=3) == "57"
 
 
 def test_seconds():

@@ -1,0 +1,23 @@
+"""Axes of pictures of a pace: numbers written out, for people."""
+
+from matplotlib.figure import Figure
+
+from wsc.telemetry.pace import counts_axis, rate_axis
+
+
+def test_a_large_rate_is_written_out() -> None:
+    """No power of ten, whatever the pace."""
+    axes = Figure().add_subplot()
+    axes.set_ylim(1.0, 1e8)
+    rate_axis(axes)
+    label = axes.yaxis.get_major_formatter()
+    assert [label(rate, 0) for rate in (0.02, 500.0, 2e7)] == ["0.02", "500", "20,000,000"]
+
+
+def test_numbers_of_systems_stand_on_their_axis() -> None:
+    """Those that are asked for and no others, thousands apart."""
+    axes = Figure().add_subplot()
+    counts_axis(axes, "CS systems", [1, 3, 2048])
+    assert axes.get_xscale() == "log"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "3", "2,048"]
+    assert not axes.xaxis.get_minorticklocs().size
