@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves
 
-
-def tensors_of(node: fx.Node) -> list[torch.Tensor]:
-    """The (fake) tensors that a node stands for."""
-    return [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
-
-
-def storages_of(nodes: Iterable[fx.Node]) -> dict[int, int]:
-    """Bytes of each distinct storage behind the values of nodes, in their order."""
-    storages = (tensor.untyped_storage() for node in nodes for tensor in tensors_of(node))
-    return {storage._cdata: storage.nbytes() for storage in storages}
+from wsc.compiler.storages import storages_of
 
 
 def internals(forward: Collection[fx.Node], backward: Collection[fx.Node]) -> set[fx.Node]:

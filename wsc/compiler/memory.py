@@ -17,7 +17,7 @@ from math import prod
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.internals import storages_of, tensors_of
+from wsc.compiler.storages import storages_of, tensors_of
 from wsc.compiler.work import work_of
 from wsc.core.program import Footprint, Stash
 

@@ -9,13 +9,12 @@ memory model foresee what this does to a program (wsc.timing.placement.recompute
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from torch import fx
 
-from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
 from wsc.compiler.internals import internals
+from wsc.compiler.storages import overwritten
 
 
 def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
@@ -63,13 +62,5 @@ def _ops_of(captured: Captured, layer: str, phase: str) -> dict[fx.Node, None]:
 
 
 def _overwrites_shared(node: fx.Node, forward: dict[fx.Node, None]) -> bool:
-    written = _overwritten(node)
+    written = overwritten(node)
     return written is not None and (written not in forward or len(written.users) > 1)
-
-
-def _overwritten(node: fx.Node) -> Any:
-    """The operand that an op writes its result over, if any."""
-    if node.target is keyed_random.bernoulli_:
-        return node.args[2]  # after key and position
-    schema: Any = getattr(node.target, "_schema", None)
-    return node.args[0] if schema is not None and schema.is_mutable else None
