@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
 from wsc.compiler.supported_ops import in_family
 from wsc.core.rng import stream_key
@@ -18,6 +19,7 @@ def _generator(key: int, position: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_key(key, position))
 
 
+@fx.has_side_effect  # what it overwrites may be read under another name
 @in_family("random")
 def bernoulli_(key: int, position: int, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
     """``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""

@@ -40,6 +40,12 @@ _FAMILY_OF = {name: family for family, names in _FAMILIES.items() for name in na
 RANDOM_OPS = frozenset(_FAMILIES["random"].split())
 
 
+def op_name(node: fx.Node) -> str:
+    """As in torch.ops.aten, without the overload; of one of our own kernels, its name."""
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return str(getattr(packet, "__name__", node.target))
+
+
 def family(node: fx.Node) -> str | None:
     """The cost family of a call node, or None if the op has no kernel."""
     target: Any = node.target

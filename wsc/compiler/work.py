@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from wsc.compiler.supported_ops import op_name
 from wsc.core.program import OpWork
 
 _LOOP_OVER_OPERAND = frozenset({"reduction", "softmax", "norm"})
@@ -24,7 +25,7 @@ def work_of(node: fx.Node, weights: Collection[fx.Node] = ()) -> OpWork:
     results = _tensors(node.meta.get("val"))
     shapes = [tuple(t.shape) for tensors in operands for t in tensors]
     kind = node.meta["family"]
-    name = _op_name(node)
+    name = op_name(node)
     shape = _shape(kind, name, shapes, [tuple(t.shape) for t in results])
     moved = [t for tensors in (*operands, results) for t in tensors]
     return OpWork(
@@ -35,12 +36,6 @@ def work_of(node: fx.Node, weights: Collection[fx.Node] = ()) -> OpWork:
         shape=shape,
         streams=any(operand in weights for operand in node.all_input_nodes),
     )
-
-
-def _op_name(node: fx.Node) -> str:
-    """As in torch.ops.aten, without the overload."""
-    packet = getattr(node.target, "overloadpacket", node.target)
-    return str(getattr(packet, "__name__", node.target))
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:

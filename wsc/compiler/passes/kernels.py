@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import fx
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.capture_errors import line_of_node
-from wsc.compiler.supported_ops import family
+from wsc.compiler.storages import overwritten
+from wsc.compiler.supported_ops import family, op_name
 from wsc.core.errors import ApplianceCompilationError
 
 
@@ -20,8 +20,8 @@ def check_kernels(captured: Captured) -> None:
     for node in captured.graph.nodes:
         if node.op != "call_function":
             continue
-        _refuse_buffer_update(node)
         node.meta["family"] = family(node)
+        _refuse_update(node)
         if node.meta["family"] is None:
             line = line_of_node(node.meta.get("stack_trace")) or node.meta["layer"]
             missing.setdefault(str(node.target), line or "outside the model")
@@ -34,17 +34,22 @@ def check_kernels(captured: Captured) -> None:
         )
 
 
-def _refuse_buffer_update(node: fx.Node) -> None:
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
+def _refuse_update(node: fx.Node) -> None:
+    """Raise for an op that writes to what outlives the step, itself or through a view of it."""
+    written = overwritten(node)
+    if written is None or _viewed(written).op not in {"get_attr", "placeholder"}:
         return
-    written = node.args[0]
-    if isinstance(written, fx.Node) and written.op in {"get_attr", "placeholder"}:
-        name = torch.typename(node.target) if not hasattr(node.target, "name") else node.target
-        raise ApplianceCompilationError(
-            f"op {name} writes to a buffer, an input or a parameter of the model",
-            where=line_of_node(node.meta.get("stack_trace")),
-            rule="buffers are constants while the step runs; state lives in MemoryX",
-            remedy="use a layer without running statistics (LayerNorm instead of BatchNorm), "
-            "or write out of place",
-        )
+    raise ApplianceCompilationError(
+        f"op {op_name(node)} writes to a buffer, an input or a parameter of the model",
+        where=line_of_node(node.meta.get("stack_trace")),
+        rule="buffers are constants while the step runs; state lives in MemoryX",
+        remedy="use a layer without running statistics (LayerNorm instead of BatchNorm), "
+        "or write out of place",
+    )
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """What a node is a view of; itself, if it is none."""
+    while node.meta.get("family") == "view":
+        node = node.all_input_nodes[0]
+    return node

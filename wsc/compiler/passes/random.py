@@ -6,17 +6,15 @@ micro-batch's key (a graph input named ``random_key``) and the op's position amo
 
 from __future__ import annotations
 
-from torch import fx
-
 from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
-from wsc.compiler.supported_ops import RANDOM_OPS
+from wsc.compiler.supported_ops import RANDOM_OPS, op_name
 
 
 def key_random_ops(captured: Captured) -> None:
     """Give every random op its own key; leaves other ops alone."""
     graph = captured.graph
-    random_nodes = [node for node in graph.nodes if _name(node) in RANDOM_OPS]
+    random_nodes = [node for node in graph.nodes if op_name(node) in RANDOM_OPS]
     if not random_nodes:
         return
     last_input = graph.find_nodes(op="placeholder")[-1]
@@ -26,13 +24,8 @@ def key_random_ops(captured: Captured) -> None:
     for position, node in enumerate(random_nodes):
         with graph.inserting_before(node):
             keyed = graph.call_function(
-                keyed_random.KERNELS[_name(node)], (key, position, *node.args), dict(node.kwargs)
+                keyed_random.KERNELS[op_name(node)], (key, position, *node.args), dict(node.kwargs)
             )
         keyed.meta = dict(node.meta)
         node.replace_all_uses_with(keyed)
         graph.erase_node(node)
-
-
-def _name(node: fx.Node) -> str:
-    packet = getattr(node.target, "overloadpacket", None)
-    return packet.__name__ if packet is not None else ""

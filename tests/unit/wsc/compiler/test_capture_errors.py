@@ -58,6 +58,22 @@ class WritesInput(Regression):
         return super().forward(x, y)
 
 
+class WritesView(Regression):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(4))
+
+    def forward(self, x, y):
+        self.steps[:2] += 1  # here
+        return super().forward(x + self.steps, y)
+
+
+class DrawsInPlace(WritesView):
+    def forward(self, x, y):
+        self.steps.bernoulli_(0.5)  # here
+        return Regression.forward(self, x + self.steps, y)
+
+
 CASES = [
     (Item, "op aten._local_scalar_dense depends on the values", "step_closure"),
     (Branch, "op aten._local_scalar_dense depends on the values", "torch.where"),
@@ -67,6 +83,8 @@ CASES = [
     (WrongShape, "shape '[3, 7]' is invalid", None),
     (RunningStatistics, "writes to a buffer", "LayerNorm instead of BatchNorm"),
     (WritesInput, "writes to a buffer, an input", "out of place"),
+    (WritesView, "op add_ writes to a buffer", "out of place"),
+    (DrawsInPlace, "op bernoulli_ writes to a buffer", "out of place"),
 ]
 
 

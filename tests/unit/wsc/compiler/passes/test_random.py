@@ -60,6 +60,20 @@ def test_every_random_op_has_a_position_of_its_own(noisy):
     assert sorted(positions) == ["0", "1", "2"]
 
 
+def test_a_draw_into_part_of_a_tensor_is_not_lost():
+    """Its result is read under the name of the whole tensor alone."""
+
+    class Masked(Regression):
+        def forward(self, x, y):
+            mask = torch.zeros(2, 4)
+            mask[0].bernoulli_(1.0)
+            return super().forward(x * mask, y)
+
+    model, batch = Masked(), random_batches(1, 2)[0]
+    results, _ = run_kernels(compile_model(model, batch, 1), model, batch)
+    assert torch.equal(results[0], model(**batch))
+
+
 def test_attention_dropout_is_keyed():
     """The vendor's default dropout of 0.1 everywhere compiles, and the key decides."""
     config = {key: value for key, value in GPT.items() if "dropout" not in key}
