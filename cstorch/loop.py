@@ -22,6 +22,9 @@ class Step(Protocol):
     closures: list[Closure]
     """Step closures that were called inside the trace: repeated for every step."""
 
+    def note_done(self, steps: int) -> None:
+        """So many steps of training have been done since the beginning."""
+
 
 class Loop(Protocol):
     """The running executor loop, as closures and traced steps see it."""

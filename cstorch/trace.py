@@ -21,7 +21,7 @@ from cstorch.compile import compile_afresh, compile_cached, model_of
 from cstorch.fitting import Recorded, optimizer_of, record_fitting
 from cstorch.loop import Closure, Loop
 from cstorch.optim.clipping import recorded_clipping
-from cstorch.optim.recorder import recording
+from cstorch.optim.recorder import RecordedScheduler, recording
 from cstorch.step_values import StepValue
 from wsc.compiler.capture import Step
 from wsc.compiler.compiled import Compiled
@@ -101,6 +101,7 @@ class TracedStep:
         self.mode: Mode
         self.batch_size: int
         self.closures: list[Closure] = []
+        self._schedulers: Sequence[RecordedScheduler] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Ask for one step; only inside a DataExecutor loop."""
@@ -116,6 +117,11 @@ class TracedStep:
             backend.installed[self.mode] = (self, loop.source)
         loop.attach(self)
         return self._outputs
+
+    def note_done(self, steps: int) -> None:
+        """So many steps of training have been done; its schedulers count them."""
+        for scheduler in self._schedulers:
+            scheduler.note_done(steps)
 
     def compiled_for(
         self, size: int, *args: Any, **kwargs: Any
@@ -145,6 +151,7 @@ class TracedStep:
         self.mode = program.mode
         self.batch_size = program.batch_size
         self.closures = recorded.closures
+        self._schedulers = recorded.recorder.schedulers
         if backend.is_e2e_execution:
             backend.install(recorded.compiled, feed, optimizer_of(backend, recorded))
 

@@ -10,8 +10,7 @@ import torch
 from pydantic import Field, create_model
 from torch.optim.optimizer import ParamsT as Params
 
-from cstorch.optim.recorder import active_recorder
-from cstorch.optim.scheduler import Scheduler
+from cstorch.optim.recorder import RecordedScheduler, active_recorder
 from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
@@ -70,7 +69,9 @@ class Optimizer(torch.optim.Optimizer):
         Exists because programs written for the vendor's optimizers may call it.
         """
 
-    def spec(self, names: Mapping[int, str], schedulers: Sequence[Scheduler] = ()) -> OptimizerSpec:
+    def spec(
+        self, names: Mapping[int, str], schedulers: Sequence[RecordedScheduler] = ()
+    ) -> OptimizerSpec:
         """The update as data, complete with every hyper-parameter.
 
         ``names`` maps ``id(parameter)`` to the parameter's name in the model. WaferStreamError for
@@ -90,7 +91,7 @@ class Optimizer(torch.optim.Optimizer):
         index: int,
         group: Mapping[str, Any],
         names: Mapping[int, str],
-        schedulers: Sequence[Scheduler],
+        schedulers: Sequence[RecordedScheduler],
     ) -> ParamGroup:
         where = f"parameter group {index}"
         setters = [scheduler for scheduler in schedulers if scheduler.sets(group)]

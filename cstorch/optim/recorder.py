@@ -6,18 +6,42 @@ that trace. What it has heard becomes the OptimizerSpec that MemoryX applies aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.hyper_schedules import HyperSchedule
 from wsc.core.optimizer import OptimizerSpec
 
-if TYPE_CHECKING:
-    from cstorch.optim.optimizer import Optimizer
-    from cstorch.optim.scheduler import Scheduler
+
+class RecordedScheduler(Protocol):
+    """What becomes of a scheduler: a hyper-parameter that follows a schedule."""
+
+    @property
+    def key(self) -> str:
+        """The hyper-parameter."""
+
+    @property
+    def schedule(self) -> HyperSchedule:
+        """Its value at each step."""
+
+    def sets(self, group: Mapping[str, Any]) -> bool:
+        """Whether it is that of this parameter group."""
+
+    def note_done(self, steps: int) -> None:
+        """So many steps have been done on the cluster."""
+
+
+class RecordedOptimizer(Protocol):
+    """What becomes of an optimizer."""
+
+    def spec(
+        self, names: Mapping[int, str], schedulers: Sequence[RecordedScheduler]
+    ) -> OptimizerSpec:
+        """The update as data; ``names`` as of ``Recorder.spec``."""
 
 
 @dataclass
@@ -28,8 +52,8 @@ class Recorder:
     in its fixed order: clip by value, clip by norm, update.
     """
 
-    optimizer: Optimizer | None = None
-    schedulers: list[Scheduler] = field(default_factory=list)
+    optimizer: RecordedOptimizer | None = None
+    schedulers: list[RecordedScheduler] = field(default_factory=list)
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
     loss_scale: float = 1.0
@@ -56,13 +80,13 @@ class Recorder:
             raise _refusal("the loss is scaled twice", "once per step")
         self.loss_scale = float(loss_scale)
 
-    def step_optimizer(self, optimizer: Optimizer) -> None:
+    def step_optimizer(self, optimizer: RecordedOptimizer) -> None:
         """The update is that of ``optimizer``."""
         if self.optimizer is not None:
             raise _refusal("two optimizer steps in one trace", "one optimizer, stepped once")
         self.optimizer = optimizer
 
-    def step_scheduler(self, scheduler: Scheduler) -> None:
+    def step_scheduler(self, scheduler: RecordedScheduler) -> None:
         """A hyper-parameter follows ``scheduler``."""
         if scheduler in self.schedulers:
             raise _refusal("a scheduler is stepped twice in one trace", "once per step")

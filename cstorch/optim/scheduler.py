@@ -1,7 +1,8 @@
 """The base of all schedulers: it counts; the value at each step comes from a HyperSchedule.
 
 MemoryX evaluates the schedule by itself at every step (``ParamGroup.at``). What is kept here is
-for people and checkpoints: how many steps were taken, and the values of now in the groups.
+for people and checkpoints: how many steps were taken, and the values of now in the groups. A traced
+step is recorded once and done often, so the executor loop tells how many were done.
 """
 
 from __future__ import annotations
@@ -50,11 +51,16 @@ class Scheduler:
         return self._tags is None or bool(self._tags & _tag_set(group.get("tags")))
 
     def step(self) -> None:
-        """Count one step; inside a trace also note that the hyper-parameter follows this."""
+        """Count one step; inside a trace only note that the hyper-parameter follows this."""
         recorder = active_recorder.get()
-        if recorder is not None:
+        if recorder is None:
+            self.note_done(self.last_epoch + 1)
+        else:
             recorder.step_scheduler(self)
-        self.last_epoch += 1
+
+    def note_done(self, steps: int) -> None:
+        """So many steps have been done; the groups take the values that the next one has."""
+        self.last_epoch = steps
         self._write()
 
     def state_dict(self) -> dict[str, int]:
@@ -63,8 +69,7 @@ class Scheduler:
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
         """Continue from another scheduler's count."""
-        self.last_epoch = state_dict["last_epoch"]
-        self._write()
+        self.note_done(state_dict["last_epoch"])
 
     def _build(self, args: Mapping[str, Any]) -> HyperSchedule:
         if "schedulers" in args:

@@ -166,6 +166,7 @@ class DataExecutor:
         elapsed_s = time.perf_counter() - started_s
         self.profiler.add(self.results, step.batch_size, elapsed_s)
         self._done += count
+        step.note_done(self._backend.global_step)
 
     def _checked_steps(self, num_steps: int | None) -> int:
         if not self._backend.is_e2e_execution:

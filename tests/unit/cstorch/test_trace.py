@@ -201,7 +201,7 @@ def test_a_step_runs_although_another_one_ran_before(backend):
 
 
 def scheduled_step(backend):
-    """A traced step with momentum and a learning rate that falls."""
+    """A traced step with momentum and a learning rate that falls by 0.01 a step."""
     model = cstorch.compile(backend.model or Regression(), backend)
     optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
     scheduler = cstorch.optim.lr_scheduler.LinearLR(
@@ -216,6 +216,7 @@ def scheduled_step(backend):
         scheduler.step()
         return loss
 
+    step.scheduler = scheduler
     return step
 
 
@@ -232,6 +233,23 @@ def test_optimizer_state_outlives_a_change_of_data(make_step):
 
     same = [lambda i=i: batches() for i in range(3)]
     assert digest(*same) == digest(batches)
+
+
+def test_a_scheduler_counts_the_steps_that_were_done(backend):
+    """However often its step was recorded: a closure reads the rate of the next step."""
+    step = scheduled_step(backend)
+    seen = []
+
+    @cstorch.step_closure
+    def note():
+        seen.append(step.scheduler.get_last_lr()[0])
+
+    for loop in (executor(4, activation_steps=2), executor(1)):
+        for batch in loop:
+            step(batch)
+            note()
+    assert seen == pytest.approx([0.08, 0.06, 0.05])
+    assert step.scheduler.state_dict() == {"last_epoch": 5}
 
 
 CLIPS = {
