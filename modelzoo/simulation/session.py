@@ -186,7 +186,8 @@ def _draw_wafer(path: Path, study: Study, simulation: Simulation) -> None:
     from wsc.telemetry.wafer_picture import wafer_picture  # noqa: PLC0415  (as above)
 
     size = simulation.point.micro_batch_size
-    title = f"{headline(simulation)}: one of {simulation.detail.num_csx}, micro-batch of {size}"
+    of = f"one of {simulation.detail.num_csx:,}, micro-batch of {size:,}"
+    title = f"{headline(simulation)}: {of}"
     wafer_picture(path, study.simulator.placement(size), title)
 
 

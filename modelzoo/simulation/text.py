@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from modelzoo.simulation.results import Detail, LayerCheck, Point, Simulation
 from wsc.core.tables import aligned
-from wsc.core.units import format_bytes, format_count, format_ps, format_rate, seconds
+from wsc.core.units import counted, format_bytes, format_count, format_ps, format_rate, seconds
 from wsc.timing.attribution import Attribution
 
 _VISIBLE = 0.0005
@@ -28,10 +28,10 @@ def simulation_text(simulation: Simulation) -> str:
 def headline(simulation: Simulation) -> str:
     """Model, batch and machine in one line."""
     sequence = f" of {simulation.tokens_per_sample:,}" if simulation.tokens_per_sample else ""
-    unit = "sequences" if simulation.tokens_per_sample else "samples"
+    unit = "sequence" if simulation.tokens_per_sample else "sample"
     return (
         f"{simulation.model.name}, {format_count(simulation.model.parameters)} parameters, "
-        f"batch of {simulation.batch_size:,} {unit}{sequence}, on {simulation.system}"
+        f"batch of {counted(simulation.batch_size, unit)}{sequence}, on {simulation.system}"
     )
 
 
@@ -68,9 +68,9 @@ def _days(point: Point, tokens: float) -> float:
 def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:
     shares = point.attribution_ps.shares()
     return (
-        f"{point.num_csx}",
-        f"{point.micro_batch_size}",
-        f"{point.num_rounds}",
+        f"{point.num_csx:,}",
+        f"{point.micro_batch_size:,}",
+        f"{point.num_rounds:,}",
         format_ps(point.step_ps),
         format_rate(point.samples_per_s),
         "-" if point.tokens_per_s is None else format_rate(point.tokens_per_s),
@@ -80,7 +80,7 @@ def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:
         *(f"{shares[cause]:.1%}" for cause in causes),
         format_bytes(point.sram_peak_bytes),
         f"{point.recomputed_segments}",
-        f"{point.swarmx_nodes}",
+        f"{point.swarmx_nodes:,}",
     )
 
 
@@ -90,8 +90,7 @@ def _footnotes(simulation: Simulation) -> Iterator[str]:
         "systems' step."
     )
     yield _error_bar(simulation)
-    points = len(simulation.points)
-    yield f"{points} point{'s' if points > 1 else ''} in {simulation.curve_s:.2f} s."
+    yield f"{counted(len(simulation.points), 'point')} in {simulation.curve_s:.2f} s."
 
 
 def _error_bar(simulation: Simulation) -> str:
@@ -109,7 +108,7 @@ def _error_bar(simulation: Simulation) -> str:
 def _detail(simulation: Simulation) -> Iterator[str]:
     detail, point = simulation.detail, simulation.point
     memory, starting = detail.memory, detail.starting
-    yield f"{detail.num_csx} x {simulation.system} in detail"
+    yield f"{detail.num_csx:,} x {simulation.system} in detail"
     held = (
         f"masters {format_bytes(memory.masters_bytes)}, "
         f"gradient sums {format_bytes(memory.gradient_sums_bytes)}, "
@@ -119,7 +118,7 @@ def _detail(simulation: Simulation) -> Iterator[str]:
     yield f"  MemoryX   {held}; {memory.memoryx_tier}" + (
         in_flash if memory.memoryx_flash_bytes else ""
     )
-    yield f"  SwarmX    {point.swarmx_nodes} nodes"
+    yield f"  SwarmX    {counted(point.swarmx_nodes, 'node')}"
     yield (
         f"  CS        activations and buffers {format_bytes(point.sram_peak_bytes)} of "
         f"{format_bytes(memory.sram_room_bytes)} of SRAM"

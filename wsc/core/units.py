@@ -49,6 +49,11 @@ def format_rate(number: float, digits: int = 4) -> str:
     return f"{number:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``"1 layer"``, ``"2,048 samples"``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def format_count(number: float) -> str:
     """A large number in words: ``"1.01 trillion"``."""
     names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,14 +80,14 @@ class EndLabel(NamedTuple):
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
-    """Write labels to the right of the axes, each at its height or as near as others allow.
+    """Write labels to the right of the axes, each at its height or as near as others allow there.
 
     The axes must have their final limits.
     """
     to_fraction = axes.transData + axes.transAxes.inverted()
     heights = [float(to_fraction.transform((0.0, label.y))[1]) for label in labels]
     line_height = 15 / (axes.get_window_extent().height * 72 / axes.figure.dpi)
-    for label, height in zip(labels, spread(heights, line_height), strict=True):
+    for label, height in zip(labels, spread(heights, line_height, 0.0, 1.0), strict=True):
         axes.text(
             1.02,
             height,
@@ -98,34 +99,34 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
         )
 
 
-def spread(heights: Sequence[float], distance: float) -> list[float]:
+def spread(
+    heights: Sequence[float], distance: float, lowest: float = -inf, highest: float = inf
+) -> list[float]:
     """Heights at least ``distance`` apart, in the order of ``heights`` and as near to them.
 
     Heights that would touch share the room around their mean, as blocks that merge until no two
-    overlap.
+    overlap. None is below ``lowest``, nor above ``highest`` where there is room for all.
     """
+
+    def extent(block: list[int]) -> tuple[float, float]:
+        mean = sum(heights[index] for index in block) / len(block)
+        width = (len(block) - 1) * distance
+        bottom = max(lowest, min(mean - width / 2, highest - width))
+        return bottom, bottom + width
+
+    def overlap(lower: list[int], upper: list[int]) -> bool:
+        return extent(upper)[0] - extent(lower)[1] < distance
+
     order = sorted(range(len(heights)), key=lambda index: heights[index])
     blocks: list[list[int]] = []
     for index in order:
         blocks.append([index])
-        while len(blocks) > 1 and _overlap(heights, distance, blocks[-2], blocks[-1]):
+        while len(blocks) > 1 and overlap(blocks[-2], blocks[-1]):
             upper = blocks.pop()
             blocks[-1] += upper
     placed = [0.0] * len(heights)
     for block in blocks:
-        bottom, _ = _extent(heights, distance, block)
+        bottom, _ = extent(block)
         for place, index in enumerate(block):
             placed[index] = bottom + place * distance
     return placed
-
-
-def _overlap(heights: Sequence[float], distance: float, lower: list[int], upper: list[int]) -> bool:
-    _, lower_top = _extent(heights, distance, lower)
-    upper_bottom, _ = _extent(heights, distance, upper)
-    return upper_bottom - lower_top < distance
-
-
-def _extent(heights: Sequence[float], distance: float, block: list[int]) -> tuple[float, float]:
-    mean = sum(heights[index] for index in block) / len(block)
-    half = (len(block) - 1) * distance / 2
-    return mean - half, mean + half

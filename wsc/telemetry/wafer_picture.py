@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from wsc.core.units import KIB
+from wsc.core.units import GIB, KIB, counted, format_bytes
 from wsc.telemetry import style
 from wsc.timing.placement import (
     Placement,
@@ -23,7 +23,6 @@ from wsc.timing.placement import (
     stash_by_layer,
 )
 
-_GIGA = 1e9
 _IO_WIDTH = 0.03  # of the grid's width, for the eye: in truth a few columns
 
 
@@ -53,12 +52,15 @@ def _wafer_panel(axes: Axes, placement: Placement, report: PlacementReport) -> N
     ):
         axes.add_patch(Rectangle((x, fabric.rows - height), width, height, color=color, lw=0))
     used = layer.columns * layer.rows / fabric.num_pes
+    has_room = layer.columns > 0.4 * fabric.columns and layer.rows > 0.16 * fabric.rows
+    inside = (layer.columns / 2, fabric.rows - layer.rows / 2)
+    beside = (0.7 * fabric.columns, fabric.rows / 2)
     axes.annotate(
-        f"{layer.layer}\n{layer.columns} x {layer.rows} PEs\n{used:.0%} of the grid",
-        (layer.columns / 2, fabric.rows - layer.rows / 2),
+        f"{layer.layer}\n{layer.columns} x {layer.rows} PEs\n{used:.1%} of the grid",
+        inside if has_room else beside,
         ha="center",
         va="center",
-        color="white",
+        color="white" if has_room else style.BLUE,
         fontweight="bold",
     )
     axes.set_xlabel("features")
@@ -91,7 +93,7 @@ def _memory_panel(
     labels, top = [], 0.0
     for kind, pieces, color in (
         ("code", [report.code_bytes], style.FAINT_INK),
-        (f"stash of {len(stash)} layers", stash, style.BLUE),
+        (f"stash of {counted(len(stash), 'layer')}", stash, style.BLUE),
         ("working set", [report.peak_working_bytes], style.ORANGE),
         ("streams", [report.peak_buffer_bytes], style.GREEN),
         ("free", [free_bytes], style.LIGHT),
@@ -119,13 +121,13 @@ def _shade(place: int, count: int) -> float:
 
 def _step_panel(axes: Axes, placement: Placement, report: PlacementReport) -> list[style.EndLabel]:
     samples = report.micro_batch_size
-    stash = [moment.stash.of(samples) / _GIGA for moment in placement.moments]
-    working = [moment.working.of(samples) / _GIGA for moment in placement.moments]
+    stash = [moment.stash.of(samples) / GIB for moment in placement.moments]
+    working = [moment.working.of(samples) / GIB for moment in placement.moments]
     activations = list(map(add, stash, working))
-    buffers = [piece / _GIGA for piece in placement.buffers]
-    room = report.room_bytes / _GIGA
+    buffers = [piece / GIB for piece in placement.buffers]
+    room, peak = report.room_bytes / GIB, report.peak_bytes / GIB
     segments = range(len(stash))
-    axes.set_title("SRAM while a micro-batch passes, GB", color=style.FAINT_INK)
+    axes.set_title("SRAM while a micro-batch passes, GiB", color=style.FAINT_INK)
     axes.set_xlabel("segment")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.bar(segments, stash, 1.0, color=style.BLUE)
@@ -133,16 +135,16 @@ def _step_panel(axes: Axes, placement: Placement, report: PlacementReport) -> li
     axes.bar(segments, buffers, 1.0, activations, color=style.GREEN)
     axes.axhline(room, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.set_xlim(-0.5, len(stash) - 0.5)
-    axes.set_ylim(0, 1.08 * max(room, report.peak_bytes / _GIGA))
-    peak = f"{report.peak_at}: {report.peak_bytes / _GIGA:.3g} GB"
+    axes.set_ylim(0, 1.08 * max(room, peak))
+    above = peak < room / 2  # a high one leaves no room between itself and the line
     axes.annotate(
-        peak,
-        (placement.peak.segment, report.peak_bytes / _GIGA),
-        (-8, -2),
+        f"{report.peak_at}: {format_bytes(report.peak_bytes)}",
+        (placement.peak.segment, peak),
+        (0, 4) if above else (-8, -2),
         textcoords="offset points",
-        ha="right",
-        va="top",
+        ha="center" if above else "right",
+        va="bottom" if above else "top",
         color=style.INK,
         fontsize=9,
     )
-    return [style.EndLabel(room, f"room {room:.3g} GB", style.VERMILION)]
+    return [style.EndLabel(room, f"room {format_bytes(report.room_bytes)}", style.VERMILION)]

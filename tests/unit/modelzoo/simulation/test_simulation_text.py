@@ -115,6 +115,7 @@ def test_the_headline_counts_in_words() -> None:
         "gpt3, 1.01 trillion parameters, batch of 3,072 sequences of 2,048, on CS-2"
     )
     assert "3,072 samples, on" in headline(replace(SIMULATION, tokens_per_sample=None))
+    assert "batch of 1 sequence of 2,048" in headline(replace(SIMULATION, batch_size=1))
 
 
 def test_every_prediction_has_an_error_bar_or_says_that_there_is_none() -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from wsc.core.units import (
     PS_PER_S,
+    counted,
     format_bytes,
     format_count,
     format_ps,
@@ -83,6 +84,11 @@ def test_a_rate_may_have_fewer_digits():
     """What stands before the point is written out all the same."""
     assert format_rate(1456.7, digits=3) == "1,457"
     assert format_rate(56.96, digits=3) == "57"
+
+
+def test_things_are_counted():
+    """One of a kind has no plural."""
+    assert [counted(n, "layer") for n in (0, 1, 2048)] == ["0 layers", "1 layer", "2,048 layers"]
 
 
 def test_seconds():

@@ -25,6 +25,14 @@ def test_labels_with_room_stay_where_they_are(heights: list[float]) -> None:
     assert spread(heights, 0.1) == heights
 
 
+@given(st.lists(st.integers(0, 100), max_size=8).map(lambda xs: [x / 100 for x in xs]))
+def test_labels_stay_within_their_limits(heights: list[float]) -> None:
+    """Those at an end make room inwards, still apart."""
+    placed = spread(heights, 0.1, 0.0, 1.0)
+    assert all(-1e-9 < height < 1 + 1e-9 for height in placed)
+    assert all(upper - lower > 0.1 - 1e-9 for lower, upper in pairwise(sorted(placed)))
+
+
 def test_labels_that_touch_share_the_room_around_their_mean() -> None:
     """Neither of two equal labels is preferred, and a far one is left alone."""
     assert spread([0.5, 0.5, 0.9], 0.1) == [0.45, 0.55, 0.9]

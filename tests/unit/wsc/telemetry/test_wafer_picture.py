@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 from small_programs import program, segment
+from words import drawn, overlapping, words
 
 from wsc.core.program import Footprint, OpWork, Stash
+from wsc.core.units import format_bytes
 from wsc.telemetry.wafer_picture import wafer_picture
 from wsc.timing.hardware import CS2, CS3
-from wsc.timing.placement import Placement
+from wsc.timing.placement import Placement, data_bytes
 
 PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, 0, (1, 64, 32, 16), streams=True)
 STEP = program(
@@ -38,6 +40,26 @@ def test_any_placement_can_be_drawn(tmp_path: Path, wafer, samples):
     assert image.shape[:2] == (1040, 2600)
     assert image[..., :3].std() > 0.1
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("samples", [1, 3, 9])
+def test_no_two_words_of_a_wafer_lie_on_each_other(tmp_path: Path, samples: int) -> None:
+    """Nor when next to nothing is in use, or next to nothing is free."""
+    with drawn() as figures:
+        wafer_picture(
+            tmp_path / "wafer.png", Placement(replace(STEP, micro_batch_size=samples), CS2), "A"
+        )
+    assert overlapping(figures[0]) == []
+
+
+def test_a_wafer_says_what_the_table_says(tmp_path: Path) -> None:
+    """In the same unit, with as many digits."""
+    placement = Placement(replace(STEP, micro_batch_size=8), CS2)
+    with drawn() as figures:
+        wafer_picture(tmp_path / "wafer.png", placement, "A wafer")
+    written = words(figures[0])
+    assert f"layer.0 backward: {format_bytes(placement.peak_bytes)}" in written
+    assert f"room {format_bytes(data_bytes(CS2))}" in written
 
 
 def test_a_program_without_products_or_stash_can_be_drawn(tmp_path: Path):

@@ -1,0 +1,51 @@
+"""What is written in a picture."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from unittest.mock import patch
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+
+@contextmanager
+def drawn() -> Iterator[list[Figure]]:
+    """The figures that are saved in the block, in order."""
+    figures: list[Figure] = []
+    save = Figure.savefig
+
+    def note(figure: Figure, *where: object, **how: object) -> None:
+        figures.append(figure)
+        save(figure, *where, **how)
+
+    with patch.object(Figure, "savefig", note):
+        yield figures
+
+
+def words(figure: Figure) -> list[str]:
+    """Every text of a figure, titles and numbers on axes among them."""
+    return [text.get_text() for text in _texts(figure)]
+
+
+def overlapping(figure: Figure) -> list[tuple[str, str]]:
+    """Pairs of texts that lie on each other."""
+    figure.draw_without_rendering()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in _texts(figure)]
+    return [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)]
+
+
+def _texts(figure: Figure) -> list[Text]:
+    found = [*figure.texts, *(text for axes in figure.axes for text in _of(axes))]
+    return [text for text in found if text.get_text()]
+
+
+def _of(axes: Axes) -> Iterator[Text]:
+    yield from axes.texts
+    for alignment in ("left", "center", "right"):
+        yield axes.title if alignment == "center" else getattr(axes, f"_{alignment}_title")
+    for axis in (axes.xaxis, axes.yaxis):
+        yield axis.label
+        low, high = sorted(axis.get_view_interval())
+        yield from (t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high)
