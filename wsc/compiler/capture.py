@@ -30,7 +30,7 @@ from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.capture_errors import explain
-from wsc.compiler.precision import NAMES, StreamPrecision
+from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import TensorSpec
 
@@ -93,8 +93,10 @@ def capture(
 
     ``inputs`` are named example tensors of micro-batch shape; their values do not matter. The
     gradient of the loss starts at ``1 / num_micro_batches``, so that gradients summed over a batch
-    are those of the mean. Raises ApplianceCompilationError naming op, line and remedy.
+    are those of the mean. Raises ApplianceCompilationError naming op, line and remedy, or an input
+    whose dtype is no key of DTYPES.
     """
+    _check_dtypes(inputs)
     masters = dict(model.named_parameters())
     names = list(masters)
     trained: list[str] = []
@@ -131,6 +133,18 @@ def capture(
         trained=tuple(trained),
         stream_dtype=precision.stream,
     )
+
+
+def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
+    for name, tensor in inputs:
+        if tensor.dtype not in NAMES:
+            raise ApplianceCompilationError(
+                "an input of the step has a dtype that cannot be sent to a system",
+                where=f"{name}, of shape {tuple(tensor.shape)}",
+                value=tensor.dtype,
+                rule=f"one of {', '.join(DTYPES)}",
+                remedy="convert it in the input function, unsigned integers with .long()",
+            )
 
 
 def _annotate(graph: fx.Graph) -> None:

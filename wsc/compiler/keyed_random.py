@@ -43,7 +43,8 @@ def native_dropout(
     if not train or p == 0.0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     keep = torch.empty_like(x).bernoulli_(1.0 - p, generator=_generator(key, position)).bool()
-    return x * keep * (1.0 / (1.0 - p)), keep
+    scale = 1.0 / (1.0 - p) if p < 1.0 else 0.0
+    return x * keep * scale, keep
 
 
 @in_family("random")

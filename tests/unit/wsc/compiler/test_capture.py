@@ -113,6 +113,17 @@ def test_what_a_capture_says_about_the_step():
     assert set(weights.values()) == {torch.bfloat16}
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.complex64], ids=str)
+def test_an_input_of_a_dtype_that_does_not_travel_is_refused(dtype):
+    """By name, before anything is traced; tokens are often kept as unsigned integers."""
+    inputs = [("tokens", torch.zeros(2, 4, dtype=dtype))]
+    with pytest.raises(ApplianceCompilationError, match="tokens") as caught:
+        capture(lambda batch: batch, Regression(), inputs, FP32, 1)
+    assert caught.value.value == str(dtype)
+    assert "int64" in caught.value.rule
+    assert caught.value.remedy
+
+
 def refusals():
     def vector_loss(loss):
         (loss * torch.ones(2)).backward()

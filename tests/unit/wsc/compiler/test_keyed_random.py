@@ -38,6 +38,13 @@ def test_dropout_that_is_off_drops_nothing(p, train):
     assert mask.all()
 
 
+def test_dropout_of_everything_leaves_zeros():
+    """Rate 1, as in torch: no division by the share that is kept."""
+    kept, mask = keyed_random.native_dropout(3, 0, X, 1.0, True)
+    assert torch.equal(kept, torch.zeros_like(X))
+    assert not mask.any()
+
+
 def test_draws_have_their_distribution():
     """Means and variances of what torch documents."""
     uniform = keyed_random.rand_like(1, 0, X)
