@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from csnode.sram import SramLedger
-from csnode.walk import Inbox, InstalledKernels, Walk
+from csnode.walk import Inbox, InstalledKernels, RoundOfStep, Walk
 from wsc.compiler.installation import Installation
 from wsc.core.messages import (
     BatchReady,
@@ -73,11 +73,11 @@ class CSNode:
         match envelope.message:
             case WeightsReady(step, round_index, shard, payload):
                 self._sram.change("weights", payload.num_bytes)
-                self._inbox.weights[(step, round_index), shard] = payload
+                self._inbox.weights[RoundOfStep(step, round_index), shard] = payload
             case BatchReady(step, micro_batch, payload):
                 self._inbox.batches[step, micro_batch] = payload
             case GradientReleased(step, round_index, shard, span):
-                slab = self._inbox.sent.pop(((step, round_index), shard, span))
+                slab = self._inbox.sent.pop((RoundOfStep(step, round_index), shard, span))
                 self._sram.change("gradients", -slab.num_bytes)
                 slab.free()
             case message:
@@ -108,7 +108,7 @@ class CSNode:
         for step in job.steps:
             for round_index in range(rounds.count):
                 own = rounds.of_node(round_index, spec.index)
-                for message in walk.round((step, round_index), own):
+                for message in walk.round(RoundOfStep(step, round_index), own):
                     if message is None:
                         yield None
                         continue

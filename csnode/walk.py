@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -38,16 +39,21 @@ from wsc.core.reduce_order import Span
 from wsc.core.rng import stream_key
 from wsc.core.room import Interval, Report, RoomContext
 
-Visit = tuple[int, int]  # step, round
+
+class RoundOfStep(NamedTuple):
+    """Where a node is on its walk."""
+
+    step: int
+    round: int
 
 
 @dataclass
 class Inbox:
     """What has arrived and is not used up, and which of our slabs are still being read."""
 
-    weights: dict[tuple[Visit, int], Payload] = field(default_factory=dict)
+    weights: dict[tuple[RoundOfStep, int], Payload] = field(default_factory=dict)
     batches: dict[tuple[int, int], Payload] = field(default_factory=dict)
-    sent: dict[tuple[Visit, int, Span], Slab] = field(default_factory=dict)
+    sent: dict[tuple[RoundOfStep, int, Span], Slab] = field(default_factory=dict)
 
 
 class InstalledKernels:
@@ -87,35 +93,35 @@ class Walk:
         self._packer = GradientPacker(installed.program, context, lanes)
         self._activation_bytes = 0
 
-    def round(self, visit: Visit, own: range) -> Iterator[Message | None]:
+    def round(self, now: RoundOfStep, own: range) -> Iterator[Message | None]:
         """Every action of one round, for this node's micro-batches ``own`` (there may be none)."""
         batches: list[MicroBatch] = []
         for index in own:
-            while (visit[0], index) not in self._inbox.batches:
+            while (now.step, index) not in self._inbox.batches:
                 yield None
-            batches.append(self._unpack_batch(visit[0], index))
-            yield BatchReleased(visit[0], index)
+            batches.append(self._unpack_batch(now.step, index))
+            yield BatchReleased(now.step, index)
         for action in self._actions:
             match action:
                 case StreamWeight(shard):
-                    while (visit, shard) not in self._inbox.weights:
+                    while (now, shard) not in self._inbox.weights:
                         yield None
                 case RunKernel(index):
-                    self._run(visit, self._program.segments[index], batches)
+                    self._run(now, self._program.segments[index], batches)
                 case DropWeight(shard):
-                    payload = self._inbox.weights.pop((visit, shard))
+                    payload = self._inbox.weights.pop((now, shard))
                     self._sram.change("weights", -payload.num_bytes)
-                    yield WeightsReleased(*visit, shard)
+                    yield WeightsReleased(*now, shard)
                 case DropActivation(_, names):
                     for batch in batches:
                         batch.drop(names)
                 case StashActivation():
                     self._account(batches)
                 case ReduceGradient(shard) if batches:
-                    yield from self._reduce(visit, shard, batches)
+                    yield from self._reduce(now, shard, batches)
         for batch in batches:
             results = tuple(batch.results[place] for place in range(self._program.num_results))
-            self._report.results[visit[0], batch.index] = results
+            self._report.results[now.step, batch.index] = results
         self._account([])
 
     def _unpack_batch(self, step: int, index: int) -> MicroBatch:
@@ -128,8 +134,8 @@ class Walk:
         values[KEY_INPUT] = stream_key(self._seed, step, index)
         return MicroBatch(index, values)
 
-    def _run(self, visit: Visit, segment: Segment, batches: Sequence[MicroBatch]) -> None:
-        weights = self._weights(visit, segment)
+    def _run(self, now: RoundOfStep, segment: Segment, batches: Sequence[MicroBatch]) -> None:
+        weights = self._weights(now, segment)
         kernel = self._kernels[segment.index]
 
         def run(batch: MicroBatch) -> Interval:
@@ -139,41 +145,41 @@ class Walk:
                 try:
                     batch.run(segment, kernel, weights)
                 except Exception as error:
-                    raise _kernel_failed(f"{detail} of step {visit[0]}", error) from error
+                    raise _kernel_failed(f"{detail} of step {now.step}", error) from error
                 stop_ns = time.perf_counter_ns()
-            return Interval("compute", start_ns, stop_ns, visit[0], detail)
+            return Interval("compute", start_ns, stop_ns, now.step, detail)
 
         if len(batches) > 1:
             self._report.intervals.extend(self._lanes.map(run, batches))
         else:
             self._report.intervals.extend(map(run, batches))
 
-    def _weights(self, visit: Visit, segment: Segment) -> list[torch.Tensor]:
+    def _weights(self, now: RoundOfStep, segment: Segment) -> list[torch.Tensor]:
         """The segment's weights as views of the slabs they arrived in."""
         dtype = self._program.stream_dtype
         views: dict[str, torch.Tensor] = {}
         for shard in self._plan.weights_by_segment.get(segment.index, ()):
-            flat = self._inbox.weights[visit, shard.index].view(DTYPES[dtype])
+            flat = self._inbox.weights[now, shard.index].view(DTYPES[dtype])
             specs = shard_specs(self._program, shard, dtype)
             views.update(zip(shard.names, unpack(flat, specs), strict=True))
         return [views[name] for name in segment.weights]
 
     def _reduce(
-        self, visit: Visit, shard: int, batches: Sequence[MicroBatch]
+        self, now: RoundOfStep, shard: int, batches: Sequence[MicroBatch]
     ) -> Iterator[GradientReady]:
         for span, slab in self._packer.pack(self._plan.gradients[shard], batches):
             self._sram.change("gradients", slab.num_bytes)
-            self._inbox.sent[visit, shard, span] = slab
-            yield GradientReady(*visit, shard, span, slab)
+            self._inbox.sent[now, shard, span] = slab
+            yield GradientReady(*now, shard, span, slab)
 
     def _account(self, batches: Sequence[MicroBatch]) -> None:
         """Bring the ledger up to date with the activations that are held.
 
         The emulated wafer takes one micro-batch at a time; the others are the host's.
         """
-        now = max((batch.num_bytes for batch in batches), default=0)
-        self._sram.change("activations", now - self._activation_bytes)
-        self._activation_bytes = now
+        held_bytes = max((batch.num_bytes for batch in batches), default=0)
+        self._sram.change("activations", held_bytes - self._activation_bytes)
+        self._activation_bytes = held_bytes
 
 
 def _kernel_failed(where: str, error: Exception) -> ApplianceError:
