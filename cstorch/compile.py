@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -15,10 +16,17 @@ from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.micro_batches import MicroBatch
 from wsc.timing.placement import place_on_wafer, placement_report, report_text
 
 log = logging.getLogger("waferstream")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a step is made to fit the wafer: samples at a time, layers that are recomputed."""
+
+    micro_batch_size: int
+    recomputed_layers: tuple[str, ...] = ()
 
 
 def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
@@ -37,26 +45,26 @@ def model_of(backend: Backend) -> nn.Module:
 
 
 def compile_afresh(
-    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
+    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], fit: Fit
 ) -> Compiled:
     """The program of a step, without the compile cache and without a word.
 
     ``tensors`` are those of a global batch that the step takes, all with its rows.
     """
-    return compile_step(step, model_of(backend), *_request(backend, tensors, micro_batch))[0]
+    return compile_step(step, model_of(backend), *_request(backend, tensors, fit))[0]
 
 
 def compile_cached(
-    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
+    backend: Backend, step: Step, tensors: Sequence[torch.Tensor], fit: Fit
 ) -> Compiled:
     """The same through the compile cache, with what people expect to read of a compile."""
-    batch_size, size = tensors[0].shape[0], micro_batch.size
+    batch_size, size = tensors[0].shape[0], fit.micro_batch_size
     log.info("Compiling the model. This may take a few minutes.")
     log.info(
         "Effective batch size is %d: %d x micro-batch %d", batch_size, batch_size // size, size
     )
     cache = None if backend.validate_only else backend.cache
-    request = _request(backend, tensors, micro_batch)
+    request = _request(backend, tensors, fit)
     compiled, was_cached = compile_step(step, model_of(backend), *request, cache)
     digest = compiled.program.digest
     if was_cached:
@@ -79,16 +87,16 @@ def _tell_schedule(backend: Backend, compiled: Compiled) -> None:
 
 
 def _request(
-    backend: Backend, tensors: Sequence[torch.Tensor], micro_batch: MicroBatch
+    backend: Backend, tensors: Sequence[torch.Tensor], fit: Fit
 ) -> tuple[list[tuple[str, torch.Tensor]], CompileRequest]:
     """The inputs of one micro-batch, and what else decides the result of a compile."""
-    config, size = backend.cluster_config, micro_batch.size
+    config, size = backend.cluster_config, fit.micro_batch_size
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
     request = CompileRequest(
         precision=stream_precision(),
         micro_batch_size=size,
         num_micro_batches=tensors[0].shape[0] // size,
-        recomputed_layers=micro_batch.recomputed_layers,
+        recomputed_layers=fit.recomputed_layers,
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )
     return inputs, request

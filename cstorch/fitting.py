@@ -11,6 +11,7 @@ from appliance.exploration import exploration_table, explore, fastest
 from appliance.simulation import Simulator
 from cstorch import backends
 from cstorch.backend import Backend
+from cstorch.compile import Fit
 from cstorch.loop import Closure
 from cstorch.optim.recorder import Recorder
 from wsc.compiler.compiled import Compiled
@@ -18,7 +19,6 @@ from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.micro_batches import (
     Explore,
-    MicroBatch,
     SizeRange,
     explored_sizes,
     largest_divisor,
@@ -58,7 +58,7 @@ def optimizer_of(backend: Backend, recorded: Recorded) -> OptimizerSpec | None:
 
 
 def record_fitting(
-    record: Callable[[MicroBatch], Recorded], backend: Backend, batch_size: int, loading: Loading
+    record: Callable[[Fit], Recorded], backend: Backend, batch_size: int, loading: Loading
 ) -> Recorded:
     """Record a step at the micro-batch size that was asked for.
 
@@ -73,22 +73,22 @@ def record_fitting(
         size = _fastest_size(record, backend, batch_size, requested.explore, loading)
     else:
         size = micro_batch_size(batch_size, requested, num_csx)
-    recorded = record(MicroBatch(size))
+    recorded = record(Fit(size))
     largest = largest_with_recompute(recorded.compiled.program, wafer)
     if requested == "auto" and 0 < largest < size:
         log.info("Micro-batches of %d samples do not fit a %s", size, wafer.name)
         size = largest_divisor(batch_size, largest)
-        recorded = record(MicroBatch(size))
+        recorded = record(Fit(size))
     placement = place_on_wafer(recorded.compiled.program, wafer)
     if placement.recomputed:
         layers = tuple(placement.program.segments[index].layer for index in placement.recomputed)
         log.info("To fit a %s, %d layers are recomputed", wafer.name, len(layers))
-        recorded = record(MicroBatch(size, layers))
+        recorded = record(Fit(size, layers))
     return recorded
 
 
 def _fastest_size(
-    record: Callable[[MicroBatch], Recorded],
+    record: Callable[[Fit], Recorded],
     backend: Backend,
     batch_size: int,
     allowed: SizeRange,
@@ -106,7 +106,7 @@ def _fastest_size(
     optimizers: list[OptimizerSpec | None] = []
 
     def capture(size: int) -> Compiled:
-        recorded = record(MicroBatch(size))
+        recorded = record(Fit(size))
         optimizers.append(optimizer_of(backend, recorded))
         return recorded.compiled
 

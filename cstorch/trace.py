@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch.backend import Backend, current_backend
-from cstorch.compile import compile_afresh, compile_cached, model_of
+from cstorch.compile import Fit, compile_afresh, compile_cached, model_of
 from cstorch.fitting import Recorded, optimizer_of, record_fitting
 from cstorch.loop import Closure, Loop
 from cstorch.optim.clipping import recorded_clipping
@@ -27,11 +27,10 @@ from wsc.compiler.capture import Step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.micro_batches import MicroBatch
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
-_Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], MicroBatch], Compiled]
+_Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], Fit], Compiled]
 
 
 @dataclass
@@ -133,7 +132,7 @@ class TracedStep:
         """
         backend = current_backend()
         call = _Call.of(self._function, args, kwargs)
-        recorded = _record(backend, call, MicroBatch(size), compile_afresh)
+        recorded = _record(backend, call, Fit(size), compile_afresh)
         return recorded.compiled, optimizer_of(backend, recorded)
 
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
@@ -141,7 +140,7 @@ class TracedStep:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading)
         recorded = record_fitting(
-            lambda micro_batch: _record(backend, call, micro_batch, compile_cached),
+            lambda fit: _record(backend, call, fit, compile_cached),
             backend,
             call.tensors[0].shape[0],
             loop.loading,
@@ -161,9 +160,7 @@ def trace(function: Callable[..., Any]) -> TracedStep:
     return TracedStep(function)
 
 
-def _record(
-    backend: Backend, call: _Call, micro_batch: MicroBatch, compiler: _Compiler
-) -> Recorded:
+def _record(backend: Backend, call: _Call, fit: Fit, compiler: _Compiler) -> Recorded:
     """Trace and compile the step."""
     trace = Trace()
     outputs: Any = None
@@ -178,5 +175,5 @@ def _record(
         return trace.results
 
     with recording() as recorder, recorded_clipping(model_of(backend), recorder):
-        compiled = compiler(backend, step, call.tensors, micro_batch)
+        compiled = compiler(backend, step, call.tensors, fit)
     return Recorded(compiled, outputs, trace.closures, recorder)

@@ -6,7 +6,6 @@ wherever it can; that is what keeps the weights the same for every ``num_csx``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isqrt
 from typing import Annotated, Literal, Self
 
@@ -45,14 +44,6 @@ MicroBatchSize = Annotated[
     Literal["auto"] | Explore | PositiveInt | None, BeforeValidator(_explore_all)
 ]
 """``csx.performance.micro_batch_size`` (cluster_interface.md, 2.3); ``explore`` is all sizes."""
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """What a step is compiled for: samples, and layers that are recomputed to make them fit."""
-
-    size: int
-    recomputed_layers: tuple[str, ...] = ()
 
 
 def micro_batch_size(batch_size: int, requested: int | Literal["auto"] | None, num_csx: int) -> int:
