@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from wsc.core.units import format_rate
 from wsc.telemetry import style
+
+_FEW = 8  # more numbers of systems than this are a range, of which powers of two tell enough
+_DIGIT = 0.025  # of the axis, at most
 
 
 def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
@@ -19,12 +23,30 @@ def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def counts_axis(axes: Axes, label: str, ticks: Sequence[int]) -> None:
-    """Logarithmic, with these numbers of systems written out."""
+def counts_axis(axes: Axes, label: str, counts: Sequence[int]) -> None:
+    """Logarithmic, with as many of these numbers of systems written out as have room."""
+    ticks = _ticks(counts)
     axes.set_xlabel(label)
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _ticks(counts: Sequence[int]) -> list[int]:
+    """The last, the first, then powers of two and, of few, the others: none touches another."""
+    octaves = log2(counts[-1] / counts[0])
+    powers = (count for count in counts if count.bit_count() == 1)
+    others = counts if len(counts) <= _FEW else ()
+    ticks: list[int] = []
+    for count in (counts[-1], counts[0], *powers, *others):
+        if all(_apart(count, tick, octaves) for tick in ticks):
+            ticks.append(count)
+    return sorted(ticks)
+
+
+def _apart(one: int, other: int, octaves: float) -> bool:
+    width = _DIGIT * (len(f"{one:,}{other:,}") + 1) / 2
+    return abs(log2(one / other)) > width * octaves
 
 
 def ideal_rates(counts: Sequence[int], rates: Sequence[float]) -> list[float]:

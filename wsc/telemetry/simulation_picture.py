@@ -17,7 +17,6 @@ from wsc.timing.attribution import Attribution
 from wsc.timing.error_bars import ErrorBar
 
 _MOST_DOTS = 24  # more points than this are a line
-_MOST_TICKS = 8
 _FAINT = 0.25  # of error bars behind the curve
 
 
@@ -52,7 +51,7 @@ def _pace(
     rates = [point.samples_per_s for point in points]
     bars = "" if error_bar is None else "; bars: 9 of 10 published runs"
     axes.set_title(f"Samples per second, emulated{bars}", color=style.FAINT_INK)
-    _over_systems(axes, counts)
+    counts_axis(axes, "CS systems", counts)
     rate_axis(axes, (1.0, 2.0, 5.0))
     dots: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": "white"}
     ideal = draw_ideal(axes, counts, ideal_rates(counts, rates))
@@ -71,7 +70,7 @@ def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]
     counts: list[float] = [point.num_csx for point in points]
     shares = [point.attribution.shares() for point in points]
     axes.set_title("Where a step goes", color=style.FAINT_INK)
-    _over_systems(axes, [point.num_csx for point in points])
+    counts_axis(axes, "CS systems", [point.num_csx for point in points])
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(0.0, 1.0)
     if len(counts) == 1:  # an area needs a width
@@ -82,15 +81,3 @@ def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]
         axes.fill_between(counts, bottom, top, color=color, edgecolor="white", linewidth=0.6)
         bottom = top
     return cause_labels(shares)
-
-
-def _over_systems(axes: Axes, counts: Sequence[int]) -> None:
-    """Logarithmic, with powers of two and the last number on the axis, or all if they are few."""
-    ticks = list(counts)
-    if len(ticks) > _MOST_TICKS:
-        powers = (1 << power for power in range(counts[-1].bit_length()))
-        ticks = [power for power in powers if counts[0] <= power <= counts[-1] / 2.5]
-        if len(ticks) > _MOST_TICKS:
-            ticks = ticks[::2]
-        ticks.append(counts[-1])
-    counts_axis(axes, "CS systems", ticks)

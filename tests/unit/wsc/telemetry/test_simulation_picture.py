@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from colours import shows
 from PIL import Image
+from words import drawn, overlapping, words
 
 from wsc.telemetry.causes import CAUSE_COLORS
 from wsc.telemetry.simulation_picture import SimulatedPace, simulation_picture
@@ -21,6 +22,19 @@ def test_pace_and_causes_are_drawn(tmp_path: Path, counts: tuple[int, ...]) -> N
     for cause in ("compute", "weights", "reduce"):
         assert shows(path, CAUSE_COLORS[cause])
     assert not shows(path, CAUSE_COLORS["input"])
+
+
+@pytest.mark.parametrize(
+    "counts", [(4,), (1, 2, 3, 4, 5, 6, 7, 8), (1, 2047, 2048), (1, 3, 4, 64, 192, 1024, 2048)]
+)
+def test_no_two_words_lie_on_each_other(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    """Neither close numbers of systems, nor close rates, nor causes that take next to no time."""
+    causes = Attribution(compute=940, overhead=20, weights=20, reduce=20)
+    paces = [SimulatedPace(n, 26_000.0 * n, causes) for n in counts]
+    with drawn() as figures:
+        simulation_picture(tmp_path / "simulation.png", "made up", paces, None)
+    assert overlapping(figures[0]) == []
+    assert f"{26_000 * counts[-1]:,}" in words(figures[0])
 
 
 @pytest.mark.parametrize("counts", [(4,), tuple(range(1, 65))])
