@@ -11,7 +11,7 @@ def _words(text: str) -> frozenset[str]:
 
 QUANTITIES = _words(
     "ps ns us ms s min minutes h hours days GPU-hours"
-    " cycle cycles clocks elements words wavelets hops turns instructions"
+    " cycle cycles clocks elements elem words wavelets hops turns instructions"
     " bytes B KB MB GB TB PB bits cells points atoms parameters PEs cores"
     " samples sequences tokens steps iterations batches epochs images requests"
     " FLOP FLOPs MFLOP GFLOP TFLOP PFLOP EFLOP flop flops ops W mW kW MW Wh kWh J mJ kJ MJ Hz"
@@ -22,7 +22,7 @@ QUANTITIES = _words(
 Quantities that are counted in large numbers may have a prefix: ``Gcells``, ``TFLOPs``, ``pJ``."""
 
 PER = QUANTITIES | _words(
-    "hop turn wavelet element word iteration step MAC FMAC FMA op task row column layer block"
+    "hop turn wavelet element elem word iteration step MAC FMAC FMA op task row column layer block"
     " direction PE core link port wafer CSX system box node GPU gpu device request user token"
     " sample sequence image batch epoch matvec call message cell point bit byte hour day"
 )
