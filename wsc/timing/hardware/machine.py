@@ -1,17 +1,23 @@
-"""The whole machine of cluster.yaml, and a table of all its numbers."""
+"""The whole machine of cluster.yaml."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from wsc.core.config import Config
+from wsc.core.errors import ConfigError
 from wsc.timing.hardware.inputs import InputSpec
 from wsc.timing.hardware.jitter import JitterSpec
 from wsc.timing.hardware.start_up import StartUpSpec
 from wsc.timing.hardware.streams import MemoryXSpec, SwarmXSpec
 from wsc.timing.hardware.wafer import Cs3Spec, WaferSpec
+
+MOST, LEAST = 10**30, 1e-30
+"""Of any number but zero: what is beyond is a slip, and would soon be beyond what a float holds."""
 
 
 class MachineSpec(Config):
@@ -38,24 +44,24 @@ class MachineSpec(Config):
             return (Cs3Spec if is_cs3 else WaferSpec).model_validate(value)
         return value
 
+    @model_validator(mode="after")
+    def _numbers_can_be_computed_with(self) -> Self:
+        for key, value in _numbers(self):
+            if value and not LEAST <= value <= MOST:
+                raise ConfigError(
+                    f"value of {key!r} is too far from 1",
+                    where=key,
+                    value=f"{Decimal(value):.3g}",
+                    rule=f"0, or from {LEAST:g} to {MOST:g}",
+                )
+        return self
 
-def describe(machine: MachineSpec) -> str:
-    """A table of all numbers: name, value, status, source. A changed default has status "set"."""
-    rows = list(_rows(machine))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join(
-        f"{name:<{widths[0]}}  {value:>{widths[1]}}  {status:<{widths[2]}}  {source}"
-        for name, value, status, source in rows
-    )
 
-
-def _rows(section: Config, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    for key, info in type(section).model_fields.items():
+def _numbers(section: Config, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of a section by its dotted key, but for seeds, which nothing computes with."""
+    for key in type(section).model_fields:
         value = getattr(section, key)
         if isinstance(value, Config):
-            yield from _rows(value, f"{prefix}{key}.")
-        elif isinstance(info.json_schema_extra, dict):
-            status = str(info.json_schema_extra["status"])
-            known = (status, info.description or "")
-            changed = ("set", f"instead of {info.default}")
-            yield (f"{prefix}{key}", str(value), *(known if value == info.default else changed))
+            yield from _numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float) and key != "seed":
+            yield f"{prefix}{key}", value

@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from small_programs import program, segment
 
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
-from wsc.timing.hardware import CS2, CS3, MachineSpec, describe
+from wsc.core.program import OpWork
+from wsc.timing.cost import segment_costs
+from wsc.timing.hardware import CS2, CS3, MachineSpec
+from wsc.timing.hardware.machine import LEAST, MOST
 
 
 def machine(**sections: Any) -> MachineSpec:
@@ -96,9 +100,33 @@ def test_every_number_has_a_status_and_a_source(preset: str) -> None:
                 assert info.description, f"{key} has no source"
 
 
-def test_the_table_shows_values_sources_and_what_was_changed() -> None:
-    """A default shows where it comes from; a changed number shows what it stands in for."""
-    lines = describe(machine(system="CS-3", swarmx={"fan_out": 2})).splitlines()
-    table = {line.split()[0]: line for line in lines}
-    assert table["system.cores"].split()[1:3] == ["900000", "published"]
-    assert table["swarmx.fan_out"].split()[1:] == ["2", "set", "instead", "of", "4"]
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("clock_hz", 10**400),
+        ("segment_overhead_ps", 10**31),
+        ("software_speed", 1e-310),
+        ("kernel_efficiency", 1e-31),
+        ("fabric.hop_cycles", 10**400),
+        ("fabric.fma_16bit_per_cycle", 1e-310),
+    ],
+)
+def test_numbers_that_no_arithmetic_bears_are_refused(key: str, value: float) -> None:
+    """Beyond any machine, and soon beyond what a float holds: told with the key, not later."""
+    system: dict[str, Any] = {}
+    *section, name = key.split(".")
+    (system.setdefault(section[0], {}) if section else system)[name] = value
+    with pytest.raises(ConfigError, match="too far from 1") as refused:
+        machine(system=system)
+    assert f"system.{key}" in (refused.value.where or "")
+    assert refused.value.rule
+
+
+def test_a_step_on_the_slowest_machine_that_may_be_still_takes_a_time() -> None:
+    """What is let through can be computed with: every rate at its least, every time at its most."""
+    slowest = {"kernel_efficiency": LEAST, "software_speed": LEAST, "segment_overhead_ps": MOST}
+    fabric = {"fma_16bit_per_cycle": LEAST, "hop_cycles": MOST, "vector_setup_cycles": MOST}
+    wafer = machine(system={**slowest, "fabric": fabric}).system
+    work = OpWork("mm", "matmul", 2 * 10**12, 0, (1, 75_000, 1024, 4096), streams=True)
+    (cost,) = segment_costs(program("bfloat16", (segment(0, work=(work,)),)), wafer)
+    assert cost.total_ps > 10**40
