@@ -200,4 +200,3 @@ H200 = H200Sxm()
 
 DGX_A100 = GpuClusterSpec()
 DGX_H100 = GpuClusterSpec(gpu=H100, network=FastNetwork())
-DGX_H200 = GpuClusterSpec(gpu=H200, network=FastNetwork())
