@@ -33,9 +33,23 @@ _PARTIAL = ".{name}.partial"
 log = logging.getLogger("waferstream")
 
 
-def partial_of(path: Path) -> Path:
-    """Where a file is written until it is whole; what stays there, ``prepare`` removes."""
-    return path.with_name(_PARTIAL.format(name=path.name))
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` to write to; leaving the block makes it ``path``, in its place if any.
+
+    If the block fails, or the disk is full (CheckpointError), nothing of the new file is left. What
+    a process leaves that is killed meanwhile, ``prepare`` removes.
+    """
+    partial = path.with_name(_PARTIAL.format(name=path.name))
+    with _writing(path):
+        try:
+            partial.unlink(missing_ok=True)
+            yield partial
+            _flush(partial)
+            partial.rename(path)
+            _flush(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 class Entry(Config):
@@ -100,16 +114,10 @@ class CheckpointFolder:
         """
         with _writing(self.path), self._lock():
             now = datetime.now(UTC)
-            draft = self._name(step, now)
-            try:
-                yield draft
-                _flush(draft.partial)
-                draft.partial.rename(draft.final)
-            except BaseException:
-                draft.partial.unlink(missing_ok=True)
-                raise
-            _flush(self.path)
-            self._index(Entry(step=step, file=draft.final.name, time=now))
+            final = self._name(step, now)
+            with whole(final) as partial:
+                yield Draft(partial, final)
+            self._index(Entry(step=step, file=final.name, time=now))
 
     def entries(self) -> list[Entry]:
         """Known checkpoints whose files exist, oldest first."""
@@ -132,14 +140,14 @@ class CheckpointFolder:
                 return path
         return None
 
-    def _name(self, step: int, now: datetime) -> Draft:
+    def _name(self, step: int, now: datetime) -> Path:
         """A name that no file has: the plain one, or one with the time appended."""
         plain = self.path / self._pattern.replace("{step}", str(step))
         final = plain
         while final.exists():
             final = plain.with_stem(f"{plain.stem}_{now:%Y%m%d_%H%M%S}")
             now += timedelta(seconds=1)
-        return Draft(partial_of(final), final)
+        return final
 
     def _step_of(self, name: str) -> int | None:
         """The step in a file name of this pattern, or None for another file."""
@@ -170,12 +178,8 @@ class CheckpointFolder:
         for entry in entries[: len(entries) - len(kept)]:
             (self.path / entry.file).unlink(missing_ok=True)
         data = _Index(checkpoints=tuple(kept)).model_dump(mode="json")
-        path = self.path / INDEX_NAME
-        partial = partial_of(path)
-        partial.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
-        _flush(partial)
-        partial.rename(path)
-        _flush(self.path)
+        with whole(self.path / INDEX_NAME) as partial:
+            partial.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
 
     @contextmanager
     def _lock(self, wait: bool = True) -> Iterator[bool]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from appliance.checkpoints import partial_of
+from appliance.checkpoints import whole
 from cstorch.backend import current_backend
-from memoryx.checkpoint import CLUSTER_STATES, Reader, cannot_write
+from memoryx.checkpoint import CLUSTER_STATES, Reader
 from wsc.core.errors import CheckpointError
 
 
@@ -31,15 +31,8 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )
     objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
-    partial = partial_of(target)
-    try:
-        partial.unlink(missing_ok=True)
+    with whole(target) as partial:
         current_backend().save(partial, states, objects)
-        partial.rename(target)
-    except OSError as error:
-        raise cannot_write(target, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load(path: Path | str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import torch
 from cstorch_program import executor, losses, running_backend, training_step
 
 import cstorch
+from appliance import checkpoints
 from appliance.checkpoints import LOCK_NAME, CheckpointFolder
 from wsc.core.errors import CheckpointError, WaferStreamError
 
@@ -58,6 +59,14 @@ def test_an_older_file_is_replaced_when_the_new_one_is_whole(backend, tmp_path, 
     assert [file.name for file in tmp_path.iterdir()] == ["c.mdl"]
     cstorch.save({"model": {}, "version": 2}, path)
     assert cstorch.load(path)["version"] == 2
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_is(backend, tmp_path, monkeypatch):
+    """A power failure leaves the whole file or none, as for the checkpoints of a folder."""
+    flushed = []
+    monkeypatch.setattr(checkpoints, "_flush", lambda path: flushed.append(path.name))
+    cstorch.save({"model": {}}, tmp_path / "c.mdl")
+    assert flushed == [".c.mdl.partial", tmp_path.name]
 
 
 def test_what_a_killed_save_leaves_is_removed_by_the_next_run(backend, tmp_path, monkeypatch):
