@@ -27,6 +27,7 @@ _SHORT_LINES = ((1, 4), (1, 16))
 _SIDES = ((1, 4), (1, 7), (1, 32))
 _RECTANGLES = ((2, 2), (4, 4), (2, 8), (6, 3))
 _GRIDS = ((4, 4), (2, 8))
+_RINGS = (*_GRIDS, (2, 1))
 _ROWS = (*_GRIDS, (1, 32))
 _SQUARES = ((2, 2), (4, 4))
 _VECTORS = ((1, 8), (1, 64))
@@ -53,8 +54,8 @@ SWEEPS = {
     "all-reduce": Sweep(kernel_cases.all_reduce, _LINES, _VECTORS),
     "ring all-reduce": Sweep(kernel_cases.ring_all_reduce, _SHORT_LINES, ((1, 32), (1, 128))),
     "2D broadcast": Sweep(kernel_cases.broadcast_2d, _SIDES, _VECTORS),
-    "GEMM, dense": Sweep(kernel_cases.dense_gemm, _GRIDS, ((8, 4, 24), (12, 8, 32))),
-    "GEMM, sparse": Sweep(kernel_cases.sparse_gemm, _GRIDS, ((8, 16, 48), (12, 32, 48))),
+    "GEMM, dense": Sweep(kernel_cases.dense_gemm, _RINGS, ((8, 4, 24), (12, 8, 32))),
+    "GEMM, sparse": Sweep(kernel_cases.sparse_gemm, _RINGS, ((8, 16, 48), (12, 32, 48))),
     "weight gradient": Sweep(kernel_cases.weight_gradient, ((4, 2), (2, 8)), _GRADIENTS),
     "GEMV": Sweep(kernel_cases.matvec, _GRIDS, ((16, 16), (32, 8))),
     "SUMMA": Sweep(kernel_cases.summa, _RECTANGLES, _PRODUCTS),

@@ -32,12 +32,10 @@ class Service:
     longest: float
 
     def waiting_cycles(self, pes: int, outputs: int) -> float:
-        """What the last of ``outputs`` takes longer than ``outputs`` means.
+        """What the last of ``outputs`` takes longer than ``outputs`` means, on a ring of ``pes``.
 
         No more than if all PEs of a ring waited for the longest of each output.
         """
-        if pes == 1:
-            return 0.0
         eigenvalue = 2 * sqrt(pes) - TRACY_WIDOM_MEAN * pow(pes, -1 / 6)
         in_series = self.deviation * sqrt(outputs) * eigenvalue
         return min(in_series, (self.longest - self.mean) * outputs)

@@ -13,11 +13,13 @@ Products of two resident operands are in ``resident``.
 
 from __future__ import annotations
 
+from math import ceil
+
 from wsc.timing.hardware.fabric import FabricSpec
 from wsc.timing.kernels.collectives import depth_cycles
 from wsc.timing.kernels.cycles import Cycles
 from wsc.timing.kernels.grid import Grid
-from wsc.timing.kernels.single_pe import axpy_cycles, wavelets
+from wsc.timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
 from wsc.timing.kernels.sparsity import service
 
 
@@ -30,12 +32,14 @@ def weight_streaming(
     one wavelet, value and index (Hot Chips 34), and the longer of the link's time for a wavelet
     and an AXPY. The set-up of an output's ring is hidden behind the AXPYs of the next; its
     additions are not, since one datapath does both. PEs with many weights keep others waiting
-    (``sparsity``).
+    (``sparsity``). A ring of one PE waits for nobody: its sums are whole, and are put in place.
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
     weight = axpy_cycles(fabric, local_tokens, dtype).at_least(fabric.cycles_per_wavelet)
     row = weight * (features * density) + Cycles(fabric=fabric.cycles_per_wavelet)
+    if grid.hidden_pes == 1:
+        return (row + _put_in_place(fabric, local_tokens, dtype)) * outputs + _first_weight(fabric)
     rows = service(
         features,
         density,
@@ -47,7 +51,18 @@ def weight_streaming(
     exposed = Cycles(setup=max(0.0, rows.mean - row.total_cycles))
     waits = Cycles(fabric=rows.waiting_cycles(grid.hidden_pes, outputs))
     per_output = row + exposed + _ring_step(fabric, local_tokens, dtype)
-    return per_output * outputs + waits + _fill(grid, outputs)
+    once = _first_weight(fabric) + _trips(grid, outputs)
+    return per_output * outputs + waits + once
+
+
+def _put_in_place(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
+    """Copy the sums of one output to where it lies, in whole cycles.
+
+    A vector op on what lies in memory holds the datapath through its set-up, which a stream does
+    not: no AXPY hides it.
+    """
+    moved = ceil(local_tokens / elements_per_cycle(fabric, "copy", dtype))
+    return Cycles(memory=moved, setup=fabric.vector_setup_cycles + fabric.triggered_cycles)
 
 
 def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
@@ -61,16 +76,21 @@ def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
     return Cycles(fabric=max(words, link), setup=fabric.triggered_cycles)
 
 
-def _fill(grid: Grid, outputs: int) -> Cycles:
-    """What no output hides: the first weight's way, and sums' ways round the ring.
+def _first_weight(fabric: FabricSpec) -> Cycles:
+    """What comes before all outputs: the first weight is set up and goes down its column."""
+    down = fabric.hop_cycles * (fabric.rows - 1) + depth_cycles(fabric)
+    return Cycles(fabric=down, setup=fabric.vector_setup_cycles)
+
+
+def _trips(grid: Grid, outputs: int) -> Cycles:
+    """What no output hides of the sums' ways round the ring.
 
     The ring is folded into the row, so that its neighbours are two hops apart. Outputs come in the
     order of their keepers: a keeper's sums set out one link further than those of the keeper before
-    and the last sum makes a whole trip. The first weights and the first ring are set up.
+    and the last sum makes a whole trip. The first ring is set up.
     """
     fabric = grid.fabric
-    down = fabric.hop_cycles * (fabric.rows - 1) + depth_cycles(fabric)
     keepers = -(-outputs // grid.features(outputs))
     links = (keepers - 1) + (grid.hidden_pes - 1)
     around = (2 * fabric.hop_cycles + depth_cycles(fabric)) * links
-    return Cycles(fabric=down + around, setup=2 * fabric.vector_setup_cycles)
+    return Cycles(fabric=around, setup=fabric.vector_setup_cycles)

@@ -57,3 +57,16 @@ def test_sparse_products_take_what_the_fabric_takes() -> None:
     """A quarter of the weights, evenly spread."""
     form, simulated = _both(WSE2, (2, 3), (16, 24, 6), Dtype.FP16, density=0.25)
     assert form == pytest.approx(simulated, rel=0.05)
+
+
+@pytest.mark.parametrize("spec", [WSE2, WSE3])
+@pytest.mark.parametrize(
+    ("dtype", "density"), [(Dtype.FP32, 1.0), (Dtype.FP16, 1.0), (Dtype.FP16, 0.25)]
+)
+@pytest.mark.parametrize("tokens", [4, 32])
+def test_on_a_ring_of_one_pe_sums_are_put_in_place_between_the_axpys(
+    spec: FabricSpec, dtype: Dtype, density: float, tokens: int
+) -> None:
+    """Nothing hides the set-up of the copy, whether all weights are there or a quarter of them."""
+    form, simulated = _both(spec, (2, 1), (tokens, 16, 12), dtype, density)
+    assert form == pytest.approx(simulated, rel=0.02)
