@@ -90,7 +90,8 @@ class ClusterClock:
     def follow(self, timetable: Timetable) -> None:
         """Get ready to walk a program whose timetable was made for ``machine``."""
         self._catch_up()
-        self._memoryx.serve([spec.name for spec in timetable.program.parameters])
+        names = [spec.name for spec in timetable.program.parameters]
+        self._memoryx.serve(names, timetable.plan.weights)
         self._timetables[timetable.program.mode] = timetable
 
     def step(self, mode: Mode, step: int) -> StepTiming:

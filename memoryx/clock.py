@@ -4,24 +4,24 @@ The real weight servers compute updates as fast as this computer can; this twin 
 emulated group of servers would have done so. Four kinds of resource:
 
 - one wire out and one in, of the group's bandwidth, which its servers share;
-- per server, its share of the group's memory and processors: adding a gradient moves 3 x 4 bytes
-  per element (sum and gradient read, sum written), an update reads the gradient and reads and
-  writes master and optimizer state. The slower of moving and computing counts; with AdamW, 15
-  operations on 28 bytes, that is moving;
+- per server, its share of the group's memory and processors: weights are read, 4 bytes per element,
+  before they stream; adding a gradient moves 3 x 4 bytes per element (sum and gradient read, sum
+  written), an update reads the gradient and reads and writes master and optimizer state. The slower
+  of moving and computing counts; with AdamW, 15 operations on 28 bytes, that is moving;
 - per server, its share of the group's flash, where the model has outgrown DRAM (memoryx.tiers):
-  weights are read before they stream, what an addition or an update writes is read and written.
-  Reading ahead and writing back have a lane each, so that neither waits for the other's turn;
+  weights are read before they stream, what an addition or an update writes is read and written;
 - per server, two windows of credits: how far weights run ahead of the systems that use them, and
   how many gradients the systems may have made that are not added yet.
 
 A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2).
 
-Reading masters from DRAM to stream them is not charged. It takes an eighth of the stated memory
-bandwidth while the link is full, beside additions and updates, which then take up to 8/7 as long.
-A timeline, which does one thing after the other in the order of the schedule, does not know such
-sharing: a read would wait behind updates that come before it in the schedule and after it in time.
-Nor can an eighth be set aside: where systems wait for memory, for the updates at the end of a step,
-no weights stream, and steps of small models on 64 systems would be told up to 3 % too long.
+Of memory as of flash, reading ahead has a lane of its own, beside that of additions and updates. A
+timeline does one thing after the other in the order of the schedule: in a lane for both, a read
+would wait behind updates that come before it in the schedule and after it in time. That the two
+slow each other down is left out. Both lanes have all of the bandwidth, so what is told could be
+done with twice as much that is shared, and no step can take more than twice as long as told. Mostly
+it is far less: bf16 weights that fill the link read an eighth of the memory bandwidth of the
+machine as it is given, and additions and updates beside them take up to 8/7 as long.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class MemoryXClock:
         ]
         self._credit_latency_ps = credit_latency_ps
         self._updated = Stamps()
+        self._streaming: set[int] = set()  # servers that have anything to stream
         self._tiers = Tiers()
 
     @property
@@ -82,14 +83,15 @@ class MemoryXClock:
 
     @property
     def floor_ps(self) -> int:
-        """Nothing that is still to be streamed can leave before."""
+        """Nothing that is still to be streamed is read before."""
         reads_flash = self._tiers.masters.flash_bytes > 0
-        ahead = (server.flash_out.free_ps for server in self._servers if reads_flash)
-        return min((self._out.free_ps, *ahead))
+        lanes = (self._servers[index].reading(reads_flash) for index in self._streaming)
+        return min((lane.free_ps for lane in lanes), default=self._out.free_ps)
 
-    def serve(self, names: Sequence[str]) -> None:
-        """Hold parameters with these names."""
+    def serve(self, names: Sequence[str], weights: Iterable[Shard]) -> None:
+        """Hold parameters with these names, and stream them in these shards."""
         self._updated.add(names)
+        self._streaming.update(shard.server for shard in weights)
 
     def hold(self, tiers: Tiers) -> None:
         """Hold the model in these tiers; all of it in DRAM until told otherwise."""
@@ -109,10 +111,9 @@ class MemoryXClock:
         """Send a weight shard as soon as it is up to date and a system has room for it."""
         server = self._servers[shard.server]
         ready_ps = max(server.weights.take(), self.updated_ps(shard.names))
-        payload = Arrival(ready_ps, ready_ps)
-        if flash_bytes := self._tiers.masters.in_flash(shard.num_elements * MASTER_BYTES):
-            payload = server.flash_out.carry(payload, flash_bytes, activity)
-        return self._out.carry(payload, shard.num_bytes, activity)
+        masters = shard.num_elements * MASTER_BYTES
+        read = server.read(ready_ps, masters, self._tiers.masters.in_flash(masters), activity)
+        return self._out.carry(read, shard.num_bytes, activity)
 
     def release(self, shard: Shard, dropped_ps: int) -> None:
         """The systems have dropped a weight shard."""
@@ -165,13 +166,15 @@ class _Server:
     def __init__(
         self, spec: MemoryXSpec, index: int, shares: float, record: list[Occupancy] | None
     ) -> None:
+        memory_bytes_per_s = slowed(spec.memory_bandwidth_bytes_per_s, shares)
         flash_bytes_per_s = slowed(spec.flash_bandwidth_bytes_per_s, shares)
         self._memory = Timeline(f"MemoryX memory {index}", record)
-        self._memory_bytes_per_s = slowed(spec.memory_bandwidth_bytes_per_s, shares)
+        self._memory_out = Wire(f"MemoryX memory out {index}", memory_bytes_per_s, record=record)
+        self._memory_bytes_per_s = memory_bytes_per_s
         self._flops_per_s = slowed(spec.flops_per_s, shares)
         self._flash_back = Timeline(f"MemoryX flash back {index}", record)
+        self._flash_out = Wire(f"MemoryX flash out {index}", flash_bytes_per_s, record=record)
         self._flash_bytes_per_s = flash_bytes_per_s
-        self.flash_out = Wire(f"MemoryX flash out {index}", flash_bytes_per_s, record=record)
         self.weights = Window(spec.prefetch_shards)
         self.gradients = Window(spec.drain_shards)
 
@@ -182,7 +185,25 @@ class _Server:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        return self._memory, self._flash_back, self.flash_out, self.weights, self.gradients
+        return (
+            self._memory,
+            self._memory_out,
+            self._flash_back,
+            self._flash_out,
+            self.weights,
+            self.gradients,
+        )
+
+    def reading(self, from_flash: bool) -> Wire:
+        """The lane that a read takes first."""
+        return self._flash_out if from_flash else self._memory_out
+
+    def read(self, ready_ps: int, dram_bytes: int, flash_bytes: int, activity: str) -> Arrival:
+        """Read a shard's masters ahead, through DRAM what lies in flash."""
+        masters = Arrival(ready_ps, ready_ps)
+        if flash_bytes:
+            masters = self._flash_out.carry(masters, flash_bytes, activity)
+        return self._memory_out.carry(masters, dram_bytes, activity)
 
     def work(
         self, ready_ps: int, *, dram_bytes: int, flops: int, flash_bytes: int, activity: str

@@ -130,6 +130,7 @@ even_machines = st.fixed_dictionaries(
                 "flash_bytes": st.just(1000 * TERA),
                 "flash_bandwidth_bytes_per_s": st.sampled_from([GIGA, 600 * GIGA]),
                 "flops_per_s": st.sampled_from([10 * GIGA, 15 * TERA]),
+                "memory_bandwidth_bytes_per_s": st.sampled_from([GIGA, 100 * GIGA, 2400 * GIGA]),
             }
         ),
     }

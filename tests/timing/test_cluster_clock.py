@@ -27,10 +27,11 @@ from hypothesis import strategies as st
 from appliance.clock import ClusterClock, prediction
 from appliance.timetable import Timetable
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.program import Program, plan_streams
+from wsc.core.program import BYTES_PER_ELEMENT, Program, plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US
 from wsc.timing.attribution import samples_per_s
 from wsc.timing.cost import segment_costs
+from wsc.timing.hardware import MachineSpec
 
 
 @given(programs, shapes, machines)
@@ -111,6 +112,40 @@ def test_a_stream_bound_step_takes_the_time_of_its_bytes_and_waits_for_weights()
     weight_bytes = 8 * 2 * 8 * 100 * MEGA * 2  # 8 rounds, down twice, 8 layers, bf16
     assert timing.duration_ps / 1e12 == pytest.approx(weight_bytes / 150e9, rel=0.1)
     assert timing.attribution.shares()["weights"] > 0.5
+
+
+def machine_with_memory(bytes_per_s: int) -> MachineSpec:
+    return make_machine(memoryx={"memory_bandwidth_bytes_per_s": bytes_per_s})
+
+
+def test_slow_memory_shows_as_waiting_for_weights() -> None:
+    """Where reading masters dwarfs the rest, their bytes over its bandwidth are the step."""
+    program = make_program(mode="eval", layers=8, elements=100 * MEGA, flops=GIGA)
+    clock = make_clock(program, machine_with_memory(100 * GIGA), record=True)
+    timing = run(clock, mode="eval")[-1]
+    master_bytes = 8 * 8 * 100 * MEGA * 4  # 8 rounds, 8 layers, fp32
+    assert timing.duration_ps / 1e12 == pytest.approx(master_bytes / 100e9, rel=0.01)
+    assert timing.attribution.shares()["weights"] > 0.9
+    reading_ps = sum(
+        work.end_ps - work.start_ps
+        for work in clock.occupancies
+        if work.timeline == "MemoryX memory out 0"
+    )
+    assert reading_ps > 0.99 * timing.end_ps
+
+
+@pytest.mark.parametrize("stream_dtype", ["bfloat16", "float32"])
+def test_memory_that_reads_as_fast_as_the_link_sends_costs_nothing(stream_dtype: str) -> None:
+    """A step that is bound by its stream takes as long as with memory without end, and no less."""
+    program = replace(make_program(mode="eval", elements=MEGA, flops=0), stream_dtype=stream_dtype)
+    link = make_machine().memoryx.bandwidth_bytes_per_s
+    enough = link * 4 // BYTES_PER_ELEMENT[stream_dtype]
+    steps = [
+        run(make_clock(program, machine_with_memory(rate)), mode="eval")
+        for rate in (enough * 9 // 10, enough, 1000 * enough)
+    ]
+    assert steps[0][-1].duration_ps > steps[1][-1].duration_ps
+    assert steps[1] == steps[2]
 
 
 def test_a_slow_input_shows_as_waiting_for_input() -> None:
@@ -199,7 +234,7 @@ def test_slow_links_stretch_the_stream() -> None:
 
 def test_a_slow_optimizer_shows_as_waiting_for_the_reduce() -> None:
     """If MemoryX takes long to sum and update, systems wait at the end of the step."""
-    machine = make_machine(memoryx={"memory_bandwidth_bytes_per_s": 10 * GIGA})
+    machine = machine_with_memory(10 * GIGA)
     timing = run(make_clock(make_program(), machine, num_nodes=8))[-1]
     assert timing.attribution.shares()["reduce"] > 0.5
 
@@ -207,7 +242,7 @@ def test_a_slow_optimizer_shows_as_waiting_for_the_reduce() -> None:
 def test_updating_each_layer_at_once_hides_what_clipping_by_norm_exposes() -> None:
     """Updates overlap the backward pass unless they must wait for the norm of all gradients."""
     program = make_program(layers=8, elements=10 * MEGA, flops=5 * TERA, micro_batches=1)
-    machine = make_machine(memoryx={"memory_bandwidth_bytes_per_s": 500 * GIGA})
+    machine = machine_with_memory(500 * GIGA)
     overlapped, clipped = (
         run(make_clock(program, machine, clips_by_norm=clips))[-1] for clips in (False, True)
     )

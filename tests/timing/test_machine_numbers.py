@@ -94,7 +94,7 @@ EFFECTS = {
     "memoryx.weight_servers": Effect(8, "step", 1),
     "memoryx.bandwidth_bytes_per_s": Effect(10**7, "step", 1),
     "memoryx.dram_bytes": Effect(10**5, "step", 1, {**FLASH, "memoryx.dram_bytes": 10**12}),
-    "memoryx.memory_bandwidth_bytes_per_s": Effect(10**7, "step", 1),
+    "memoryx.memory_bandwidth_bytes_per_s": Effect(10**7, "waits for weights", 1),
     "memoryx.flash_bytes": Effect(10**12, "step", -1, NO_DRAM),
     "memoryx.flash_bandwidth_bytes_per_s": Effect(10**7, "step", 1, FLASH),
     "memoryx.flops_per_s": Effect(10**7, "step", 1),
@@ -160,6 +160,7 @@ def outcome(
     return {
         "step": point.step_ps,
         "first step": point.steps_ps[0],
+        "waits for weights": point.attribution_ps.weights,
         "start": starting.total_ps + starting.initial_weights_ps,
         "checkpoint": checkpoint_ps(machine.start_up, 10**6, 8),
         "peak": machine.system.peak_flops_per_s,

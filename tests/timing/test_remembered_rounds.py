@@ -67,19 +67,22 @@ class _CountingMemo(dict[RoundKey, Walked]):
         return super().get(key, default)
 
 
+@pytest.mark.parametrize("num_servers", [1, 9])
 @pytest.mark.parametrize("dram_bytes", [1, 4 * 3 * 1000, 10**12])
-def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int) -> None:
+def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int, num_servers: int) -> None:
     """Neither walks nor rounds looked up grow with their number, for a step soon is periodic.
 
-    With all in flash, with about the masters alone in DRAM, and with all in DRAM.
+    With all in flash, with about the masters alone in DRAM, and with all in DRAM; also where three
+    of nine servers have no parameter to stream.
     """
     machine = make_machine(memoryx={"dram_bytes": dram_bytes, "flash_bytes": 10**9})
     walks, lookups = [], []
     for micro_batches in (100, 2000):
         program = make_program(elements=1000, micro_batches=micro_batches)
         memo = RoundMemo(walked := _CountingMemo())
-        clock = ClusterClock(machine, 1, 1, memo=memo)
-        clock.follow(Timetable.of(program, plan_streams(program, 1), clock.machine, update=ADAMW))
+        clock = ClusterClock(machine, 1, num_servers, memo=memo)
+        plan = plan_streams(program, num_servers)
+        clock.follow(Timetable.of(program, plan, clock.machine, update=ADAMW))
         run(clock)
         walks.append(len(walked))
         lookups.append(walked.asked)

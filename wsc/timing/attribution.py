@@ -7,7 +7,7 @@ Every picosecond of a system's step has one of seven causes:
     straggler  what a segment takes longer on the slowest of the systems that compute it, by jitter
                or because that system is slow; slow links and weight servers show as the waits
                below
-    weights    waiting for weights that were ready to leave MemoryX
+    weights    waiting for weights that are up to date: to be read in MemoryX and to come in
     input      waiting for the micro-batch
     reduce     waiting for gradients to be summed and applied: before streamed weights are up to
                date, or before gradients that have not left the system make room for more

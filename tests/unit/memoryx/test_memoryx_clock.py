@@ -45,6 +45,29 @@ def test_weights_leave_one_after_the_other_at_the_groups_bandwidth() -> None:
     assert memoryx.stream(shard("b", server=1)) == Arrival(20_000, 40_000)
 
 
+def test_weights_leave_no_faster_than_memory_reads_them() -> None:
+    """40 bytes of a master are read for 20 that leave; twice the pace of the link is enough."""
+    for rate, took_ps in ((2 * 10**9, 20_000), (10**9, 40_000)):
+        memoryx = clock(memory_bandwidth_bytes_per_s=rate)
+        assert memoryx.stream(shard("a")) == Arrival(0, took_ps)
+        assert memoryx.stream(shard("b")) == Arrival(took_ps, 2 * took_ps)
+
+
+def test_servers_read_side_by_side_each_at_its_share_of_the_memory() -> None:
+    """Two servers take twice as long for a shard, and the second one's is read when it leaves."""
+    memoryx = clock(num_servers=2, memory_bandwidth_bytes_per_s=10**9)
+    assert memoryx.stream(shard("a")) == Arrival(0, 80_000)
+    assert memoryx.stream(shard("b", server=1)) == Arrival(80_000, 100_000)
+
+
+def test_reading_ahead_does_not_wait_for_additions_and_updates() -> None:
+    """Of other parameters; each has all of the memory bandwidth."""
+    memoryx = clock(memory_bandwidth_bytes_per_s=10**9)
+    train(memoryx)
+    assert memoryx.free_ps > 80_000
+    assert memoryx.stream(shard("b")) == Arrival(40_000, 80_000)
+
+
 def test_weights_run_ahead_only_as_far_as_their_servers_window() -> None:
     """The third shard waits until the first was dropped and its credit is back."""
     memoryx = clock()
@@ -117,6 +140,12 @@ def test_what_lies_in_flash_is_read_before_it_streams() -> None:
     assert clock(tiers=FLASH).stream(shard("a")) == clock().stream(shard("a"))
     assert slow.stream(shard("a")) == Arrival(0, 40_000)  # 20 bytes leave as slowly as 40 are read
     assert slow.stream(shard("b")) == Arrival(40_000, 80_000)
+
+
+def test_what_lies_in_flash_passes_memory() -> None:
+    """Of slow memory it takes as much time as what lies there, for flash feeds it as it reads."""
+    slow = {"memory_bandwidth_bytes_per_s": 10**9}
+    assert clock(tiers=FLASH, **slow).stream(shard("a")) == clock(**slow).stream(shard("a"))
 
 
 def test_reading_ahead_waits_for_the_update_of_its_own_parameter() -> None:
