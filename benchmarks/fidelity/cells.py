@@ -12,6 +12,8 @@ from benchmarks.fidelity.units import SECONDS, measure
 
 Known = TypeVar("Known")
 
+_DEVICES = frozenset({"GPU", "gpu", "CSX", "system", "device"})
+
 
 def cell(row: Row, column: str) -> str:
     """The text of a cell; CannotReplay if it is empty."""
@@ -62,6 +64,24 @@ def in_token_unit(row: Row, tokens_per_s: float) -> float:
     if quantity in SECONDS and per == ["token"]:
         return 1 / tokens_per_s / SECONDS[quantity]
     raise CannotReplay(f"tokens per second are predicted, not {row.unit}")
+
+
+def in_training_unit(
+    row: Row, samples_per_s: float, batch_size: int, seq_len: int, devices: int
+) -> float:
+    """Samples, tokens or steps per second, of all devices or of each, or the time of a step.
+
+    CannotReplay if the row's unit is none of them.
+    """
+    quantity, *per = measure(row.unit).split("/")
+    rates = dict.fromkeys(("samples", "sequences", "images"), samples_per_s)
+    rates["tokens"] = samples_per_s * seq_len
+    rates["steps"] = rates["iterations"] = samples_per_s / batch_size
+    if quantity in rates and per[:1] == ["s"] and set(per[1:]) <= _DEVICES:
+        return rates[quantity] / (devices if per[1:] else 1)
+    if quantity in SECONDS and per in (["step"], ["iteration"]):
+        return batch_size / samples_per_s / SECONDS[quantity]
+    raise CannotReplay(f"training is not predicted in {row.unit}")
 
 
 def check_one_request(row: Row) -> None:

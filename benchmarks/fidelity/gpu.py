@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from benchmarks.fidelity.cells import check_one_request
 from benchmarks.fidelity.fit_gpu import (
     fit_decode,
     fit_deepspeed,
@@ -14,9 +15,9 @@ from benchmarks.fidelity.fit_gpu import (
 )
 from benchmarks.fidelity.gpu_rates import decode_rate, prefill_rate, request_rate, training_rate
 from benchmarks.fidelity.gpu_runs import gpu_run
-from benchmarks.fidelity.replay import Family, Fit
+from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
-from wsc.timing.gpu import WAFERLLM_TESTBED
+from wsc.timing.gpu import WAFERLLM_TESTBED, GpuClusterSpec
 
 
 def predict_training(row: Row) -> float:
@@ -26,17 +27,31 @@ def predict_training(row: Row) -> float:
 
 def predict_prefill(row: Row) -> float:
     """Prompt tokens per second on the WaferLLM testbed."""
-    return prefill_rate(row, WAFERLLM_TESTBED)
+    return prefill_rate(row, _testbed(row))
 
 
 def predict_decode(row: Row) -> float:
     """Tokens per second on the WaferLLM testbed."""
-    return decode_rate(row, WAFERLLM_TESTBED)
+    return decode_rate(row, _testbed(row))
 
 
 def predict_request(row: Row) -> float:
     """Output tokens per second of whole requests on the WaferLLM testbed."""
-    return request_rate(row, WAFERLLM_TESTBED)
+    return request_rate(row, _testbed(row))
+
+
+def _predict_other(row: Row) -> float:
+    if row.text("phase") != "train":
+        raise CannotReplay(f"no model for {row.text('workload')} on GPUs")
+    return predict_training(row)
+
+
+def _testbed(row: Row) -> GpuClusterSpec:
+    """The only one with calibration rows, with A100 and one request at a time."""
+    check_one_request(row)
+    if not (row.text("cluster").startswith("WaferLLM") and row.text("gpu").startswith("A100")):
+        raise CannotReplay(f"no calibration row of a {row.text('gpu')} of {row.text('cluster')}")
+    return WAFERLLM_TESTBED
 
 
 def _of_cluster(*names: str) -> Callable[[Row], bool]:
@@ -62,7 +77,7 @@ FAMILIES = (
     Family("GPU inference prefill", _of_phase("prefill"), predict_prefill),
     Family("GPU inference decode", _of_phase("decode"), predict_decode),
     Family("GPU inference requests", _of_phase("end-to-end"), predict_request),
-    Family("GPU training uncalibrated", lambda row: row.kind == "gpu", predict_training),
+    Family("GPU training uncalibrated", lambda row: row.kind == "gpu", _predict_other),
 )
 FITS = (
     Fit("GPU training FSDP", fit_fsdp),

@@ -13,35 +13,31 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from benchmarks.fidelity.cells import Known, choice, count
+from benchmarks.fidelity.gpu_cells import degree_of, gpu_of, is_float8, parameters_of, size_of
 from benchmarks.fidelity.gpu_models import GENSLM, PYTHIA, PYTHIA_BATCH
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 from wsc.timing.gpu import (
-    A100_40,
-    A100_80,
     AUTOCAST_DDP,
     DEEPSPEED,
     FSDP,
     GPT_NEOX,
     H100,
-    H100_500W,
     H200,
     MEGATRON,
     TORCHTITAN,
     TORCHTITAN_EAGER,
     FastNetwork,
     GpuClusterSpec,
-    GpuSpec,
     NetworkSpec,
     Parallelism,
+    Recompute,
     Sharding,
     SlowNetwork,
     SoftwareSpec,
     Workload,
     training_memory,
 )
-
-_KNOWN_GPUS = ("a100", "h100", "h200")
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,7 @@ class GpuRun:
 
 def gpu_run(row: Row) -> GpuRun:
     """The run of a training row; CannotReplay if neither row nor configuration tell enough."""
-    if not row.text("gpu").lower().startswith(_KNOWN_GPUS):
-        raise CannotReplay(f"no numbers for a {row.text('gpu')}")
+    gpu_of(row)
     for cluster, build in _BUILDERS.items():
         if row.text("cluster").startswith(cluster):
             return build(row)
@@ -67,49 +62,46 @@ def gpu_run(row: Row) -> GpuRun:
 
 def _foundry(row: Row) -> GpuRun:
     """LLM Foundry: MPT with a vocabulary of 50,368, tied embeddings and learned positions."""
-    gpus: dict[str, tuple[GpuSpec, NetworkSpec]] = {
-        "h100_80gb": (H100, FastNetwork()),
-        "a100_80gb": (A100_80, NetworkSpec()),
-        "a100_40gb": (A100_40, NetworkSpec()),
-    }
     shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
-    gpu, network = choice(row, "gpu", gpus)
+    recomputes: dict[str, Recompute] = {"True": "full", "False": "none"}
+    network = FastNetwork() if gpu_of(row) in (H100, H200) else NetworkSpec()
     return GpuRun(
         replace(_decoder(row, vocab=50_368), tied_embeddings=True, learned_positions=True),
         Parallelism(
             sharding=choice(row, "parallelism", shardings),
             micro_batch=count(row, "microbatch"),
             micro_batches=count(row, "grad_accum"),
-            recompute="full" if row.text("act_ckpt") == "True" else "none",
-            float8="fp8" in row.text("dtype"),
+            recompute=choice(row, "act_ckpt", recomputes),
+            float8=is_float8(row),
         ),
         count(row, "n_gpus"),
-        _cluster(row, gpu, network),
+        _cluster(row, network),
         FSDP,
     )
 
 
 def _selene(row: Row) -> GpuRun:
-    return _genslm(row, A100_80, NetworkSpec())
+    return _genslm(row, NetworkSpec())
 
 
 def _polaris(row: Row) -> GpuRun:
     """The largest model alone, whose configuration file is of a run on Polaris."""
     if not row.text("workload").endswith("25B"):
         _unstated(row)
-    return _genslm(row, A100_40, SlowNetwork())
+    return _genslm(row, SlowNetwork())
 
 
-def _genslm(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuRun:
+def _genslm(row: Row, network: NetworkSpec) -> GpuRun:
     """GenSLM: 69 codons; ZeRO-3 unless said otherwise, and with DDP everything on the GPU."""
     shardings: dict[str, Sharding] = {
         "ZeRO-3": "zero3",
         "ZeRO-2": "zero2",
+        "ZeRO-1": "zero1",
         "DDP": "ddp",
         "DeepSpeed (stage not stated)": "zero3",
     }
     sharding = choice(row, "parallelism", shardings)
-    model = _configured(row, "GenSLM GPT-NeoX ", GENSLM)
+    model = _configured(row, "GenSLM GPT-NeoX", GENSLM)
     return _as_configured(
         GpuRun(
             replace(_decoder(row, vocab=69), feed_forward=model.feed_forward),
@@ -120,7 +112,7 @@ def _genslm(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuRun:
                 optimizer_threads=0 if sharding == "ddp" else model.optimizer_threads,
             ),
             count(row, "n_gpus"),
-            _cluster(row, gpu, network),
+            _cluster(row, network),
             AUTOCAST_DDP if sharding == "ddp" else DEEPSPEED,
         )
     )
@@ -132,15 +124,14 @@ def _torchtitan(row: Row) -> GpuRun:
     Eager where neither torch.compile nor tensor parallelism is named. A pipeline gets as many
     micro-batches as it has stages, and overlaps tensor-parallel communication.
     """
-    text, dtype = row.text("parallelism"), row.text("dtype")
-    if "rowwise" in dtype:
-        raise CannotReplay("no calibration row of float8 with scales per row")
-    if re.search(r"\bCP\d", text):
+    text, float8 = row.text("parallelism").lower(), is_float8(row)
+    if degree_of(row, "CP") > 1:
         raise CannotReplay("context parallelism is not modelled")
-    tensor, pipeline = _degree(text, "TP"), _degree(text, "PP")
+    if not text.startswith("fsdp"):
+        raise CannotReplay(f"no model of parallelism {row.text('parallelism')!r}")
+    tensor, pipeline = degree_of(row, "TP"), degree_of(row, "PP")
     workload = _decoder(row, vocab=128_256, head_size=128)
     local_batch = count(row, "microbatch")
-    gpu = H200 if row.text("gpu") == "H200" else H100_500W
     return GpuRun(
         workload,
         Parallelism(
@@ -149,13 +140,13 @@ def _torchtitan(row: Row) -> GpuRun:
             pipeline=pipeline,
             micro_batch=max(1, local_batch // pipeline),
             micro_batches=pipeline,
-            virtual_stages=2 if "interleaved" in text.lower() else 1,
+            virtual_stages=2 if "interleaved" in text else 1,
             recompute="selective" if workload.parameters < 1e10 else "full",
-            float8="float8" in dtype,
-            overlap_tensor="async" in text.lower() or pipeline > 1,
+            float8=float8,
+            overlap_tensor="async" in text or pipeline > 1,
         ),
         count(row, "n_gpus"),
-        _cluster(row, gpu, FastNetwork()),
+        _cluster(row, FastNetwork()),
         TORCHTITAN if "compile" in text or tensor > 1 else TORCHTITAN_EAGER,
     )
 
@@ -164,22 +155,24 @@ def _megatron(row: Row) -> GpuRun:
     """Megatron-Core: GPT-3 with a vocabulary of 131,072, split as NVIDIA's configurations do."""
     if "GPT-3" not in row.text("workload"):
         raise CannotReplay("shape of the model, batch and degrees of parallelism are not stated")
+    if gpu_of(row) != H100:
+        raise CannotReplay(f"no calibration row of Megatron on a {row.text('gpu')}")
     gpus, tensor, pipeline = count(row, "n_gpus"), 4, 8
     ranks, rest = divmod(gpus, tensor * pipeline)
     if ranks == 0 or rest:
         raise CannotReplay(f"{gpus} GPUs are not divided by {tensor} x {pipeline}")
     return GpuRun(
-        Workload(count(row, "model_params"), 12_288, 96, 96, 2048, vocab=131_072),
+        Workload(parameters_of(row), 12_288, 96, 96, 2048, vocab=131_072),
         Parallelism(
             "zero1",
             tensor=tensor,
             pipeline=pipeline,
-            micro_batches=count(row, "global_batch") // ranks,
+            micro_batches=_batch(row) // ranks,
             virtual_stages=6,
             overlap_tensor=True,
         ),
         gpus,
-        _cluster(row, H100, FastNetwork()),
+        _cluster(row, FastNetwork()),
         MEGATRON,
     )
 
@@ -189,7 +182,7 @@ def _pythia(row: Row) -> GpuRun:
 
     There is no calibration row, so that nothing of it is fitted.
     """
-    model, gpus = _configured(row, "Pythia ", PYTHIA), count(row, "n_gpus")
+    model, gpus = _configured(row, "Pythia", PYTHIA), count(row, "n_gpus")
     samples = gpus // model.tensor * model.micro_batch
     return _as_configured(
         GpuRun(
@@ -210,7 +203,7 @@ def _pythia(row: Row) -> GpuRun:
                 recompute="full",
             ),
             gpus,
-            _cluster(row, A100_40, SlowNetwork()),
+            _cluster(row, SlowNetwork()),
             GPT_NEOX,
         )
     )
@@ -254,7 +247,7 @@ def _decoder(row: Row, vocab: int, head_size: int | None = None) -> Workload:
     hidden = count(row, "hidden")
     heads = hidden // head_size if head_size else count(row, "heads")
     return Workload(
-        parameters=count(row, "model_params"),
+        parameters=parameters_of(row),
         hidden=hidden,
         layers=count(row, "layers"),
         heads=heads,
@@ -263,17 +256,20 @@ def _decoder(row: Row, vocab: int, head_size: int | None = None) -> Workload:
     )
 
 
-def _cluster(row: Row, gpu: GpuSpec, network: NetworkSpec) -> GpuClusterSpec:
-    return GpuClusterSpec(gpu=gpu, gpus_per_node=count(row, "gpus_per_node"), network=network)
+def _batch(row: Row) -> int:
+    """Sequences of a step, from their column or, as some do, from the words of the workload."""
+    stated = re.search(r"\bbatch (\d+)\b", row.text("workload"))
+    return row.integer("global_batch") or (int(stated[1]) if stated else count(row, "global_batch"))
+
+
+def _cluster(row: Row, network: NetworkSpec) -> GpuClusterSpec:
+    return GpuClusterSpec(
+        gpu=gpu_of(row), gpus_per_node=count(row, "gpus_per_node"), network=network
+    )
 
 
 def _configured(row: Row, family: str, models: Mapping[str, Known]) -> Known:
-    name = row.text("workload")
-    if name.removeprefix(family) not in models:
-        raise CannotReplay(f"no configuration of {name}")
-    return models[name.removeprefix(family)]
-
-
-def _degree(text: str, kind: str) -> int:
-    found = re.search(rf"\b{kind}(\d+)", text)
-    return int(found.group(1)) if found else 1
+    size = size_of(row, family)
+    if size not in models:
+        raise CannotReplay(f"no configuration of {row.text('workload')}")
+    return models[size]

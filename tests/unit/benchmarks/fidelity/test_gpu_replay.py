@@ -274,7 +274,20 @@ def test_a_configuration_of_polaris_is_predicted_without_a_calibration_row(tmp_p
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"workload": "weak scaling"}, "shape"),
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
         (SERVED | _served("decode", "1", "1") | {"seq_len": ""}, "seq_len"),
-        (SERVED | _served("decode", "1", "1") | {"unit": "ms"}, "in ms"),
+        (SERVED | _served("decode", "1", "1") | {"unit": "ms"}, "not ms"),
+        (SERVED | _served("decode", "1", "1") | {"gpu": "H100"}, "calibration row of a H100"),
+        (SERVED | _served("decode", "1", "1") | {"cluster": "elsewhere"}, "elsewhere"),
+        (SERVED | _served("decode", "1", "1") | {"global_batch": "8"}, "one request"),
+        (SERVED | _served("decode", "1", "1") | {"dtype": "int4"}, "16-bit"),
+        (SERVED | {"workload": "GEMV", "n_gpus": "1", "unit": "ms", "value": "1"}, "GEMV on GPUs"),
+        (MPT_7B | H100 | _mpt("8", "6", "1", "selective", "1"), "act_ckpt 'selective'"),
+        (MPT_7B | H100 | _mpt("8", "6", "1", "False", "1") | {"unit": "GPU-hours"}, "GPU-hours"),
+        (LLAMA_8B | _llama("HSDP", "bf16", "1"), "parallelism 'HSDP'"),
+        (LLAMA_8B | _llama("FSDP", "mxfp8", "1"), "scales per row or block"),
+        (
+            CALIBRATION["GPU training Megatron"]["G0402"] | {"gpu": "A100-80GB"},
+            "Megatron on a A100",
+        ),
         (SERVED | _served("end-to-end", "1", "1"), "how many tokens go in"),
     ],
 )
@@ -283,6 +296,94 @@ def test_what_a_row_does_not_tell_is_the_reason(cells, reason, tmp_path):
     (row,) = rows_of(tmp_path, {"a": cells})
     with pytest.raises(CannotReplay, match=reason):
         family_of(row).predict(row)
+
+
+def _predicted(tmp_path, *cells):
+    rows = rows_of(tmp_path, {f"r{i}": one for i, one in enumerate(cells)})
+    return [family_of(row).predict(row.described()) for row in rows]
+
+
+def test_degrees_of_parallelism_may_be_spelt_as_one_likes(tmp_path):
+    """What is not understood would be taken for 1, which is another run."""
+    spellings = ("FSDP8 TP8", "FSDP 8, TP 8", "FSDP=8 TP=8", "fsdp8 tp8")
+    runs = [LLAMA_8B | {"n_gpus": "64"} | _llama(text, "bf16", "1") for text in spellings]
+    assert len(set(_predicted(tmp_path, *runs))) == 1
+
+
+def test_eight_bits_may_stand_in_either_cell(tmp_path):
+    """As dtype or as part of the parallelism, as float8 or as fp8."""
+    eight = _predicted(
+        tmp_path,
+        LLAMA_8B | _llama("FSDP+compile", "float8", "1"),
+        LLAMA_8B | _llama("FSDP+compile", "fp8", "1"),
+        LLAMA_8B | _llama("FSDP+compile+Float8", "bf16", "1"),
+    )
+    (sixteen,) = _predicted(tmp_path, LLAMA_8B | _llama("FSDP+compile", "bf16", "1"))
+    assert len(set(eight)) == 1
+    assert eight[0] > 1.2 * sixteen
+
+
+def test_a_run_is_predicted_on_the_gpu_that_its_row_names(tmp_path):
+    """Not on the one that most rows of that source have."""
+    run = LLAMA_8B | _llama("FSDP+compile", "bf16", "1")
+    names = ("A100-80GB", "H100-96GB HBM2e 500W", "H100 SXM", "H200")
+    rates = _predicted(tmp_path, *(run | {"gpu": name} for name in names))
+    assert rates == sorted(rates)
+    assert len(set(rates)) == 4
+    plain, spelt = _predicted(
+        tmp_path,
+        MPT_7B | H100 | _mpt("8", "6", "1", "False", "1"),
+        MPT_7B | H100 | _mpt("8", "6", "1", "False", "1") | {"gpu": "H100 80GB"},
+    )
+    assert plain == spelt
+
+
+def test_throughput_is_told_in_every_usual_unit(tmp_path):
+    """All follow from one step."""
+    run = MPT_7B | H100 | _mpt("8", "6", "1", "False", "1")
+    units = (
+        "tokens/s", "tokens/s/GPU", "tokens/s per GPU", "samples/sec", "s/step", "ms per iteration",
+        "% MFU", "TFLOP/s/GPU", "PFLOP/s",
+    )  # fmt: skip
+    tokens, each, per_gpu, samples, step_s, step_ms, mfu, tflops, pflops = _predicted(
+        tmp_path, *(run | {"unit": unit} for unit in units)
+    )
+    assert each == per_gpu == tokens / 8
+    assert samples == pytest.approx(tokens / 2048)
+    assert step_s == pytest.approx(48 / samples)
+    assert step_ms == pytest.approx(1e3 * step_s)
+    assert tflops == pytest.approx(989 * mfu / 100)
+    assert pflops == pytest.approx(8 * tflops / 1e3)
+
+
+def test_names_of_models_may_be_spelt_as_one_likes(tmp_path):
+    """Hyphens, capitals and remarks change nothing about a model."""
+    decode = SERVED | {"n_gpus": "1", "value": "1"}
+    rates = _predicted(
+        tmp_path, *(decode | {"workload": f"{name} decode"} for name in ("LLaMA3-8B", "Llama-3 8B"))
+    )
+    assert rates[0] == rates[1]
+    pythia = {
+        "cluster": "EleutherAI/Stability", "gpu": "A100-40GB", "n_gpus": "64", "gpus_per_node": "8",
+        "phase": "train", "unit": "GPU-hours", "value": "1",
+    }  # fmt: skip
+    names = ("Pythia 1.4B", "Pythia-1.4B", "Pythia 1.4B (deduped)")
+    hours = _predicted(tmp_path, *(pythia | {"workload": name} for name in names))
+    assert len(set(hours)) == 1
+
+
+def test_a_model_may_state_its_size_as_text(tmp_path):
+    """As the rows of Pythia do."""
+    run = LLAMA_8B | _llama("FSDP", "bf16", "1")
+    number, text = _predicted(tmp_path, run, run | {"model_params": "8.03B"})
+    assert number == text
+
+
+def test_a_batch_may_stand_in_the_workload(tmp_path):
+    """G0402 states it twice."""
+    run = CALIBRATION["GPU training Megatron"]["G0402"]
+    both, once = _predicted(tmp_path, run, run | {"global_batch": ""})
+    assert both == once
 
 
 def test_pythia_is_predicted_in_gpu_hours(tmp_path):
