@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from math import inf
 
 from wsc.core.program import Phase, Program, StreamPlan
 from wsc.core.units import PS_PER_S, transfer_ps
 from wsc.timing.cost import SegmentCost
 from wsc.timing.hardware import MachineSpec
+
+_THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_UP)
+_TWO_DIGITS_DOWN = Context(prec=2, rounding=ROUND_DOWN)
 
 
 @dataclass(frozen=True)
@@ -48,22 +52,17 @@ class StreamCheck:
         """The least bandwidth with which the condition holds; 0 for a segment without weights."""
         return -(-self.stream_bytes * PS_PER_S // max(1, self.compute_ps))
 
-    @property
-    def shortage(self) -> float:
-        """How many times too slow the stream is; at most 1 where the condition holds."""
-        return self.stream_ps / max(1, self.compute_ps)
-
     def cure(self, micro_batch_size: int, largest: int) -> str:
         """The least change of each kind that lets the condition hold; empty where it does.
 
-        ``largest`` is the most samples that a wafer has room for.
+        Rounded to a few digits, never to less than what is enough. ``largest`` is the most samples
+        that a wafer has room for.
         """
         if self.holds:
             return ""
-        cures = [
-            f"{self.needed_bytes_per_s / 1e9:.0f} GB/s",
-            f"{1 - 1 / self.shortage:.0%} of the weights zero",
-        ]
+        needed = _THREE_DIGITS_UP.create_decimal(self.needed_bytes_per_s) / 10**9
+        kept = _TWO_DIGITS_DOWN.divide(100 * self.compute_ps, self.stream_ps)
+        cures = [f"{_plain(needed)} GB/s", f"{_plain(100 - kept)}% of the weights zero"]
         samples = self._enough_samples(micro_batch_size)
         if samples <= largest:
             cures.insert(0, f"micro-batch of {samples} samples")
@@ -75,6 +74,11 @@ class StreamCheck:
         if not growing_ps:
             return inf
         return -(-micro_batch_size * (self.stream_ps - self.overhead_ps) // growing_ps)
+
+
+def _plain(number: Decimal) -> str:
+    """Without an exponent, and without zeros that say nothing."""
+    return f"{number.normalize():f}"
 
 
 def narrowest_bytes_per_s(machine: MachineSpec) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -51,11 +52,34 @@ def test_overhead_does_not_grow_with_the_micro_batch() -> None:
     assert mostly_overhead.cure(8, 100).startswith("micro-batch of 48 samples")
 
 
-def test_the_shortage_is_how_many_times_too_slow_the_stream_is() -> None:
-    """10 ms of stream to 5 ms of work; to none at all, as to the shortest there is."""
-    assert check(5 * PS_PER_MS).shortage == 2
-    assert check(0).shortage == check(1).shortage == 10 * PS_PER_MS
+@pytest.mark.parametrize(
+    ("compute_ps", "cure"),
+    [
+        (10 * PS_PER_MS * 1000 // 1504, "151 GB/s, or 34% of the weights zero"),
+        (10 * PS_PER_MS // 250, "25000 GB/s, or 99.6% of the weights zero"),
+        (10 * PS_PER_MS * 1000 // 1014, "102 GB/s, or 2% of the weights zero"),
+    ],
+)
+def test_cures_are_rounded_to_what_is_enough(compute_ps: int, cure: str) -> None:
+    """Up, never to the nearest; of nearly all weights, to a share that leaves some."""
+    assert check(compute_ps).cure(8, 0) == cure
+
+
+@given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
+def test_what_a_cure_says_would_do(compute: int, down: int, up: int) -> None:
+    """With the bandwidth that it states, or without the weights that it states, nothing stalls."""
+    found = check(compute, down, up)
+    if cure := found.cure(8, 0):
+        bandwidth, _, _, zero, *_ = cure.split()
+        assert replace(found, bandwidth_bytes_per_s=int(Decimal(bandwidth) * 10**9)).holds
+        kept = 1 - Decimal(zero.removesuffix("%")) / 100
+        assert kept * found.stream_ps <= found.compute_ps
+
+
+def test_a_segment_that_takes_no_time_needs_all_that_there_is() -> None:
+    """As one that takes the shortest time there is."""
     assert check(0).needed_bytes_per_s == check(1).needed_bytes_per_s == 10**9 * 10**12
+    assert check(0).cure(8, 0).endswith("100% of the weights zero")
 
 
 @given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
