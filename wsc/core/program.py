@@ -59,6 +59,9 @@ class OpWork:
 
     ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
     that recomputing the op's layer runs it a second time.
+
+    There is no dtype: the clock costs all ops in that of the stream, for the reason that
+    wsc.timing.cost gives.
     """
 
     op: str

@@ -6,7 +6,7 @@ over N links, distance L and depth D takes
     max(C, E / N + L) + (2 T_R + 1) D    cycles.
 
 Tuned programs on a CS-2 are within 4 % of it (K0054). ``collectives`` has the forms that count what
-programs do between two additions besides; chain, star, broadcast and ring are the same in both.
+programs do between two additions besides; chain and broadcast are the same in both.
 """
 
 from __future__ import annotations
