@@ -85,8 +85,7 @@ def _simulation(
             if name in typed:
                 parser.error(f"--{name} goes with --simulate")
         return None
-    if typed.get("mode", "train").startswith("eval"):
-        parser.error(f"--simulate predicts training, not --mode {typed['mode']}")
+    _refuse_unheeded(parser, typed)
     if "token_budget" in typed:
         check_tokens(typed["token_budget"], "--token_budget")
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
@@ -95,6 +94,18 @@ def _simulation(
         token_budget=typed.get("token_budget"),
         prices=validate(PriceSpec, prices, "command line"),
     )
+
+
+def _refuse_unheeded(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> None:
+    """Exit when a flag was typed that a simulation would leave aside."""
+    if typed.get("mode", "train").startswith("eval"):
+        parser.error(f"--simulate predicts training, not --mode {typed['mode']}")
+    for name in ("compile_only", "validate_only"):
+        if name in typed:
+            parser.error(f"--simulate compiles and predicts, so --{name} does not go with it")
+    for name in _PRICES:
+        if name in typed and "token_budget" not in typed:
+            parser.error(f"--{name} goes with --token_budget")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -21,10 +21,12 @@ from appliance.spec import ClusterSpec, load_cluster
 from modelzoo.config.params import Params, TrainerConfig
 from modelzoo.data.registry import data_processor
 from modelzoo.experiments.sweep import powers_up_to
+from modelzoo.models.language_config import LanguageConfig
+from modelzoo.models.registry import model_config
 from modelzoo.simulation.capture import CapturedStep, capture_step
 from modelzoo.simulation.request import SimulationRequest
 from modelzoo.simulation.results import SIMULATION_NAME, Detail, Simulation
-from modelzoo.simulation.study import Study
+from modelzoo.simulation.study import Study, check_shares
 from modelzoo.simulation.text import headline, simulation_text
 from modelzoo.trainer.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
@@ -36,7 +38,6 @@ from wsc.telemetry.summary import ModelSummary
 from wsc.timing.economics import TrainingBill, training_bill
 from wsc.timing.error_bars import ERROR_BARS
 from wsc.timing.hardware import Loading
-from wsc.timing.placement.even import share_of
 from wsc.timing.trace import write_trace
 from wsc.version import VERSION
 
@@ -56,7 +57,7 @@ def run_simulation(
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     asked = params.trainer.init.backend.cluster_config.num_csx
     counts = request.sweep or powers_up_to(asked)
-    _check_batch(params, counts[-1])
+    _check(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
     backend = make_backend(params, cluster)
     try:
@@ -135,10 +136,19 @@ def simulate(
     )
 
 
-def _check_batch(params: Params, num_csx: int) -> None:
-    """Before minutes go into capturing."""
-    if params.trainer.fit is not None:
-        share_of(params.trainer.fit.train_dataloader.batch_size, num_csx)
+def _check(params: Params, request: SimulationRequest, num_csx: int) -> None:
+    """What can be told before minutes go into capturing; ConfigError says it."""
+    init, fit = params.trainer.init, params.trainer.fit
+    if fit is not None:
+        check_shares(fit.train_dataloader.batch_size, init.micro_batch_size("train"), num_csx)
+    model = model_config(init.model.dump(), "trainer.init.model")
+    if request.token_budget is not None and not isinstance(model, LanguageConfig):
+        raise ConfigError(
+            "the model reads no tokens",
+            where="--token_budget",
+            value=request.token_budget,
+            remedy="leave it out",
+        )
 
 
 def _make_folder(model_dir: Path) -> Path:
@@ -167,10 +177,7 @@ def _bill(
 ) -> TrainingBill | None:
     if request.token_budget is None:
         return None
-    if tokens_per_s is None:
-        raise ConfigError(
-            "the model reads no tokens", where="--token_budget", value=request.token_budget
-        )
+    assert tokens_per_s is not None, "a budget is for a model that reads tokens"
     return training_bill(request.token_budget, tokens_per_s, num_csx, request.prices)
 
 

@@ -15,6 +15,7 @@ from swarmx.inventory import inventory
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import Explore, explored_sizes, micro_batch_size
 from wsc.core.program import BYTES_PER_ELEMENT, Program
+from wsc.core.units import counted
 from wsc.timing.memory_estimate import MemoryEstimate
 from wsc.timing.placement import data_bytes
 from wsc.timing.placement.even import even_micro_batch, rounds_of, share_of
@@ -60,23 +61,12 @@ class Study:
                 trials = explore(self.simulator, self.batch_size, sizes, num_csx)
                 return fastest(trials).micro_batch_size
             case int():
-                return self._as_asked_for(self.micro_batch, num_csx)
+                check_shares(self.batch_size, self.micro_batch, num_csx)
+                return self.micro_batch
             case _:
                 # of a model without room for a single sample, the placement of one says why
                 largest = max(1, self.simulator.largest_micro_batch)
                 return even_micro_batch(self.batch_size, num_csx, largest)
-
-    def _as_asked_for(self, size: int, num_csx: int) -> int:
-        micro_batch_size(self.batch_size, size, num_csx)
-        if self.batch_size // size < num_csx:
-            raise ConfigError(
-                f"{num_csx} CS systems have only {self.batch_size // size} micro-batches to share",
-                where="csx.performance.micro_batch_size",
-                value=f"batch_size {self.batch_size}, micro_batch_size {size}",
-                rule="batch_size / micro_batch_size is at least num_csx",
-                remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
-            )
-        return size
 
     def _point(self, num_csx: int) -> Point:
         size = self.micro_batch_size(num_csx)
@@ -152,6 +142,30 @@ class Study:
         program = self.timetable(num_csx).program
         start = start_up(self.simulator.machine, _elements(program), len(program.segments))
         return Starting(**asdict(start), total_ps=start.total_ps)
+
+
+def check_shares(batch_size: int, micro_batch: int | str | Explore | None, num_csx: int) -> None:
+    """ConfigError unless a batch, cut as asked for, has a share for each of so many systems."""
+    share_of(batch_size, num_csx)
+    match micro_batch:
+        case Explore(explore=allowed):
+            explored_sizes(batch_size, allowed, num_csx)
+        case int():
+            _check_micro_batches(batch_size, micro_batch, num_csx)
+
+
+def _check_micro_batches(batch_size: int, size: int, num_csx: int) -> None:
+    micro_batch_size(batch_size, size, num_csx)
+    micro_batches = batch_size // size
+    if micro_batches < num_csx:
+        share = counted(micro_batches, "micro-batch", "micro-batches")
+        raise ConfigError(
+            f"{num_csx} CS systems have only {share} to share",
+            where="csx.performance.micro_batch_size",
+            value=f"batch_size {batch_size}, micro_batch_size {size}",
+            rule="batch_size / micro_batch_size is at least num_csx",
+            remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
+        )
 
 
 def _layer_check(check: StreamCheck, count: int, cure: str) -> LayerCheck:

@@ -1,10 +1,13 @@
 """``--simulate`` against a run that really trains, and what it says of bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 from tiny_run import run_here, write_run
+
+import modelzoo
 
 MICRO_BATCH = "init__callbacks"
 LOADING = {
@@ -91,7 +94,7 @@ def test_one_hardware_number_moves_the_curve(tmp_path, capsys, section, key, val
     [
         (["--num_csx=9"], ["batch_size 8, num_csx 9", "lower num_csx"]),
         (["--sweep=1-4,x"], ["--sweep", "'1-4,x'", "1-2048:x2"]),
-        (["--system_kw=-1"], ["system_kw", "-1"]),
+        (["--system_kw=-1", "--token_budget=1e9"], ["system_kw", "-1"]),
         (["--token_budget=-5"], ["tokens", "-5"]),
         (["--trace=nowhere/trace.json"], ["--trace", "nowhere/trace.json", "its folder exists"]),
     ],
@@ -104,6 +107,34 @@ def test_what_cannot_be_simulated_is_one_clear_message(tmp_path, capsys, flags, 
     assert "Capturing" not in out, "refused before anything is captured"
     for word in words:
         assert word in err
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (3, "micro_batch_size divides batch_size"),
+        (8, "have only 1 micro-batch to share"),
+        ({"explore": {"min": 5}}, "no micro-batch size to explore"),
+    ],
+)
+def test_a_micro_batch_that_cannot_be_is_told_before_capture(tmp_path, capsys, size, words) -> None:
+    """On any number of systems of the sweep."""
+    flags = [*write_run(tmp_path, **of_size(size)), "--simulate", "--sweep=1,2"]
+    code, out, err = run_here(flags, capsys)
+    assert code == 1
+    assert words in err
+    assert "Capturing" not in out
+
+
+def test_tokens_of_a_model_that_reads_none_are_told_before_capture(tmp_path, capsys) -> None:
+    """With the flag."""
+    params = Path(modelzoo.__file__).parent / "params" / "dit_2b.yaml"
+    flags = [f"--params={params}", f"--model_dir={tmp_path}", "--simulate", "--token_budget=1e9"]
+    code, out, err = run_here(flags, capsys)
+    assert code == 1
+    assert "reads no tokens" in err
+    assert "--token_budget" in err
+    assert "Capturing" not in out
 
 
 def test_an_evaluation_is_not_simulated(tmp_path, capsys) -> None:

@@ -49,9 +49,9 @@ def format_rate(number: float, digits: int = 4) -> str:
     return f"{number:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things: ``"1 layer"``, ``"2,048 samples"``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def format_count(number: float) -> str:

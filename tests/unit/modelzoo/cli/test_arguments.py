@@ -94,8 +94,26 @@ def test_a_price_that_cannot_be_is_refused_before_anything_is_captured(
 ) -> None:
     """The price is named, with its bound."""
     with pytest.raises(ConfigError) as caught:
-        parse("--params", "p.yaml", "--simulate", f"--{price}={value}")
+        parse("--params=p.yaml", "--simulate", "--token_budget=1e9", f"--{price}={value}")
     assert price.removesuffix("_price") in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--compile_only", "--simulate compiles and predicts, so --compile_only"),
+        ("--validate_only", "--simulate compiles and predicts, so --validate_only"),
+        ("--kwh_price=0.1", "--kwh_price goes with --token_budget"),
+    ],
+)
+def test_a_flag_that_a_simulation_would_not_heed_is_refused(
+    flag: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rather than left aside in silence."""
+    with pytest.raises(SystemExit) as stopped:
+        parse("--params", "p.yaml", "--simulate", flag)
+    assert stopped.value.code == 2
+    assert words in capsys.readouterr().err
 
 
 def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_a_rate_may_have_fewer_digits():
 def test_things_are_counted():
     """One of a kind has no plural."""
     assert [counted(n, "layer") for n in (0, 1, 2048)] == ["0 layers", "1 layer", "2,048 layers"]
+    assert counted(2, "batch", "batches") == "2 batches"
 
 
 def test_seconds():
