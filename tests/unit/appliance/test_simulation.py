@@ -22,6 +22,7 @@ from wsc.timing.attribution import StepTiming
 from wsc.timing.hardware import Loading, MachineSpec
 
 MACHINE = MachineSpec()
+SLOW_MEMORY = MachineSpec.model_validate({"memoryx": {"memory_bandwidth_bytes_per_s": 10**9}})
 ADAMW = UpdateCost(state_bytes=8, flops=15)
 
 
@@ -37,16 +38,17 @@ def program() -> ScalableProgram:
     return capture_both(compiled_at)
 
 
+@pytest.mark.parametrize("machine", [MACHINE, SLOW_MEMORY], ids=["fast", "slow memory"])
 @pytest.mark.parametrize(("micro_batch_size", "num_csx"), [(1, 1), (3, 2), (8, 3), (8, 12)])
 def test_it_agrees_with_a_functional_run_of_the_same_schedule(
-    program: ScalableProgram, micro_batch_size: int, num_csx: int
+    program: ScalableProgram, micro_batch_size: int, num_csx: int, machine: MachineSpec
 ) -> None:
     """The clock that a cluster drives gives the same step to the picosecond."""
     batch_size = 24 * micro_batch_size
-    simulator = Simulator(program, MACHINE, num_servers=2, update=ADAMW)
+    simulator = Simulator(program, machine, num_servers=2, update=ADAMW)
     prediction = simulator.predict(batch_size, micro_batch_size, num_csx)
 
-    driven = ClusterClock(MACHINE, num_csx, 2)
+    driven = ClusterClock(machine, num_csx, 2)
     captured = compiled_at(micro_batch_size, 24).program
     driven.follow(Timetable.of(captured, plan_streams(captured, 2), driven.machine, update=ADAMW))
     steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
