@@ -7,12 +7,12 @@ instead of its parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from wsc.core.packing import shard_specs, unpack
 from wsc.core.payload import Slab
@@ -35,7 +35,7 @@ class GradientPacker:
     Tensors are independent of each other, so ``lanes`` work on them side by side.
     """
 
-    def __init__(self, program: Program, context: RoomContext, lanes: Executor) -> None:
+    def __init__(self, program: Program, context: RoomContext, lanes: Lanes) -> None:
         self._program = program
         self._arena = context.arena
         self._cores = context.cores
@@ -83,8 +83,7 @@ class GradientPacker:
             with self._cores.lease():
                 act(*tensors)
 
-        for _ in self._lanes.map(on_a_core, operands):
-            pass
+        self._lanes.map(on_a_core, operands)
 
 
 def _add_into(target: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:

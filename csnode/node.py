@@ -6,11 +6,9 @@ The room keeps the mail; what it does with it is the walk of csnode.walk.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import torch
-
+from csnode.lanes import Lanes
 from csnode.sram import SramLedger
 from csnode.walk import Inbox, InstalledKernels, RoundOfStep, Walk
 from wsc.compiler.installation import Installation
@@ -52,9 +50,7 @@ class CSNode:
         self.name = spec.name
         self._spec = spec
         self._context = context
-        self._lanes = ThreadPoolExecutor(
-            spec.lanes, f"{self.name}-lane", torch.set_num_threads, (1,)
-        )
+        self._lanes = Lanes(spec.lanes, f"{self.name}-lane")
         self._inbox = Inbox()
         self._kernels: dict[Mode, InstalledKernels] = {}
 

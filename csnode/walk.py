@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 
 from csnode.gradients import GradientPacker
+from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from csnode.sram import SramLedger
 from wsc.compiler.installation import Installation
@@ -75,7 +75,7 @@ class Walk:
         installed: InstalledKernels,
         seed: int,
         context: RoomContext,
-        lanes: Executor,
+        lanes: Lanes,
         inbox: Inbox,
         sram: SramLedger,
         report: Report,
@@ -149,10 +149,7 @@ class Walk:
                 stop_ns = time.perf_counter_ns()
             return Interval("compute", start_ns, stop_ns, now.step, detail)
 
-        if len(batches) > 1:
-            self._report.intervals.extend(self._lanes.map(run, batches))
-        else:
-            self._report.intervals.extend(map(run, batches))
+        self._report.intervals.extend(self._lanes.map(run, batches))
 
     def _weights(self, now: RoundOfStep, segment: Segment) -> list[torch.Tensor]:
         """The segment's weights as views of the slabs they arrived in."""

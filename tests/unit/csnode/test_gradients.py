@@ -1,7 +1,5 @@
 """Gradients leave a node as fp32 slabs, one for each maximal span of micro-batches."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from arenas import StrictArena
@@ -12,11 +10,13 @@ from spans import merged_spans
 
 from appliance.cores import UnlimitedCores
 from csnode.gradients import GradientPacker
+from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import Span
 from wsc.core.room import RoomContext
 
+LANES = Lanes(2, "lane")
 PROGRAM = program()
 SHARD = plan_streams(PROGRAM, 1).gradients[-1]  # first.weight (4, 4) and first.bias (4,)
 
@@ -40,9 +40,8 @@ def flat(batch):
 def packed(batches):
     """The spans with a copy of what their slabs hold, and the arena."""
     arena = StrictArena()
-    with ThreadPoolExecutor(2) as lanes:
-        packer = GradientPacker(PROGRAM, RoomContext(arena, UnlimitedCores()), lanes)
-        slabs = packer.pack(SHARD, batches)
+    packer = GradientPacker(PROGRAM, RoomContext(arena, UnlimitedCores()), LANES)
+    slabs = packer.pack(SHARD, batches)
     return {span: slab.view(torch.float32).clone() for span, slab in slabs}, arena
 
 
