@@ -54,17 +54,16 @@ def service_s_per_token(
 def wafer_plan(
     model: Decoder, context: int, service: ServiceSpec, costs: PeCosts = PE_COSTS
 ) -> tuple[int, Region]:
-    """Fewest wafers that hold weights and KV cache, and the regions that decode fastest on them.
+    """How many wafers, and which regions: those that make most tokens per second and wafer.
 
+    Fewest wafers alone would put a large decoder on regions that pack well and decode slowly.
     Raises ApplianceResourceExhausted if ``most_wafers`` are too few.
     """
     needed_bytes = model.weight_bytes + model.cache_bytes(context)
-    regions = _regions(service)
-    for num_wafers in range(1, service.most_wafers + 1):
-        fitting = [region for region in regions if num_wafers * _held_bytes(region) >= needed_bytes]
-        if fitting:
-            fastest = min(fitting, key=lambda r: decode_s_per_token(model, r, context, costs))
-            return num_wafers, fastest
+    plans = [(-(-needed_bytes // _held_bytes(region)), region) for region in _regions(service)]
+    fitting = [plan for plan in plans if plan[0] <= service.most_wafers]
+    if fitting:
+        return min(fitting, key=lambda p: p[0] * decode_s_per_token(model, p[1], context, costs))
     raise ApplianceResourceExhausted(
         "the decoder does not fit the wafers of the service",
         where="weights and KV cache",

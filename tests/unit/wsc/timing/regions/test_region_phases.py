@@ -211,6 +211,18 @@ def test_a_large_decoder_takes_several_wafers_and_their_hops():
     assert hops_s == pytest.approx(3.0)
 
 
+def test_a_larger_decoder_is_not_served_out_of_all_proportion_slower():
+    """405 billion parameters fit 20 wafers only in tiny regions; two wafers more are worth it."""
+    small = Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024)
+    large = Decoder(dim=16384, ffn=53248, layers=126, kv_dim=1024)
+    work = (large.dim * large.layers) / (small.dim * small.layers)
+    slower = service_s_per_token(large, 1024, ServiceSpec()) / service_s_per_token(
+        small, 1024, ServiceSpec()
+    )
+    assert 1 < slower < 1.5 * work
+    assert wafer_plan(large, 1024, ServiceSpec())[0] == 22
+
+
 def test_a_decoder_that_fits_no_pipeline_is_refused():
     """Instead of a search without end."""
     with pytest.raises(ApplianceResourceExhausted, match="does not fit"):
