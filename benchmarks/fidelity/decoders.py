@@ -18,7 +18,11 @@ DECODERS = {
     "LLaMA3-70B": Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024),
     "LLaMA3.1-70B": Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024),
     "LLaMA3.3-70B": Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024),
+    "R1-Distill-LLaMA-70B": Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024),
     "LLaMA3.1-405B": Decoder(dim=16384, ffn=53248, layers=126, kv_dim=1024),
+    "LLaMA3.2-1B": Decoder(dim=2048, ffn=8192, layers=16, kv_dim=512),
+    "LLaMA3.2-3B": Decoder(dim=3072, ffn=8192, layers=28, kv_dim=1024),
+    "Mistral-7B": Decoder(dim=4096, ffn=14336, layers=32, kv_dim=1024),
     "CodeLLaMA-34B": Decoder(dim=8192, ffn=22016, layers=48, kv_dim=1024),
     "QWen2-72B": Decoder(dim=8192, ffn=29568, layers=80, kv_dim=1024),
 }

@@ -54,6 +54,8 @@ class GpuRun:
 def gpu_run(row: Row) -> GpuRun:
     """The run of a training row; CannotReplay if neither row nor configuration tell enough."""
     gpu_of(row)
+    if "32" in row.text("dtype"):
+        raise CannotReplay("only training in 16 and 8 bit is modelled")
     for cluster, build in _BUILDERS.items():
         if row.text("cluster").startswith(cluster):
             return build(row)

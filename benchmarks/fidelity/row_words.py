@@ -9,6 +9,7 @@ from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
 
 _PARAMETERS: Mapping[str, float] = {
+    "gptj": 6.05e9,
     "gptj6b": 6.05e9,
     "gptneox20b": 20.55e9,
     "llama27b": 6.74e9,
@@ -25,11 +26,15 @@ _PARAMETERS: Mapping[str, float] = {
     "bertbase": 110e6,
     "bertlarge": 336e6,
     "gpt2small": 124e6,
+    "gpt2medium": 355e6,
+    "gpt2large": 774e6,
+    "gpt2xl": 1.558e9,
+    "ditxl": 675e6,
 }
 """Of published checkpoints, by the letters of their names."""
 
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([BM])\b")
-_RELEASE = re.compile(r"\bR(\d+)\.\d+")
+_RELEASE = re.compile(r"\b(?:R|rel-|release )(\d+)\.\d+")
 
 
 def letters_of(name: str) -> str:

@@ -6,6 +6,7 @@ the two moments of AdamW beside the weights.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from benchmarks.fidelity.fit_setup import (
@@ -17,6 +18,7 @@ from benchmarks.fidelity.fit_setup import (
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.row_words import major_release, num_parameters
 from benchmarks.fidelity.rows import Row
+from benchmarks.fidelity.units import SECONDS
 from wsc.core.units import seconds
 from wsc.timing.hardware import MachineSpec
 from wsc.timing.start_up import checkpoint_ps, initial_weights_ps
@@ -47,22 +49,28 @@ def _machine(row: Row) -> MachineSpec:
 
 
 def _family(name: str, words: str, time_ps: Callable[[Row], int]) -> Family:
+    """Rows whose workload matches ``words``, a pattern in lower case."""
+
     def knows(row: Row) -> bool:
         is_setup = row.kind == "training" and row.text("phase") == "setup"
-        return is_setup and words in row.text("workload").lower()
+        return is_setup and re.search(words, row.text("workload").lower()) is not None
 
     def predict(row: Row) -> float:
-        if row.unit != "s":
-            raise CannotReplay(f"set-up times are in s, not in {row.unit}")
-        return seconds(time_ps(row))
+        if row.unit not in SECONDS:
+            raise CannotReplay(f"set-up times are in s or minutes, not in {row.unit}")
+        return seconds(time_ps(row)) / SECONDS[row.unit]
 
     return Family(name, knows, predict)
 
 
 FAMILIES: tuple[Family, ...] = (
-    _family("set-up programming", "device programming", _programming_ps),
+    _family(
+        "set-up programming",
+        "(device|wafer) programming|programming the (device|wafer)",
+        _programming_ps,
+    ),
     _family("set-up initial weights", "initial weights", _initial_weights_ps),
-    _family("set-up checkpoint", "save checkpoint", _checkpoint_ps),
+    _family("set-up checkpoint", r"\b(sav|writ)\w* (\w+ )?checkpoint", _checkpoint_ps),
     _family("set-up", "", _other_ps),
 )
 FITS: tuple[Fit, ...] = (

@@ -282,6 +282,7 @@ def test_a_configuration_of_polaris_is_predicted_without_a_calibration_row(tmp_p
         (SERVED | {"workload": "GEMV", "n_gpus": "1", "unit": "ms", "value": "1"}, "GEMV on GPUs"),
         (MPT_7B | H100 | _mpt("8", "6", "1", "selective", "1"), "act_ckpt 'selective'"),
         (MPT_7B | H100 | _mpt("8", "6", "1", "False", "1") | {"unit": "GPU-hours"}, "GPU-hours"),
+        (MPT_7B | H100 | _mpt("8", "6", "1", "False", "1") | {"dtype": "fp32"}, "16 and 8 bit"),
         (LLAMA_8B | _llama("HSDP", "bf16", "1"), "parallelism 'HSDP'"),
         (LLAMA_8B | _llama("FSDP", "mxfp8", "1"), "scales per row or block"),
         (

@@ -54,7 +54,8 @@ def test_a_software_release_before_2_sends_weights_slowly(read):
     new = predicted(read("send initial weights GPT-J 6B", system="CS-2"))[1]
     named = predicted(read("send initial weights GPT-J 6B (R1.7)", system="CS-2"))[1]
     stated = predicted(read("send initial weights GPT-J 6B", software="R1.7", system="CS-2"))[1]
-    assert named == stated > 5 * new
+    spelt = predicted(read("send initial weights GPT-J 6B", software="rel-1.9.1", system="CS-2"))[1]
+    assert named == stated == spelt > 5 * new
     assert predicted(read("send initial weights GPT-J 6B (R2.0.3)", system="CS-2"))[1] == new
 
 
@@ -69,6 +70,9 @@ def test_a_software_release_before_2_sends_weights_slowly(read):
         ("save checkpoint GPT-3 111M", 111e6),
         ("save checkpoint GPT-3-style 1.3B", 1.3e9),
         ("save checkpoint Mistral-7B", 7.24e9),
+        ("send initial weights GPT-J", 6.05e9),
+        ("send initial weights GPT-2 XL", 1.558e9),
+        ("save checkpoint DiT-XL/2", 675e6),
     ],
 )
 def test_the_size_of_a_model_follows_from_its_name(read, workload, parameters):
@@ -87,13 +91,29 @@ def test_a_stated_size_counts_more_than_a_name(read):
         ({"workload": "save checkpoint of something"}, "no size of a model"),
         ({"workload": "compile Llama2-7B"}, "no calibration row"),
         ({"workload": LLAMA2, "system": "CS-1"}, "no numbers for a CS-1"),
-        ({"workload": LLAMA2, "unit": "us"}, "in s, not in us"),
+        ({"workload": LLAMA2, "unit": "bytes"}, "in s or minutes, not in bytes"),
+        ({"workload": "load checkpoint Llama2-7B"}, "no calibration row"),
     ],
 )
 def test_what_cannot_be_replayed_says_why(read, fields, reason):
     """The row is listed with the reason."""
     (listed,) = Replays.of([read(**fields)], FAMILIES).listed
     assert reason in listed.reason
+
+
+@pytest.mark.parametrize(
+    ("spelling", "plain"),
+    [
+        ("saving checkpoint Llama2-7B", "save checkpoint Llama2-7B"),
+        ("save final checkpoint Llama2-7B", "save checkpoint Llama2-7B"),
+        ("Programming the device", "device programming"),
+        ("Sending initial weights Llama2-7B", LLAMA2),
+    ],
+)
+def test_logs_and_people_word_it_differently(read, spelling, plain):
+    """The same step of the set-up, in minutes if that is the unit."""
+    assert predicted(read(spelling)) == predicted(read(plain))
+    assert predicted(read(spelling, unit="min"))[1] == pytest.approx(predicted(read(plain))[1] / 60)
 
 
 def test_other_phases_and_kinds_are_left_to_others(read, tmp_path):
