@@ -48,7 +48,7 @@ class LayerCheck:
     """The no-stall condition of ``count`` equal layers; bytes and times are of one of them."""
 
     layer: str
-    """A path in which * stands for the numbers of the layers."""
+    """Its path; of several with their numbers, ``decoder.0-11``, or * for many that are apart."""
     phase: Phase
     count: int
     weight_bytes: int
@@ -73,7 +73,8 @@ class Memory:
     sram_room_bytes: int
     """What a system has for them."""
     resident_bytes: int
-    """16-bit weights and gradients, masters and state together: what no streaming would take."""
+    """Weights and gradients as they would stream, masters and state: what a wafer would hold to
+    train without streaming, whose update takes each gradient as it comes and keeps no sum."""
     fits_sram: bool
     """Whether one wafer could hold that."""
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from appliance.exploration import explore, fastest
 from appliance.simulation import Prediction, Simulator
 from appliance.timetable import Timetable
+from modelzoo.simulation.layers import layer_checks
 from modelzoo.simulation.results import LayerCheck, Memory, Point, Starting
 from swarmx.inventory import inventory
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import Explore, explored_sizes, micro_batch_size
 from wsc.core.program import BYTES_PER_ELEMENT, Program
 from wsc.core.units import counted
-from wsc.timing.memory_estimate import MemoryEstimate
 from wsc.timing.placement import data_bytes
 from wsc.timing.placement.even import even_micro_batch, rounds_of, share_of
-from wsc.timing.stalls import StreamCheck
 from wsc.timing.start_up import start_up
 
 
@@ -103,38 +100,24 @@ class Study:
     def layers(self, num_csx: int) -> tuple[LayerCheck, ...]:
         """The no-stall condition in order of execution, layers that differ in number alone once."""
         size = self.micro_batch_size(num_csx)
-        folded = Counter(
-            replace(check, layer=re.sub(r"\d+", "*", check.layer))
-            for check in self.simulator.streams(self.batch_size, size)
-        )
-        largest = self.simulator.largest_micro_batch
-        return tuple(
-            _layer_check(check, count, check.cure(size, largest)) for check, count in folded.items()
-        )
+        checks = self.simulator.streams(self.batch_size, size)
+        return layer_checks(checks, size, self.simulator.largest_micro_batch)
 
     def memory(self, num_csx: int) -> Memory:
         """What MemoryX and the wafers hold."""
         timetable, machine = self.timetable(num_csx), self.simulator.machine
         tiers, stream_bytes = timetable.tiers, BYTES_PER_ELEMENT[timetable.program.stream_dtype]
-        estimate = MemoryEstimate(
-            weights_bytes=_elements(timetable.program) * stream_bytes,
-            gradients_bytes=_trained(timetable.program) * stream_bytes,
-            masters_bytes=tiers.masters.num_bytes,
-            sums_bytes=tiers.sums.num_bytes,
-            state_bytes=tiers.state.num_bytes,
-            sram_bytes=machine.system.sram_bytes,
-            dram_bytes=machine.memoryx.dram_bytes,
-            flash_bytes=machine.memoryx.flash_bytes,
-        )
+        copies = stream_bytes * (_elements(timetable.program) + _trained(timetable.program))
+        resident_bytes = copies + tiers.masters.num_bytes + tiers.state.num_bytes
         return Memory(
-            masters_bytes=estimate.masters_bytes,
-            gradient_sums_bytes=estimate.sums_bytes,
-            optimizer_state_bytes=estimate.state_bytes,
+            masters_bytes=tiers.masters.num_bytes,
+            gradient_sums_bytes=tiers.sums.num_bytes,
+            optimizer_state_bytes=tiers.state.num_bytes,
             memoryx_tier="DRAM and flash" if tiers.flash_bytes else "DRAM",
             memoryx_flash_bytes=tiers.flash_bytes,
             sram_room_bytes=data_bytes(machine.system),
-            resident_bytes=estimate.resident_bytes,
-            fits_sram=estimate.fits_sram,
+            resident_bytes=resident_bytes,
+            fits_sram=resident_bytes <= machine.system.sram_bytes,
         )
 
     def starting(self, num_csx: int) -> Starting:
@@ -166,20 +149,6 @@ def _check_micro_batches(batch_size: int, size: int, num_csx: int) -> None:
             rule="batch_size / micro_batch_size is at least num_csx",
             remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
         )
-
-
-def _layer_check(check: StreamCheck, count: int, cure: str) -> LayerCheck:
-    return LayerCheck(
-        layer=check.layer,
-        phase=check.phase,
-        count=count,
-        weight_bytes=check.weight_bytes,
-        gradient_bytes=check.gradient_bytes,
-        compute_ps=check.compute_ps,
-        stream_ps=check.stream_ps,
-        holds=check.holds,
-        cure=cure,
-    )
 
 
 def _elements(program: Program) -> int:

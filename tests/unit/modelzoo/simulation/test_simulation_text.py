@@ -56,7 +56,7 @@ SIMULATION = Simulation(
         memory=Memory(4 << 40, 4 << 40, 8 << 40, "DRAM and flash", 1 << 40, 35 << 30, 15 << 40, False),
         starting=Starting(600 * 10**12, 110 * 10**12, 30 * 10**12, 710 * 10**12),
         layers=(
-            LayerCheck("decoder.*", "forward", 128, 1 << 30, 0, 10**10, 2 * 10**10, False, "buy"),
+            LayerCheck("decoder.0-127", "forward", 128, 1 << 30, 0, 10**10, 2 * 10**10, False, "buy"),
             LayerCheck("head", "forward", 1, 1 << 20, 0, 10**10, 10**9, True, ""),
         ),
         bill=training_bill(1e9, 1e5, 4, PriceSpec()),
@@ -104,7 +104,7 @@ def test_a_token_budget_takes_days_on_each_number_of_systems() -> None:
 def test_every_kind_of_layer_says_whether_it_stalls() -> None:
     """With its cure, and how often it is there."""
     decoder, head = simulation_text(SIMULATION).splitlines()[-2:]
-    assert decoder.split()[:3] == ["decoder.*", "forward", "128"]
+    assert decoder.split()[:3] == ["decoder.0-127", "forward", "128"]
     assert decoder.endswith("yes   buy")
     assert head.endswith("no")
 

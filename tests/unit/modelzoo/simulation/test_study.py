@@ -123,7 +123,7 @@ def test_layers_that_differ_in_number_alone_are_one_line(study: Study) -> None:
     layers = study.layers(2)
     assert sum(layer.count for layer in layers) == len(study.timetable(2).program.segments)
     assert [layer.phase for layer in layers] == sorted((x.phase for x in layers), reverse=True)
-    assert all("*" in layer.layer for layer in layers)
+    assert len({(layer.layer, layer.phase) for layer in layers}) == len(layers)
     for layer in layers:
         assert layer.holds == (layer.stream_ps <= layer.compute_ps) == (not layer.cure)
 
@@ -137,3 +137,13 @@ def test_memory_adds_up(study: Study) -> None:
     assert memory.resident_bytes == (2 + 2 + 4 + 8) * parameters
     assert (memory.memoryx_tier, memory.memoryx_flash_bytes) == ("DRAM", 0)
     assert memory.fits_sram
+
+
+@pytest.mark.parametrize(("spare_bytes", "fits"), [(0, True), (-1, False)])
+def test_a_model_fits_a_wafer_to_the_last_byte(study: Study, spare_bytes: int, fits: bool) -> None:
+    """Whether weights, gradients, masters and state could lie there, before any activation."""
+    sram_bytes = study.memory(1).resident_bytes + spare_bytes
+    system = {"sram_bytes": sram_bytes, "fabric": {"sram_reserved_bytes_per_pe": 0}}
+    machine = MachineSpec.model_validate({"system": system})
+    simulator = Simulator(study.simulator.program, machine, update=UpdateCost(8, 15))
+    assert replace(study, simulator=simulator).memory(1).fits_sram == fits
