@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,9 @@ _REMEDIES = {
 }
 
 _OWN = Path(__file__).resolve().parents[2]
-_LIBRARIES = (str(Path(torch.__file__).parent), str(_OWN / "wsc"), str(_OWN / "cstorch"))
+_LIBRARIES = tuple(
+    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, _OWN / "wsc", _OWN / "cstorch")
+)
 
 
 @contextmanager
@@ -65,7 +68,7 @@ def user_line(error: BaseException) -> str | None:
     """``file:line: source`` of the innermost frame that is the user's code, not a library's."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if not frame.filename.startswith((*_LIBRARIES, "<")) and frame.filename != __file__:
+        if not frame.filename.startswith((*_LIBRARIES, "<")):
             return f"{frame.filename}:{frame.lineno}: {frame.line}"
     return None
 

@@ -1,10 +1,14 @@
 """A step that cannot be captured is explained: the op, the user's own line, and what to do."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from local_machine import Regression, compile_model, random_batches
 from torch import nn
 
+import wsc
+from wsc.compiler.capture_errors import line_of_node, user_line
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 
@@ -124,3 +128,14 @@ def test_our_own_errors_pass_unchanged():
 
     with pytest.raises(ConfigError, match="too long"):
         compile_model(Own(), random_batches(1, 4)[0], 2)
+
+
+@pytest.mark.parametrize(("name", "is_user_s"), [("cstorch_run.py", True), ("cstorch/x.py", False)])
+def test_a_user_s_file_beside_our_folders_is_the_user_s(name, is_user_s):
+    """Whatever its name begins with; both ways of finding a line agree."""
+    path = Path(wsc.__file__).parents[1] / name
+    trace = f'  File "{path}", line 1, in step\n    1 / 0'
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(compile("1 / 0", str(path), "exec"))
+    for found in (line_of_node(trace), user_line(caught.value)):
+        assert (found is not None and str(path) in found) == is_user_s
