@@ -122,6 +122,8 @@ class Simulation:
     detail: Detail
     error_bar: ErrorBar | None
     """Of the pace, as published runs on this kind of system show it; None where there are none."""
+    as_published: bool
+    """Whether cluster.yaml leaves every number of the machine as it is published."""
     curve_s: float
     """Seconds that all points took on this computer, capture apart."""
     machine: dict[str, Any] = field(repr=False)

@@ -37,7 +37,7 @@ from wsc.telemetry.host import git_commit
 from wsc.telemetry.summary import ModelSummary
 from wsc.timing.economics import TrainingBill, training_bill
 from wsc.timing.error_bars import ERROR_BARS
-from wsc.timing.hardware import Loading
+from wsc.timing.hardware import Loading, MachineSpec
 from wsc.timing.trace import write_trace
 from wsc.version import VERSION
 
@@ -131,6 +131,7 @@ def simulate(
             prices=request.prices,
         ),
         error_bar=ERROR_BARS.get(machine.system.name),
+        as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
         curve_s=curve_s,
         machine=machine.model_dump(mode="json"),
     )

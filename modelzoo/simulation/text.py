@@ -9,9 +9,11 @@ from modelzoo.simulation.results import Detail, LayerCheck, Point, Simulation
 from wsc.core.tables import aligned
 from wsc.core.units import counted, format_bytes, format_count, format_ps, format_rate, seconds
 from wsc.timing.attribution import Attribution
+from wsc.timing.economics import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 _VISIBLE = 0.0005
 """A cause with a smaller share in every row has no column."""
+_CHANGED = " They ran on the machine as published, of which cluster.yaml changes numbers."
 
 
 def simulation_text(simulation: Simulation) -> str:
@@ -53,16 +55,16 @@ def _table(simulation: Simulation) -> Iterator[Sequence[str]]:
     yield (
         "systems", "micro-batch", "rounds", "step", "samples/s", "tokens/s", "PFLOP/s", "of peak",
         "efficiency", *causes, "SRAM peak", "recomputed", "SwarmX nodes",
-        *(["days"] if bill else []),
+        *(["training"] if bill else []),
     )  # fmt: skip
     for point in simulation.points:
-        yield (*_row(point, causes), *([f"{_days(point, bill.tokens):,.1f}"] if bill else []))
+        yield (*_row(point, causes), *([_training(point, bill.tokens)] if bill else []))
 
 
-def _days(point: Point, tokens: float) -> float:
-    """Of training on so many tokens."""
+def _training(point: Point, tokens: float) -> str:
+    """How long so many tokens take."""
     assert point.tokens_per_s is not None, "a bill is for a model that reads tokens"
-    return tokens / point.tokens_per_s / 86_400
+    return _duration(tokens / point.tokens_per_s)
 
 
 def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:
@@ -87,7 +89,7 @@ def _row(point: Point, causes: Sequence[str]) -> Sequence[str]:
 def _footnotes(simulation: Simulation) -> Iterator[str]:
     yield (
         "PFLOP/s: matrix products and attention, recomputed ones once. Shares: of the busiest "
-        "systems' step."
+        "systems' step. Efficiency: pace over that of the first row, grown with the systems."
     )
     yield _error_bar(simulation)
     yield f"{counted(len(simulation.points), 'point')} in {simulation.curve_s:.2f} s."
@@ -101,7 +103,7 @@ def _error_bar(simulation: Simulation) -> str:
     return (
         f"Error bar: nine of ten published runs on one {bar.system} lie within "
         f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
-        f"{bar.mean:.1%}, worst {bar.worst:.0%})."
+        f"{bar.mean:.1%}, worst {bar.worst:.0%})." + ("" if simulation.as_published else _CHANGED)
     )
 
 
@@ -122,7 +124,11 @@ def _detail(simulation: Simulation) -> Iterator[str]:
     yield (
         f"  CS        activations and buffers {format_bytes(point.sram_peak_bytes)} of "
         f"{format_bytes(memory.sram_room_bytes)} of SRAM"
-        + (f", {point.recomputed_segments} layers recomputed" if point.recomputed_segments else "")
+        + (
+            f", {counted(point.recomputed_segments, 'layer')} recomputed"
+            if point.recomputed_segments
+            else ""
+        )
     )
     yield (
         f"  streaming spares the wafer {format_bytes(memory.resident_bytes)} of weights, "
@@ -130,9 +136,10 @@ def _detail(simulation: Simulation) -> Iterator[str]:
         f"{'would' if memory.fits_sram else 'would not'} fit"
     )
     yield (
-        f"  start     {_duration(starting.total_ps)}: compile {_duration(starting.compile_ps)}, "
-        f"then programming {_duration(starting.programming_ps)} while initial weights "
-        f"take {_duration(starting.initial_weights_ps)}"
+        f"  start     {_duration(seconds(starting.total_ps))}: "
+        f"compile {_duration(seconds(starting.compile_ps))}, "
+        f"then programming {_duration(seconds(starting.programming_ps))} while initial weights "
+        f"take {_duration(seconds(starting.initial_weights_ps))}"
     )
     yield from _bill(detail)
 
@@ -141,10 +148,10 @@ def _bill(detail: Detail) -> Iterator[str]:
     bill, prices = detail.bill, detail.prices
     if bill is None:
         return
-    energy = f", {bill.energy_kwh:,.0f} kWh" if bill.energy_kwh else ""
+    energy = f", {format_rate(bill.energy_kwh)} kWh" if bill.energy_kwh else ""
     yield (
-        f"  training  {format_count(bill.tokens)} tokens take {bill.days:,.1f} days, "
-        f"{bill.system_hours:,.0f} system hours{energy}, cost {bill.cost:,.0f}"
+        f"  training  {format_count(bill.tokens)} tokens take {_duration(bill.duration_s)}, "
+        f"{format_rate(bill.system_hours)} system hours{energy}, cost {format_rate(bill.cost)}"
     )
     yield (
         f"            illustrative prices, not an offer: {prices.system_hour:g} per system hour, "
@@ -152,10 +159,15 @@ def _bill(detail: Detail) -> Iterator[str]:
     )
 
 
-def _duration(duration_ps: int) -> str:
-    """Seconds up to two minutes, then minutes."""
-    total_s = seconds(duration_ps)
-    return f"{total_s:.0f} s" if total_s < 120 else f"{total_s / 60:.0f} min"
+def _duration(duration_s: float) -> str:
+    """In seconds, minutes, hours or days, each up to two of the next."""
+    if duration_s < 120:
+        return f"{duration_s:.0f} s"
+    if duration_s < 2 * SECONDS_PER_HOUR:
+        return f"{duration_s / 60:.0f} min"
+    if duration_s < 2 * SECONDS_PER_DAY:
+        return f"{duration_s / SECONDS_PER_HOUR:.1f} h"
+    return f"{duration_s / SECONDS_PER_DAY:,.1f} days"
 
 
 def _layers(layers: Sequence[LayerCheck]) -> Iterator[Sequence[str]]:

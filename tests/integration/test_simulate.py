@@ -61,6 +61,7 @@ def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsy
     first = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert [point["num_csx"] for point in first["points"]] == [1, 2, 4, 8]
     assert first["machine"]["system"]["name"] == "CS-2"
+    assert first["as_published"]
 
     code, out, _ = run_here(flags, capsys)
     again = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
@@ -86,6 +87,7 @@ def test_one_hardware_number_moves_the_curve(tmp_path, capsys, section, key, val
         assert run_here(flags, capsys)[0] == 0
         simulation = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
         steps.append(simulation["points"][0]["step_ps"])
+        assert not simulation["as_published"]
     assert steps[1] > 1.5 * steps[0]
 
 

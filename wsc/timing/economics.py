@@ -51,10 +51,6 @@ class TrainingBill:
     cost: float
     """In the currency of the prices."""
 
-    @property
-    def days(self) -> float:
-        return self.duration_s / SECONDS_PER_DAY
-
 
 def check_tokens(tokens: float, where: str) -> None:
     """ConfigError that names ``where`` unless there are tokens, and at most MOST_TOKENS."""

@@ -63,6 +63,7 @@ SIMULATION = Simulation(
         prices=PriceSpec(),
     ),
     error_bar=ErrorBar("CS-2", 22, 0.05, 0.1, 0.35),
+    as_published=True,
     curve_s=0.5,
     machine={},
 )  # fmt: skip
@@ -94,11 +95,20 @@ def test_the_detail_is_of_the_point_asked_for() -> None:
     )
 
 
-def test_a_token_budget_takes_days_on_each_number_of_systems() -> None:
-    """A billion tokens at 24,576 a second and at four times as many."""
+def test_a_token_budget_takes_its_time_on_each_number_of_systems() -> None:
+    """A billion tokens at 24,576 a second and at four times as many; in units that fit."""
     lines = simulation_text(SIMULATION).splitlines()
     header = next(index for index, line in enumerate(lines) if line.startswith("systems"))
-    assert [line.split()[-1] for line in lines[header : header + 3]] == ["days", "0.5", "0.1"]
+    assert lines[header].split()[-1] == "training"
+    assert lines[header + 1].endswith(" 11.3 h")
+    assert lines[header + 2].endswith(" 2.8 h")
+
+
+def test_a_small_bill_has_digits() -> None:
+    """A training of seconds costs little, but not nothing."""
+    bill = training_bill(1e6, 1e5, 4, PriceSpec(system_kw=20, kwh=0.1))
+    text = simulation_text(replace(SIMULATION, detail=replace(SIMULATION.detail, bill=bill)))
+    assert "1 million tokens take 10 s, 0.01111 system hours, 0.2222 kWh, cost 0.1333" in text
 
 
 def test_every_kind_of_layer_says_whether_it_stalls() -> None:
@@ -121,5 +131,8 @@ def test_the_headline_counts_in_words() -> None:
 def test_every_prediction_has_an_error_bar_or_says_that_there_is_none() -> None:
     """What published runs on that kind of system show; nothing is borrowed from another kind."""
     assert "within 10% of their prediction (22 runs" in simulation_text(SIMULATION)
+    assert "as published" not in simulation_text(SIMULATION)
+    changed = simulation_text(replace(SIMULATION, as_published=False))
+    assert "They ran on the machine as published, of which cluster.yaml changes numbers." in changed
     unknown = simulation_text(replace(SIMULATION, system="CS-3", error_bar=None))
     assert "Error bar: unknown, no published run on a CS-3" in unknown
