@@ -10,12 +10,12 @@ def _words(text: str) -> frozenset[str]:
 
 
 QUANTITIES = _words(
-    "ps ns us ms s min minutes h hours days GPU-hours"
+    "ps ns us ms s min minutes h hours days GPU-hours node-hours core-hours"
     " cycle cycles clocks elements elem words wavelets hops turns instructions"
     " bytes B KB MB GB TB PB bits cells points atoms parameters PEs cores"
     " samples sequences tokens steps iterations batches epochs images requests"
     " FLOP FLOPs MFLOP GFLOP TFLOP PFLOP EFLOP flop flops ops W mW kW MW Wh kWh J mJ kJ MJ Hz"
-    " speedup percent"
+    " speedup percent ratio fraction rows USD"
 )
 """What a unit may measure, as its first word or words joined by ``/``; or a ratio, x or %.
 
@@ -32,22 +32,26 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "minutes":
 """Of the units of time that a prediction is converted to."""
 
 _PREFIXED = re.compile(
-    r"[pnumkKMGTPE](?:s|B|b|bytes?|bits?|FLOPs?|flops?|ops|OPS?|cells?|points?|updates?|tokens|samples"
-    r"|words|parameters|W|Wh|J|Hz)"
+    r"[KMGT]iB|[pnumkKMGTPE](?:s|B|b|bytes?|bits?|FLOPs?|flops?|ops|OPS?|cells?|points?|updates?"
+    r"|tokens|samples|words|parameters|W|Wh|J|Hz)"
 )
 _ADJECTIVES = r"(?:(?:output|input|prompt|generated|time|total)\s+)?"
 _SHAPE = re.compile(rf"{_ADJECTIVES}(?P<measure>\S+?),?(?:\s.*)?")
 _REMARK = re.compile(r"\s*\(.*\)")
 _SPELLINGS = {
     re.compile(r"(?<![\w-])sec(?:ond)?s?\b"): "s",
+    re.compile(r"[\u00b5\u03bc](?=s\b)"): "u",
     re.compile(r"(?<=FL)OPS\b"): "OP/s",
+    re.compile(r"\btok(?=/)"): "tokens",
+    re.compile(r"\bit(?:er)?(?=/)"): "iterations",
 }
+_CAPITALISED = re.compile(r"\b[A-Z][a-z]{2,}\b")
 
 
 def canonical(unit: str) -> str:
-    """The unit itself: remarks in brackets, which often quote results, are cut off; seconds are s
-    and FLOPS are FLOP/s."""
-    text = _REMARK.sub("", unit).strip()
+    """The unit itself: remarks in brackets, which often quote results, are cut off; seconds are s,
+    FLOPS are FLOP/s, and capitals count only where they tell units apart."""
+    text = _CAPITALISED.sub(_lower_if_known, _REMARK.sub("", unit).strip())
     for spelling, word in _SPELLINGS.items():
         text = spelling.sub(word, text)
     return text
@@ -71,6 +75,11 @@ def measure(unit: str) -> str:
     """
     shape = _SHAPE.fullmatch(re.sub(r"\s+per\s+", "/", unit))
     return shape["measure"] if shape else unit
+
+
+def _lower_if_known(word: re.Match[str]) -> str:
+    lower = word[0].lower()
+    return lower if lower in PER else word[0]
 
 
 def _is_quantity(word: str) -> bool:

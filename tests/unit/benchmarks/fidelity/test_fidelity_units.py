@@ -30,7 +30,7 @@ def test_units_of_published_rows_are_known(written, unit):
     [
         "cycles/cell", "cycles median", "Gcell/s", "Mcells/s", "GB/s", "Gb/s", "TB/s", "pJ/bit", "kWh",
         "TFLOPs/GPU", "tokens/J", "min", "h", "samples/s/CSX", "ms/token", "s/epoch", "Wh/token",
-        "requests/s", "instructions/cycle", "GHz", "bytes/cycle", "B/cycle",
+        "requests/s", "GiB/s", "instructions/cycle", "GHz", "bytes/cycle", "B/cycle",
     ],
 )  # fmt: skip
 def test_other_units_of_such_sources_are_known(unit):
@@ -51,11 +51,16 @@ def test_what_is_no_unit_is_named(unit):
         ("tokens per second", "tokens per s"),
         ("seconds per epoch", "s per epoch"),
         ("TFLOPS/GPU", "TFLOP/s/GPU"),
+        ("\u00b5s", "us"),
+        ("Tokens/s", "tokens/s"),
+        ("tok/s/user", "tokens/s/user"),
+        ("it/s", "iterations/s"),
+        ("Wh", "Wh"),
         ("GPU-seconds", "GPU-seconds"),
     ],
 )
 def test_spellings_of_one_unit_are_one(written, unit):
-    """Seconds are s, FLOPS are FLOP/s."""
+    """Seconds are s, FLOPS are FLOP/s, capitals do not matter where they tell nothing apart."""
     assert canonical(written) == unit
 
 
