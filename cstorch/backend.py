@@ -7,6 +7,8 @@ the first traced step on the running cluster. ``shutdown`` ends the cluster and 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +29,12 @@ from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
-from wsc.core.errors import ApplianceNanError, ConfigError, WaferStreamError
+from wsc.core.errors import (
+    ApplianceError,
+    ApplianceNanError,
+    ConfigError,
+    WaferStreamError,
+)
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program
 from wsc.core.units import format_ps
@@ -94,6 +101,7 @@ class Backend:
         self.start_up: StartUp | None = None
         """Of the emulated machine, for the program that started the cluster."""
         self._restored: _Restored | None = None
+        self._ends_at_s = math.inf  # of time.monotonic()
 
     @property
     def is_e2e_execution(self) -> bool:
@@ -165,12 +173,13 @@ class Backend:
             self.cluster.invoke("install", installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
-        """Run steps of an installed program.
+        """Run steps of an installed program; ApplianceError when the time of the job is over.
 
         If that fails or is interrupted, the cluster ends: which of the steps it has done is not
         known. After an ApplianceNanError they are all done, and what they led to can be looked at.
         """
         cluster = self._running()
+        self._check_time()
         try:
             results: list[StepResult] = cluster.invoke(
                 "run", mode, first_step, last_step, self.check_loss
@@ -218,6 +227,7 @@ class Backend:
         """A cluster that has its first program and its weights."""
         config = self.cluster_config
         log.info("Preparing to execute using %d CSX", size.num_csx)
+        self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
         parameters = installation.program.parameters
         cluster = start_cluster(parameters, size, config.cluster, self.seed, record=config.record)
         try:
@@ -253,6 +263,15 @@ class Backend:
                 check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
             log.info("Loading weights from checkpoint %s", path)
             cluster.invoke("restore", path, restored.states, strict)
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._ends_at_s:
+            raise ApplianceError(
+                "the job ran out of time",
+                where="job_time_sec",
+                value=f"{self.cluster_config.job_time_sec} s",
+                remedy="raise it, or run again and go on from the last checkpoint",
+            )
 
     def _running(self) -> Cluster:
         if self.cluster is None:

@@ -25,7 +25,7 @@ class ClusterConfig(Config):
     job_labels: dict[str, str] = Field(default_factory=dict)
 
     job_time_sec: PositiveInt | None = None
-    """End the run with an error after this many seconds."""
+    """End the run with an error so many seconds after its cluster was started."""
 
     cluster: ClusterSpec = Field(default_factory=ClusterSpec)
     """The emulated machine and where it runs."""

@@ -20,7 +20,7 @@ from cstorch.step_values import resolve
 from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
-from wsc.core.errors import ApplianceError, ConfigError
+from wsc.core.errors import ConfigError
 from wsc.timing.hardware import Loading
 
 MAX_STEPS = 2**31 - 1
@@ -104,7 +104,6 @@ class DataExecutor:
             raise ConfigError("two executor loops run at the same time")
         batch, self._leaves = self.dataloader.first
         self._backend.loop = self
-        self._deadline = self._time_limit()
         self._done = 0
         try:
             for iteration in range(self.num_steps):
@@ -153,12 +152,6 @@ class DataExecutor:
 
     def _run_to_here(self, step: Step) -> None:
         """Have the cluster run all steps since the last activation step."""
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            raise ApplianceError(
-                "the job ran out of time",
-                value=f"{self._backend.cluster_config.job_time_sec} s",
-                where="job_time_sec",
-            )
         count = self.user_iteration - self._done
         before = self._backend.global_step if step.mode == "train" else self._done
         started_s = time.perf_counter()
@@ -182,7 +175,3 @@ class DataExecutor:
         if not 0 < num_steps <= MAX_STEPS:
             raise ConfigError("num_steps is out of range", value=num_steps, rule="1 to 2**31 - 1")
         return num_steps
-
-    def _time_limit(self) -> float | None:
-        seconds = self._backend.cluster_config.job_time_sec
-        return None if seconds is None else time.monotonic() + seconds

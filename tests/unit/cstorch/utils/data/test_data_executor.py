@@ -136,8 +136,9 @@ def test_rates_are_measured_and_emulated(backend):
     assert len(loop.profiler.timings) == 4
 
 
-def test_a_job_has_a_time_limit(monkeypatch):
-    """It is noticed before the next steps are sent."""
+@pytest.mark.parametrize("loops", [[5], [1, 4]])
+def test_a_job_has_a_time_limit(loops, monkeypatch):
+    """It is noticed before the next steps are sent, in whatever loop."""
     config = cluster_config(Shape(2)).model_copy(update={"job_time_sec": 10})
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
@@ -148,8 +149,12 @@ def test_a_job_has_a_time_limit(monkeypatch):
             step(batch)
             now[0] += 6
 
+        def job():
+            for num_steps in loops:
+                run(executor(num_steps), body)
+
         with pytest.raises(ApplianceError, match="ran out of time"):
-            run(executor(5), body)
+            job()
         assert backend.global_step == 1
 
 
