@@ -11,20 +11,19 @@ import math
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from appliance.checkpoint_keys import check_keys
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation
 from cstorch.cluster_config import ClusterConfig
 from cstorch.loop import Loop
-from memoryx.checkpoint import CLUSTER_STATES, MODEL, Reader
+from cstorch.weights import STATES, Restored, load_weights
+from memoryx.checkpoint import Reader
 from memoryx.optim.registry import state_bytes_per_element
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
@@ -42,23 +41,6 @@ from wsc.timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.timing.trace import write_trace
 
 log = logging.getLogger("waferstream")
-
-STATES = (*CLUSTER_STATES, "global_step")
-"""What a checkpoint can restore."""
-
-
-@dataclass(frozen=True)
-class _Restored:
-    """A checkpoint to start from, and which of its states the weight servers take."""
-
-    path: Path
-    states: frozenset[str]
-    strict: bool
-
-    @property
-    def has_all_weights(self) -> bool:
-        """Whether no weight of the model is left as it was initialised."""
-        return "model" in self.states and self.strict
 
 
 class Backend:
@@ -100,7 +82,7 @@ class Backend:
         self.cluster: Cluster | None = None
         self.start_up: StartUp | None = None
         """Of the emulated machine, for the program that started the cluster."""
-        self._restored: _Restored | None = None
+        self._restored: Restored | None = None
         self._ends_at_s = math.inf  # of time.monotonic()
 
     @property
@@ -136,7 +118,7 @@ class Backend:
         Returns the checkpoint's states that are no tensors. CheckpointError if it is damaged.
         """
         reader = Reader(path)
-        self._restored = _Restored(path.absolute(), frozenset(states), strict)
+        self._restored = Restored(path.absolute(), frozenset(states), strict)
         if "global_step" in states:
             self.global_step = int(reader.objects.get("global_step", 0))
         return reader.objects
@@ -251,18 +233,7 @@ class Backend:
 
     def _load_weights(self, cluster: Cluster) -> None:
         assert self.model is not None
-        values = {name: p.detach() for name, p in self.model.named_parameters()}
-        restored = self._restored
-        if restored is None or not restored.has_all_weights:
-            log.info("About to send initial weights")
-            cluster.invoke("load_weights", values)
-            log.info("Finished sending initial weights")
-        if restored is not None:
-            path, strict = restored.path, restored.strict
-            if "model" in restored.states:
-                check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
-            log.info("Loading weights from checkpoint %s", path)
-            cluster.invoke("restore", path, restored.states, strict)
+        load_weights(cluster, self.model, self._restored)
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:

@@ -16,9 +16,10 @@ from torch import nn
 
 import cstorch
 from appliance.checkpoints import CheckpointFolder
-from cstorch.backend import STATES, Backend
+from cstorch.backend import Backend
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
+from cstorch.weights import STATES
 from memoryx.checkpoint import CLUSTER_STATES, Reader
 from modelzoo.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from modelzoo.config.dataloader import DataLoaderConfig
