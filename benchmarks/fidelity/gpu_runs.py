@@ -185,6 +185,8 @@ def _pythia(row: Row) -> GpuRun:
     There is no calibration row, so that nothing of it is fitted.
     """
     model, gpus = _configured(row, "Pythia", PYTHIA), count(row, "n_gpus")
+    if gpus % model.tensor:
+        raise CannotReplay(f"{gpus} GPUs are not divided by {model.tensor}")
     samples = gpus // model.tensor * model.micro_batch
     return _as_configured(
         GpuRun(

@@ -119,6 +119,17 @@ def _served(phase, gpus, value):
     return {"workload": f"LLaMA3-8B {phase}", "n_gpus": gpus, "value": value}
 
 
+PYTHIA = {
+    "cluster": "EleutherAI/Stability",
+    "gpu": "A100-40GB",
+    "n_gpus": "64",
+    "gpus_per_node": "8",
+    "phase": "train",
+    "unit": "GPU-hours for the full training run",
+    "value": "4830",
+}
+
+
 CALIBRATION = {
     "GPU training FSDP": {
         "G0007": MPT_13B | H100 | _mpt("512", "16", "1", "True", "2535811"),
@@ -273,6 +284,7 @@ def test_a_configuration_of_polaris_is_predicted_without_a_calibration_row(tmp_p
         (LLAMA_8B | _llama("FSDP", "bf16", "1") | {"gpu": "B200"}, "no numbers for a B200"),
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"workload": "weak scaling"}, "shape"),
         (CALIBRATION["GPU training Megatron"]["G0402"] | {"n_gpus": "100"}, "100 GPUs"),
+        (PYTHIA | {"workload": "Pythia 12B", "n_gpus": "1"}, "1 GPUs are not divided by 4"),
         (SERVED | _served("decode", "1", "1") | {"seq_len": ""}, "seq_len"),
         (SERVED | _served("decode", "1", "1") | {"unit": "ms"}, "not ms"),
         (SERVED | _served("decode", "1", "1") | {"gpu": "H100"}, "calibration row of a H100"),
@@ -364,12 +376,8 @@ def test_names_of_models_may_be_spelt_as_one_likes(tmp_path):
         tmp_path, *(decode | {"workload": f"{name} decode"} for name in ("LLaMA3-8B", "Llama-3 8B"))
     )
     assert rates[0] == rates[1]
-    pythia = {
-        "cluster": "EleutherAI/Stability", "gpu": "A100-40GB", "n_gpus": "64", "gpus_per_node": "8",
-        "phase": "train", "unit": "GPU-hours", "value": "1",
-    }  # fmt: skip
     names = ("Pythia 1.4B", "Pythia-1.4B", "Pythia 1.4B (deduped)")
-    hours = _predicted(tmp_path, *(pythia | {"workload": name} for name in names))
+    hours = _predicted(tmp_path, *(PYTHIA | {"workload": name} for name in names))
     assert len(set(hours)) == 1
 
 
@@ -389,16 +397,7 @@ def test_a_batch_may_stand_in_the_workload(tmp_path):
 
 def test_pythia_is_predicted_in_gpu_hours(tmp_path):
     """143,000 steps of 1,024 sequences; from its code and configuration alone, within a fifth."""
-    cells = {
-        "cluster": "EleutherAI/Stability",
-        "gpu": "A100-40GB",
-        "n_gpus": "64",
-        "gpus_per_node": "8",
-        "phase": "train",
-        "workload": "Pythia 1B",
-        "unit": "GPU-hours for the full training run",
-        "value": "4830",
-    }
+    cells = PYTHIA | {"workload": "Pythia 1B"}
     (row,) = rows_of(tmp_path, {"G0407": cells})
     assert family_of(row).name == "GPU training uncalibrated"
     assert family_of(row).predict(row) == pytest.approx(4830, rel=0.2)
