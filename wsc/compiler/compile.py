@@ -73,12 +73,13 @@ def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled
 
 
 def step_digest(captured: Captured, request: CompileRequest) -> str:
-    """``cs_<digits>``: names the artifact of this graph, shapes, precision, cluster, version."""
+    """``cs_<digits>``: the artifact of this graph, its layers, precision, cluster, version."""
     digest = hashlib.sha256()
     for part in (VERSION, torch.__version__, request, captured.parameters, captured.inputs):
         digest.update(repr(part).encode())
     for node in captured.graph.nodes:
         digest.update(node.format_node(include_tensor_metadata=False).encode())
+        digest.update(repr((node.meta["layer"], node.meta["backward"])).encode())
     for name, constant in sorted(captured.module.named_buffers()):
         digest.update(name.encode())
         digest.update(constant.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

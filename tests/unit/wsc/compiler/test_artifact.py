@@ -9,6 +9,7 @@ import pytest
 import torch
 from local_machine import BF16, FP32, Regression, random_batches
 from plain_steps import backward_step
+from torch import nn
 
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -77,6 +78,28 @@ def test_constants_count():
         for mask in ([1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
     ]
     assert digests[0] == digests[2] != digests[1]
+
+
+def test_layers_count():
+    """The same arithmetic, cut into other layers, is another program."""
+
+    class Plain(nn.Sequential):
+        def forward(self, x, y):
+            return (self[2](self.tanh(self[0](x))) - y).square().mean()
+
+        def tanh(self, x):
+            return torch.tanh(x)
+
+    class Named(Plain):
+        def tanh(self, x):
+            return self[1](x)
+
+    as_function, as_module = (
+        compiled(None, model=kind(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)))[0].program
+        for kind in (Plain, Named)
+    )
+    assert len(as_module.segments) > len(as_function.segments)
+    assert as_module.digest != as_function.digest
 
 
 def test_weights_do_not_count(cache):
