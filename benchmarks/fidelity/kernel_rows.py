@@ -119,17 +119,24 @@ def sdk_clock_hz(fabric: FabricSpec) -> float:
     return 0.85e9 if fabric == WSE2 else 0.875e9
 
 
-def cycles_per_unit(row: Row, clock_hz: float, per: str = "") -> float:
+def clock_hz(row: Row, default_hz: float) -> float:
+    """The clock that a row states, or else the default; CannotReplay if it does not run."""
+    stated = row.number("clock_ghz")
+    if stated is not None and stated <= 0:
+        raise CannotReplay(f"a clock of {stated} GHz does not run")
+    return default_hz if stated is None else stated * 1e9
+
+
+def cycles_per_unit(row: Row, default_hz: float, per: str = "") -> float:
     """How many cycles one of the row's unit is: a cycle, or a time.
 
-    ``clock_hz``: where the row states none; ``per``: what each is for, if the unit says so.
-    CannotReplay for other units.
+    ``default_hz``: the clock where the row states none; ``per``: what each of them is for, if the
+    unit says so. CannotReplay for other units.
     """
     quantity, *of_each = measure(row.unit).split("/")
     if of_each in ([], [per]):
         if quantity == "cycles":
             return 1.0
         if quantity in SECONDS:
-            stated = row.number("clock_ghz")
-            return SECONDS[quantity] * (stated * 1e9 if stated else clock_hz)
+            return SECONDS[quantity] * clock_hz(row, default_hz)
     raise CannotReplay(f"the form gives cycles or a time, not {row.unit}")

@@ -13,6 +13,7 @@ from benchmarks.fidelity.cells import cell, in_unit
 from benchmarks.fidelity.collectives import predict_collective
 from benchmarks.fidelity.fit_kernels import fit_gemm, fit_gemv
 from benchmarks.fidelity.kernel_rows import (
+    clock_hz,
     cycles_per_unit,
     dtype_of,
     fabric_of,
@@ -168,9 +169,8 @@ def _stencil(row: Row) -> float:
     if cells is None:
         raise CannotReplay("the row does not give the cells per PE")
     fabric = fabric_of(row)
-    clock_hz = (row.number("clock_ghz") or 0) * 1e9 or sdk_clock_hz(fabric)
     cycles = star_stencil(fabric, cells).total_cycles * int(unit[2] or 1)
-    return cycles / clock_hz / SECONDS[unit[1]]
+    return cycles / clock_hz(row, sdk_clock_hz(fabric)) / SECONDS[unit[1]]
 
 
 FAMILIES: tuple[Family, ...] = (

@@ -275,6 +275,8 @@ def test_the_stencil_is_in_seconds_of_many_steps() -> None:
     many = _predict(_row(**stencil, unit="s per 100000 steps", params="nz=1000; block b=334"))
     assert some == pytest.approx(0.075, rel=0.07)
     assert many == pytest.approx(100 * some)
+    each = _predict(_row(**stencil, unit="us per step", vector_len=1000))
+    assert each == pytest.approx(1000 * some)
 
 
 @pytest.mark.parametrize(
@@ -299,6 +301,9 @@ def test_the_stencil_is_in_seconds_of_many_steps() -> None:
         ("NoC point-to-point", "cycles/hop", {"system": "WSE-9"}),
         ("NoC point-to-point", "cycles/furlong", {}),
         ("25-point FD stencil", "s per 1000 steps", {}),
+        ("25-point FD stencil", "s per 1000 steps", {"params": "nz=9", "clock_ghz": "-1"}),
+        ("1D reduce", "us", {"algorithm": "chain", "vector_len": 8, "num_pes": 8, "clock_ghz": 0}),
+        ("25-point FD stencil", "% busy cycles", {"params": "nz=9"}),
     ],
 )
 def test_what_cannot_be_predicted_says_why(
