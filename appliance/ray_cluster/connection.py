@@ -8,13 +8,18 @@ import socket
 
 import ray
 from ray._private import services
-from ray.exceptions import RayError
+from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both out
+    GRPC_STATUS_CODE_UNIMPLEMENTED,
+    InnerGcsClient,
+)
+from ray.exceptions import RayError, RpcError
 
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.units import MIB
 
-_ANSWER_S = 5.0
+_GREETING_S = 5.0
+_ANSWER_S = 15.0  # a busy head greets at once, but may take a while to answer a call
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
 
 _START_ONE = "start it with `ray start --head`, or let runtime.address be 'local'"
@@ -27,6 +32,8 @@ _INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS_TYPE = 4
 
+_NOT_RAY = "the port is open, but not Ray's (whose default is 6379)"
+
 
 def enter(runtime: RuntimeSpec) -> bool:
     """Connect this process to Ray; False if it was connected already, and is not ours to leave.
@@ -35,9 +42,9 @@ def enter(runtime: RuntimeSpec) -> bool:
     """
     if ray.is_initialized():
         return False
-    if runtime.address != "local":
-        _check_address(runtime.address)
     try:
+        if runtime.address != "local":
+            _check_address(runtime.address)
         _init(runtime.address)
     except _INIT_FAILURES as error:
         ray.shutdown()
@@ -64,7 +71,7 @@ def _init(address: str) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Look whether a gRPC server listens there: ray.init alone would try for many minutes."""
+    """Look whether Ray listens there: ray.init alone would try again and again, for minutes."""
     where = _latest_instance() if address == "auto" else address
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal():
@@ -76,6 +83,8 @@ def _check_address(address: str) -> None:
         )
     try:
         _greet(host, int(port))
+        if address != "auto":  # may need a token, which ray.init alone finds for it
+            _ask(where)
     except (OSError, OverflowError) as error:
         raise ClusterJobInitError(
             "no Ray cluster answers",
@@ -100,11 +109,26 @@ def _latest_instance() -> str:
 
 
 def _greet(host: str, port: int) -> None:
-    with socket.create_connection((host, port), timeout=_ANSWER_S) as connection:
+    """ConnectionError unless a gRPC server listens there."""
+    with socket.create_connection((host, port), timeout=_GREETING_S) as connection:
         if os.environ.get("RAY_USE_TLS") == "1":
             return  # who listens can only be told with Ray's certificates
-        connection.settimeout(_ANSWER_S)
+        connection.settimeout(_GREETING_S)
         connection.sendall(_HTTP2_HELLO)
         reply = connection.recv(9)
     if len(reply) < 4 or reply[3] != _SETTINGS_TYPE:
-        raise ConnectionError("the port is open, but not Ray's (whose default is 6379)")
+        raise ConnectionError(_NOT_RAY)
+
+
+def _ask(where: str) -> None:
+    """Ask once for the cluster's id, as ray.init does up to twenty times.
+
+    Raises ConnectionError if the server does not know the question, so is no head of Ray; RayError
+    if it refuses to answer or does not answer in time.
+    """
+    try:
+        InnerGcsClient.standalone(where, None, round(_ANSWER_S * 1000))
+    except RpcError as error:
+        if error.rpc_code == GRPC_STATUS_CODE_UNIMPLEMENTED:
+            raise ConnectionError(_NOT_RAY) from error
+        raise

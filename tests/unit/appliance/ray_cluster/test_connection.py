@@ -3,13 +3,19 @@
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 from ray._private import services
 
+from appliance.ray_cluster import connection
 from appliance.ray_cluster.connection import enter
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
+
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+"""An empty SETTINGS frame, with which every HTTP/2 server begins (RFC 9113, section 3.4)."""
 
 
 def test_address_that_does_not_answer_fails_fast() -> None:
@@ -50,10 +56,45 @@ def test_port_of_another_service_is_told_apart() -> None:
 
 
 def refuse_politely(server: socket.socket) -> None:
-    connection, _ = server.accept()
-    with connection:
-        connection.recv(1024)
-        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    peer, _ = server.accept()
+    with peer:
+        peer.recv(1024)
+        peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_another_grpc_server_is_told_apart() -> None:
+    """It greets like Ray, but does not know the first call of ray.init, which would try 20 times."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    start = time.monotonic()
+    with pytest.raises(ClusterJobInitError, match="but not Ray's"):
+        enter(RuntimeSpec(address=f"127.0.0.1:{port}"))
+    assert time.monotonic() - start < 6
+    server.stop(None).wait()
+
+
+def test_a_server_that_greets_and_says_no_more_is_given_up(monkeypatch) -> None:
+    """A head that hangs, or something else that speaks HTTP/2, is asked once."""
+    monkeypatch.setattr(connection, "_ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = threading.Thread(target=greet_and_fall_silent, args=(server,))
+        answer.start()
+        start = time.monotonic()
+        with pytest.raises(ClusterJobInitError, match="Ray could not be joined"):
+            enter(RuntimeSpec(address=f"127.0.0.1:{server.getsockname()[1]}"))
+        assert time.monotonic() - start < 6
+        answer.join()
+
+
+def greet_and_fall_silent(server: socket.socket) -> None:
+    """To the greeting of ``enter`` and to Ray's client, until both have gone."""
+    for _ in range(2):
+        peer, _ = server.accept()
+        with peer:
+            peer.sendall(SETTINGS)
+            while peer.recv(1024):
+                pass
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "ray://head:10001x", "head:", ":6379"])
