@@ -49,7 +49,8 @@ class LocalRooms:
         return [room.report() for room in self._rooms.values()]
 
     def call(self, room: str, method: str, *args: Any) -> Any:
-        return attrgetter(method)(self._rooms[room])(*args)
+        with _blamed(room):
+            return attrgetter(method)(self._rooms[room])(*args)
 
     def call_all(self, method: str, *args: Any) -> None:
         for room in self._rooms:

@@ -24,7 +24,8 @@ class Rooms(Protocol):
     def call(self, room: str, method: str, *args: Any) -> Any:
         """Call a method of one room between jobs and return its result.
 
-        ``method`` may name, with dots, a method of a part of the room: ``store.fill``.
+        ``method`` may name, with dots, a method of a part of the room: ``store.fill``. Raises a
+        WaferStreamError: the room's own, or an ApplianceRuntimeServerError for any other.
         """
 
     def call_all(self, method: str, *args: Any) -> None:

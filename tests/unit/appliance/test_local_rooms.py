@@ -1,6 +1,7 @@
 """Rooms in one process: mail in order, a stall that is noticed, one compute thread."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 import torch
@@ -93,7 +94,7 @@ def test_shutdown_may_be_called_twice():
     rooms.shutdown()
 
 
-@pytest.mark.parametrize("method", ["begin", "handle"])
+@pytest.mark.parametrize("method", ["begin", "handle", "install"])
 def test_a_room_that_fails_is_named(method, monkeypatch):
     """As on Ray: an error of ours comes as it is, any other with the name of the room."""
 
@@ -101,12 +102,13 @@ def test_a_room_that_fails_is_named(method, monkeypatch):
         raise error
 
     rooms = LocalRooms([Toy("a", at_first=("b",)), Toy("b", expects=1)])
-    monkeypatch.setattr(Toy, method, fail)
+    monkeypatch.setattr(Toy, method, fail, raising=False)
+    act = partial(rooms.call, "b", method, None) if method == "install" else partial(rooms.run, JOB)
     error = IndexError("no such word")
     with pytest.raises(ApplianceRuntimeServerError, match="failed") as caught:
-        rooms.run(JOB)
+        act()
     assert caught.value.where == ("a" if method == "begin" else "b")
     assert "no such word" in str(caught.value)
     error = DataError("the data changed")
     with pytest.raises(DataError, match="the data changed"):
-        rooms.run(JOB)
+        act()

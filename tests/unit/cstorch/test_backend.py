@@ -150,7 +150,7 @@ def test_a_cluster_that_did_not_come_up_can_be_started_again():
         expected = losses(training_step(backend), executor(1))
     with running_backend() as backend:
         step, data = training_step(backend), loader(unreachable_at_first)
-        with pytest.raises(OSError, match="no network"):
+        with pytest.raises(ApplianceRuntimeServerError, match="no network"):
             losses(step, executor(1, data))
         assert backend.cluster is None
         assert losses(step, executor(1, data)) == expected
