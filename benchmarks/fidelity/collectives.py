@@ -15,10 +15,12 @@ from benchmarks.fidelity.kernel_rows import (
     group_of,
     is_plane,
     line_of,
+    of_workload,
     sdk_clock_hz,
     sides_of,
     wavelets_of,
 )
+from benchmarks.fidelity.products import is_summa
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.row_words import letters_of
 from benchmarks.fidelity.rows import Row
@@ -42,6 +44,11 @@ REDUCES: Mapping[str, Form] = {
     "autogen": _generated,
 }
 """Forms of one line of PEs, as published, by letters of the algorithm's name."""
+
+
+def is_collective(row: Row) -> bool:
+    """Whether a row is about a collective by itself, not about the broadcasts of a product."""
+    return of_workload("reduce", "broadcast", "bcast")(row) and not is_summa(row)
 
 
 def predict_collective(row: Row) -> float:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from benchmarks.fidelity.cells import cell, in_unit
-from benchmarks.fidelity.collectives import predict_collective
+from benchmarks.fidelity.collectives import is_collective, predict_collective
 from benchmarks.fidelity.fit_kernels import fit_gemm, fit_gemv
 from benchmarks.fidelity.kernel_rows import (
     clock_hz,
@@ -174,8 +174,7 @@ def _stencil(row: Row) -> float:
 
 
 FAMILIES: tuple[Family, ...] = (
-    Family("GEMM", is_summa, predict_summa),
-    Family("collectives", of_workload("reduce", "broadcast", "bcast"), predict_collective),
+    Family("collectives", is_collective, predict_collective),
     Family("point to point", of_workload("noc ", "fabric link"), _point_to_point),
     Family("single PE", of_workload("single-pe dsd", "local move"), _vector_rate),
     Family("single PE", of_workload("single-pe microbenchmark"), _microbenchmark),
@@ -184,6 +183,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("single PE", of_workload("loop forms"), _loop_form),
     Family("GEMV", of_workload("single-tile matvec"), predict_single_pe_gemv),
     Family("GEMV", of_workload("gemv"), predict_mesh_gemv),
+    Family("GEMM", is_summa, predict_summa),
     Family("GEMM", of_workload("gemm"), predict_gemm),
     Family("SpMM", of_workload("spmm"), _spmm),
     Family("stencil", of_workload("25-point fd stencil"), _stencil),
