@@ -51,8 +51,9 @@ RUN_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "sweep",
-        "simulate on all these numbers of systems: 1,2,4-8 or 1-192 or 1-2048:x2 "
-        "(default: powers of two up to --num_csx)",
+        "simulate on all these numbers of systems: 1,2,4-8 or 1-192 or 1-2048:x2; --num_csx is "
+        "told in detail, or the most if it is not among them (default: powers of two up to "
+        "--num_csx)",
     ),
     Flag(
         "token_budget",

@@ -54,7 +54,9 @@ def ideal_rates(counts: Sequence[int], rates: Sequence[float]) -> list[float]:
     return [rates[0] * count / counts[0] for count in counts]
 
 
-def draw_ideal(axes: Axes, counts: Sequence[int], ideal: Sequence[float]) -> style.EndLabel:
-    """As a thin dashed line."""
+def draw_ideal(axes: Axes, counts: Sequence[int], ideal: Sequence[float]) -> list[style.EndLabel]:
+    """As a thin dashed line with its label; a single pace has no ideal."""
+    if len(counts) == 1:
+        return []
     axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
-    return style.EndLabel(ideal[-1], "ideal", style.FAINT_INK)
+    return [style.EndLabel(ideal[-1], "ideal", style.FAINT_INK)]

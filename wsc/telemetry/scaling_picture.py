@@ -38,11 +38,11 @@ def _pace_panel(axes: Axes, scaling: Scaling) -> list[style.EndLabel]:
     spans_decades = max(ideal + measured) > 100 * min(emulated + measured)
     rate_axis(axes, (1.0,) if spans_decades else (1.0, 2.0, 5.0))
     dots: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
-    ideal_label = draw_ideal(axes, num_csx, ideal)
+    ideal_labels = draw_ideal(axes, num_csx, ideal)
     axes.plot(num_csx, emulated, color=style.BLUE, **dots)
     axes.plot(num_csx, measured, color=style.VERMILION, **dots)
     return [
-        ideal_label,
+        *ideal_labels,
         style.EndLabel(emulated[-1], "emulated", style.BLUE),
         style.EndLabel(measured[-1], "measured here", style.VERMILION),
     ]

@@ -63,7 +63,7 @@ def _pace(
         else:
             axes.fill_between(counts, low, high, color=style.BLUE, alpha=_FAINT, linewidth=0)
     axes.plot(counts, rates, color=style.BLUE, **(dots if has_dots else {}))
-    return [ideal, style.EndLabel(rates[-1], format_rate(rates[-1]), style.BLUE)]
+    return [*ideal, style.EndLabel(rates[-1], format_rate(rates[-1]), style.BLUE)]
 
 
 def _causes(axes: Axes, points: Sequence[SimulatedPace]) -> list[style.EndLabel]:

@@ -1,8 +1,8 @@
 """Traces for Perfetto and chrome://tracing: emulated and measured time in one file.
 
-One process per clock ("emulated", "measured"), one thread per timeline or room. The format is the
-Trace Event Format (Google, "Trace Event Format", section "Complete Events"): times in microseconds,
-fractions allowed. Both clocks start at 0 with their first activity.
+One process per clock ("emulated", "measured") that ran, one thread per timeline or room. The format
+is the Trace Event Format (Google, "Trace Event Format", section "Complete Events"): times in
+microseconds, fractions allowed. Both clocks start at 0 with their first activity.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def _bar(work: Interval) -> _Bar:
 
 
 def _process(pid: int, name: str, rows: Mapping[str, list[_Bar]]) -> Iterator[Event]:
+    if not any(rows.values()):
+        return
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
-    origin_ps = min((bar.start_ps for bars in rows.values() for bar in bars), default=0)
+    origin_ps = min(bar.start_ps for bars in rows.values() for bar in bars)
     tracks = [(row, track) for row, bars in rows.items() for track in _tracks(bars)]
     for tid, (row, bars) in enumerate(tracks, start=1):
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": row}}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from colours import shows
 from summaries import summary
+from words import drawn, overlapping, words
 
 from wsc.telemetry.causes import CAUSE_COLORS
 from wsc.telemetry.scaling import Scaling
@@ -17,7 +18,10 @@ def test_the_scaling_picture_shows_the_causes_of_every_step(
 ) -> None:
     """Compute and reduce take time in these runs, input does not."""
     scaling = Scaling.of([summary(count, reduce_ps=500_000) for count in counts])
-    scaling_picture(tmp_path / "scaling.png", scaling, "scaling")
+    with drawn() as figures:
+        scaling_picture(tmp_path / "scaling.png", scaling, "scaling")
+    assert overlapping(figures[0]) == []
+    assert ("ideal" in words(figures[0])) == (len(counts) > 1), "a single pace has none"
     for cause in ("compute", "reduce"):
         assert shows(tmp_path / "scaling.png", CAUSE_COLORS[cause])
     assert not shows(tmp_path / "scaling.png", CAUSE_COLORS["input"])

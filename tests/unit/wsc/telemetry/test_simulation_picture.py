@@ -35,6 +35,7 @@ def test_no_two_words_lie_on_each_other(tmp_path: Path, counts: tuple[int, ...])
         simulation_picture(tmp_path / "simulation.png", "made up", paces, None)
     assert overlapping(figures[0]) == []
     assert f"{26_000 * counts[-1]:,}" in words(figures[0])
+    assert ("ideal" in words(figures[0])) == (len(counts) > 1), "a single pace has none"
 
 
 @pytest.mark.parametrize("counts", [(4,), tuple(range(1, 65))])

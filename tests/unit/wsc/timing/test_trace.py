@@ -46,7 +46,12 @@ def test_activities_side_by_side_get_threads_of_their_own(tmp_path: Path) -> Non
         assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(spans))
 
 
+def test_a_clock_that_nothing_ran_by_has_no_process(tmp_path: Path) -> None:
+    """A simulation measures nothing; a reader looks for no rows that are not there."""
+    events = written(tmp_path / "trace.json", [Occupancy("CS wafer", "0 forward", 0, 1)], {})
+    assert {event["pid"] for event in events} == {1}
+
+
 def test_a_trace_without_activities_is_still_a_trace(tmp_path: Path) -> None:
-    """Only the two process names are left."""
-    events = written(tmp_path / "trace.json", [], {})
-    assert [event["ph"] for event in events] == ["M", "M"]
+    """A viewer opens it and shows nothing."""
+    assert written(tmp_path / "trace.json", [], {}) == []
