@@ -152,6 +152,7 @@ class Backend:
             self.cluster = self._start(installation, size)
             self._tell_start_up(compiled.program, optimizer)
         else:
+            self.installed.pop(installation.mode, None)  # not in all rooms any more
             self.cluster.invoke("install", installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:

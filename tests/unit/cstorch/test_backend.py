@@ -156,6 +156,25 @@ def test_a_cluster_that_did_not_come_up_can_be_started_again():
         assert losses(step, executor(1, data)) == expected
 
 
+def test_a_program_that_was_not_installed_everywhere_is_installed_again():
+    """Half of the rooms have the next one already, and a loop over the old data must not use it."""
+    made = []
+
+    def longer_batches():
+        """Read here, in vain on a worker."""
+        made.append(len(made))
+        if made[-1] == 1:
+            raise OSError("no network")
+        return random_batches(3, 16)
+
+    with running_backend() as backend:
+        evaluate, data = evaluation_step(backend), loader()
+        expected = losses(evaluate, executor(1, data))
+        with pytest.raises(ApplianceRuntimeServerError, match="no network"):
+            losses(evaluate, executor(1, loader(longer_batches)))
+        assert losses(evaluate, executor(1, data)) == expected
+
+
 def test_a_checkpoint_that_was_refused_can_be_taken_leniently(tmp_path):
     """It is not forgotten because the first attempt had started a cluster."""
     Checkpoints.write(tmp_path / "c.mdl")
