@@ -69,7 +69,8 @@ def _about(words: str) -> Callable[[Row], bool]:
 
 
 def _on_regions(phase: str) -> Callable[[Row], bool]:
-    return lambda row: _about(phase)(row) and row.text("grid") != ""
+    """Rows of this phase that name a region, or programs, which need one."""
+    return lambda row: _about(phase)(row) and bool(row.text("grid") or "[" in row.text("workload"))
 
 
 def _by_other_programs(row: Row) -> bool:
