@@ -54,7 +54,7 @@ def micro_batch_size(batch_size: int, requested: int | Literal["auto"] | None, n
     it is the same for 1 to 8 systems. None gives every system one micro-batch. Raises ConfigError
     where the batch cannot be cut so.
     """
-    _check_systems(batch_size, num_csx)
+    check_systems(batch_size, num_csx)
     if requested == "auto":
         wanted = min(batch_size, max(AUTO_MICRO_BATCHES, num_csx))
         return largest_divisor(batch_size, batch_size // wanted)
@@ -81,7 +81,7 @@ def explored_sizes(batch_size: int, allowed: SizeRange, num_csx: int) -> list[in
 
     Raises ConfigError if the range holds none.
     """
-    _check_systems(batch_size, num_csx)
+    check_systems(batch_size, num_csx)
     last = batch_size if allowed.max is None else allowed.max
     sizes = [size for size in _sizes(batch_size, num_csx) if allowed.min <= size <= last]
     if not sizes:
@@ -95,12 +95,14 @@ def explored_sizes(batch_size: int, allowed: SizeRange, num_csx: int) -> list[in
     return sizes
 
 
-def _check_systems(batch_size: int, num_csx: int) -> None:
-    if batch_size < num_csx:
+def check_systems(batch_size: int, num_csx: int) -> None:
+    """ConfigError unless every system has a sample of the batch."""
+    if not 1 <= num_csx <= batch_size:
         raise ConfigError(
             "the global batch is smaller than the number of systems",
+            where="batch_size, num_csx",
             value=f"batch_size {batch_size}, num_csx {num_csx}",
-            rule="batch_size is at least num_csx",
+            rule="1 <= num_csx <= batch_size",
             remedy="raise batch_size or lower num_csx",
         )
 

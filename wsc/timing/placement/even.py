@@ -8,18 +8,12 @@ therefore ceil(share / rounds) (Cerebras developer documentation, "Automatic mic
 from __future__ import annotations
 
 from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import check_systems
 
 
 def share_of(batch_size: int, num_csx: int) -> int:
     """Samples of the busiest system. Raises ConfigError unless every system has a sample."""
-    if not 1 <= num_csx <= batch_size:
-        raise ConfigError(
-            "the global batch has no sample for some of the systems",
-            where="batch_size, num_csx",
-            value=f"batch_size {batch_size}, num_csx {num_csx}",
-            rule="1 <= num_csx <= batch_size",
-            remedy="raise batch_size or lower num_csx",
-        )
+    check_systems(batch_size, num_csx)
     return -(-batch_size // num_csx)
 
 
