@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wsc.core.program import BYTES_PER_ELEMENT, Program, Shard, TensorSpec
+from wsc.core.program import Program, Shard, TensorSpec
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +33,6 @@ def byte_ranges(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, int, 
     """Start and stop byte of each tensor, for payloads of mixed dtypes."""
     start = 0
     for spec in specs:
-        stop = start + spec.num_elements * BYTES_PER_ELEMENT[spec.dtype]
+        stop = start + spec.num_bytes
         yield spec, start, stop
         start = stop

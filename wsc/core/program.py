@@ -55,7 +55,8 @@ class OpWork:
 
         matmul     (batch, rows, inner, columns): rows x inner times inner x columns
         attention  (batch x heads, queries, keys, head size)
-        others     the shape of the (first) result; for reductions and losses that of the operand
+        others     the shape of the (first) result; of reductions, norms, softmax and losses that of
+                   the first operand, which is a scalar where a loss passes its gradient back
 
     ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
     that recomputing the op's layer runs it a second time.
