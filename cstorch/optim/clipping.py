@@ -23,7 +23,10 @@ def recorded_clipping(model: nn.Module, recorder: Recorder) -> Iterator[None]:
         _refuse_some(model, parameters)
         if float(norm_type) != 2.0:
             raise ApplianceCompilationError(
-                "gradients can be clipped by their L2 norm only", value=f"norm_type {norm_type}"
+                "gradients are clipped by another norm",
+                where="clip_grad_norm_",
+                value=f"norm_type {norm_type}",
+                rule="weight servers agree on the L2 norm only",
             )
         recorder.clip_norm(max_norm)
 

@@ -101,10 +101,15 @@ class DataExecutor:
 
     def __iter__(self) -> Iterator[Any]:
         if self._backend.loop is not None:
-            raise ConfigError("two executor loops run at the same time")
+            raise ConfigError(
+                "two executor loops run at the same time",
+                rule="the cluster does one job after the other",
+                remedy="end the loop, or call its close(), before the next one",
+            )
         batch, self._leaves = self.dataloader.first
         self._backend.loop = self
         self._done = 0
+        self._queued.clear()  # of a loop that was left early
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration

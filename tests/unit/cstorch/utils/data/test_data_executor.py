@@ -15,6 +15,7 @@ from cstorch_program import (
 )
 from tiny_training import Shape, cluster_config
 
+import cstorch
 from cstorch.utils.data.data_executor import MAX_STEPS
 from wsc.core.errors import ApplianceError, ConfigError, DataError
 
@@ -134,6 +135,19 @@ def test_rates_are_measured_and_emulated(backend):
     assert loop.profiler.rate_tracker.global_rate > 0
     assert loop.profiler.emulated_rate > 0
     assert len(loop.profiler.timings) == 4
+
+
+def test_what_was_queued_in_a_loop_that_was_left_is_forgotten(backend):
+    """Its step was never run; the next time round a closure sees the values of its own step."""
+    step, loop = training_step(backend), executor(2)
+    seen = []
+    note = cstorch.step_closure(lambda loss: seen.append(loss.item()))
+    for batch in loop:
+        note(step(batch))
+        break
+    for batch in loop:
+        note(step(batch))
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("loops", [[5], [1, 4]])
