@@ -17,7 +17,7 @@ from wsc.timing.placement.report import (
     placement_report,
     report_text,
 )
-from wsc.timing.placement.room import code_bytes, data_bytes
+from wsc.timing.placement.sram import code_bytes, data_bytes
 
 __all__ = [
     "LayerReport",

@@ -16,7 +16,7 @@ from wsc.timing.hardware import WaferSpec
 from wsc.timing.placement.buffers import Buffers
 from wsc.timing.placement.liveness import Life, lives, moments_of
 from wsc.timing.placement.recompute import first_user, internals_of, saving
-from wsc.timing.placement.room import data_bytes
+from wsc.timing.placement.sram import data_bytes
 
 Lines = npt.NDArray[np.int64]
 """[segments, 2]: fixed bytes, and bytes of each sample."""

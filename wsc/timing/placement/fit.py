@@ -14,7 +14,7 @@ from wsc.timing.placement.buffers import buffer_bytes
 from wsc.timing.placement.capacity import capacities
 from wsc.timing.placement.liveness import Moment, moments
 from wsc.timing.placement.recompute import recomputable, recompute
-from wsc.timing.placement.room import data_bytes
+from wsc.timing.placement.sram import data_bytes
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from wsc.core.units import format_bytes
 from wsc.timing.kernels import Grid
 from wsc.timing.placement.fit import Placement, largest_with_recompute
 from wsc.timing.placement.liveness import lives
-from wsc.timing.placement.room import code_bytes, data_bytes
+from wsc.timing.placement.sram import code_bytes, data_bytes
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ def data_bytes(wafer: WaferSpec) -> int:
     if left <= 0:
         raise ConfigError(
             "the wafer has no SRAM left for data",
-            where="machine.system.sram_bytes",
+            where="system.sram_bytes",
             value=format_bytes(wafer.sram_bytes),
-            rule=f"code takes {format_bytes(code_bytes(wafer))}",
-            remedy="raise sram_bytes",
+            rule=f"more than the {format_bytes(code_bytes(wafer))} of code",
+            remedy="raise system.sram_bytes or lower system.fabric.sram_reserved_bytes_per_pe "
+            "in cluster.yaml",
         )
     return left
