@@ -17,8 +17,8 @@ class Rooms(Protocol):
     def run(self, job: Job) -> list[Report]:
         """Let every room do its part of a job; returns when all are finished.
 
-        Raises an ApplianceError when a room fails, dies, or waits too long; the rooms are then
-        unusable and must be shut down.
+        Raises a WaferStreamError when a room fails (as of ``call``), dies, or waits too long; the
+        rooms are then unusable and must be shut down.
         """
 
     def call(self, room: str, method: str, *args: Any) -> Any:

@@ -3,7 +3,7 @@
     weight stream    server -> switches -> nodes   WeightsReady    credit back: WeightsReleased
     gradient stream  nodes -> switches -> server   GradientReady   credit back: GradientReleased
     input stream     worker -> node                BatchReady      credit back: BatchReleased
-    norm exchange    server <-> server 0           NormPartial, NormTotal
+    norm exchange    servers <-> their leader      NormPartial, NormTotal
 
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
 it, which is what lets its owner reuse the memory and is all the backpressure there is.

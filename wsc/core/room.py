@@ -48,7 +48,7 @@ class Report:
     """What a room has to say when a job is over.
 
     ``results`` maps (step, micro-batch) to the step's scalar outputs (CS nodes only); ``norms``
-    maps step to the global gradient norm before clipping (weight server 0 only, if clipping).
+    maps step to the global gradient norm before clipping (weight servers that clip by it).
     """
 
     room: str

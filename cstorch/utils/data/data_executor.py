@@ -104,7 +104,7 @@ class DataExecutor:
             raise ConfigError(
                 "two executor loops run at the same time",
                 rule="the cluster does one job after the other",
-                remedy="end the loop, or call its close(), before the next one",
+                remedy="end the one before the other begins",
             )
         batch, self._leaves = self.dataloader.first
         self._backend.loop = self
