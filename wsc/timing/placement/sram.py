@@ -21,10 +21,10 @@ def data_bytes(wafer: WaferSpec) -> int:
     if left <= 0:
         raise ConfigError(
             "the wafer has no SRAM left for data",
-            where="system.sram_bytes",
+            where="machine.system.sram_bytes",
             value=format_bytes(wafer.sram_bytes),
             rule=f"more than the {format_bytes(code_bytes(wafer))} of code",
-            remedy="raise system.sram_bytes or lower system.fabric.sram_reserved_bytes_per_pe "
+            remedy="raise it or lower machine.system.fabric.sram_reserved_bytes_per_pe "
             "in cluster.yaml",
         )
     return left
