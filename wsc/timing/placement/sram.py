@@ -23,7 +23,7 @@ def data_bytes(wafer: WaferSpec) -> int:
             "the wafer has no SRAM left for data",
             where="machine.system.sram_bytes",
             value=format_bytes(wafer.sram_bytes),
-            rule=f"more than the {format_bytes(code_bytes(wafer))} of code",
+            rule=f"code takes {format_bytes(code_bytes(wafer))}",
             remedy="raise it or lower machine.system.fabric.sram_reserved_bytes_per_pe "
             "in cluster.yaml",
         )
