@@ -19,13 +19,18 @@ import torch
 from torch import nn
 
 from modelzoo.config.load import load_params
-from modelzoo.config.params import InitConfig
+from modelzoo.config.params import InitConfig, Params
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
 from wsc.core.digest import weights_digest
+from wsc.core.errors import WaferStreamError
+from wsc.core.micro_batches import Explore
 
 Gradients = list[torch.Tensor]
+
+FUSED = ("SGD", "Adam", "AdamW")
+"""Optimizers that are fused kernels in torch, so that the cluster can have their bits."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -108,12 +113,15 @@ def micro_batch_size(init: InitConfig, batch_size: int) -> int:
     size = init.micro_batch_size("train")
     if size == "auto":
         return max(d for d in range(1, max(1, batch_size // 8) + 1) if batch_size % d == 0)
+    if isinstance(size, Explore):
+        raise SystemExit("explore trains nothing: choose a micro_batch_size")
     return batch_size if size is None else size
 
 
 def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer on fp32 masters; weight decay is for matrices only."""
-    assert init.optimizer is not None, "params.yaml names no optimizer"
+    if init.optimizer is None:
+        raise SystemExit("params.yaml names no optimizer: there is nothing to train")
     name, arguments = init.optimizer.class_name, init.optimizer.arguments()
     decay = arguments.pop("weight_decay")
     if not arguments.pop("correct_bias", True):
@@ -125,6 +133,8 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
         groups[master.ndim <= 1]["params"].append(master)
     if name == "Lion":
         return Lion(groups, arguments)
+    if name not in FUSED:
+        raise SystemExit(f"torch has no fused {name} to compare with: choose {', '.join(FUSED)}")
     optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(groups, **arguments, fused=True)
     return optimizer
 
@@ -148,12 +158,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    trainer = load_params(arguments.params).trainer
-    assert trainer.fit is not None, "params.yaml has no trainer.fit"
-    loader = trainer.fit.train_dataloader
+    try:
+        model = train_as_told(load_params(arguments.params), arguments.steps)
+    except WaferStreamError as error:
+        raise SystemExit(f"Error: {error}") from error
+    print(f"Weights SHA-256: {weights_sha256(model)}")
+
+
+def train_as_told(params: Params, steps: int) -> nn.Module:
+    """The first ``steps`` steps of ``trainer.fit``."""
+    if params.trainer.fit is None:
+        raise SystemExit("params.yaml has no trainer.fit: there is nothing to train on")
+    loader = params.trainer.fit.train_dataloader
     source = build_source(loader.dump(), "trainer.fit.train_dataloader")
-    batches: Iterator[Batch] = map(source.batch, range(arguments.steps))
-    print(f"Weights SHA-256: {weights_sha256(train(trainer.init, batches, source.batch_size))}")
+    batches: Iterator[Batch] = map(source.batch, range(steps))
+    return train(params.trainer.init, batches, source.batch_size)
 
 
 if __name__ == "__main__":

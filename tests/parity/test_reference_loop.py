@@ -29,6 +29,24 @@ def test_dropout_is_refused(rate):
         reference_loop.train(init_config(GPT | {rate: 0.1}), [], batch_size=22)
 
 
+@pytest.mark.parametrize(
+    ("init", "fit", "words"),
+    [
+        ({"optimizer": {"Lamb": {"lr": 0.1}}}, {"train_dataloader": LOADER}, "no fused Lamb"),
+        ({"optimizer": {"AdamV": {"lr": 0.1}}}, {"train_dataloader": LOADER}, "did you mean"),
+        ({}, None, "no trainer.fit"),
+    ],
+)
+def test_what_it_cannot_train_is_told_without_a_traceback(init, fit, words, tmp_path, monkeypatch):
+    """An optimizer without a fused twin, a mistake in the file, no data."""
+    params = tmp_path / "params.yaml"
+    trainer = {"init": init_config().dump() | init, "fit": fit}
+    params.write_text(yaml.safe_dump({"trainer": trainer}))
+    monkeypatch.setattr(sys, "argv", ["reference_loop.py", "--params", str(params), "--steps", "1"])
+    with pytest.raises(SystemExit, match=words):
+        reference_loop.main()
+
+
 @pytest.mark.parametrize("batch_size", [1, 5, 8, 12, 22, 48, 64])
 def test_it_cuts_the_batch_as_the_cluster_does(batch_size):
     """``auto`` means the same micro-batches for up to eight systems."""
