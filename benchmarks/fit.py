@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.fidelity.constants import constants
 from benchmarks.fidelity.registry import FAMILIES, FITS
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
-from benchmarks.fidelity.replays import Replays
+from benchmarks.fidelity.replays import Replays, family_of
 from benchmarks.fidelity.report import RIGHT_OF_ROW, ROW_HEADER, row_cells
 from benchmarks.fidelity.rows import Row, check_unique, read_rows
 from benchmarks.fidelity.summary import belongs
@@ -36,9 +36,8 @@ def main(
         rows = [row for path in options.rows for row in read_rows(path)]
         check_unique(rows)
         fit = _fit_of(options.family, fits)
-        members = [family for family in families if belongs(family.name, fit.family)]
-        chosen = _chosen(rows, members, options.row_ids)
-        print(_text(calibrate(fit, chosen), Replays.of(chosen, members)))
+        chosen = _chosen(_members(rows, fit.family, families), options.row_ids)
+        print(_text(calibrate(fit, chosen), Replays.of(chosen, families)))
     except WaferStreamError as error:
         print(error, file=sys.stderr)
         return 1
@@ -97,9 +96,14 @@ def _fit_of(name: str, fits: Sequence[Fit]) -> Fit:
     return fits[names.index(name)]
 
 
-def _chosen(rows: Sequence[Row], members: Sequence[Family], ids: Sequence[str] | None) -> list[Row]:
-    """The rows asked for; without ``ids`` the family's calibration rows."""
-    known = [row for row in rows if any(family.knows(row.described()) for family in members)]
+def _members(rows: Sequence[Row], name: str, families: Sequence[Family]) -> list[Row]:
+    """The rows of a family, told apart as the report does."""
+    found = [(row, family_of(row.described(), families)) for row in rows]
+    return [row for row, family in found if family is not None and belongs(family.name, name)]
+
+
+def _chosen(known: Sequence[Row], ids: Sequence[str] | None) -> list[Row]:
+    """The rows asked for; without ``ids`` all calibration rows."""
     if ids is None:
         return [row for row in known if row.use == "calibration"]
     by_id = {row.row_id: row for row in known}

@@ -55,7 +55,7 @@ class Replays:
 
     @classmethod
     def of(cls, rows: Sequence[Row], families: Sequence[Family]) -> Replays:
-        """Replay all rows; a row belongs to the first family that knows it."""
+        """Replay all rows, each in its family."""
         outcomes = [_outcome(row, families) for row in rows]
         return cls(
             tuple(outcome for outcome in outcomes if isinstance(outcome, Compared)),
@@ -73,10 +73,17 @@ class Replays:
         ]
 
 
+def family_of(seen: Row, families: Sequence[Family]) -> Family | None:
+    """The family of a described row: the first that knows it; None if there is none."""
+    return next((family for family in families if family.knows(seen)), None)
+
+
 def _outcome(row: Row, families: Sequence[Family]) -> Compared | Listed | Failed:
     seen, name = row.described(), None
     try:
-        family = _family_of(seen, families)
+        family = family_of(seen, families)
+        if family is None:
+            raise CannotReplay(f"no model for {seen.text('workload')}")
         name = family.name
         published = _published(row)
         predicted = float(family.predict(seen))
@@ -89,13 +96,6 @@ def _outcome(row: Row, families: Sequence[Family]) -> Compared | Listed | Failed
     if not (math.isfinite(predicted) and predicted > 0):
         return Failed(row, name, f"a prediction is finite and positive, not {predicted}")
     return Compared(row, name, predicted, published)
-
-
-def _family_of(seen: Row, families: Sequence[Family]) -> Family:
-    for family in families:
-        if family.knows(seen):
-            return family
-    raise CannotReplay(f"no model for {seen.text('workload')}")
 
 
 def _published(row: Row) -> float:

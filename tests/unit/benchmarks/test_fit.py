@@ -40,6 +40,14 @@ def test_a_fit_is_given_the_calibration_rows_of_its_family(path, capsys):
     assert "K0004" not in out
 
 
+def test_a_row_that_an_earlier_family_knows_is_not_fitted(path, capsys):
+    """A row belongs to the first family that knows it, here as in the report."""
+    others = [constant("refused", "1D reduce", 1.0), *FAMILIES]
+    arguments = ["--rows", str(path), "--family", "collectives"]
+    assert main(arguments, others, FITS) == 1
+    assert "nothing to fit to" in capsys.readouterr().err
+
+
 def test_rows_can_be_chosen(path, capsys):
     """A fit to fewer rows shows how far the constants hang on one of them."""
     assert run(path, "--row_ids", "K0002") == 0
