@@ -18,7 +18,7 @@ from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.installation import InputFeed, Installation
-from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import check_batch
 from wsc.core.names import switch_name, worker_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec, plan_streams
@@ -120,15 +120,3 @@ def plan_installation(
         feed=feed,
         optimizer=optimizer,
     )
-
-
-def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:
-    """ConfigError if a global batch, cut into micro-batches, leaves a system without any."""
-    num_micro_batches = batch_size // micro_batch_size
-    if num_micro_batches < num_csx:
-        raise ConfigError(
-            f"{num_csx} CS systems have only {num_micro_batches} micro-batches to share",
-            value=f"batch_size {batch_size}, micro_batch_size {micro_batch_size}",
-            rule="batch_size / micro_batch_size is at least num_csx",
-            remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
-        )

@@ -16,7 +16,7 @@ from pathlib import Path
 from modelzoo.config.load import load_params
 from modelzoo.experiments.gpus import compare_with_gpus
 from modelzoo.experiments.report import table, verdict
-from modelzoo.experiments.scaling import Experiment, measure, run_py, write_results
+from modelzoo.experiments.scaling import Experiment, check, measure, run_py, write_results
 from modelzoo.experiments.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
 
@@ -29,7 +29,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run under way, too
     try:
         experiment, with_gpus = read_command_line()
-        params = load_params(experiment.params)  # what is wrong in it is told before any run
+        params = load_params(experiment.params)  # what is wrong is told before any run
+        check(experiment, params)
         scaling = measure(experiment, run_py(HOME))
         gpus = compare_with_gpus(params, scaling.run.model.parameters) if with_gpus else None
         page = write_results(experiment, scaling, HOME, gpus)

@@ -18,11 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from modelzoo.config.params import Params
 from modelzoo.experiments.gpus import WAYS, GpuComparison
 from modelzoo.experiments.page import Comparison, page
 from modelzoo.experiments.report import title
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.micro_batches import check_shares
 from wsc.telemetry.files import replacing, write_json
 from wsc.telemetry.gpu_picture import PaceCurve, gpu_picture
 from wsc.telemetry.host import git_commit
@@ -68,6 +70,18 @@ class Experiment:
             "params": load_yaml(self.params),
             "cluster": None if self.cluster is None else load_yaml(self.cluster),
         }
+
+
+def check(experiment: Experiment, params: Params) -> None:
+    """ConfigError if a number of systems cannot share the batch, before runs on fewer train."""
+    fit = params.trainer.fit
+    if fit is None:
+        raise ConfigError(
+            "the scaling experiment trains", where="trainer.fit", value="not in the params file"
+        )
+    size = params.trainer.init.micro_batch_size("train")
+    for num_csx in experiment.num_csx:
+        check_shares(fit.train_dataloader.batch_size, size, num_csx)
 
 
 def measure(experiment: Experiment, run: Run) -> Scaling:

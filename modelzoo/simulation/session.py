@@ -26,11 +26,11 @@ from modelzoo.models.registry import model_config
 from modelzoo.simulation.capture import CapturedStep, capture_step
 from modelzoo.simulation.request import SimulationRequest
 from modelzoo.simulation.results import SIMULATION_NAME, Detail, Simulation
-from modelzoo.simulation.study import Study, check_shares
+from modelzoo.simulation.study import Study
 from modelzoo.simulation.text import headline, simulation_text
 from modelzoo.trainer.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import Explore
+from wsc.core.micro_batches import Explore, check_shares, check_systems
 from wsc.core.program import Program
 from wsc.telemetry.files import write_json
 from wsc.telemetry.host import git_commit
@@ -141,7 +141,11 @@ def _check(params: Params, request: SimulationRequest, num_csx: int) -> None:
     """What can be told before minutes go into capturing; ConfigError says it."""
     init, fit = params.trainer.init, params.trainer.fit
     if fit is not None:
-        check_shares(fit.train_dataloader.batch_size, init.micro_batch_size("train"), num_csx)
+        batch_size, size = fit.train_dataloader.batch_size, init.micro_batch_size("train")
+        if isinstance(size, int | Explore):
+            check_shares(batch_size, size, num_csx)
+        else:  # any share will do
+            check_systems(batch_size, num_csx)
     model = model_config(init.model.dump(), "trainer.init.model")
     if request.token_budget is not None and not isinstance(model, LanguageConfig):
         raise ConfigError(

@@ -11,10 +11,8 @@ from appliance.timetable import Timetable
 from modelzoo.simulation.layers import layer_checks
 from modelzoo.simulation.results import LayerCheck, Memory, Point, Starting
 from swarmx.inventory import inventory
-from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import Explore, explored_sizes, micro_batch_size
+from wsc.core.micro_batches import Explore, check_shares, explored_sizes
 from wsc.core.program import BYTES_PER_ELEMENT, Program
-from wsc.core.units import counted
 from wsc.timing.placement import data_bytes
 from wsc.timing.placement.even import even_micro_batch, rounds_of, share_of
 from wsc.timing.start_up import start_up
@@ -125,30 +123,6 @@ class Study:
         program = self.timetable(num_csx).program
         start = start_up(self.simulator.machine, _elements(program), len(program.segments))
         return Starting(**asdict(start), total_ps=start.total_ps)
-
-
-def check_shares(batch_size: int, micro_batch: int | str | Explore | None, num_csx: int) -> None:
-    """ConfigError unless a batch, cut as asked for, has a share for each of so many systems."""
-    share_of(batch_size, num_csx)
-    match micro_batch:
-        case Explore(explore=allowed):
-            explored_sizes(batch_size, allowed, num_csx)
-        case int():
-            _check_micro_batches(batch_size, micro_batch, num_csx)
-
-
-def _check_micro_batches(batch_size: int, size: int, num_csx: int) -> None:
-    micro_batch_size(batch_size, size, num_csx)
-    micro_batches = batch_size // size
-    if micro_batches < num_csx:
-        share = counted(micro_batches, "micro-batch", "micro-batches")
-        raise ConfigError(
-            f"{num_csx} CS systems have only {share} to share",
-            where="csx.performance.micro_batch_size",
-            value=f"batch_size {batch_size}, micro_batch_size {size}",
-            rule="batch_size / micro_batch_size is at least num_csx",
-            remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
-        )
 
 
 def _elements(program: Program) -> int:

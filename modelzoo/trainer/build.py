@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import cstorch
-from appliance.elaborate import check_batch
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from modelzoo.config.dataloader import DataLoaderConfig
@@ -18,7 +17,7 @@ from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model, model_config
 from wsc.core.errors import DataError
-from wsc.core.micro_batches import Explore, micro_batch_size
+from wsc.core.micro_batches import check_shares
 
 Step = Callable[[Batch], Any]
 
@@ -108,10 +107,7 @@ def make_loader(
 
 def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
     """Refuse a global batch of which not every system gets a micro-batch."""
-    size = init.micro_batch_size(scope)
-    if not isinstance(size, Explore):
-        num_csx = init.backend.cluster_config.num_csx
-        check_batch(batch_size, micro_batch_size(batch_size, size, num_csx), num_csx)
+    check_shares(batch_size, init.micro_batch_size(scope), init.backend.cluster_config.num_csx)
 
 
 def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
+from wsc.core.units import counted
 
 AUTO_MICRO_BATCHES = 8
 
@@ -105,6 +106,30 @@ def check_systems(batch_size: int, num_csx: int) -> None:
             rule="1 <= num_csx <= batch_size",
             remedy="raise batch_size or lower num_csx",
         )
+
+
+def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:
+    """ConfigError if a global batch, cut into micro-batches, leaves a system without any."""
+    num_micro_batches = batch_size // micro_batch_size
+    if num_micro_batches < num_csx:
+        share = counted(num_micro_batches, "micro-batch", "micro-batches")
+        raise ConfigError(
+            f"{num_csx} CS systems have only {share} to share",
+            where="csx.performance.micro_batch_size",
+            value=f"batch_size {batch_size}, micro_batch_size {micro_batch_size}",
+            rule="batch_size / micro_batch_size is at least num_csx",
+            remedy="lower csx.performance.micro_batch_size or num_csx, or raise batch_size",
+        )
+
+
+def check_shares(
+    batch_size: int, requested: int | Literal["auto"] | Explore | None, num_csx: int
+) -> None:
+    """ConfigError unless a batch, cut as asked for, has a micro-batch for every system."""
+    if isinstance(requested, Explore):
+        explored_sizes(batch_size, requested.explore, num_csx)
+    else:
+        check_batch(batch_size, micro_batch_size(batch_size, requested, num_csx), num_csx)
 
 
 def _sizes(batch_size: int, num_csx: int) -> list[int]:

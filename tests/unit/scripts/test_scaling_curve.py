@@ -57,6 +57,15 @@ def curve(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return scaling_curve.main()
 
 
+def test_a_batch_that_cannot_be_shared_is_told_before_any_run(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes of training on one system would be lost when the run on many fails."""
+    assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "1,16") == 1
+    assert "16 CS systems have only 8 micro-batches to share" in capsys.readouterr().err
+    assert not (home / "out").exists()
+
+
 def test_a_curve_ends_with_table_verdict_and_page(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
