@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.fidelity.cells import count
+from benchmarks.fidelity.cells import choice, count
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.row_words import letters_of
 from benchmarks.fidelity.rows import Row
-from wsc.timing.gpu import A100_40, A100_80, H100, H100_500W, H200, GpuSpec
+from wsc.timing.gpu import A100_40, A100_80, H100, H100_500W, H200, GpuSpec, Recompute
 
 _GPUS = {
     "a10080gb": A100_80,
@@ -18,6 +18,14 @@ _GPUS = {
     "h200": H200,
 }
 """By the first letters of their names; a longer name comes before a shorter one."""
+
+_RECOMPUTES: dict[str, Recompute] = {
+    "True": "full",
+    "full": "full",
+    "selective": "selective",
+    "False": "none",
+    "none": "none",
+}
 
 _MULTIPLES = {"M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -35,6 +43,13 @@ def parameters_of(row: Row) -> int:
     """Weights of the model: a number, or one such as ``1.4B``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MBT])", row.text("model_params"))
     return round(float(found[1]) * _MULTIPLES[found[2]]) if found else count(row, "model_params")
+
+
+def recompute_of(row: Row, otherwise: Recompute | None = None) -> Recompute:
+    """What the backward pass computes again; CannotReplay where neither row nor software tells."""
+    if otherwise is not None and not row.text("act_ckpt"):
+        return otherwise
+    return choice(row, "act_ckpt", _RECOMPUTES)
 
 
 def is_float8(row: Row) -> bool:

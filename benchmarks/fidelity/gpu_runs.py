@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from benchmarks.fidelity.cells import Known, choice, count
-from benchmarks.fidelity.gpu_cells import degree_of, gpu_of, is_float8, parameters_of, size_of
+from benchmarks.fidelity.gpu_cells import (
+    degree_of,
+    gpu_of,
+    is_float8,
+    parameters_of,
+    recompute_of,
+    size_of,
+)
 from benchmarks.fidelity.gpu_models import GENSLM, PYTHIA, PYTHIA_BATCH
 from benchmarks.fidelity.replay import CannotReplay
 from benchmarks.fidelity.rows import Row
@@ -31,7 +38,6 @@ from wsc.timing.gpu import (
     GpuClusterSpec,
     NetworkSpec,
     Parallelism,
-    Recompute,
     Sharding,
     SlowNetwork,
     SoftwareSpec,
@@ -65,7 +71,6 @@ def gpu_run(row: Row) -> GpuRun:
 def _foundry(row: Row) -> GpuRun:
     """LLM Foundry: MPT with a vocabulary of 50,368, tied embeddings and learned positions."""
     shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
-    recomputes: dict[str, Recompute] = {"True": "full", "False": "none"}
     network = FastNetwork() if gpu_of(row) in (H100, H200) else NetworkSpec()
     return GpuRun(
         replace(_decoder(row, vocab=50_368), tied_embeddings=True, learned_positions=True),
@@ -73,7 +78,7 @@ def _foundry(row: Row) -> GpuRun:
             sharding=choice(row, "parallelism", shardings),
             micro_batch=count(row, "microbatch"),
             micro_batches=count(row, "grad_accum"),
-            recompute=choice(row, "act_ckpt", recomputes),
+            recompute=recompute_of(row),
             float8=is_float8(row),
         ),
         count(row, "n_gpus"),
@@ -143,7 +148,7 @@ def _torchtitan(row: Row) -> GpuRun:
             micro_batch=max(1, local_batch // pipeline),
             micro_batches=pipeline,
             virtual_stages=2 if "interleaved" in text else 1,
-            recompute="selective" if workload.parameters < 1e10 else "full",
+            recompute=recompute_of(row, "selective" if workload.parameters < 1e10 else "full"),
             float8=float8,
             overlap_tensor="async" in text or pipeline > 1,
         ),

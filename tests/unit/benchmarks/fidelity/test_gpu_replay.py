@@ -292,7 +292,7 @@ def test_a_configuration_of_polaris_is_predicted_without_a_calibration_row(tmp_p
         (SERVED | _served("decode", "1", "1") | {"global_batch": "8"}, "one request"),
         (SERVED | _served("decode", "1", "1") | {"dtype": "int4"}, "16-bit"),
         (SERVED | {"workload": "GEMV", "n_gpus": "1", "unit": "ms", "value": "1"}, "GEMV on GPUs"),
-        (MPT_7B | H100 | _mpt("8", "6", "1", "selective", "1"), "act_ckpt 'selective'"),
+        (MPT_7B | H100 | _mpt("8", "6", "1", "offloaded", "1"), "act_ckpt 'offloaded'"),
         (MPT_7B | H100 | _mpt("8", "6", "1", "False", "1") | {"unit": "GPU-hours"}, "GPU-hours"),
         (MPT_7B | H100 | _mpt("8", "6", "1", "False", "1") | {"dtype": "fp32"}, "16 and 8 bit"),
         (LLAMA_8B | _llama("HSDP", "bf16", "1"), "parallelism 'HSDP'"),
@@ -334,6 +334,16 @@ def test_eight_bits_may_stand_in_either_cell(tmp_path):
     (sixteen,) = _predicted(tmp_path, LLAMA_8B | _llama("FSDP+compile", "bf16", "1"))
     assert len(set(eight)) == 1
     assert eight[0] > 1.2 * sixteen
+
+
+def test_what_is_recomputed_is_what_the_row_says(tmp_path):
+    """The software's own choice counts where the row is silent; more of it takes longer."""
+    run = LLAMA_8B | _llama("FSDP+compile", "bf16", "1")
+    silent, none, selective, full = _predicted(
+        tmp_path, *(run | {"act_ckpt": said} for said in ("", "none", "selective", "full"))
+    )
+    assert silent == selective
+    assert none > selective > full
 
 
 def test_a_run_is_predicted_on_the_gpu_that_its_row_names(tmp_path):
