@@ -12,7 +12,8 @@ from wsc.core.units import format_rate
 from wsc.telemetry import style
 
 _FEW = 8  # more numbers of systems than this are a range, of which powers of two tell enough
-_DIGIT = 0.025  # of the axis, at most
+_DIGIT_INCHES = 0.077  # of 10 points
+_USED = 0.8  # of the width of new axes, once labels and margins have theirs
 
 
 def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
@@ -25,27 +26,31 @@ def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
 
 def counts_axis(axes: Axes, label: str, counts: Sequence[int]) -> None:
     """Logarithmic, with as many of these numbers of systems written out as have room."""
-    ticks = _ticks(counts)
+    inches = _USED * axes.get_window_extent().width / axes.figure.dpi
+    ticks = _ticks(counts, _DIGIT_INCHES / inches)
     axes.set_xlabel(label)
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _ticks(counts: Sequence[int]) -> list[int]:
-    """The last, the first, then powers of two and, of few, the others: none touches another."""
+def _ticks(counts: Sequence[int], digit: float) -> list[int]:
+    """The last, the first, then powers of two and, of few, the others: none touches another.
+
+    ``digit`` is the width of one as a share of the axis.
+    """
     octaves = log2(counts[-1] / counts[0])
     powers = (count for count in counts if count.bit_count() == 1)
     others = counts if len(counts) <= _FEW else ()
     ticks: list[int] = []
     for count in (counts[-1], counts[0], *powers, *others):
-        if all(_apart(count, tick, octaves) for tick in ticks):
+        if all(_apart(count, tick, octaves, digit) for tick in ticks):
             ticks.append(count)
     return sorted(ticks)
 
 
-def _apart(one: int, other: int, octaves: float) -> bool:
-    width = _DIGIT * (len(f"{one:,}{other:,}") + 1) / 2
+def _apart(one: int, other: int, octaves: float, digit: float) -> bool:
+    width = digit * (len(f"{one:,}{other:,}") + 1) / 2
     return abs(log2(one / other)) > width * octaves
 
 

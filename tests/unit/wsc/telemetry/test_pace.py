@@ -22,7 +22,7 @@ def test_a_large_rate_is_written_out() -> None:
     [
         ((4,), [4]),
         ((1, 3, 4, 64, 192, 1024, 2048), [1, 3, 4, 64, 192, 2048]),
-        (tuple(range(1, 193)), [1, 2, 4, 8, 16, 32, 64, 192]),
+        (tuple(range(1, 193)), [1, 2, 4, 8, 16, 32, 64, 128, 192]),
         ((1, 2047, 2048), [1, 2048]),
         (tuple(range(65, 100)), [65, 99]),
     ],
@@ -32,6 +32,14 @@ def test_as_many_numbers_of_systems_as_have_room(counts: Sequence[int], ticks: l
     axes = Figure().add_subplot()
     counts_axis(axes, "CS systems", counts)
     assert list(axes.get_xticks()) == ticks
+
+
+def test_a_wide_picture_has_room_for_more() -> None:
+    """The pictures of GPUs name each power of two."""
+    powers = [1 << power for power in range(11)]
+    axes = Figure(figsize=(9.0, 5.2)).add_subplot()
+    counts_axis(axes, "systems or GPUs", powers)
+    assert list(axes.get_xticks()) == powers
 
 
 def test_numbers_of_systems_stand_on_their_axis() -> None:
