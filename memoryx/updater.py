@@ -53,18 +53,10 @@ class Updater:
     def take(self, message: GradientReady, release: Callable[[], None]) -> Updated:
         """Take one span of a gradient shard; ``release`` is called once it has been read."""
         step, shard = message.step, message.shard
-        collector = self._collectors.setdefault(
-            (step, shard), GradientCollector(self._program.num_micro_batches)
-        )
         with self._cores.lease():
-            whole = collector.offer(message.span, message.payload, release)
+            whole = self._add(message, release)
         if whole is None:
             return Updated()
-        del self._collectors[step, shard]
-        if self._optimizer.loss_scale != 1.0:
-            whole.flat.div_(self._optimizer.loss_scale)
-        if self._optimizer.max_gradient_value is not None:
-            clip_value_([whole.flat], self._optimizer.max_gradient_value)
         if self._optimizer.max_gradient_norm is None:
             return Updated(self._apply(step, {shard: whole}))
         return self._wait_for_norm(step, shard, whole)
@@ -74,9 +66,25 @@ class Updater:
         assert self._optimizer.max_gradient_norm is not None
         sums = self._waiting.pop(step)
         coefficient = clip_coefficient(norm, self._optimizer.max_gradient_norm)
-        for whole in sums.values():
-            whole.flat.mul_(coefficient)
+        with self._cores.lease():
+            for whole in sums.values():
+                whole.flat.mul_(coefficient)
         return Updated(self._apply(step, sums))
+
+    def _add(self, message: GradientReady, release: Callable[[], None]) -> Sum | None:
+        """Add a span; the sum of the whole batch, scaled and clamped, when it is complete."""
+        key = (message.step, message.shard)
+        collector = self._collectors.setdefault(
+            key, GradientCollector(self._program.num_micro_batches)
+        )
+        whole = collector.offer(message.span, message.payload, release)
+        if whole is not None:
+            del self._collectors[key]
+            if self._optimizer.loss_scale != 1.0:
+                whole.flat.div_(self._optimizer.loss_scale)
+            if self._optimizer.max_gradient_value is not None:
+                clip_value_([whole.flat], self._optimizer.max_gradient_value)
+        return whole
 
     def _wait_for_norm(self, step: int, shard: int, whole: Sum) -> Updated:
         waiting = self._waiting.setdefault(step, {})

@@ -1,10 +1,13 @@
 """The updater: a shard at a time without a norm, a step at a time with one."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from arenas import StrictArena
 from plain_sgd import plain_sgd
 from small_programs import PARAMETERS, program
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.cores import UnlimitedCores
 from memoryx.store import WeightStore
@@ -20,14 +23,13 @@ PLAN = plan_streams(PROGRAM, 1)
 class Bench:
     """An updater over zero masters, and what it has released."""
 
-    def __init__(self, **limits):
+    def __init__(self, cores=None, **limits):
         self.store = WeightStore(PARAMETERS)
         spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
         self.store.train_with(spec)
         self.intervals = []
-        self.updater = Updater(
-            0, self.store, PROGRAM, PLAN.gradients, spec, UnlimitedCores(), self.intervals
-        )
+        cores = cores or UnlimitedCores()
+        self.updater = Updater(0, self.store, PROGRAM, PLAN.gradients, spec, cores, self.intervals)
         self.released = []
         self.arena = StrictArena()
 
@@ -97,3 +99,37 @@ def test_updates_are_noted_for_the_trace():
     (interval,) = bench.intervals
     assert (interval.activity, interval.step) == ("update", 1)
     assert interval.start_ns <= interval.end_ns
+
+
+class WatchedCore(TorchDispatchMode):
+    """A core, and the ops over whole gradients that ran with it and without it."""
+
+    OPS = frozenset({"add_", "div_", "clamp_", "mul_", "linalg_vector_norm", "_fused_sgd_"})
+
+    def __init__(self):
+        super().__init__()
+        self.is_held = False
+        self.ran = {True: set(), False: set()}
+
+    @contextmanager
+    def lease(self):
+        self.is_held = True
+        yield
+        self.is_held = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ran[self.is_held].add(func.__name__.partition(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def test_whole_gradients_are_gone_over_on_a_leased_core_only():
+    """Or more threads would compute than the host has cores."""
+    core = WatchedCore()
+    bench = Bench(core, max_gradient_norm=2.0, max_gradient_value=3.0, loss_scale=2.0)
+    with core:
+        for shard in (0, 1):
+            bench.take(shard, 8.0, Span(0, 2))
+            bench.take(shard, 8.0, Span(4, 2))
+        bench.updater.clip_and_apply(1, norm=8.0)
+    assert core.ran[True] >= core.OPS
+    assert not core.ran[False] & core.OPS
