@@ -46,6 +46,8 @@ def gpu_picture(
 
 
 def _draw(axes: Axes, curve: PaceCurve, color: str, **look: Any) -> style.EndLabel:
+    if len(curve.counts) == 1:  # a line needs two ends
+        look["marker"] = "o"
     axes.plot(curve.counts, curve.samples_per_s, color=color, **look)
     return style.EndLabel(curve.samples_per_s[-1], f"{curve.kind} {curve.way}".strip(), color)
 
