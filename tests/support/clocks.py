@@ -21,7 +21,7 @@ ADAMW = UpdateCost(state_bytes=8, flops=15)
 def product(flops: int) -> OpWork:
     """A matrix product with streamed weights that does so many operations."""
     shape = (1, flops // (2 * 1000 * 1000), 1000, 1000)
-    return OpWork("mm", "matmul", flops, 8, shape, streams=True)
+    return OpWork("mm", "matmul", flops, shape, streams=True)
 
 
 def make_program(

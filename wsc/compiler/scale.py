@@ -1,9 +1,10 @@
 """The same step at any micro-batch size, from two captures.
 
-Every shape, byte count and operation count of a captured step is an affine function of the number
-of samples in a micro-batch, so two captures give all others; a search over micro-batch sizes and a
-curve over cluster sizes then capture no more than twice. What comes out is for the clock: kernels
-are not there, nor are views, which take no time.
+Every extent of a captured step is an affine function of the number of samples in a micro-batch.
+So is how much an op does, but for products: their operations follow from their extents, as samples
+may be multiplied with each other. Two captures therefore give all others; a search over micro-batch
+sizes and a curve over cluster sizes capture no more than twice. What comes out is for the clock:
+kernels are not there, nor are views, which take no time.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
+from math import prod
 
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork, Program, TensorSpec
+from wsc.timing.cost import ARITHMETIC_KINDS
 
 CAPTURED_SIZES = (2, 4)
 """Micro-batch sizes to capture at; torch simplifies what has a single sample."""
@@ -101,15 +104,12 @@ def _with_works(program: Program, works: Iterable[tuple[OpWork, ...]]) -> Progra
 
 
 def _op(a: OpWork, b: OpWork, affine: Affine) -> OpWork:
-    return OpWork(
-        a.op,
-        a.kind,
-        affine(a.flops, b.flops),
-        affine(a.num_bytes, b.num_bytes),
-        tuple(map(affine, a.shape, b.shape)),
-        a.streams,
-        a.reruns,
-    )
+    shape = tuple(map(affine, a.shape, b.shape))
+    if a.kind in ARITHMETIC_KINDS and a.flops:
+        flops = a.flops * prod(shape) // prod(a.shape)
+    else:
+        flops = affine(a.flops, b.flops)
+    return OpWork(a.op, a.kind, flops, shape, a.streams, a.reruns)
 
 
 def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:

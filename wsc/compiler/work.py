@@ -1,15 +1,14 @@
-"""How much an op does, for the clock: operations, bytes moved, and what its kernel loops over."""
+"""How much an op does, for the clock: operations, and what its kernel loops over."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from math import prod
-from typing import Any
 
-import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from wsc.compiler.storages import tensors_of
 from wsc.compiler.supported_ops import op_name
 from wsc.core.program import OpWork
 
@@ -21,18 +20,15 @@ def work_of(node: fx.Node, weights: Collection[fx.Node] = ()) -> OpWork:
 
     ``weights`` are the nodes that hold streamed weights or what is derived from them alone.
     """
-    operands = [_tensors(operand.meta.get("val")) for operand in _operands(node)]
-    results = _tensors(node.meta.get("val"))
-    shapes = [tuple(t.shape) for tensors in operands for t in tensors]
+    operands = [tuple(t.shape) for operand in _operands(node) for t in tensors_of(operand)]
+    results = tensors_of(node)
     kind = node.meta["family"]
     name = op_name(node)
-    shape = _shape(kind, name, shapes, [tuple(t.shape) for t in results])
-    moved = [t for tensors in (*operands, results) for t in tensors]
+    shape = _shape(kind, name, operands, [tuple(t.shape) for t in results])
     return OpWork(
         op=name,
         kind=kind,
         flops=_flops(kind, name, shape, sum(t.numel() for t in results)),
-        num_bytes=0 if kind == "view" else sum(t.numel() * t.element_size() for t in moved),
         shape=shape,
         streams=any(operand in weights for operand in node.all_input_nodes),
     )
@@ -41,14 +37,6 @@ def work_of(node: fx.Node, weights: Collection[fx.Node] = ()) -> OpWork:
 def _operands(node: fx.Node) -> list[fx.Node]:
     """In the order of the arguments, one that is used twice twice."""
     return [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, fx.Node)]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return (
-        [t for t in value if isinstance(t, torch.Tensor)] if isinstance(value, tuple | list) else []
-    )
 
 
 def _shape(

@@ -50,8 +50,8 @@ class OpWork:
     """What the clock must know of one op: its cost family and how much it does.
 
     ``kind`` is a family of wsc.compiler.supported_ops ("matmul", "elementwise", "view", ...);
-    ``flops`` counts multiply and add as two; ``num_bytes`` is operands plus results on the wafer.
-    ``shape`` is what the kernel of the family loops over, outermost first:
+    ``flops`` counts multiply and add as two. ``shape`` is what the kernel of the family loops
+    over, outermost first:
 
         matmul     (batch, rows, inner, columns): rows x inner times inner x columns
         attention  (batch x heads, queries, keys, head size)
@@ -68,7 +68,6 @@ class OpWork:
     op: str
     kind: str
     flops: int
-    num_bytes: int
     shape: tuple[int, ...] = ()
     streams: bool = False
     reruns: bool = False

@@ -106,7 +106,7 @@ def test_a_cluster_is_emulated_on_what_works(tmp_path):
     found = ClusterSpec.model_validate({"machine": machine}).machine.system
     whole = ClusterSpec.model_validate({"machine": {"system": "CS-3"}}).machine.system
     assert found.fabric.columns < whole.fabric.columns
-    work = OpWork("mm", "matmul", 1, 1, (1, 2048, 762, 762), streams=True)
+    work = OpWork("mm", "matmul", 1, (1, 2048, 762, 762), streams=True)
     worn, new = (
         op_cycles(best_grid({work: 1}, system, "bfloat16"), work, "bfloat16").total_cycles
         for system in (found, whole)

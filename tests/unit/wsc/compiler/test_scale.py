@@ -12,6 +12,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import OpWork, Program
 
 
 class Tiny(nn.Module):
@@ -47,6 +48,22 @@ def test_a_scaled_step_is_the_step_captured_at_that_size(size: int) -> None:
         assert ours.stash_bytes(size) == theirs.stash_bytes(size)
         priced = [[w for w in s.work if w.kind != "view"] for s in (ours, theirs)]
         assert priced[0] == priced[1]
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_samples_may_be_multiplied_with_each_other(size: int) -> None:
+    """Scores of every sample with every other grow with the square of the samples."""
+
+    def captured(samples: int) -> Compiled:
+        model = nn.Linear(8, 16)
+        step = backward_step(model, lambda embedded: (embedded @ embedded.t()).square().mean())
+        request = CompileRequest(StreamPrecision(), samples, 4, "a test")
+        return compile_step(step, model, [("x", torch.zeros(samples, 8))], request)[0]
+
+    def products(program: Program) -> list[OpWork]:
+        return [w for s in program.segments for w in s.work if w.kind == "matmul"]
+
+    assert products(capture_both(captured).at(size, 4)) == products(captured(size).program)
 
 
 def test_a_step_whose_ops_depend_on_the_size_is_refused() -> None:

@@ -14,7 +14,7 @@ from wsc.telemetry.wafer_picture import wafer_picture
 from wsc.timing.hardware import CS2, CS3
 from wsc.timing.placement import Placement, data_bytes
 
-PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, 0, (1, 64, 32, 16), streams=True)
+PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, (1, 64, 32, 16), streams=True)
 STEP = program(
     segments=(
         segment(

@@ -15,10 +15,10 @@ from wsc.timing.hardware import CS2, CS3, FabricSpec, WaferSpec
 from wsc.timing.kernels import Grid
 from wsc.timing.kernels.table import op_cycles
 
-PRODUCT = OpWork("mm", "matmul", 2 * 10**12, 0, (1, 75_000, 1024, 4096), streams=True)
-SCORES = OpWork("attention", "attention", 10**9, 0, (64, 2048, 2048, 64))
-NORM = OpWork("native_layer_norm", "norm", 10**6, 0, (16, 128, 1024))
-VIEW = OpWork("view", "view", 0, 0, (4,))
+PRODUCT = OpWork("mm", "matmul", 2 * 10**12, (1, 75_000, 1024, 4096), streams=True)
+SCORES = OpWork("attention", "attention", 10**9, (64, 2048, 2048, 64))
+NORM = OpWork("native_layer_norm", "norm", 10**6, (16, 128, 1024))
+VIEW = OpWork("view", "view", 0, (4,))
 
 
 def step(*work: OpWork) -> Program:
@@ -85,7 +85,7 @@ def test_a_narrow_hidden_dimension_lies_often_in_a_row(
 ) -> None:
     """75 features of many tokens as often as may be; 7,500 of a token for each row once."""
     shape = (1, tokens, hidden, hidden)
-    product = OpWork("mm", "matmul", 2 * tokens * hidden**2, 0, shape, streams=True)
+    product = OpWork("mm", "matmul", 2 * tokens * hidden**2, shape, streams=True)
     assert best_grid(Counter([product]), CS2, "bfloat16").stretches == stretches
 
 
@@ -112,4 +112,4 @@ def test_a_smaller_wafer_is_slower() -> None:
 def test_an_unknown_kind_is_refused_by_name() -> None:
     """The error names the op, its kind and the kinds there are."""
     with pytest.raises(ApplianceCompilationError, match=r"fft(.|\n)*spectral(.|\n)*matmul"):
-        segment_costs(step(OpWork("fft", "spectral", 1, 1)), CS2)
+        segment_costs(step(OpWork("fft", "spectral", 1)), CS2)

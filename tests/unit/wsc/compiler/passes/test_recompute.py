@@ -34,9 +34,7 @@ def both(request):
 
 def kernels(segment):
     """Views may be shared by the ops of a segment; they cost nothing."""
-    return Counter(
-        (op.kind, op.flops, op.num_bytes, op.shape) for op in segment.work if op.kind != "view"
-    )
+    return Counter((op.kind, op.flops, op.shape) for op in segment.work if op.kind != "view")
 
 
 def indices(program):

@@ -127,6 +127,6 @@ def test_a_step_on_the_slowest_machine_that_may_be_still_takes_a_time() -> None:
     slowest = {"kernel_efficiency": LEAST, "software_speed": LEAST, "segment_overhead_ps": MOST}
     fabric = {"fma_16bit_per_cycle": LEAST, "hop_cycles": MOST, "vector_setup_cycles": MOST}
     wafer = machine(system={**slowest, "fabric": fabric}).system
-    work = OpWork("mm", "matmul", 2 * 10**12, 0, (1, 75_000, 1024, 4096), streams=True)
+    work = OpWork("mm", "matmul", 2 * 10**12, (1, 75_000, 1024, 4096), streams=True)
     (cost,) = segment_costs(program("bfloat16", (segment(0, work=(work,)),)), wafer)
     assert cost.total_ps > 10**40

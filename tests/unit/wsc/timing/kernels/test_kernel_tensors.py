@@ -31,7 +31,7 @@ SHAPES = {
 
 def _work(kind: str, op: str = "op", *, streams: bool = False) -> OpWork:
     shape = SHAPES.get(kind, (8, 512, 768))
-    return OpWork(op=op, kind=kind, flops=8 * 512, num_bytes=0, shape=shape, streams=streams)
+    return OpWork(op=op, kind=kind, flops=8 * 512, shape=shape, streams=streams)
 
 
 def test_every_family_of_the_compiler_has_a_form() -> None:

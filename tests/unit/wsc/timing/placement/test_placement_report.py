@@ -26,7 +26,7 @@ WAFER = WaferSpec(fabric=FabricSpec(columns=10, rows=20))
 
 def product(tokens, inner, outputs=7):
     shape = (1, tokens, inner, outputs)
-    return OpWork("mm", "matmul", 2 * tokens * inner * outputs, 0, shape, streams=True)
+    return OpWork("mm", "matmul", 2 * tokens * inner * outputs, shape, streams=True)
 
 
 def step(*work):
@@ -97,7 +97,7 @@ def test_tiles_that_do_not_come_out_even_leave_pes_idle(
 
 def test_the_tokens_of_all_products_of_a_batch_count():
     """Four times five of them fill the rows that twenty fill."""
-    work = OpWork("bmm", "matmul", 2 * 20 * 10 * 7, 0, (4, 5, 10, 7), streams=True)
+    work = OpWork("bmm", "matmul", 2 * 20 * 10 * 7, (4, 5, 10, 7), streams=True)
     first, _ = placement_report(Placement(step(work), WAFER)).layers
     assert (first.columns, first.rows, first.utilisation) == (10, 20, 1.0)
 
@@ -112,7 +112,7 @@ def test_utilisation_is_weighted_by_the_time_of_each_product():
 def test_only_products_with_streamed_weights_use_the_grid():
     """Not those of two activations, nor what is no product, nor a product of nothing."""
     resident = replace(product(20, 10), streams=False)
-    lookup = OpWork("embedding", "gather", 10, 0, (1, 20, 10, 7), streams=True)
+    lookup = OpWork("embedding", "gather", 10, (1, 20, 10, 7), streams=True)
     first, _ = placement_report(Placement(step(resident, lookup, product(0, 10)), WAFER)).layers
     assert (first.columns, first.rows, first.utilisation) == (0, 0, 0.0)
 

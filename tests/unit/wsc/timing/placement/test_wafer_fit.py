@@ -41,7 +41,7 @@ def layers(count, *, internal=4, output=1, fixed=0):
                 Stash((f"inner{i}",), Footprint(fixed, internal * unit)),
             ),
             working=Footprint(fixed, (output + internal) * unit),
-            work=(OpWork(f"forward {i}", "matmul", 10, 1, reruns=True),),
+            work=(OpWork(f"forward {i}", "matmul", 10, reruns=True),),
             weights=("first.weight",),
         )
         for i in range(count)
@@ -56,7 +56,7 @@ def layers(count, *, internal=4, output=1, fixed=0):
             drops=(f"inner{i}", *((f"d{i + 1}",) if i + 1 < count else (f"h{i}",)), f"h{i}"),
             stash=(Stash((f"d{i}",), Footprint(0, output * unit)),) if i else (),
             working=Footprint(0, output * unit),
-            work=(OpWork(f"backward {i}", "matmul", 20, 1),),
+            work=(OpWork(f"backward {i}", "matmul", 20),),
         )
         for i in reversed(range(count))
     ]
