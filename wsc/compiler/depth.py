@@ -77,12 +77,15 @@ class Stack:
     def checked(
         cls, program: Program, one_more: Program, num_layers: int, shapes: Mapping[str, Shape]
     ) -> Stack | None:
-        """A stack whose layers are alike, or None.
+        """A stack whose layers are alike; None for layers that differ, or of several stacks.
 
         ``one_more`` is the program captured with one layer more, ``shapes`` are those of all
         parameters with ``num_layers`` of them.
         """
-        stack = cls.of(program, num_layers)
+        try:
+            stack = cls.of(program, num_layers)
+        except ValueError:
+            return None
         parameters = {spec.name: spec.shape for spec in stack.deepened(program).parameters}
         by_one = cls.of(program, CAPTURED_LAYERS + 1).deepened(program)
         return stack if parameters == shapes and is_like(by_one, one_more) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from plain_steps import backward_step
@@ -108,3 +110,15 @@ def test_a_program_without_a_stack_of_five_is_refused() -> None:
     """There is no middle layer to repeat."""
     with pytest.raises(ValueError, match="one stack of 5 layers expected"):
         Stack.of(captured(4), 7)
+
+
+def test_a_step_with_two_stacks_is_captured_whole(shallow: Program) -> None:
+    """Nothing is foretold of it, and nothing fails."""
+    two = replace(
+        shallow,
+        segments=tuple(
+            replace(segment, layer=segment.layer.replace("layers.1", "others.1"))
+            for segment in shallow.segments
+        ),
+    )
+    assert Stack.checked(two, captured(CAPTURED_LAYERS + 1), 9, shapes(9)) is None
