@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from benchmarks.fidelity.cells import in_training_unit
 from benchmarks.fidelity.fit_training import fit_releases, fit_wafer
 from benchmarks.fidelity.replay import CannotReplay, Family, Fit
 from benchmarks.fidelity.rows import Row
 from benchmarks.fidelity.training_runs import run_of
-from benchmarks.fidelity.workloads import Mode
+from benchmarks.fidelity.workloads import Mode, sequence_length
 
 
 def _family(name: str, knows: Callable[[Row], bool], mode: Mode) -> Family:
     def predict(row: Row) -> float:
-        if row.unit != "samples/s":
-            raise CannotReplay(f"throughput is in samples/s, not in {row.unit}")
-        return run_of(row, mode).samples_per_s
+        run, length = run_of(row, mode), sequence_length(row)
+        if length is None and "token" in row.unit:
+            raise CannotReplay("samples are images: they have no tokens")
+        return in_training_unit(row, run.samples_per_s, run.batch_size, length or 0, run.num_csx)
 
     return Family(name, knows, predict)
 
@@ -29,8 +32,9 @@ def _trains_on(system: str) -> Callable[[Row], bool]:
 
 
 def _evaluates(row: Row) -> bool:
-    words = row.text("workload").lower().split()
-    return row.kind == "training" and row.text("phase") == "inference" and "eval" in words
+    phase = row.kind == "training" and row.text("phase")
+    says_so = re.search(r"\beval", row.text("workload").lower()) is not None
+    return phase == "eval" or (phase == "inference" and says_so)
 
 
 FAMILIES: tuple[Family, ...] = (

@@ -73,6 +73,8 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
         raise CannotReplay("the batch size is not stated")
     if row.number("sparsity_pct"):
         raise CannotReplay("sparse weights are not captured")
+    if row.text("dtype") and "16" not in row.text("dtype"):
+        raise CannotReplay(f"activations of 16 bits are modelled, not {row.text('dtype')}")
     program = program_of(row, mode)
     machine = MachineSpec(system=wafer or wafer_of(row))
     num_csx = row.integer("num_csx") or 1

@@ -7,8 +7,10 @@ sequence length. What is predicted is the captured graph of that very model.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from math import isqrt
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,14 +32,18 @@ from wsc.timing.hardware import Loading
 _PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
 
 _KINDS: Mapping[str, str] = {
-    "bert": "bert_large.yaml",
-    "esm": "esm2_35m.yaml",
-    "dit": "dit_2b.yaml",
-    "gpt-j": "gptj_6b.yaml",
+    r"\bbert": "bert_large.yaml",
+    r"\besm": "esm2_35m.yaml",
+    r"\bdit\b": "dit_2b.yaml",
+    "gpt-?j": "gptj_6b.yaml",
     "llama": "llama2_7b.yaml",
-    "gpt": "gpt3_1.3b.yaml",
+    "gpt(?!.?neo)": "gpt3_1.3b.yaml",
 }
-"""Params file by a word of the row's workload; the first that occurs counts."""
+"""Params file by a pattern of the row's workload; the first that occurs counts."""
+
+_GROUPED_HEADS = re.compile("llama-?3")
+_GROUPS = 8
+"""Heads of keys and values of all sizes of Llama 3 (Grattafiori et al. 2024, table 3)."""
 
 _COLUMNS: Mapping[str, str] = {
     "hidden": "hidden_size",
@@ -48,60 +54,86 @@ _COLUMNS: Mapping[str, str] = {
 }
 """Key of the model section by column of the row."""
 
+_TOKENS = re.compile(r"(?:MSL )?(\d+|\d{1,3}(?:,\d{3})+)(?: tokens| \(MSL\))?", re.IGNORECASE)
+_PIXELS = re.compile(r"(\d+) ?px")
+_PIXELS_PER_LATENT = 8
+"""Along each side of an image (the vendor's modelzoo, models/vision/dit/README.md)."""
+
 Mode = Literal["train", "eval"]
 
 
 def model_of(row: Row) -> dict[str, Any]:
     """The model section for a row. CannotReplay if its kind or its size is not known."""
-    kind = _kind_of(row)
-    section = dict(_trainer(kind).init.model)
+    trainer = _trainer_of(row)
+    section = dict(trainer.init.model)
     stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
     if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
         raise CannotReplay("hidden size, layers or heads are not stated")
-    if stated["filter_size"] is None and kind != "llama":
+    if stated["filter_size"] is None and section["name"] != "llama":
         stated["filter_size"] = 4 * (stated["hidden_size"] or 0)
     section.update({key: value for key, value in stated.items() if value is not None})
-    length = sequence_length(row)
-    if length is not None:
-        section["max_position_embeddings"] = max(length, section.get("max_position_embeddings", 0))
-    return section
+    if _GROUPED_HEADS.search(row.text("workload").lower()):
+        groups = {"num_kv_groups": _GROUPS}
+        section.update(attention_module="multiquery_attention", extra_attention_params=groups)
+    if "vae" in section:
+        return section | {"vae": section["vae"] | {"latent_size": _latent_size(row, section)}}
+    length = _tokens(row)
+    longest = max(length, section["max_position_embeddings"])
+    return section | {"max_position_embeddings": longest}
 
 
 def loading_of(row: Row) -> Loading:
     """Who loaded its samples, as far as the public configuration of that kind of model says."""
-    return training_loading(_trainer(_kind_of(row)))
+    return training_loading(_trainer_of(row))
 
 
 def micro_batch_of(row: Row) -> int | None:
     """Samples at a time in training, where the public configuration of that very model says it."""
-    trainer, stated = _trainer(_kind_of(row)), model_of(row)
+    trainer, stated = _trainer_of(row), model_of(row)
     of_file = trainer.init.model.dump()
     is_that_model = all(stated[key] == of_file[key] for key in ("hidden_size", "num_hidden_layers"))
     size = trainer.init.micro_batch_size("train")
     return size if is_that_model and isinstance(size, int) else None
 
 
-def _kind_of(row: Row) -> str:
+def _trainer_of(row: Row) -> TrainerConfig:
+    """The public configuration of that kind of model. CannotReplay if the zoo has none."""
     workload = row.text("workload").lower()
-    kind = next((word for word in _KINDS if word in workload), None)
-    if kind is None:
+    file = next((_KINDS[kind] for kind in _KINDS if re.search(kind, workload)), None)
+    if file is None:
         raise CannotReplay(f"no model of {row.text('workload')!r} in the zoo")
-    return kind
+    return _trainer(file)
 
 
 @cache
-def _trainer(kind: str) -> TrainerConfig:
-    return load_params(_PARAMS / _KINDS[kind]).trainer
+def _trainer(file: str) -> TrainerConfig:
+    return load_params(_PARAMS / file).trainer
 
 
 def sequence_length(row: Row) -> int | None:
-    """Tokens per sample as far as a number is all that the row states; None for the model's own."""
+    """Tokens per sample; None for a model of images. CannotReplay if the row does not say it."""
+    return None if "vae" in _trainer_of(row).init.model.dump() else _tokens(row)
+
+
+def _tokens(row: Row) -> int:
+    """A number is all that the row states of the length, or one in words that add nothing."""
     text = row.text("seq_len")
-    if "patch" in text:  # of an image, whose size the params file has
-        return None
-    if not text.isdecimal():
+    found = _TOKENS.fullmatch(text)
+    if found is None:
         raise CannotReplay(f"the sequence length is not stated: {text!r}")
-    return int(text)
+    return int(found[1].replace(",", ""))
+
+
+def _latent_size(row: Row, section: Mapping[str, Any]) -> list[int]:
+    """Height and width that the autoencoder leaves of a square image, from pixels or patches."""
+    text = row.text("seq_len")
+    if pixels := _PIXELS.search(text):
+        return [int(pixels[1]) // _PIXELS_PER_LATENT] * 2
+    leading = re.match(r"\d+", text)
+    across = isqrt(int(leading[0])) if leading else 0
+    if not leading or across**2 != int(leading[0]):
+        raise CannotReplay(f"the size of the image is not stated: {text!r}")
+    return [across * patch for patch in section["patch_size"]]
 
 
 def program_of(row: Row, mode: Mode) -> ScalableProgram:

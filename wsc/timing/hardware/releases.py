@@ -18,7 +18,7 @@ from wsc.timing.hardware.sourced import sourced
 
 Release = tuple[int, ...]
 
-_NUMBER = re.compile(r"R(\d+(?:\.\d+)+)")
+_NUMBER = re.compile(r"(?:R|rel-|release[ _])?(\d{1,2}(?:\.\d+)+)(?:\+\S*)?", re.IGNORECASE)
 
 
 class ReleaseSpeeds(Config):
@@ -33,7 +33,10 @@ RELEASE_SPEEDS = ReleaseSpeeds()
 
 
 def release_of(text: str) -> Release | None:
-    """The release that a log names (``R2.1.1``); None if it names none, or a date instead."""
+    """The release that a log names (``R2.1.1``, ``rel-2.4``, ``2.4.0+build``).
+
+    None if it names none, or a date instead.
+    """
     found = _NUMBER.fullmatch(text)
     return tuple(map(int, found[1].split("."))) if found else None
 

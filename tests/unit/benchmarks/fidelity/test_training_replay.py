@@ -49,13 +49,69 @@ def test_a_row_states_what_differs_from_the_zoos_model(read: Any) -> None:
     assert sequence_length(bert) == 128
 
 
+@pytest.mark.parametrize("text", ["2048", "2,048", "2048 tokens", "MSL 2048", "2048 (MSL)"])
+def test_a_length_may_stand_in_words_that_add_nothing(read: Any, text: str) -> None:
+    """As tables and logs write it; the model takes at least as many."""
+    (seen,) = read({"seq_len": text})
+    assert sequence_length(seen) == 2048
+    assert model_of(seen)["max_position_embeddings"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("text", "side"), [("256 latent patches (256px, patch 2x2)", 32), ("512 px", 64), ("1024", 64)]
+)
+def test_an_image_is_as_large_as_the_row_says(read: Any, text: str, side: int) -> None:
+    """In pixels, of which the autoencoder leaves an eighth along each side, or in patches."""
+    (seen,) = read({"workload": "DiT-2B", "seq_len": text})
+    assert model_of(seen)["vae"]["latent_size"] == [side, side]
+    assert sequence_length(seen) is None
+
+
+def test_heads_of_llama_3_share_keys_and_values(read: Any) -> None:
+    """Those of LLaMA-2 7B have their own."""
+    new, old = read({"workload": "Llama-3-8B"}, {"workload": "Llama2-7B"})
+    assert model_of(new)["extra_attention_params"] == {"num_kv_groups": 8}
+    assert "extra_attention_params" not in model_of(old)
+
+
+@pytest.mark.parametrize(
+    ("unit", "of_samples"),
+    [("samples/s", 1), ("tokens/s", 32), ("samples/s/CSX", 1 / 2), ("steps/s", 1 / 64)],
+)
+def test_throughput_is_predicted_in_the_units_that_papers_use(
+    read: Any, unit: str, of_samples: float
+) -> None:
+    """Of samples, tokens or steps, of all systems or of each."""
+    plain, other = read({"num_csx": "2"}, {"num_csx": "2", "unit": unit})
+    predict = FAMILIES[0].predict
+    assert predict(other) == pytest.approx(of_samples * predict(plain))
+
+
+def test_a_step_is_predicted_in_seconds_and_images_have_no_tokens(read: Any) -> None:
+    """The batch over its rate; a unit that says nothing of a run of images is refused."""
+    plain, step, image = read(
+        {},
+        {"unit": "s/step"},
+        {"workload": "DiT", "vocab": "", "seq_len": "64", "unit": "tokens/s"},
+    )
+    predict = FAMILIES[0].predict
+    assert predict(step) == pytest.approx(64 / predict(plain))
+    with pytest.raises(CannotReplay, match="no tokens"):
+        predict(image)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"workload": "UNet"}, "no model of 'UNet'"),
+        ({"workload": "RoBERTa-large"}, "no model of 'RoBERTa-large'"),
+        ({"workload": "GPT-NeoX 20B"}, "no model of 'GPT-NeoX 20B'"),
         ({"hidden": ""}, "hidden size, layers or heads"),
         ({"seq_len": "not printed"}, "sequence length is not stated"),
+        ({"workload": "DiT", "seq_len": ""}, "size of the image is not stated"),
+        ({"workload": "DiT", "seq_len": "200"}, "size of the image is not stated"),
         ({"global_batch": ""}, "batch size is not stated"),
+        ({"dtype": "fp32"}, "16 bits are modelled, not fp32"),
         ({"sparsity_pct": "75"}, "sparse weights"),
         ({"system": "A100"}, "no numbers for a A100"),
     ],
@@ -119,6 +175,8 @@ def test_evaluation_is_faster_than_training(read: Any) -> None:
         ({}, "training CS-2"),
         ({"system": "CS-3"}, "training CS-3"),
         ({"phase": "inference", "workload": "GPT-3 111M eval"}, "evaluation"),
+        ({"phase": "inference", "workload": "GPT-3 111M evaluation"}, "evaluation"),
+        ({"phase": "eval", "workload": "GPT-3 111M"}, "evaluation"),
     ],
 )
 def test_each_kind_of_row_has_its_family(read: Any, change: dict[str, str], family: str) -> None:

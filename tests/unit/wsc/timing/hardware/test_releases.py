@@ -10,10 +10,21 @@ from wsc.timing.hardware.releases import RELEASE_SPEEDS, release_of, software_sp
 
 @pytest.mark.parametrize(
     ("text", "release"),
-    [("R2.1.1", (2, 1, 1)), ("R2.5", (2, 5)), ("", None), ("2024-04", None), ("2.x", None)],
+    [
+        ("R2.1.1", (2, 1, 1)),
+        ("R2.5", (2, 5)),
+        ("2.4.0", (2, 4, 0)),
+        ("rel-2.4", (2, 4)),
+        ("Release_2.4.0", (2, 4, 0)),
+        ("R2.4.0+a2", (2, 4, 0)),
+        ("", None),
+        ("2024-04", None),
+        ("2024.04", None),
+        ("2.x", None),
+    ],
 )
 def test_a_release_is_told_by_its_number_alone(text: str, release: tuple[int, ...] | None) -> None:
-    """A date is no release."""
+    """In front of it may stand what logs and tags write there; a date is no release."""
     assert release_of(text) == release
 
 
