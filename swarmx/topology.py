@@ -14,7 +14,7 @@ children. The stream always passes SwarmX, so even a single system has one switc
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -80,9 +80,19 @@ class Tree:
             switches.append(TreeSwitch(index, level, parent, children, nodes))
         return tuple(switches)
 
-    @property
+    @cached_property
     def num_switches(self) -> int:
-        return len(self.switches)
+        """As many as there are ``switches``, counted level by level without making them."""
+        total, runs = 0, Counter({self.num_nodes: 1})  # how many switches have so many nodes below
+        for level in range(self.depth):
+            total += runs.total()
+            nodes_per_child = self.fan_out ** (self.depth - level - 1)
+            below: Counter[int] = Counter()
+            for length, count in runs.items():
+                for part in _share_out(range(length), -(-length // nodes_per_child)):
+                    below[len(part)] += count
+            runs = below
+        return total
 
     def parent_of(self, node: int) -> int:
         """Index of the switch right above a node."""

@@ -59,6 +59,13 @@ def test_switches_of_a_level_share_the_nodes_out_in_order(tree: Tree) -> None:
         assert nodes == list(range(tree.num_nodes))
 
 
+@given(st.integers(1, 700), st.integers(2, 9))
+def test_switches_are_counted_without_making_them(num_nodes: int, fan_out: int) -> None:
+    """A curve over thousands of systems asks for their number alone."""
+    tree = Tree(num_nodes, fan_out)
+    assert tree.num_switches == len(tree.switches)
+
+
 @pytest.mark.parametrize(
     ("num_nodes", "fan_out", "depth", "num_switches"),
     [(1, 4, 1, 1), (4, 4, 1, 1), (5, 4, 2, 3), (16, 4, 2, 5), (17, 4, 3, 8), (2048, 4, 6, 683)],
