@@ -46,6 +46,11 @@ class ClusterSpec(Config):
     machine: MachineSpec = Field(default_factory=MachineSpec)
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec)
 
+    @field_validator("machine", "runtime", mode="before")
+    @classmethod
+    def _as_published(cls, section: object) -> object:
+        return {} if section is None else section  # a key whose lines are all commented out
+
     @field_validator("machine", mode="after")
     @classmethod
     def _only_what_works(cls, machine: MachineSpec) -> MachineSpec:
