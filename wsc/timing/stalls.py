@@ -1,9 +1,10 @@
 """The no-stall condition, layer by layer: do weights and gradients travel while the wafer computes?
 
-A segment does not stall the wafer if what streams for it passes the narrowest link in less time
-than it computes: bandwidth >= bytes / compute time (Lie, "Cerebras Architecture Deep Dive", Hot
-Chips 2022: weight streaming). Where it does not hold there are three cures, each given as the least
-change that would do: more samples in a micro-batch, more bandwidth, or fewer weights (sparsity).
+A segment does not stall the wafer if what streams for it passes the narrowest link, and MemoryX
+reads its masters from memory, in less time than it computes: bandwidth >= bytes / compute time
+(Lie, "Cerebras Architecture Deep Dive", Hot Chips 2022: weight streaming). Where it does not hold
+there are three cures, each given as the least change that would do: more samples in a micro-batch,
+more bandwidth, or fewer weights (sparsity). Masters in flash are not looked at.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from math import inf
 
-from wsc.core.program import Phase, Program, StreamPlan
+from wsc.core.program import MASTER_BYTES, Phase, Program, StreamPlan
 from wsc.core.units import PS_PER_S, transfer_ps
 from wsc.timing.cost import SegmentCost
 from wsc.timing.hardware import MachineSpec
@@ -24,7 +25,7 @@ _TWO_DIGITS_DOWN = Context(prec=2, rounding=ROUND_DOWN)
 
 @dataclass(frozen=True)
 class StreamCheck:
-    """One segment: bytes each way on the narrowest link, against its time on the wafer."""
+    """One segment: bytes each way on the narrowest link, and out of memory, against its time."""
 
     layer: str
     phase: Phase
@@ -33,6 +34,8 @@ class StreamCheck:
     compute_ps: int  # compute and overhead of one micro-batch
     bandwidth_bytes_per_s: int  # of the narrowest link, in each direction
     overhead_ps: int = 0  # of ``compute_ps``, what takes as long for any number of samples
+    master_bytes: int = 0  # of ``weight_bytes``, as MemoryX holds them
+    memory_bytes_per_s: int = 1
 
     @property
     def stream_bytes(self) -> int:
@@ -41,7 +44,9 @@ class StreamCheck:
 
     @property
     def stream_ps(self) -> int:
-        return transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
+        """Reading and sending overlap: the slower of both."""
+        sent_ps = transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
+        return max(sent_ps, transfer_ps(self.master_bytes, self.memory_bytes_per_s))
 
     @property
     def holds(self) -> bool:
@@ -49,8 +54,16 @@ class StreamCheck:
 
     @property
     def needed_bytes_per_s(self) -> int:
-        """The least bandwidth with which the condition holds; 0 for a segment without weights."""
-        return -(-self.stream_bytes * PS_PER_S // max(1, self.compute_ps))
+        """The least link with which the condition holds; 0 for a segment without weights."""
+        return self._needed(self.stream_bytes)
+
+    @property
+    def needed_memory_bytes_per_s(self) -> int:
+        """The same for the memory."""
+        return self._needed(self.master_bytes)
+
+    def _needed(self, num_bytes: int) -> int:
+        return -(-num_bytes * PS_PER_S // max(1, self.compute_ps))
 
     def cure(self, micro_batch_size: int, largest: int) -> str:
         """The least change of each kind that lets the condition hold; empty where it does.
@@ -60,13 +73,24 @@ class StreamCheck:
         """
         if self.holds:
             return ""
-        needed = _THREE_DIGITS_UP.create_decimal(self.needed_bytes_per_s) / 10**9
         kept = _TWO_DIGITS_DOWN.divide(100 * self.compute_ps, self.stream_ps)
-        cures = [f"{_plain(needed)} GB/s", f"{_plain(100 - kept)}% of the weights zero"]
+        cures = [self._enough_bandwidth(), f"{_plain(100 - kept)}% of the weights zero"]
         samples = self._enough_samples(micro_batch_size)
         if samples <= largest:
             cures.insert(0, f"micro-batch of {samples} samples")
         return ", or ".join(cures)
+
+    def _enough_bandwidth(self) -> str:
+        """Of whichever is too narrow."""
+        pairs = (
+            (self.needed_bytes_per_s, self.bandwidth_bytes_per_s, "GB/s"),
+            (self.needed_memory_bytes_per_s, self.memory_bytes_per_s, "GB/s of memory"),
+        )
+        return " and ".join(
+            f"{_plain(_THREE_DIGITS_UP.create_decimal(needed) / 10**9)} {unit}"
+            for needed, given, unit in pairs
+            if needed > given
+        )
 
     def _enough_samples(self, micro_batch_size: int) -> float:
         """Samples that compute as long as the stream takes; infinity if more take no longer."""
@@ -106,6 +130,11 @@ def check_streams(
             compute_ps=cost.total_ps,
             bandwidth_bytes_per_s=bandwidth,
             overhead_ps=cost.overhead_ps,
+            master_bytes=sum(
+                MASTER_BYTES * s.num_elements
+                for s in plan.weights_by_segment.get(segment.index, ())
+            ),
+            memory_bytes_per_s=machine.memoryx.memory_bandwidth_bytes_per_s,
         )
         for segment, cost in zip(program.segments, costs, strict=True)
     )

@@ -30,6 +30,17 @@ def test_the_busier_direction_decides() -> None:
     assert not check(10 * PS_PER_MS, weights=0, gradients=2 * 10**9).holds
 
 
+def test_masters_are_read_from_memory_meanwhile() -> None:
+    """2 GB at 200 GB/s take 10 ms, too; the cure names what is too narrow, or both."""
+    read = replace(check(10 * PS_PER_MS), master_bytes=2 * 10**9, memory_bytes_per_s=200 * 10**9)
+    assert read.holds
+    slower = replace(read, memory_bytes_per_s=100 * 10**9)
+    assert slower.stream_ps == 20 * PS_PER_MS
+    assert slower.cure(8, 0) == "200 GB/s of memory, or 50% of the weights zero"
+    both = replace(slower, bandwidth_bytes_per_s=50 * 10**9)
+    assert both.cure(8, 0).startswith("100 GB/s and 200 GB/s of memory, or ")
+
+
 def test_the_cure_names_micro_batch_bandwidth_and_sparsity() -> None:
     """Half as long on the wafer as on the wire: twice of either, or half of the weights."""
     assert check(10 * PS_PER_MS).cure(8, 100) == ""
