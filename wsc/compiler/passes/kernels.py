@@ -10,6 +10,11 @@ from wsc.compiler.storages import overwritten
 from wsc.compiler.supported_ops import family, op_name
 from wsc.core.errors import ApplianceCompilationError
 
+_COPIED_GRADIENT = (
+    "autograd copies a gradient: write to part of a tensor out of place (torch.where, torch.cat), "
+    "and make one of two parameters that are only ever added to each other"
+)
+
 
 def check_kernels(captured: Captured) -> None:
     """Note each op's cost family in ``meta["family"]``.
@@ -30,7 +35,9 @@ def check_kernels(captured: Captured) -> None:
             f"no kernel for {', '.join(missing)}",
             where="; ".join(missing.values()),
             rule="every op of the step needs a kernel on the wafer",
-            remedy="write it with supported ops, or move it into the input function",
+            remedy=_COPIED_GRADIENT
+            if "aten.new_empty_strided.default" in missing
+            else "write it with supported ops, or move it into the input function",
         )
 
 

@@ -119,6 +119,29 @@ def test_every_op_without_a_kernel_is_named_at_once():
     assert caught.value.where.count(__file__) == 2
 
 
+@pytest.mark.parametrize("part", ["slice", "sum"])
+def test_gradients_that_are_copied_in_parts_say_what_makes_them(part):
+    """Autograd's own op has no line; the remedy names the two ways in which users come by it."""
+
+    class Copied(Regression):
+        def __init__(self):
+            super().__init__()
+            self.shift, self.offset = (nn.Parameter(torch.ones(4)) for _ in range(2))
+
+        def forward(self, x, y):
+            if part == "slice":
+                x = self.layers[0](x).clone()
+                x[:, 0] = 0
+            else:
+                x = x + (self.shift + self.offset)
+            return super().forward(x, y)
+
+    with pytest.raises(ApplianceCompilationError, match="new_empty_strided") as caught:
+        compile_model(Copied(), random_batches(1, 4)[0], 2)
+    assert "torch.where" in caught.value.remedy
+    assert "two parameters" in caught.value.remedy
+
+
 def test_our_own_errors_pass_unchanged():
     """A model that explains itself is not explained again."""
 
