@@ -32,7 +32,7 @@ from memoryx.clock import MemoryXClock
 from swarmx.clock import SwarmXClock
 from wsc.core.program import Mode
 from wsc.core.rounds import Rounds
-from wsc.core.units import format_ps
+from wsc.core.units import format_ps, format_rate
 from wsc.timing.attribution import StepTiming, samples_per_s
 from wsc.timing.hardware import MachineSpec
 from wsc.timing.jitter import Jitter
@@ -187,6 +187,6 @@ def prediction(machine: MachineSpec, num_nodes: int, timing: StepTiming) -> str:
     shares = sorted(timing.attribution.shares().items(), key=lambda item: -item[1])
     causes = ", ".join(f"{cause} {share:.0%}" for cause, share in shares if share >= 0.005)
     return (
-        f"Emulated {num_nodes} x {machine.system.name}: {samples_per_s([timing]):.4g} samples/s, "
-        f"{format_ps(timing.duration_ps)} per step ({causes})"
+        f"Emulated {num_nodes} x {machine.system.name}: {format_rate(samples_per_s([timing]))} "
+        f"samples/s, {format_ps(timing.duration_ps)} per step ({causes})"
     )

@@ -28,7 +28,7 @@ from appliance.clock import ClusterClock, prediction
 from appliance.timetable import Timetable
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import BYTES_PER_ELEMENT, Program, plan_streams
-from wsc.core.units import PS_PER_MS, PS_PER_US
+from wsc.core.units import PS_PER_MS, PS_PER_US, format_rate
 from wsc.timing.attribution import samples_per_s
 from wsc.timing.cost import segment_costs
 from wsc.timing.hardware import MachineSpec
@@ -352,6 +352,8 @@ def test_a_prediction_says_rate_step_time_and_causes_in_one_line() -> None:
     line = prediction(machine, 2, timing)
     assert "\n" not in line
     assert line.startswith("Emulated 2 x CS-2: ")
-    assert f"{samples_per_s([timing]):.4g} samples/s" in line
+    assert f"{format_rate(samples_per_s([timing]))} samples/s" in line
+    many = replace(timing, batch_size=20_000 * timing.batch_size)
+    assert "e+" not in prediction(machine, 2, many), "a large rate is written out"
     assert "compute " in line
     assert timing.duration_ps < 100 * PS_PER_MS
