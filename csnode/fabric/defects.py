@@ -12,6 +12,7 @@ A dead PE has a dead router, so its links are dead with it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def read_defects(path: Path, spec: FabricSpec) -> Defects:
     """The defects in a file, of a wafer as large as ``spec``'s.
 
     Raises ConfigError with file, line and rule for a file that cannot be read, has other columns,
-    or a line that is no defect of this wafer.
+    or a line that is no defect of this wafer, and for a wafer without a working PE in some row or
+    column: nothing reaches across it.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -106,7 +108,21 @@ def read_defects(path: Path, spec: FabricSpec) -> Defects:
                 pes.add(far)
             else:
                 links.add(((row, column), far))
+    _check_crossed(spec, pes, path)
     return Defects(frozenset(pes), frozenset(links))
+
+
+def _check_crossed(spec: FabricSpec, dead: set[Coordinate], path: Path) -> None:
+    for axis, (name, length) in enumerate((("row", spec.columns), ("column", spec.rows))):
+        for line, num_dead in sorted(Counter(pe[axis] for pe in dead).items()):
+            if num_dead == length:
+                raise ConfigError(
+                    f"all PEs of a {name} are dead",
+                    where=str(path),
+                    value=f"{name} {line}, {num_dead} PEs",
+                    rule=f"one PE of each {name} works: nothing reaches across a dead one",
+                    remedy="describe the larger part alone, with system.fabric in cluster.yaml",
+                )
 
 
 def _check_inside(spec: FabricSpec, pe: Coordinate, where: str) -> None:

@@ -133,6 +133,20 @@ def test_a_wrong_line_is_named(tmp_path, line, rule):
     assert rule in caught.value.rule
 
 
+@pytest.mark.parametrize(("line", "length"), [("row", 3), ("column", 4)])
+def test_a_wafer_that_falls_in_two_is_refused(tmp_path, line, length):
+    """With file and row, or column, of which nothing works; a single working PE will do."""
+    places = [(2, across) if line == "row" else (across, 2) for across in range(length)]
+    pes = [f"pe,{row},{column},\n" for row, column in places]
+    path, spec = tmp_path / "map.csv", FabricSpec(rows=4, columns=3)
+    path.write_text("kind,row,column,direction\n" + "".join(pes[1:]))
+    assert len(read_defects(path, spec).pes) == length - 1
+    path.write_text("kind,row,column,direction\n" + "".join(pes))
+    with pytest.raises(ConfigError, match=f"all PEs of a {line} are dead") as caught:
+        read_defects(path, spec)
+    assert (caught.value.where, caught.value.value) == (str(path), f"{line} 2, {length} PEs")
+
+
 def test_files_that_are_no_lists_of_defects_are_refused(tmp_path):
     """A missing file, an empty one, and one with other columns."""
     path = tmp_path / "wafer.csv"
