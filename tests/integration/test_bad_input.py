@@ -111,7 +111,8 @@ def test_model_that_does_not_fit(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sram_bytes", "remedy"), [(1000, "raise sram_bytes"), (3_549_601_000, "not even one sample")]
+    ("sram_bytes", "remedy"),
+    [(1000, "raise it or lower machine.system.fabric"), (3_549_601_000, "not even one sample")],
 )
 def test_wafer_too_small_for_the_activations(tmp_path, capsys, sram_bytes, remedy) -> None:
     """The activations of a micro-batch must fit the SRAM beside code (4,176 B of each PE)."""
