@@ -5,7 +5,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     try:
-        from modelzoo.cli.main import main
+        from waferstream.cli.main import main
     except KeyboardInterrupt:  # from here on main() answers to it
         sys.exit(130)
     sys.exit(main(home=Path(__file__).resolve().parent))

@@ -1,6 +1,6 @@
 """A running cluster as its user sees it: one object, whatever it runs on.
 
-``start_cluster`` elaborates the rooms and brings them up in this process or on Ray. Both kinds
+``start_cluster`` elaborates the roles and brings them up in this process or on Ray. Both kinds
 are driven by the same Coordinator; on Ray it is an actor of its own and calls go through a proxy.
 """
 
@@ -11,32 +11,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.clock import ClusterClock
 from appliance.coordinator import Coordinator
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
-from appliance.local_rooms import LocalRooms
-from appliance.rooms import Rooms
+from appliance.local import LocalRoles
+from appliance.roles import Roles
 from appliance.spec import ClusterSpec, RuntimeSpec
+from simulator.cluster_timing import ClusterTiming
+from timing.hardware import MachineSpec
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.program import TensorSpec
-from wsc.core.room import RoomSpec
-from wsc.timing.hardware import MachineSpec
+from wsc.core.role import RoleSpec
 
 
 @dataclass(frozen=True)
 class CoordinatorFactory:
-    """How to build the coordinator where it will run, once its rooms are up."""
+    """How to build the coordinator where it will run, once its roles are up."""
 
     parameters: tuple[TensorSpec, ...]
     size: ClusterSize
     machine: MachineSpec
     record: bool
 
-    def __call__(self, rooms: Rooms) -> Coordinator:
+    def __call__(self, roles: Roles) -> Coordinator:
         size = self.size
-        clock = ClusterClock(self.machine, size.num_csx, size.num_servers, record=self.record)
-        return Coordinator(self.parameters, size.num_servers, clock, rooms)
+        clock = ClusterTiming(self.machine, size.num_csx, size.num_servers, record=self.record)
+        return Coordinator(self.parameters, size.num_servers, clock, roles)
 
 
 class Cluster:
@@ -68,15 +68,15 @@ class Cluster:
 class _HostedHere:
     """A coordinator in this process."""
 
-    def __init__(self, factory: CoordinatorFactory, specs: Sequence[RoomSpec]) -> None:
-        self._rooms = LocalRooms(specs)
-        self._coordinator = factory(self._rooms)
+    def __init__(self, factory: CoordinatorFactory, specs: Sequence[RoleSpec]) -> None:
+        self._roles = LocalRoles(specs)
+        self._coordinator = factory(self._roles)
 
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._coordinator, method)(*args, **kwargs)
 
     def shutdown(self) -> None:
-        self._rooms.shutdown()
+        self._roles.shutdown()
 
 
 def start_cluster(
@@ -92,14 +92,14 @@ def start_cluster(
     ApplianceResourceExhausted if the model does not fit, ClusterJobInitError if the roles do not
     come up.
     """
-    rooms = elaborate(parameters, size, spec.machine, seed)
+    roles = elaborate(parameters, size, spec.machine, seed)
     factory = CoordinatorFactory(tuple(parameters), size, spec.machine, record)
     if spec.runtime.kind == "local":
-        return Cluster(_HostedHere(factory, rooms))
-    from appliance.ray_cluster.coordinator import RayHosted  # noqa: PLC0415  (half a second)
+        return Cluster(_HostedHere(factory, roles))
+    from appliance.ray.coordinator import RayHosted  # noqa: PLC0415  (half a second)
 
     session = f"waferstream-{uuid.uuid4().hex[:8]}"
-    return Cluster(RayHosted(factory, rooms, spec.runtime, session))
+    return Cluster(RayHosted(factory, roles, spec.runtime, session))
 
 
 def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:

@@ -1,7 +1,7 @@
 """The coordinator: one running cluster, driven step by step.
 
 Starts jobs, gathers what the nodes report into one result per step, advances the emulated clock,
-and has the weight servers save, restore and show weights. Knows rooms only by name.
+and has the weight servers save, restore and show weights. Knows roles only by name.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from appliance.clock import ClusterClock
-from appliance.rooms import Rooms
-from appliance.timetable import Timetable
+from appliance.roles import Roles
 from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.optim.cost import clips_by_norm, update_cost
-from wsc.compiler.installation import Installation
+from simulator.cluster_timing import ClusterTiming
+from simulator.costed_program import CostedProgram
+from timing.attribution import StepTiming
+from timing.timeline import Occupancy
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError
+from wsc.core.installation import Installation
 from wsc.core.names import server_name
-from wsc.core.program import Mode, TensorSpec, place
-from wsc.core.room import Interval, Job, Report
-from wsc.timing.attribution import StepTiming
-from wsc.timing.timeline import Occupancy
+from wsc.core.program import Mode, TensorSpec, assign_servers
+from wsc.core.role import Interval, Job, Report
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,23 @@ class StepResult:
 
 
 class Coordinator:
-    """Drives the rooms of one cluster."""
+    """Drives the roles of one cluster."""
 
     def __init__(
-        self, parameters: Sequence[TensorSpec], num_servers: int, clock: ClusterClock, rooms: Rooms
+        self, parameters: Sequence[TensorSpec], num_servers: int, clock: ClusterTiming, roles: Roles
     ) -> None:
-        self._rooms = rooms
+        self._roles = roles
         self._clock = clock
         self._micro_batches: dict[Mode, int] = {}
         self._reports: list[Report] = []
-        self._owner = place(parameters, num_servers)
+        self._owner = assign_servers(parameters, num_servers)
         self._servers = [server_name(index) for index in range(num_servers)]
 
     def install(self, installation: Installation) -> None:
-        """Give every room its part of a program."""
-        self._rooms.call_all("install", installation)
+        """Give every role its part of a program."""
+        self._roles.call_all("install", installation)
         program, optimizer = installation.program, installation.optimizer
-        timetable = Timetable.of(
+        costed = CostedProgram.of(
             program,
             installation.plan,
             self._clock.machine,
@@ -69,7 +69,7 @@ class Coordinator:
             clips_by_norm=clips_by_norm(optimizer),
             loading=installation.feed.loading,
         )
-        self._clock.follow(timetable)
+        self._clock.follow(costed)
         self._micro_batches[program.mode] = program.num_micro_batches
 
     def run(
@@ -77,11 +77,11 @@ class Coordinator:
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive).
 
-        Raises what a room failed with, and, with ``check_finite``, ApplianceNanError if a result
+        Raises what a role failed with, and, with ``check_finite``, ApplianceNanError if a result
         of a step is not finite.
         """
         job = Job(mode, first_step, last_step)
-        reports = self._rooms.run(job)
+        reports = self._roles.run(job)
         self._reports = reports
         results = list(self._step_results(job, reports))
         if check_finite:
@@ -92,7 +92,7 @@ class Coordinator:
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
         """Hand initial weights to the servers that own them."""
         for server, names in self._by_server(values):
-            self._rooms.call(server, "store.fill", {name: values[name] for name in names})
+            self._roles.call(server, "store.fill", {name: values[name] for name in names})
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         """Have the servers write to a new file one after the other, then finish it.
@@ -102,7 +102,7 @@ class Coordinator:
         """
         for state in states:
             for server in self._servers:
-                self._rooms.call(server, "persistence.save", path, state)
+                self._roles.call(server, "persistence.save", path, state)
         write_metadata(path, objects)
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
@@ -113,12 +113,12 @@ class Coordinator:
         for state in CLUSTER_STATES:
             if state in states:
                 for server in self._servers:
-                    self._rooms.call(server, "persistence.restore", path, state, strict)
+                    self._roles.call(server, "persistence.restore", path, state, strict)
 
     def masters(self) -> Iterator[tuple[str, np.ndarray]]:
         """(name, fp32 master) of every parameter in sorted name order, one at a time."""
         for name in sorted(self._owner):
-            (array,) = self._rooms.call(server_name(self._owner[name]), "masters", [name])
+            (array,) = self._roles.call(server_name(self._owner[name]), "masters", [name])
             yield name, array
 
     def digest(self) -> str:
@@ -127,11 +127,11 @@ class Coordinator:
 
     def peak_bytes(self) -> dict[str, dict[str, int]]:
         """Peak SRAM bytes by kind of each CS node in the last job."""
-        return {report.room: report.peak_bytes for report in self._reports if report.peak_bytes}
+        return {report.role: report.peak_bytes for report in self._reports if report.peak_bytes}
 
     def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
-        """What each room did when: all of emulated time, and the last job in measured time."""
-        measured = {report.room: report.intervals for report in self._reports if report.intervals}
+        """What each role did when: all of emulated time, and the last job in measured time."""
+        measured = {report.role: report.intervals for report in self._reports if report.intervals}
         return self._clock.occupancies, measured
 
     def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:

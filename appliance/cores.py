@@ -1,8 +1,8 @@
-"""How many rooms of a host compute at a time: never more than it has cores.
+"""How many roles of a host compute at a time: never more than it has cores.
 
-Rooms outnumber cores, and most wait for messages; whoever computes holds a token. Tokens are
+Roles outnumber cores, and most wait for messages; whoever computes holds a token. Tokens are
 bytes in a pipe: reading one takes a core, writing it back returns it, and the kernel wakes whoever
-waits. So no core idles while any room has work, and there is no process that hands them out.
+waits. So no core idles while any role has work, and there is no process that hands them out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def cores_of_host(asked: int | Literal["auto"]) -> int:
 
 
 class UnlimitedCores:
-    """For rooms of one process that take turns anyway."""
+    """For roles of one process that take turns anyway."""
 
     def lease(self) -> AbstractContextManager[None]:
         """Nothing to hold."""

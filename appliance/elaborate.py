@@ -1,4 +1,4 @@
-"""Elaboration: from the size of a cluster to the specs of its rooms, and from a compiled program
+"""Elaboration: from the size of a cluster to the specs of its roles, and from a compiled program
 to what is installed in them.
 
 Everything that can be wrong with the combination is found here, before any process starts.
@@ -16,16 +16,16 @@ from memoryx.server import ServerSpec
 from memoryx.tiers import fill_tiers, tiers_of
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
+from timing.hardware import MachineSpec
+from timing.sram import SramPlan, check_fits
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.installation import InputFeed, Installation
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.micro_batches import check_batch
 from wsc.core.names import switch_name, worker_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec, plan_streams
-from wsc.core.room import RoomSpec
+from wsc.core.role import RoleSpec
 from wsc.core.rounds import Rounds
-from wsc.timing.hardware import MachineSpec
-from wsc.timing.placement import Placement, check_fits
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ClusterSize:
 
 def elaborate(
     parameters: Sequence[TensorSpec], size: ClusterSize, machine: MachineSpec, seed: int
-) -> tuple[RoomSpec, ...]:
-    """All rooms of a cluster that holds these parameters: servers, switches, nodes, workers.
+) -> tuple[RoleSpec, ...]:
+    """All roles of a cluster that holds these parameters: servers, switches, nodes, workers.
 
     Raises ApplianceResourceExhausted if the weights do not fit MemoryX.
     """
@@ -64,7 +64,7 @@ def _servers(
             num_servers=size.num_servers,
             root=switch_name(0),
             parameters=tuple(parameters),
-            window=machine.memoryx.prefetch_shards,
+            window=machine.memoryx.prefetch_buckets,
         )
 
 
@@ -110,7 +110,7 @@ def plan_installation(
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
-    check_fits(Placement(program, machine.system))
+    check_fits(SramPlan(program, machine.system))
     tiers_of(program, machine.memoryx, state_bytes_per_element(optimizer, program.parameter))
     return Installation(
         program=program,

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import torch
 
 from appliance.batches import GlobalBatches
-from wsc.compiler.installation import Installation
 from wsc.compiler.precision import NAMES
 from wsc.core.errors import DataError
+from wsc.core.installation import Installation
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.names import node_name, worker_name
 from wsc.core.packing import byte_ranges, packed_bytes
 from wsc.core.payload import Slab
 from wsc.core.program import Mode
-from wsc.core.room import Job, Report, RoomContext
+from wsc.core.role import Job, Report, RoleContext
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class WorkerSpec:
     def name(self) -> str:
         return worker_name(self.index)
 
-    def build(self, context: RoomContext) -> InputWorker:
+    def build(self, context: RoleContext) -> InputWorker:
         return InputWorker(self, context)
 
 
 class InputWorker:
-    """The room of one input worker."""
+    """The role of one input worker."""
 
-    def __init__(self, spec: WorkerSpec, context: RoomContext) -> None:
+    def __init__(self, spec: WorkerSpec, context: RoleContext) -> None:
         self.name = spec.name
         self._spec = spec
         self._arena = context.arena

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from csnode.fabric.survey import working_wafer
+from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
-from wsc.timing.hardware import MachineSpec
 
 
 class RuntimeSpec(Config):

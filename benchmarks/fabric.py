@@ -18,13 +18,13 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.options import new_file, positive
-from benchmarks.result import new_result
 from csnode.fabric import Defects, Fabric, Outcome, Program, kernels, run
 from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
 from csnode.fabric.defects import random_defects
-from wsc.telemetry.files import write_json
-from wsc.timing.hardware.fabric import WSE2
+from timing.hardware.fabric import WSE2
+from waferstream.cli.options import new_file, positive
+from waferstream.reports.benchmark_result import new_result
+from waferstream.reports.files import write_json
 
 _SPARES = 10
 """Rows and columns that a region leaves to a wafer with defects."""

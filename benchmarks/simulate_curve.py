@@ -21,19 +21,19 @@ from time import perf_counter, process_time
 import torch
 
 from appliance.spec import ClusterSpec
-from benchmarks.options import new_file, positive
-from benchmarks.result import new_result
-from modelzoo.config.load import load_params
-from modelzoo.experiments.sweep import parse_sweep
-from modelzoo.simulation.capture import capture_step
-from modelzoo.simulation.session import study_of
-from modelzoo.trainer.session import make_backend
+from timing.cost import layouts_on
+from timing.kernels.collectives import reduce
+from timing.kernels.resident import gradient_block
+from timing.kernels.sparsity import service
+from waferstream.cli.options import new_file, positive
+from waferstream.config.load import load_params
+from waferstream.reports.benchmark_result import new_result
+from waferstream.reports.files import write_json
+from waferstream.scaling.sweep import parse_sweep
+from waferstream.simulation.capture import capture_step
+from waferstream.simulation.session import study_of
+from waferstream.training.session import make_backend
 from wsc.core.errors import WaferStreamError
-from wsc.telemetry.files import write_json
-from wsc.timing.cost import layouts_on
-from wsc.timing.kernels.collectives import reduce
-from wsc.timing.kernels.resident import gradient_block
-from wsc.timing.kernels.sparsity import service
 
 _PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 
@@ -97,7 +97,7 @@ def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
         start_s, start_cpu_s = perf_counter(), process_time()
         study.curve(counts)
         measured.append((perf_counter() - start_s, process_time() - start_cpu_s))
-    program = study.timetable(counts[0]).program
+    program = study.costed(counts[0]).program
     return Measurement(
         params=params_file.name,
         sweep=sweep,

@@ -14,46 +14,46 @@ import torch
 
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
-from wsc.core.packing import shard_specs, unpack
+from wsc.core.packing import bucket_specs, unpack
 from wsc.core.payload import Slab
-from wsc.core.program import Program, Shard
-from wsc.core.reduce_order import Merger, Span, leaf
-from wsc.core.room import RoomContext
+from wsc.core.program import Bucket, Program
+from wsc.core.reduce_order import Merger, Subtree, leaf
+from wsc.core.role import RoleContext
 
 
 @dataclass
 class _Part:
-    """A gradient shard: as the kernel returned it, or as views of the slab it was summed into."""
+    """A gradient bucket: as the kernel returned it, or as views of the slab it was summed into."""
 
     tensors: list[torch.Tensor]
     slab: Slab | None = None
 
 
 class GradientPacker:
-    """Packs gradient shards into fp32 slabs, one slab per maximal span of micro-batches.
+    """Packs gradient buckets into fp32 slabs, one slab per maximal subtree of micro-batches.
 
     Tensors are independent of each other, so ``lanes`` work on them side by side.
     """
 
-    def __init__(self, program: Program, context: RoomContext, lanes: Lanes) -> None:
+    def __init__(self, program: Program, context: RoleContext, lanes: Lanes) -> None:
         self._program = program
         self._arena = context.arena
         self._cores = context.cores
         self._lanes = lanes
 
-    def pack(self, shard: Shard, batches: Sequence[MicroBatch]) -> list[tuple[Span, Slab]]:
-        """The slabs to send for one shard; tensors lie one after the other in shard order."""
+    def pack(self, bucket: Bucket, batches: Sequence[MicroBatch]) -> list[tuple[Subtree, Slab]]:
+        """The slabs to send for one bucket; tensors lie one after the other in bucket order."""
         total = self._program.num_micro_batches
-        merger: Merger[_Part] = Merger(total, lambda left, right: self._sum(shard, left, right))
+        merger: Merger[_Part] = Merger(total, lambda left, right: self._sum(bucket, left, right))
         for batch in batches:
-            part = _Part([batch.gradients[name] for name in shard.names])
+            part = _Part([batch.gradients[name] for name in bucket.names])
             merger.offer(leaf(batch.index, total), part)
-        return [(span, self._packed(shard, part)) for span, part in merger.take()]
+        return [(subtree, self._packed(bucket, part)) for subtree, part in merger.take()]
 
-    def _sum(self, shard: Shard, left: _Part, right: _Part) -> _Part:
+    def _sum(self, bucket: Bucket, left: _Part, right: _Part) -> _Part:
         if left.slab is None:
             pairs = list(zip(left.tensors, right.tensors, strict=True))
-            slab, views = self._allocate(shard)
+            slab, views = self._allocate(bucket)
             self._each(_add_into, ((view, *pair) for view, pair in zip(views, pairs, strict=True)))
             left.slab, left.tensors = slab, views
         else:
@@ -62,22 +62,22 @@ class GradientPacker:
             right.slab.free()
         return left
 
-    def _packed(self, shard: Shard, part: _Part) -> Slab:
+    def _packed(self, bucket: Bucket, part: _Part) -> Slab:
         """The part's slab; on first use its tensors are copied in and replaced by views of it."""
         if part.slab is None:
-            part.slab, views = self._allocate(shard)
+            part.slab, views = self._allocate(bucket)
             self._each(torch.Tensor.copy_, zip(views, part.tensors, strict=True))
             part.tensors = views
         return part.slab
 
-    def _allocate(self, shard: Shard) -> tuple[Slab, list[torch.Tensor]]:
-        """A slab for a shard, and its view for each tensor."""
-        slab = self._arena.allocate(shard.num_bytes)
-        specs = shard_specs(self._program, shard, "float32")
+    def _allocate(self, bucket: Bucket) -> tuple[Slab, list[torch.Tensor]]:
+        """A slab for a bucket, and its view for each tensor."""
+        slab = self._arena.allocate(bucket.num_bytes)
+        specs = bucket_specs(self._program, bucket, "float32")
         return slab, list(unpack(slab.view(torch.float32), specs))
 
     def _each(self, act: Callable[..., Any], operands: Iterable[tuple[torch.Tensor, ...]]) -> None:
-        """Do something for every tensor of a shard, on as many cores as there are lanes."""
+        """Do something for every tensor of a bucket, on as many cores as there are lanes."""
 
         def on_a_core(tensors: tuple[torch.Tensor, ...]) -> None:
             with self._cores.lease():

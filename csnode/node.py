@@ -1,6 +1,6 @@
 """A CS system: activations, kernels, and weights only while they pass through.
 
-The room keeps the mail; what it does with it is the walk of csnode.walk.
+The role keeps the mail; what it does with it is the walk of csnode.executor.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from csnode.executor import Inbox, InstalledKernels, RoundOfStep, Walk
 from csnode.lanes import Lanes
 from csnode.sram import SramLedger
-from csnode.walk import Inbox, InstalledKernels, RoundOfStep, Walk
-from wsc.compiler.installation import Installation
+from wsc.core.installation import Installation
 from wsc.core.messages import (
     BatchReady,
     BatchReleased,
@@ -21,7 +21,7 @@ from wsc.core.messages import (
 )
 from wsc.core.names import node_name
 from wsc.core.program import Mode
-from wsc.core.room import Job, Report, RoomContext
+from wsc.core.role import Job, Report, RoleContext
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class NodeSpec:
     def name(self) -> str:
         return node_name(self.index)
 
-    def build(self, context: RoomContext) -> CSNode:
+    def build(self, context: RoleContext) -> CSNode:
         return CSNode(self, context)
 
 
 class CSNode:
-    """The room of one CS system."""
+    """The role of one CS system."""
 
-    def __init__(self, spec: NodeSpec, context: RoomContext) -> None:
+    def __init__(self, spec: NodeSpec, context: RoleContext) -> None:
         self.name = spec.name
         self._spec = spec
         self._context = context
@@ -67,13 +67,13 @@ class CSNode:
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
-            case WeightsReady(step, round_index, shard, payload):
+            case WeightsReady(step, round_index, bucket, payload):
                 self._sram.change("weights", payload.num_bytes)
-                self._inbox.weights[RoundOfStep(step, round_index), shard] = payload
+                self._inbox.weights[RoundOfStep(step, round_index), bucket] = payload
             case BatchReady(step, micro_batch, payload):
                 self._inbox.batches[step, micro_batch] = payload
-            case GradientReleased(step, round_index, shard, span):
-                slab = self._inbox.sent.pop((RoundOfStep(step, round_index), shard, span))
+            case GradientReleased(step, round_index, bucket, subtree):
+                slab = self._inbox.sent.pop((RoundOfStep(step, round_index), bucket, subtree))
                 self._sram.change("gradients", -slab.num_bytes)
                 slab.free()
             case message:

@@ -25,20 +25,20 @@ from cstorch.loop import Loop
 from cstorch.weights import STATES, Restored, load_weights
 from memoryx.checkpoint import Reader
 from memoryx.optim.registry import state_bytes_per_element
+from timing.start_up import StartUp, checkpoint_ps, start_up
+from timing.trace import write_trace
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.installation import InputFeed, Installation
 from wsc.core.errors import (
     ApplianceError,
     ApplianceNanError,
     ConfigError,
     WaferStreamError,
 )
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program
 from wsc.core.units import format_ps
-from wsc.timing.start_up import StartUp, checkpoint_ps, start_up
-from wsc.timing.trace import write_trace
 
 log = logging.getLogger("waferstream")
 
@@ -152,7 +152,7 @@ class Backend:
             self.cluster = self._start(installation, size)
             self._tell_start_up(compiled.program, optimizer)
         else:
-            self.installed.pop(installation.mode, None)  # not in all rooms any more
+            self.installed.pop(installation.mode, None)  # not in all roles any more
             self.cluster.invoke("install", installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:

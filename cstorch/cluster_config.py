@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.spec import ClusterSpec
+from timing.hardware.streams import MOST_SERVERS
 from wsc.core.config import Config
-from wsc.timing.hardware.streams import MOST_SERVERS
 
 
 class ClusterConfig(Config):
@@ -31,4 +31,4 @@ class ClusterConfig(Config):
     """The emulated machine and where it runs."""
 
     record: bool = False
-    """Remember what every room did when, for ``Backend.write_trace``."""
+    """Remember what every role did when, for ``Backend.write_trace``."""

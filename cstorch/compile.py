@@ -11,12 +11,12 @@ from torch import nn
 
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
+from timing.sram import plan_sram, report_text, sram_report
 from wsc.compiler.capture import Step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.placement import place_on_wafer, placement_report, report_text
 
 log = logging.getLogger("waferstream")
 
@@ -83,7 +83,7 @@ def _tell_schedule(backend: Backend, compiled: Compiled) -> None:
     """What streams when, and what lies where on the wafer."""
     log.info("%s", schedule_listing(compiled.program, backend.size().num_servers))
     wafer = backend.cluster_config.cluster.machine.system
-    log.info("%s", report_text(placement_report(place_on_wafer(compiled.program, wafer))))
+    log.info("%s", report_text(sram_report(plan_sram(compiled.program, wafer))))
 
 
 def _request(

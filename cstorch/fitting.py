@@ -7,16 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.exploration import exploration_table, explore, fastest
-from appliance.simulation import Simulator
 from cstorch import backends
 from cstorch.backend import Backend
 from cstorch.compile import Fit
 from cstorch.loop import Closure
 from cstorch.optim.recorder import Recorder
+from simulator.exploration import exploration_table, explore, fastest
+from simulator.simulator import Simulator
+from timing.sram import largest_with_recompute, plan_sram
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError, ConfigError
+from wsc.core.loading import Loading
 from wsc.core.micro_batches import (
     Explore,
     SizeRange,
@@ -25,8 +27,6 @@ from wsc.core.micro_batches import (
     micro_batch_size,
 )
 from wsc.core.optimizer import OptimizerSpec
-from wsc.timing.hardware import Loading
-from wsc.timing.placement import largest_with_recompute, place_on_wafer
 
 log = logging.getLogger("waferstream")
 
@@ -79,9 +79,9 @@ def record_fitting(
         log.info("Micro-batches of %d samples do not fit a %s", size, wafer.name)
         size = largest_divisor(batch_size, largest)
         recorded = record(Fit(size))
-    placement = place_on_wafer(recorded.compiled.program, wafer)
-    if placement.recomputed:
-        layers = tuple(placement.program.segments[index].layer for index in placement.recomputed)
+    sram_plan = plan_sram(recorded.compiled.program, wafer)
+    if sram_plan.recomputed:
+        layers = tuple(sram_plan.program.segments[index].layer for index in sram_plan.recomputed)
         log.info("To fit a %s, %d layers are recomputed", wafer.name, len(layers))
         recorded = record(Fit(size, layers))
     return recorded

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import torch
 
+from wsc.core.loading import Loading
 from wsc.core.program import Mode
-from wsc.timing.hardware import Loading
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""

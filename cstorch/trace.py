@@ -25,8 +25,8 @@ from cstorch.optim.recorder import RecordedScheduler, recording
 from cstorch.step_values import StepValue
 from wsc.compiler.capture import Step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.installation import InputFeed
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.installation import InputFeed
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 

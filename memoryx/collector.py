@@ -1,4 +1,4 @@
-"""Collects one step's gradients: spans arrive in any order, sums leave in canonical order."""
+"""Collects one step's gradients: subtrees arrive in any order, sums leave in canonical order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from wsc.core.payload import Payload
-from wsc.core.reduce_order import Merger, Span
+from wsc.core.reduce_order import Merger, Subtree
 
 
 @dataclass
 class Sum:
-    """The fp32 gradient of a span: borrowed from its sender until ``release`` is called, or own."""
+    """The fp32 gradient of a subtree: owned, or borrowed until ``release`` is called."""
 
     flat: torch.Tensor
     release: Callable[[], None] | None
@@ -32,20 +32,20 @@ class Sum:
 
 
 class GradientCollector:
-    """Sums the spans of one gradient shard over all rounds of a step."""
+    """Sums the subtrees of one gradient bucket over all rounds of a step."""
 
     def __init__(self, num_micro_batches: int) -> None:
         self._merger: Merger[Sum] = Merger(num_micro_batches, _add)
 
-    def offer(self, span: Span, payload: Payload, release: Callable[[], None]) -> Sum | None:
-        """Take one span; returns the whole batch's sum when it is complete.
+    def offer(self, subtree: Subtree, payload: Payload, release: Callable[[], None]) -> Sum | None:
+        """Take one subtree; returns the whole batch's sum when it is complete.
 
         ``release`` is called once the payload has been read. A sum that must wait is copied, so
         that senders get their memory back at once; the one that completes the batch is used in
         place.
         """
         arrived = Sum(payload.view(torch.float32), release)
-        self._merger.offer(span, arrived)
+        self._merger.offer(subtree, arrived)
         if self._merger.is_whole:
             ((_, whole),) = self._merger.take()
             return whole

@@ -1,6 +1,6 @@
 """A weight server of MemoryX: streams weights, collects gradients, applies the optimizer.
 
-The room itself only knows who is told what: weights go out as ``memoryx.streamer`` lets them,
+The role itself only knows who is told what: weights go out as ``memoryx.streamer`` lets them,
 gradients become updates in ``memoryx.updater``, and each update may let further weights go.
 """
 
@@ -16,7 +16,7 @@ from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from memoryx.streamer import Streamer
 from memoryx.updater import Updated, Updater
-from wsc.compiler.installation import Installation
+from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -27,8 +27,8 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.names import server_name
-from wsc.core.program import Mode, TensorSpec, place
-from wsc.core.room import Job, Report, RoomContext
+from wsc.core.program import Mode, TensorSpec, assign_servers
+from wsc.core.role import Job, Report, RoleContext
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class ServerSpec:
     def name(self) -> str:
         return server_name(self.index)
 
-    def build(self, context: RoomContext) -> WeightServer:
+    def build(self, context: RoleContext) -> WeightServer:
         return WeightServer(self, context)
 
 
 class WeightServer:
-    """The room of one weight server."""
+    """The role of one weight server."""
 
-    def __init__(self, spec: ServerSpec, context: RoomContext) -> None:
+    def __init__(self, spec: ServerSpec, context: RoleContext) -> None:
         self.name = spec.name
         self._spec = spec
         self._context = context
-        owner = place(spec.parameters, spec.num_servers)
+        owner = assign_servers(spec.parameters, spec.num_servers)
         owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
         self.store = WeightStore(owned)
         self.persistence = Persistence(self.store)
@@ -85,8 +85,8 @@ class WeightServer:
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
-            case WeightsReleased(step, round_index, shard):
-                self._streamer.release(step, round_index, shard)
+            case WeightsReleased(step, round_index, bucket):
+                self._streamer.release(step, round_index, bucket)
             case GradientReady() as gradient:
                 updated = self._updater.take(gradient, self._credit(envelope.source, gradient))
                 yield from self._settle(gradient.step, updated)
@@ -114,9 +114,9 @@ class WeightServer:
     def _begin_updates(self, job: Job, installed: Installation) -> None:
         plan = installed.plan
         owned = plan.gradients_of(self._spec.index)
-        self._updates_left = len(job.steps) * sum(len(shard.names) for shard in owned)
+        self._updates_left = len(job.steps) * sum(len(bucket.names) for bucket in owned)
         if installed.optimizer is not None and plan.gradients:
-            self._norms = NormExchange(sorted({shard.server for shard in plan.gradients}))
+            self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
             self._updater = Updater(
                 self._spec.index,
                 self.store,
@@ -132,7 +132,9 @@ class WeightServer:
 
     def _credit(self, source: str, gradient: GradientReady) -> Callable[[], None]:
         """What to call when a gradient's payload has been read."""
-        released = GradientReleased(gradient.step, gradient.round, gradient.shard, gradient.span)
+        released = GradientReleased(
+            gradient.step, gradient.round, gradient.bucket, gradient.subtree
+        )
         return lambda: self._credits.append(self._to(source, released))
 
     def _settle(self, step: int, updated: Updated) -> Iterator[Envelope]:

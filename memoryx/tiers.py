@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Program
 from wsc.core.units import format_bytes
-from wsc.timing.hardware import MemoryXSpec
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From gradient spans to updated masters: collect, agree on the norm, clip, apply the rule."""
+"""From gradient subtrees to updated masters: collect, agree on the norm, clip, apply the rule."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms
 from memoryx.store import WeightStore
 from wsc.core.messages import GradientReady, NormPartial
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.packing import shard_specs, unpack
-from wsc.core.program import Program, Shard
-from wsc.core.room import Cores, Interval
+from wsc.core.packing import bucket_specs, unpack
+from wsc.core.program import Bucket, Program
+from wsc.core.role import Cores, Interval
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Updater:
         server: int,
         store: WeightStore,
         program: Program,
-        shards: tuple[Shard, ...],
+        buckets: tuple[Bucket, ...],
         optimizer: OptimizerSpec,
         cores: Cores,
         intervals: list[Interval],
@@ -42,24 +42,24 @@ class Updater:
         self._server = server
         self._store = store
         self._program = program
-        self._shards = {shard.index: shard for shard in shards}
+        self._buckets = {bucket.index: bucket for bucket in buckets}
         self._optimizer = optimizer
         self._cores = cores
         self._intervals = intervals
         self._position = {name: place for place, name in enumerate(program.trained)}
         self._collectors: dict[tuple[int, int], GradientCollector] = {}
-        self._waiting: dict[int, dict[int, Sum]] = {}  # step -> shard -> complete sum
+        self._waiting: dict[int, dict[int, Sum]] = {}  # step -> bucket -> complete sum
 
     def take(self, message: GradientReady, release: Callable[[], None]) -> Updated:
-        """Take one span of a gradient shard; ``release`` is called once it has been read."""
-        step, shard = message.step, message.shard
+        """Take one subtree of a gradient bucket; ``release`` is called once it has been read."""
+        step, bucket = message.step, message.bucket
         with self._cores.lease():
             whole = self._add(message, release)
         if whole is None:
             return Updated()
         if self._optimizer.max_gradient_norm is None:
-            return Updated(self._apply(step, {shard: whole}))
-        return self._wait_for_norm(step, shard, whole)
+            return Updated(self._apply(step, {bucket: whole}))
+        return self._wait_for_norm(step, bucket, whole)
 
     def clip_and_apply(self, step: int, norm: float) -> Updated:
         """Apply a step that waited for the global gradient norm."""
@@ -72,12 +72,12 @@ class Updater:
         return Updated(self._apply(step, sums))
 
     def _add(self, message: GradientReady, release: Callable[[], None]) -> Sum | None:
-        """Add a span; the sum of the whole batch, scaled and clamped, when it is complete."""
-        key = (message.step, message.shard)
+        """Add a subtree; the sum of the whole batch, scaled and clamped, when it is complete."""
+        key = (message.step, message.bucket)
         collector = self._collectors.setdefault(
             key, GradientCollector(self._program.num_micro_batches)
         )
-        whole = collector.offer(message.span, message.payload, release)
+        whole = collector.offer(message.subtree, message.payload, release)
         if whole is not None:
             del self._collectors[key]
             if self._optimizer.loss_scale != 1.0:
@@ -86,10 +86,10 @@ class Updater:
                 clip_value_([whole.flat], self._optimizer.max_gradient_value)
         return whole
 
-    def _wait_for_norm(self, step: int, shard: int, whole: Sum) -> Updated:
+    def _wait_for_norm(self, step: int, bucket: int, whole: Sum) -> Updated:
         waiting = self._waiting.setdefault(step, {})
-        waiting[shard] = whole
-        if len(waiting) < len(self._shards):
+        waiting[bucket] = whole
+        if len(waiting) < len(self._buckets):
             return Updated()
         gradients = self._gradients(waiting)
         with self._cores.lease():
@@ -116,7 +116,7 @@ class Updater:
         """Gradient of each parameter, as views of the sums."""
         gradients: dict[str, torch.Tensor] = {}
         for index, whole in sums.items():
-            shard = self._shards[index]
-            specs = shard_specs(self._program, shard, "float32")
-            gradients.update(zip(shard.names, unpack(whole.flat, specs), strict=True))
+            bucket = self._buckets[index]
+            specs = bucket_specs(self._program, bucket, "float32")
+            gradients.update(zip(bucket.names, unpack(whole.flat, specs), strict=True))
         return gradients

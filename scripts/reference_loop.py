@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelzoo.config.load import load_params
-from modelzoo.config.params import InitConfig, Params
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
+from waferstream.config.load import load_params
+from waferstream.config.params import InitConfig, Params
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Explore

@@ -13,11 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
-from modelzoo.config.load import load_params
-from modelzoo.experiments.gpus import compare_with_gpus
-from modelzoo.experiments.report import table, verdict
-from modelzoo.experiments.scaling import Experiment, check, measure, run_py, write_results
-from modelzoo.experiments.sweep import parse_sweep
+from waferstream.config.load import load_params
+from waferstream.scaling.experiment import Experiment, check, measure, run_py, write_results
+from waferstream.scaling.gpus import compare_with_gpus
+from waferstream.scaling.report import table, verdict
+from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
 
 HOME = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swarmx.topology import Tree
-from wsc.timing.hardware import SwarmXSpec
+from timing.hardware import SwarmXSpec
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A broadcast-reduce node of SwarmX: relays weights down, merges gradient siblings on the way up.
 
 Down, the payload is not touched: children read the slab that the server wrote, and the switch
-counts their credits. Up, it adds spans that are siblings in the canonical order and forwards the
+counts their credits. Up, it adds subtrees that are siblings in the canonical order and forwards the
 rest as they are, again without copying.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from wsc.compiler.installation import Installation
+from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -24,10 +24,10 @@ from wsc.core.messages import (
 from wsc.core.names import server_name, switch_name
 from wsc.core.payload import Payload
 from wsc.core.program import Mode
-from wsc.core.reduce_order import Merger, Span
-from wsc.core.room import Job, Report, RoomContext
+from wsc.core.reduce_order import Merger, Subtree
+from wsc.core.role import Job, Report, RoleContext
 
-Place = tuple[int, int, int]  # step, round, shard
+Place = tuple[int, int, int]  # step, round, bucket
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class SwitchSpec:
     def name(self) -> str:
         return switch_name(self.index)
 
-    def build(self, context: RoomContext) -> Switch:
+    def build(self, context: RoleContext) -> Switch:
         return Switch(self, context)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The gradient of a span: lent by a child, or a sum in a slab of our own."""
+    """The gradient of a subtree: lent by a child, or a sum in a slab of our own."""
 
     payload: Payload
     give_back: Callable[[], None]
@@ -63,16 +63,16 @@ class _Part:
 
 @dataclass
 class _Reduction:
-    """The spans of one gradient shard in one round, until all children have sent theirs."""
+    """The subtrees of one gradient bucket in one round, until all children have sent theirs."""
 
     merger: Merger[_Part]
     micro_batches_left: int
 
 
 class Switch:
-    """The room of one switch."""
+    """The role of one switch."""
 
-    def __init__(self, spec: SwitchSpec, context: RoomContext) -> None:
+    def __init__(self, spec: SwitchSpec, context: RoleContext) -> None:
         self.name = spec.name
         self._spec = spec
         self._arena = context.arena
@@ -80,7 +80,7 @@ class Switch:
         self._readers: dict[Place, int] = {}
         self._sources: dict[Place, str] = {}
         self._reductions: dict[Place, _Reduction] = {}
-        self._sent: dict[tuple[Place, Span], _Part] = {}
+        self._sent: dict[tuple[Place, Subtree], _Part] = {}
         self._credits: list[Envelope] = []
         self._installed: dict[Mode, Installation] = {}
 
@@ -98,17 +98,17 @@ class Switch:
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
-            case WeightsReady(step, round_index, shard) as ready:
-                place = (step, round_index, shard)
+            case WeightsReady(step, round_index, bucket) as ready:
+                place = (step, round_index, bucket)
                 self._readers[place] = len(self._spec.children)
                 self._sources[place] = envelope.source
                 yield from (self._to(child, ready) for child in self._spec.children)
-            case WeightsReleased(step, round_index, shard) as released:
-                yield from self._release_weights((step, round_index, shard), released)
+            case WeightsReleased(step, round_index, bucket) as released:
+                yield from self._release_weights((step, round_index, bucket), released)
             case GradientReady() as ready:
                 yield from self._reduce(envelope.source, ready)
-            case GradientReleased(step, round_index, shard, span):
-                self._sent.pop(((step, round_index, shard), span)).give_back()
+            case GradientReleased(step, round_index, bucket, subtree):
+                self._sent.pop(((step, round_index, bucket), subtree)).give_back()
                 yield from self._pop_credits()
             case message:
                 raise TypeError(f"{self.name} does not take {type(message).__name__}")
@@ -132,23 +132,23 @@ class Switch:
             yield self._to(self._sources.pop(place), released)
 
     def _reduce(self, child: str, ready: GradientReady) -> Iterator[Envelope]:
-        place = (ready.step, ready.round, ready.shard)
+        place = (ready.step, ready.round, ready.bucket)
         total = self._rounds.num_micro_batches
         if place not in self._reductions:
             merger: Merger[_Part] = Merger(total, self._sum)
             self._reductions[place] = _Reduction(merger, len(self._below(ready.round)))
         reduction = self._reductions[place]
         lent = _Part(ready.payload, self._credit(child, ready), is_own=False)
-        reduction.merger.offer(ready.span, lent)
-        reduction.micro_batches_left -= ready.span.size(total)
+        reduction.merger.offer(ready.subtree, lent)
+        reduction.micro_batches_left -= ready.subtree.size(total)
         yield from self._pop_credits()
         if reduction.micro_batches_left == 0:
             del self._reductions[place]
             self._gradients_left -= 1
-            up = self._spec.parent or server_name(self._plan.gradients[ready.shard].server)
-            for span, part in reduction.merger.take():
-                self._sent[place, span] = part
-                yield self._to(up, GradientReady(*place, span, part.payload))
+            up = self._spec.parent or server_name(self._plan.gradients[ready.bucket].server)
+            for subtree, part in reduction.merger.take():
+                self._sent[place, subtree] = part
+                yield self._to(up, GradientReady(*place, subtree, part.payload))
 
     def _sum(self, left: _Part, right: _Part) -> _Part:
         """Left plus right in a slab of our own; children get theirs back.
@@ -171,7 +171,7 @@ class Switch:
 
     def _credit(self, child: str, ready: GradientReady) -> Callable[[], None]:
         """What to call when a child's gradient has been read."""
-        released = GradientReleased(ready.step, ready.round, ready.shard, ready.span)
+        released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
         return lambda: self._credits.append(self._to(child, released))
 
     def _pop_credits(self) -> Iterator[Envelope]:

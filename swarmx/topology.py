@@ -30,7 +30,7 @@ class TreeSwitch:
     index: int
     level: int  # the root is level 0
     parent: int | None  # index of the switch above; above the root are the weight servers
-    children: tuple[str, ...]  # room names, all switches or all nodes, in node order
+    children: tuple[str, ...]  # role names, all switches or all nodes, in node order
     nodes: range
 
     @property

@@ -10,8 +10,8 @@ import numpy as np
 from csnode.fabric.defects import Defects
 from csnode.fabric.dtypes import Array
 from csnode.fabric.placement import Placement, place
+from timing.hardware.fabric import WSE2, FabricSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.timing.hardware.fabric import WSE2, FabricSpec
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 from csnode.fabric.defects import Defects
 from csnode.fabric.dtypes import Array
 from csnode.fabric.wires import Wires
+from timing.hardware.fabric import FabricSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.timing.hardware.fabric import FabricSpec
 
 
 @dataclass(frozen=True)

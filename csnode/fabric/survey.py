@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from csnode.fabric.defects import Defects, random_defects, read_defects
 from csnode.fabric.placement import largest_region
-from wsc.timing.hardware import DefectSpec, WaferSpec
+from timing.hardware import DefectSpec, WaferSpec
 
 
 def working_wafer(wafer: WaferSpec) -> WaferSpec:

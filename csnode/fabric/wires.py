@@ -14,7 +14,7 @@ import numpy as np
 
 from csnode.fabric.defects import Coordinate, Defects
 from csnode.fabric.dtypes import Array
-from wsc.timing.hardware.fabric import FabricSpec
+from timing.hardware.fabric import FabricSpec
 
 _STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
@@ -114,7 +114,7 @@ class Wires:
 
 
 def _runs(links: Array, shape: Coordinate) -> Array:
-    """Numbers [rows, columns] of the stretches along rows that ``links`` join."""
+    """Numbers [rows, columns] of the replicas_per_row along rows that ``links`` join."""
     starts = np.ones(shape, dtype=np.bool_)
     starts[:, 1:] = ~links
     return (np.cumsum(starts) - 1).reshape(shape)

@@ -16,7 +16,7 @@ from modelzoo.data.files import find_files
 from modelzoo.data.hdf5_file import FEATURES, Hdf5File, inspect
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, Samples
 from wsc.core.errors import DataError
-from wsc.timing.hardware.inputs import LoaderKind, Loading
+from wsc.core.loading import LoaderKind, Loading
 
 
 class GptHDF5MapDataProcessor(DataProcessor):

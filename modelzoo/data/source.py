@@ -19,8 +19,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from modelzoo.data.order import SampleOrder
 from wsc.core.config import Config
 from wsc.core.errors import DataError
-from wsc.timing.hardware import UNKNOWN_LOADING, Loading
-from wsc.timing.hardware.inputs import LoaderKind
+from wsc.core.loading import UNKNOWN_LOADING, LoaderKind, Loading
 
 Batch = dict[str, torch.Tensor]
 """Contiguous tensors by name, the batch in the first dimension.

@@ -13,8 +13,8 @@ from pydantic import PositiveInt, model_validator
 from modelzoo.data.order import mix64
 from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches
 from wsc.core.config import Config
+from wsc.core.loading import Loading
 from wsc.core.rng import stream_key
-from wsc.timing.hardware.inputs import Loading
 
 
 class SyntheticInput(Config):

@@ -1,8 +1,8 @@
-"""Messages between hosts: every room serves gRPC, and streams to the rooms it sends to.
+"""Messages between hosts: every role serves gRPC, and streams to the roles it sends to.
 
 One stream carries one direction, in order: see ``wire.proto``. The receiver copies a payload's
 frames into a tensor of its own, so nothing needs to be shared between the two. gRPC's threads
-only move bytes between the network and two queues; the room's own thread never runs in them.
+only move bytes between the network and two queues; the role's own thread never runs in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import torch
 
-from swarmx.links.failures import peer_gone, stalled, unknown_room, unreachable
+from swarmx.links.failures import peer_gone, stalled, unknown_role, unreachable
 from swarmx.links.memory import MemorySlab
 from swarmx.links.wire import decode_header, encode_header, envelope_of, payload_of
 from wsc.core.errors import ClusterJobInitError
@@ -50,7 +50,7 @@ class _Outbound:
 
 
 class GrpcEndpoint:
-    """One room's mailbox on the network; ``send`` and ``receive`` are for one thread.
+    """One role's mailbox on the network; ``send`` and ``receive`` are for one thread.
 
     ``host`` is the name or IP address under which peers reach this host. ``session`` keeps out
     whoever does not belong to the cluster.
@@ -69,7 +69,7 @@ class GrpcEndpoint:
         self._server.start()
 
     def connect(self, directory: Mapping[str, str]) -> None:
-        """Learn the addresses of other rooms; a stream is opened at the first ``send``."""
+        """Learn the addresses of other roles; a stream is opened at the first ``send``."""
         self._directory.update(directory)
 
     def send(self, envelope: Envelope) -> None:
@@ -110,7 +110,7 @@ class GrpcEndpoint:
     def _open(self, target: str) -> _Outbound:
         """Start the stream to a peer, waiting until it listens."""
         if target not in self._directory:
-            raise unknown_room(self.name, target)
+            raise unknown_role(self.name, target)
         if target in self._lost:
             raise peer_gone(self.name, target)
         channel = grpc.insecure_channel(self._directory[target], _OPTIONS)
@@ -121,7 +121,7 @@ class GrpcEndpoint:
             raise unreachable(self.name, target, self._start_timeout_s) from None
         queue: SimpleQueue[Envelope | None] = SimpleQueue()
         call = channel.stream_unary(f"/{_SERVICE}/{_METHOD}").future(
-            _frames(queue), metadata=(("session", self._session), ("room", self.name))
+            _frames(queue), metadata=(("session", self._session), ("role", self.name))
         )
         call.add_done_callback(lambda _: self._inbox.put(_Lost(target)))
         self._outbound[target] = _Outbound(channel, queue, call)
@@ -139,7 +139,7 @@ class GrpcEndpoint:
         except (grpc.RpcError, StopIteration):
             pass  # the peer died, perhaps between two frames
         finally:
-            self._inbox.put(_Lost(caller["room"]))
+            self._inbox.put(_Lost(caller["role"]))
         return b""
 
 
@@ -174,7 +174,7 @@ def _bind(server: grpc.Server, host: str) -> int:
     try:
         return int(server.add_insecure_port(f"{host}:0"))
     except RuntimeError as error:
-        raise ClusterJobInitError("a room cannot listen", where=host, value=error) from error
+        raise ClusterJobInitError("a role cannot listen", where=host, value=error) from error
 
 
 def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:

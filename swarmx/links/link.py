@@ -1,4 +1,4 @@
-"""The links by name: how a room that runs somewhere gets its mailbox and its memory."""
+"""The links by name: how a role that runs somewhere gets its mailbox and its memory."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class LinkEndpoint(Endpoint, Protocol):
     """An endpoint that has to be told where the others are."""
 
     address: str
-    """Where peers reach this room."""
+    """Where peers reach this role."""
 
     def connect(self, directory: Mapping[str, str]) -> None:
-        """Learn the address of every room that will be sent to, by room name."""
+        """Learn the address of every role that will be sent to, by role name."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """What a room needs to talk: a mailbox, and memory for what it sends."""
+    """What a role needs to talk: a mailbox, and memory for what it sends."""
 
     endpoint: LinkEndpoint
     arena: Arena
@@ -40,14 +40,14 @@ class Link:
 
 def open_link(
     kind: LinkKind,
-    room: str,
+    role: str,
     session: str,
     *,
     host: str = "127.0.0.1",
     start_timeout_s: float = 90.0,
     stall_timeout_s: float = 600.0,
 ) -> Link:
-    """The link of one room; rooms of one ``session`` (a name unique to the cluster) can talk.
+    """The link of one role; roles of one ``session`` (a name unique to the cluster) can talk.
 
     ``host`` is where other hosts reach this one (gRPC only). ``start_timeout_s`` bounds the wait
     for a peer to listen, ``stall_timeout_s`` the wait for a peer to make room for a message
@@ -55,10 +55,10 @@ def open_link(
     """
     match kind:
         case "shared_memory":
-            endpoint = SocketEndpoint(room, session, start_timeout_s, stall_timeout_s)
+            endpoint = SocketEndpoint(role, session, start_timeout_s, stall_timeout_s)
             return Link(endpoint, SharedArena())
         case "grpc":
             from swarmx.links.grpc_link import GrpcEndpoint  # noqa: PLC0415 - loads a C library
 
-            return Link(GrpcEndpoint(room, session, host, start_timeout_s), MemoryArena())
+            return Link(GrpcEndpoint(role, session, host, start_timeout_s), MemoryArena())
     assert_never(kind)

@@ -1,4 +1,4 @@
-"""Payloads in memory of one process: of rooms that share it, or come from another host."""
+"""Payloads in memory of one process: of roles that share it, or come from another host."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _owner_gone(block: Block) -> ApplianceRuntimeServerError:
     return ApplianceRuntimeServerError(
         "shared memory is gone",
         where=f"memory of process {block.pid}",
-        rule="a payload lives as long as the room that allocated it",
+        rule="a payload lives as long as the role that allocated it",
     )
 
 
@@ -109,15 +109,15 @@ class SharedSlab:
 
 
 class SharedArena:
-    """Slabs of shared memory for one room; not for several threads at a time.
+    """Slabs of shared memory for one role; not for several threads at a time.
 
-    A freed slab is kept for the next one of its size: what a room sends has few sizes, and they
+    A freed slab is kept for the next one of its size: what a role sends has few sizes, and they
     come back every step, so that after the first step no page is touched for the first time.
     """
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
-        self._room_bytes = 0  # left at the end of the last block
+        self._free_bytes = 0  # left at the end of the last block
         self._freed: defaultdict[int, list[SharedPayload]] = defaultdict(list)
 
     def allocate(self, num_bytes: int) -> SharedSlab:
@@ -137,19 +137,19 @@ class SharedArena:
             os.close(block.descriptor)
         self._blocks.clear()
         self._freed.clear()
-        self._room_bytes = 0
+        self._free_bytes = 0
 
     def _carve(self, num_bytes: int) -> SharedPayload:
         aligned = -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT  # no two slabs in one place
-        if aligned > self._room_bytes:
+        if aligned > self._free_bytes:
             self._add_block(max(aligned, _BLOCK_BYTES))
         block = self._blocks[-1]
-        offset = len(_mapped(block)) - self._room_bytes
-        self._room_bytes -= aligned
+        offset = len(_mapped(block)) - self._free_bytes
+        self._free_bytes -= aligned
         return SharedPayload(block, offset, num_bytes)
 
     def _add_block(self, num_bytes: int) -> None:
         descriptor = os.memfd_create("waferstream", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, num_bytes)
         self._blocks.append(Block(os.getpid(), descriptor, os.fstat(descriptor).st_ino))
-        self._room_bytes = num_bytes
+        self._free_bytes = num_bytes

@@ -1,8 +1,8 @@
 """Messages between processes of one host, over sockets in Linux' abstract name space (unix(7)).
 
 Such a name is no file: it is gone with its socket. The sockets are SOCK_SEQPACKET: ordered and
-reliable like streams, with record boundaries. Each room listens on one, and opens one more to
-every room it sends to, on which it first says its name; so a connection carries one direction,
+reliable like streams, with record boundaries. Each role listens on one, and opens one more to
+every role it sends to, on which it first says its name; so a connection carries one direction,
 and its end tells both sides that the other is gone. Everything happens inside ``send`` and
 ``receive``; there is no thread.
 
@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from swarmx.links.failures import peer_gone, stalled, unknown_room, unreachable
+from swarmx.links.failures import peer_gone, stalled, unknown_role, unreachable
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.units import KIB, MIB
@@ -45,7 +45,7 @@ class _Inbound:
 
 
 class SocketEndpoint:
-    """One room's mailbox on this host; for one thread."""
+    """One role's mailbox on this host; for one thread."""
 
     def __init__(
         self, name: str, session: str, start_timeout_s: float, stall_timeout_s: float
@@ -64,7 +64,7 @@ class SocketEndpoint:
         self._watch(self._listener, self._accept)
 
     def connect(self, directory: Mapping[str, str]) -> None:
-        """Learn the addresses of other rooms; a connection is opened at the first ``send``."""
+        """Learn the addresses of other roles; a connection is opened at the first ``send``."""
         self._directory.update(directory)
 
     def send(self, envelope: Envelope) -> None:
@@ -145,7 +145,7 @@ class SocketEndpoint:
     def _open(self, target: str) -> None:
         """Connect to a peer, waiting until it listens, and introduce ourselves."""
         if target not in self._directory:
-            raise unknown_room(self.name, target)
+            raise unknown_role(self.name, target)
         if target in self._lost:
             raise peer_gone(self.name, target)
         deadline = time.monotonic() + self._start_timeout_s
@@ -170,7 +170,7 @@ class SocketEndpoint:
     def _send_record(self, target: str, record: bytes) -> None:
         """Send, and while the peer's buffer is full read what comes in.
 
-        Two rooms that send to each other thus cannot wait for each other.
+        Two roles that send to each other thus cannot wait for each other.
         """
         deadline = time.monotonic() + self._stall_timeout_s
         while target in self._outbound:
@@ -202,7 +202,7 @@ def _listen(address: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ClusterJobInitError(
-            "a room cannot listen", where=address, value=error, rule="one cluster per session name"
+            "a role cannot listen", where=address, value=error, rule="one cluster per session name"
         ) from error
     listener.setblocking(False)
     listener.listen(socket.SOMAXCONN)

@@ -13,7 +13,7 @@ from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made a
 from wsc.core import messages
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
-from wsc.core.reduce_order import Span
+from wsc.core.reduce_order import Subtree
 
 
 def _field_name(kind: type) -> str:
@@ -62,8 +62,8 @@ def envelope_of(header: Header, payload: Payload | None) -> Envelope:
 
 def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
     """Fields of a message as protobuf takes them: nested messages as mappings."""
-    if "span" in values:
-        values["span"] = vars(values["span"])
+    if "subtree" in values:
+        values["subtree"] = vars(values["subtree"])
     if "norms" in values:
         values["norms"] = [{"position": where, "norm": norm} for where, norm in values["norms"]]
     return values
@@ -71,8 +71,8 @@ def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
 
 def _from_wire(name: str, body: Any) -> Any:
     value = getattr(body, name)
-    if name == "span":
-        return Span(value.lo, value.level)
+    if name == "subtree":
+        return Subtree(value.lo, value.level)
     if name == "norms":
         return tuple((norm.position, norm.norm) for norm in value)
     return value

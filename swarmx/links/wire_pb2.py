@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nwire.proto\x12\x0bwaferstream\"\xf0\x03\n\x06Header\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x15\n\rpayload_bytes\x18\x03 \x01(\x04\x12\x32\n\rweights_ready\x18\x04 \x01(\x0b\x32\x19.waferstream.WeightsReadyH\x00\x12\x38\n\x10weights_released\x18\x05 \x01(\x0b\x32\x1c.waferstream.WeightsReleasedH\x00\x12\x34\n\x0egradient_ready\x18\x06 \x01(\x0b\x32\x1a.waferstream.GradientReadyH\x00\x12:\n\x11gradient_released\x18\x07 \x01(\x0b\x32\x1d.waferstream.GradientReleasedH\x00\x12.\n\x0b\x62\x61tch_ready\x18\x08 \x01(\x0b\x32\x17.waferstream.BatchReadyH\x00\x12\x34\n\x0e\x62\x61tch_released\x18\t \x01(\x0b\x32\x1a.waferstream.BatchReleasedH\x00\x12\x30\n\x0cnorm_partial\x18\n \x01(\x0b\x32\x18.waferstream.NormPartialH\x00\x12,\n\nnorm_total\x18\x0b \x01(\x0b\x32\x16.waferstream.NormTotalH\x00\x42\t\n\x07message\"!\n\x04Span\x12\n\n\x02lo\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\x05\":\n\x0cWeightsReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\r\n\x05shard\x18\x03 \x01(\x03\"=\n\x0fWeightsReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\r\n\x05shard\x18\x03 \x01(\x03\"\\\n\rGradientReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\r\n\x05shard\x18\x03 \x01(\x03\x12\x1f\n\x04span\x18\x04 \x01(\x0b\x32\x11.waferstream.Span\"_\n\x10GradientReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\r\n\x05shard\x18\x03 \x01(\x03\x12\x1f\n\x04span\x18\x04 \x01(\x0b\x32\x11.waferstream.Span\"/\n\nBatchReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\"2\n\rBatchReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\"&\n\x04Norm\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\"M\n\x0bNormPartial\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06server\x18\x02 \x01(\x03\x12 \n\x05norms\x18\x03 \x03(\x0b\x32\x11.waferstream.Norm\"\'\n\tNormTotal\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nwire.proto\x12\x0bwaferstream\"\xf0\x03\n\x06Header\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x15\n\rpayload_bytes\x18\x03 \x01(\x04\x12\x32\n\rweights_ready\x18\x04 \x01(\x0b\x32\x19.waferstream.WeightsReadyH\x00\x12\x38\n\x10weights_released\x18\x05 \x01(\x0b\x32\x1c.waferstream.WeightsReleasedH\x00\x12\x34\n\x0egradient_ready\x18\x06 \x01(\x0b\x32\x1a.waferstream.GradientReadyH\x00\x12:\n\x11gradient_released\x18\x07 \x01(\x0b\x32\x1d.waferstream.GradientReleasedH\x00\x12.\n\x0b\x62\x61tch_ready\x18\x08 \x01(\x0b\x32\x17.waferstream.BatchReadyH\x00\x12\x34\n\x0e\x62\x61tch_released\x18\t \x01(\x0b\x32\x1a.waferstream.BatchReleasedH\x00\x12\x30\n\x0cnorm_partial\x18\n \x01(\x0b\x32\x18.waferstream.NormPartialH\x00\x12,\n\nnorm_total\x18\x0b \x01(\x0b\x32\x16.waferstream.NormTotalH\x00\x42\t\n\x07message\"$\n\x07Subtree\x12\n\n\x02lo\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\x05\";\n\x0cWeightsReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\">\n\x0fWeightsReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\"c\n\rGradientReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12%\n\x07subtree\x18\x04 \x01(\x0b\x32\x14.waferstream.Subtree\"f\n\x10GradientReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12%\n\x07subtree\x18\x04 \x01(\x0b\x32\x14.waferstream.Subtree\"/\n\nBatchReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\"2\n\rBatchReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\"&\n\x04Norm\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\"M\n\x0bNormPartial\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06server\x18\x02 \x01(\x03\x12 \n\x05norms\x18\x03 \x03(\x0b\x32\x11.waferstream.Norm\"\'\n\tNormTotal\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,24 +33,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HEADER']._serialized_start=28
   _globals['_HEADER']._serialized_end=524
-  _globals['_SPAN']._serialized_start=526
-  _globals['_SPAN']._serialized_end=559
-  _globals['_WEIGHTSREADY']._serialized_start=561
-  _globals['_WEIGHTSREADY']._serialized_end=619
-  _globals['_WEIGHTSRELEASED']._serialized_start=621
-  _globals['_WEIGHTSRELEASED']._serialized_end=682
-  _globals['_GRADIENTREADY']._serialized_start=684
-  _globals['_GRADIENTREADY']._serialized_end=776
-  _globals['_GRADIENTRELEASED']._serialized_start=778
-  _globals['_GRADIENTRELEASED']._serialized_end=873
-  _globals['_BATCHREADY']._serialized_start=875
-  _globals['_BATCHREADY']._serialized_end=922
-  _globals['_BATCHRELEASED']._serialized_start=924
-  _globals['_BATCHRELEASED']._serialized_end=974
-  _globals['_NORM']._serialized_start=976
-  _globals['_NORM']._serialized_end=1014
-  _globals['_NORMPARTIAL']._serialized_start=1016
-  _globals['_NORMPARTIAL']._serialized_end=1093
-  _globals['_NORMTOTAL']._serialized_start=1095
-  _globals['_NORMTOTAL']._serialized_end=1134
+  _globals['_SUBTREE']._serialized_start=526
+  _globals['_SUBTREE']._serialized_end=562
+  _globals['_WEIGHTSREADY']._serialized_start=564
+  _globals['_WEIGHTSREADY']._serialized_end=623
+  _globals['_WEIGHTSRELEASED']._serialized_start=625
+  _globals['_WEIGHTSRELEASED']._serialized_end=687
+  _globals['_GRADIENTREADY']._serialized_start=689
+  _globals['_GRADIENTREADY']._serialized_end=788
+  _globals['_GRADIENTRELEASED']._serialized_start=790
+  _globals['_GRADIENTRELEASED']._serialized_end=892
+  _globals['_BATCHREADY']._serialized_start=894
+  _globals['_BATCHREADY']._serialized_end=941
+  _globals['_BATCHRELEASED']._serialized_start=943
+  _globals['_BATCHRELEASED']._serialized_end=993
+  _globals['_NORM']._serialized_start=995
+  _globals['_NORM']._serialized_end=1033
+  _globals['_NORMPARTIAL']._serialized_start=1035
+  _globals['_NORMPARTIAL']._serialized_end=1112
+  _globals['_NORMTOTAL']._serialized_start=1114
+  _globals['_NORMTOTAL']._serialized_end=1153
 # @@protoc_insertion_point(module_scope)

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tiny_training import Shape, init_config, train_on_cluster
+
+from tests.support.tiny_training import Shape, init_config, train_on_cluster
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
 STEPS = 3

@@ -1,4 +1,4 @@
-"""One contract for every link: what a room may rely on, whatever carries its messages."""
+"""One contract for every link: what a role may rely on, whatever carries its messages."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ import torch
 from swarmx.links.link import Link, LinkEndpoint, LinkKind, open_link
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError
 from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady, WeightsReleased
-from wsc.core.reduce_order import Span
+from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
 
 KINDS: tuple[LinkKind, ...] = ("shared_memory", "grpc")
@@ -32,13 +32,13 @@ DTYPES = (
 
 
 @contextmanager
-def opened(kind: LinkKind, *rooms: str) -> Iterator[list[Link]]:
-    """Links of rooms in this process that know each other."""
+def opened(kind: LinkKind, *roles: str) -> Iterator[list[Link]]:
+    """Links of roles in this process that know each other."""
     session = uuid.uuid4().hex
     with ExitStack() as stack:
         links = []
-        for room in rooms:
-            links.append(open_link(kind, room, session, start_timeout_s=10, stall_timeout_s=10))
+        for role in roles:
+            links.append(open_link(kind, role, session, start_timeout_s=10, stall_timeout_s=10))
             stack.callback(links[-1].close)
         directory = {link.endpoint.name: link.endpoint.address for link in links}
         for link in links:
@@ -48,7 +48,7 @@ def opened(kind: LinkKind, *rooms: str) -> Iterator[list[Link]]:
 
 @pytest.fixture(params=KINDS)
 def links(request: pytest.FixtureRequest) -> Iterator[list[Link]]:
-    """Rooms a, b and c over each kind of link."""
+    """Roles a, b and c over each kind of link."""
     with opened(request.param, "a", "b", "c") as three:
         yield three
 
@@ -101,7 +101,7 @@ def test_large_payload_arrives(links: list[Link]) -> None:
 
 
 def test_empty_payload_arrives(links: list[Link]) -> None:
-    """A shard of a parameter without elements is a payload like any other, there and back."""
+    """A bucket of a parameter without elements is a payload like any other, there and back."""
     a, b, _ = links
     for sender, receiver in ((a, b), (b, a)):
         there = ready(sender.endpoint.name, receiver.endpoint.name, sender, torch.zeros(0))
@@ -122,19 +122,19 @@ def test_large_message_arrives(links: list[Link]) -> None:
 
 
 def test_received_payload_can_be_relayed(links: list[Link]) -> None:
-    """A room may send on what it received without copying it."""
+    """A role may send on what it received without copying it."""
     a, b, c = links
     content = random_bytes(100_000)
     a.endpoint.send(ready("a", "b", a, content))
     payload = b.endpoint.receive(10).message.payload
-    span = Span(4, 2)
-    b.endpoint.send(Envelope("b", "c", GradientReady(1, 2, 3, span, payload)))
+    subtree = Subtree(4, 2)
+    b.endpoint.send(Envelope("b", "c", GradientReady(1, 2, 3, subtree, payload)))
     message = c.endpoint.receive(10).message
-    assert (message.step, message.round, message.shard, message.span) == (1, 2, 3, span)
+    assert (message.step, message.round, message.bucket, message.subtree) == (1, 2, 3, subtree)
     assert torch.equal(message.payload.view(torch.uint8), content)
 
 
-def test_room_can_send_to_itself(links: list[Link]) -> None:
+def test_role_can_send_to_itself(links: list[Link]) -> None:
     """The only weight server is its own peer in the norm exchange."""
     a = links[0].endpoint
     a.send(released("a", "a", 7))
@@ -163,7 +163,7 @@ def test_slab_cannot_be_freed_twice(links: list[Link]) -> None:
 
 
 def test_freed_memory_is_used_again(links: list[Link]) -> None:
-    """A room that frees what it allocates can go on forever in bounded address space."""
+    """A role that frees what it allocates can go on forever in bounded address space."""
     arena = links[0].arena
     places = set()
     for _ in range(50):
@@ -174,19 +174,19 @@ def test_freed_memory_is_used_again(links: list[Link]) -> None:
 
 
 def test_silence_is_a_deadlock_error(links: list[Link]) -> None:
-    """Waiting longer than the limit names the room that waited."""
+    """Waiting longer than the limit names the role that waited."""
     with pytest.raises(ApplianceDeadlockError, match="a waited in vain"):
         links[0].endpoint.receive(0.05)
 
 
 def test_unknown_room_is_named(links: list[Link]) -> None:
-    """A message to a room that is in no directory fails at once."""
-    with pytest.raises(ApplianceRuntimeServerError, match="knows no room 'nobody'"):
+    """A message to a role that is in no directory fails at once."""
+    with pytest.raises(ApplianceRuntimeServerError, match="knows no role 'nobody'"):
         links[0].endpoint.send(released("a", "nobody", 1))
 
 
 def test_close_is_noticed_after_the_last_message(links: list[Link]) -> None:
-    """What a room sent before it closed arrives; then its peers learn that it is gone."""
+    """What a role sent before it closed arrives; then its peers learn that it is gone."""
     a, b = links[0].endpoint, links[1].endpoint
     b.send(released("b", "a", 1))
     b.send(released("b", "a", 2))
@@ -200,7 +200,7 @@ def test_close_is_noticed_after_the_last_message(links: list[Link]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rooms_that_flood_each_other_both_finish(kind: LinkKind) -> None:
+def test_roles_that_flood_each_other_both_finish(kind: LinkKind) -> None:
     """Both send far more than any buffer holds before they read; neither waits for the other."""
     count = 3000
 
@@ -233,9 +233,9 @@ def test_sender_waits_until_its_peer_listens(kind: LinkKind) -> None:
 
 @contextmanager
 def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
-    """A room of this process and the process of its peer ``echo``."""
+    """A role of this process and the process of its peer ``echo``."""
     session = uuid.uuid4().hex
-    script = Path(__file__).with_name("echo_room.py")
+    script = Path(__file__).with_name("echo_role.py")
     command = [sys.executable, str(script), kind, session]
     link = open_link(kind, "a", session, start_timeout_s=30, stall_timeout_s=30)
     with subprocess.Popen(
@@ -255,7 +255,7 @@ def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]
 
 @pytest.fixture(scope="module", params=KINDS)
 def echo(request: pytest.FixtureRequest) -> Iterator[Link]:
-    """A link to a room in another process that returns what it gets."""
+    """A link to a role in another process that returns what it gets."""
     with echo_process(request.param) as (link, _):
         yield link
 
@@ -272,7 +272,7 @@ def test_payload_is_relayed_between_processes(echo: Link) -> None:
     content = random_bytes(3 * MIB)
     slab = echo.arena.allocate(content.nbytes)
     slab.view(torch.uint8).copy_(content)
-    echo.endpoint.send(Envelope("a", "echo", GradientReady(1, 1, 1, Span(0, 1), slab)))
+    echo.endpoint.send(Envelope("a", "echo", GradientReady(1, 1, 1, Subtree(0, 1), slab)))
     message = echo.endpoint.receive(30).message
     assert torch.equal(message.payload.view(torch.uint8), content)
 

@@ -2,9 +2,9 @@
 
 import sys
 
-from toy_rooms import FOREVER, Umpire, players
+from toy_roles import FOREVER, Umpire, players
 
-from appliance.ray_cluster.coordinator import RayHosted
+from appliance.ray.coordinator import RayHosted
 from appliance.spec import RuntimeSpec
 
 if __name__ == "__main__":

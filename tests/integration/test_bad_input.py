@@ -2,7 +2,8 @@
 
 import pytest
 import yaml
-from tiny_run import digest_of, run_here, write_run
+
+from tests.support.tiny_run import digest_of, run_here, write_run
 
 TRAIN = "fit__train_dataloader__"
 EVAL = "fit__val_dataloader__"

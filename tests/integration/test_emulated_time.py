@@ -4,9 +4,9 @@ import json
 
 import pytest
 import yaml
-from tiny_run import write_run
 
-from modelzoo.cli.main import main
+from tests.support.tiny_run import write_run
+from waferstream.cli.main import main
 
 UNEVEN = {"jitter": {"seed": 3, "kernel_sigma": 0.1, "stragglers": {"csx-1": 1.5}}}
 

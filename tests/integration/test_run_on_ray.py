@@ -5,8 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from processes import command_of, descendants, wait_for_end
-from tiny_run import digest_of, finish, start, write_run
+
+from tests.support.processes import command_of, descendants, wait_for_end
+from tests.support.tiny_run import digest_of, finish, start, write_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_run import run_here, write_run
 
 import modelzoo
+from tests.support.tiny_run import run_here, write_run
 
 MICRO_BATCH = "init__callbacks"
 LOADING = {

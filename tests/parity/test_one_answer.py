@@ -9,10 +9,15 @@ from dataclasses import replace
 from functools import cache, partial
 
 import pytest
-import reference_loop
 import torch
-from local_machine import BF16, Regression, compile_model, installation, start
-from tiny_training import (
+
+from appliance.elaborate import ClusterSize, elaborate
+from appliance.local import LocalRoles
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
+from scripts import reference_loop
+from tests.support.local_machine import BF16, Regression, compile_model, installation, start
+from tests.support.tiny_training import (
     GPT,
     LLAMA,
     LOADER,
@@ -21,14 +26,9 @@ from tiny_training import (
     init_config,
     train_on_cluster,
 )
-
-from appliance.elaborate import ClusterSize, elaborate
-from appliance.local_rooms import LocalRooms
-from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
-from modelzoo.trainer.build import make_optimizer
-from wsc.core.room import Job
-from wsc.timing.hardware import MachineSpec, SwarmXSpec
+from timing.hardware import MachineSpec, SwarmXSpec
+from waferstream.training.build import make_optimizer
+from wsc.core.role import Job
 
 STEPS = 3
 SHALLOW = {"num_hidden_layers": 1}
@@ -163,11 +163,11 @@ def test_every_step_and_micro_batch_draws_its_own_numbers():
     same = {name: torch.ones(6, 4) for name in ("x", "y")}
     compiled = compile_model(Dice(), same, num_micro_batches=3, trains=False)
     size = ClusterSize(2)
-    rooms = LocalRooms(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
-    rooms.call_all("install", installation(compiled, lambda: [same], None, size))
+    roles = LocalRoles(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
+    roles.call_all("install", installation(compiled, lambda: [same], None, size))
 
     def drawn():
-        reports = rooms.run(Job("eval", 1, 4))
+        reports = roles.run(Job("eval", 1, 4))
         return {key: value for report in reports for key, value in report.results.items()}
 
     first = drawn()

@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-import reference_loop
 import yaml
-from tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 
+from scripts import reference_loop
+from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 from wsc.core.micro_batches import micro_batch_size
 
 

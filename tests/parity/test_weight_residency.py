@@ -3,8 +3,12 @@
 from functools import partial
 
 import pytest
-from arenas import StrictArena
-from local_machine import (
+
+from appliance import local as local_roles
+from appliance.elaborate import ClusterSize
+from csnode.micro_batch import MicroBatch
+from tests.support.arenas import StrictArena
+from tests.support.local_machine import (
     BF16,
     FP32,
     Regression,
@@ -14,11 +18,7 @@ from local_machine import (
     sgd,
     start,
 )
-from tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
-
-from appliance import local_rooms
-from appliance.elaborate import ClusterSize
-from csnode.micro_batch import MicroBatch
+from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
 
 DEPTHS = (4, 16, 64)
 WIDTH = 8
@@ -88,5 +88,5 @@ def test_weights_that_were_released_may_be_overwritten(enabled, monkeypatch):
     """With every slab filled with NaN as soon as it is free, training ends with the same bits."""
     init = init_config(precision={"enabled": enabled})
     expected = train_on_cluster(init, Shape(2, servers=2), 2)
-    monkeypatch.setattr(local_rooms, "MemoryArena", StrictArena)
+    monkeypatch.setattr(local_roles, "MemoryArena", StrictArena)
     assert train_on_cluster(init, Shape(2, servers=2), 2) == expected

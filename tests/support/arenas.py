@@ -1,4 +1,4 @@
-"""An arena that notices what rooms do wrong with memory."""
+"""An arena that notices what roles do wrong with memory."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from appliance.clock import ClusterClock
-from appliance.timetable import Timetable
 from memoryx.optim.cost import UpdateCost
+from simulator.cluster_timing import ClusterTiming
+from simulator.costed_program import CostedProgram
+from timing.attribution import StepTiming
+from timing.hardware import MachineSpec
 from wsc.core.program import Mode, OpWork, Program, Segment, TensorSpec, plan_streams
-from wsc.timing.attribution import StepTiming
-from wsc.timing.hardware import MachineSpec
 
 MEGA, GIGA, TERA = 10**6, 10**9, 10**12
 ADAMW = UpdateCost(state_bytes=8, flops=15)
@@ -85,21 +85,21 @@ def make_clock(
     clips_by_norm: bool = False,
     record: bool = False,
     others: Sequence[Program] = (),
-) -> ClusterClock:
-    clock = ClusterClock(machine or make_machine(), num_nodes, num_servers, record=record)
+) -> ClusterTiming:
+    clock = ClusterTiming(machine or make_machine(), num_nodes, num_servers, record=record)
     for followed in (program, *others):
-        timetable = Timetable.of(
+        costed = CostedProgram.of(
             followed,
             plan_streams(followed, num_servers),
             clock.machine,
             update=ADAMW,
             clips_by_norm=clips_by_norm,
         )
-        clock.follow(timetable)
+        clock.follow(costed)
     return clock
 
 
-def run(clock: ClusterClock, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
+def run(clock: ClusterTiming, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
     return [clock.step(mode, step) for step in range(1, steps + 1)]
 
 
@@ -135,7 +135,7 @@ even_machines = st.fixed_dictionaries(
         ),
     }
 )
-slow_rooms = st.dictionaries(
+slow_roles = st.dictionaries(
     st.sampled_from(["csx-0", "csx-3", "br-0", "br-1", "wgt-0", "wgt-1"]), st.floats(1, 4)
 )
 uneven = st.fixed_dictionaries(
@@ -143,7 +143,7 @@ uneven = st.fixed_dictionaries(
         "seed": st.integers(0, 9),
         "kernel_sigma": st.sampled_from([0.0, 0.1, 0.5]),
         "transfer_sigma": st.sampled_from([0.0, 0.1, 0.5]),
-        "stragglers": slow_rooms,
+        "stragglers": slow_roles,
     }
 )
 machines = st.builds(lambda even, jitter: {**even, "jitter": jitter}, even_machines, uneven)

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from local_machine import Regression, random_batches
-from tiny_training import Shape, cluster_config
 
 import cstorch
 from cstorch import amp, backends
 from cstorch.trace import TracedStep
+from tests.support.local_machine import Regression, random_batches
+from tests.support.tiny_training import Shape, cluster_config
 
 ROWS = 8
 TWO_SYSTEMS = Shape(2)

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchmarks.fidelity.columns import COLUMNS
-from benchmarks.fidelity.gpu import FAMILIES
-from benchmarks.fidelity.replay import Family
-from benchmarks.fidelity.rows import Row, read_rows
+from validation.families.gpu import FAMILIES
+from validation.families.replay import Family
+from validation.rows.columns import COLUMNS
+from validation.rows.row import Row, read_rows
 
 MPT = {
     "cluster": "MosaicML",

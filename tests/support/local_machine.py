@@ -1,7 +1,7 @@
-"""A cluster without cstorch: rooms and coordinator in this process, of any size.
+"""A cluster without cstorch: roles and coordinator in this process, of any size.
 
-For tests that need what no user can ask for (a number of lanes), and for those of single rooms,
-which take a compiled program and drive one room by hand.
+For tests that need what no user can ask for (a number of lanes), and for those of single roles,
+which take a compiled program and drive one role by hand.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from functools import partial
 from typing import Any
 
 import torch
-from plain_sgd import plain_sgd
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from appliance.clock import ClusterClock
 from appliance.coordinator import Coordinator
 from appliance.elaborate import ClusterSize, elaborate, plan_installation
-from appliance.local_rooms import LocalRooms
+from appliance.local import LocalRoles
+from simulator.cluster_timing import ClusterTiming
+from tests.support.plain_sgd import plain_sgd
+from timing.hardware import MachineSpec
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.installation import InputFeed, Installation
 from wsc.compiler.precision import StreamPrecision
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.timing.hardware import MachineSpec
 
 FP32 = StreamPrecision("float32", "float32")
 BF16 = StreamPrecision("bfloat16", "bfloat16")
@@ -106,9 +106,9 @@ def start(
 ) -> Coordinator:
     """A running cluster with the program installed and the model's weights loaded."""
     parameters = installed.program.parameters
-    rooms = LocalRooms(elaborate(parameters, size, machine, seed))
-    clock = ClusterClock(machine, size.num_csx, size.num_servers)
-    coordinator = Coordinator(parameters, size.num_servers, clock, rooms)
+    roles = LocalRoles(elaborate(parameters, size, machine, seed))
+    clock = ClusterTiming(machine, size.num_csx, size.num_servers)
+    coordinator = Coordinator(parameters, size.num_servers, clock, roles)
     coordinator.install(installed)
     coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
     return coordinator

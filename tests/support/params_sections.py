@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelzoo.config.params import InitConfig
+from waferstream.config.params import InitConfig
 from wsc.core.config import validate
 
 

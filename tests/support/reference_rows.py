@@ -2,8 +2,8 @@
 
 import csv
 
-from benchmarks.fidelity.columns import COLUMNS
-from benchmarks.fidelity.replay import CannotReplay, Family
+from validation.families.replay import CannotReplay, Family
+from validation.rows.columns import COLUMNS
 
 _COMMON = {"workload": "1D reduce", "value": "100", "unit": "cycles", "use": "validation"}
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from wsc.telemetry.host import Host
-from wsc.telemetry.summary import Emulated, Measured, ModelSummary, RunSummary
-from wsc.timing.attribution import Attribution
-from wsc.timing.start_up import StartUp
+from timing.attribution import Attribution
+from timing.start_up import StartUp
+from waferstream.reports.host import Host
+from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 
 HOST = Host("Xeon <2>", cores=2, memory_bytes=8 << 30, python="3.11.2", torch="2.13.0")
 DIGEST = "ab12" * 16

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny_training import GPT
 
-from modelzoo.cli.main import main
+from tests.support.tiny_training import GPT
+from waferstream.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "Weights SHA-256: "

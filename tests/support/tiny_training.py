@@ -1,6 +1,6 @@
 """A training run small enough for a test, and the clusters that it can run on.
 
-``train_on_cluster`` is what a user's program does: it goes through cstorch and all rooms.
+``train_on_cluster`` is what a user's program does: it goes through cstorch and all roles.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tiny_models import NO_DROPOUT, SIZES
-
 import cstorch
 from cstorch import amp, backends
-from modelzoo.config.params import InitConfig
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
-from modelzoo.trainer.build import make_optimizer, training_step
+from tests.support.tiny_models import NO_DROPOUT, SIZES
+from waferstream.config.params import InitConfig
+from waferstream.training.build import make_optimizer, training_step
 from wsc.core.config import validate
 
 GPT = {"name": "gpt2", **SIZES, **NO_DROPOUT, "vocab_size": 64, "max_position_embeddings": 8}

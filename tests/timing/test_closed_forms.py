@@ -1,10 +1,10 @@
-"""Closed forms against the simulated fabric: a small part of ``benchmarks.closed_forms``."""
+"""Closed forms against the simulated fabric: a small part of ``validation.closed_forms.__main__``."""
 
 import pytest
 
-from benchmarks.closed_forms import SWEEPS, sweep
-from benchmarks.kernel_cases import Case
 from csnode.fabric import Dtype
+from validation.closed_forms.__main__ import SWEEPS, sweep
+from validation.closed_forms.kernel_cases import Case
 
 BOUND = 0.05
 LINES = {"chain", "tree", "two-phase", "broadcast", "all-reduce", "2D broadcast"}

@@ -8,7 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from clocks import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.cluster_timing import ClusterTiming, prediction
+from simulator.costed_program import CostedProgram
+from tests.support.clocks import (
     ADAMW,
     GIGA,
     MEGA,
@@ -21,17 +26,12 @@ from clocks import (
     run,
     shapes,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from appliance.clock import ClusterClock, prediction
-from appliance.timetable import Timetable
+from timing.attribution import samples_per_s
+from timing.cost import segment_costs
+from timing.hardware import MachineSpec
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import BYTES_PER_ELEMENT, Program, plan_streams
 from wsc.core.units import PS_PER_MS, PS_PER_US, format_rate
-from wsc.timing.attribution import samples_per_s
-from wsc.timing.cost import segment_costs
-from wsc.timing.hardware import MachineSpec
 
 
 @given(programs, shapes, machines)
@@ -61,8 +61,8 @@ BANDWIDTHS = [
     ("swarmx", "link_bandwidth_bytes_per_s"),
     ("input", "bandwidth_bytes_per_s"),
     ("input", "workers_per_system"),
-    ("memoryx", "prefetch_shards"),
-    ("memoryx", "drain_shards"),
+    ("memoryx", "prefetch_buckets"),
+    ("memoryx", "drain_buckets"),
     ("system", "clock_hz"),
 ]
 
@@ -188,8 +188,10 @@ def test_a_rule_with_more_arithmetic_takes_longer_where_processors_are_slow() ->
     machine = make_machine(memoryx={"flops_per_s": 10 * GIGA})
     waits = []
     for cost in (ADAMW, ADAMW._replace(flops=30)):
-        program, clock = make_program(micro_batches=1), ClusterClock(machine, 1, 1)
-        clock.follow(Timetable.of(program, plan_streams(program, 1), clock.machine, update=cost))
+        program, clock = make_program(micro_batches=1), ClusterTiming(machine, 1, 1)
+        clock.follow(
+            CostedProgram.of(program, plan_streams(program, 1), clock.machine, update=cost)
+        )
         waits.append(run(clock)[-1].attribution.reduce)
     assert waits[1] > 1.5 * waits[0]
 
@@ -264,11 +266,11 @@ def test_the_update_is_exposed_only_at_the_boundary_between_steps() -> None:
 
 
 def test_prefetch_hides_the_latency_of_the_tree() -> None:
-    """A window of one shard pays the round trip for every segment; a wider one does not."""
+    """A window of one bucket pays the round trip for every segment; a wider one does not."""
     program = make_program(layers=6, elements=1000, flops=10 * TERA)
     narrow, wide = (
-        run(make_clock(program, make_machine(memoryx={"prefetch_shards": shards})))[-1]
-        for shards in (1, 3)
+        run(make_clock(program, make_machine(memoryx={"prefetch_buckets": buckets})))[-1]
+        for buckets in (1, 3)
     )
     segments = 8 * 12
     assert narrow.attribution.weights >= (segments - 1) * 2 * 5 * PS_PER_US
@@ -326,8 +328,8 @@ def test_recording_changes_no_time_and_lists_what_every_timeline_does() -> None:
     for work in recorded.occupancies:
         timelines.setdefault(work.timeline, []).append((work.start_ps, work.end_ps))
     assert {"CS wafer", "SwarmX down", "SwarmX up", "MemoryX out", "steps"} <= set(timelines)
-    for spans in timelines.values():
-        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    for subtrees in timelines.values():
+        assert all(end <= start for (_, end), (start, _) in pairwise(subtrees))
 
 
 def test_two_thousand_systems_cost_no_more_host_time_than_eight() -> None:
@@ -339,7 +341,7 @@ def test_two_thousand_systems_cost_no_more_host_time_than_eight() -> None:
         assert best_s < 0.020
 
 
-def _host_seconds(clock: ClusterClock, step: int) -> float:
+def _host_seconds(clock: ClusterTiming, step: int) -> float:
     start_s = time.perf_counter()
     clock.step("train", step)
     return time.perf_counter() - start_s

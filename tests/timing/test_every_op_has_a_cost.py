@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tiny_models import SIZES, TINY_MODELS
 
 from modelzoo.models.example import training_example
+from tests.support.tiny_models import SIZES, TINY_MODELS
+from timing.hardware.fabric import WSE2
+from timing.kernels import Grid
+from timing.kernels.table import KERNELS, op_cycles
 from wsc.compiler import supported_ops
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program
-from wsc.timing.hardware.fabric import WSE2
-from wsc.timing.kernels import Grid
-from wsc.timing.kernels.table import KERNELS, op_cycles
 
 
 def captured(name: str) -> Program:

@@ -9,21 +9,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
-from tiny_models import NO_DROPOUT
 
-from appliance.simulation import Simulator
 from appliance.spec import ClusterSpec
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.example import training_example
-from modelzoo.simulation.study import Study
+from simulator.simulator import Simulator
+from tests.support.tiny_models import NO_DROPOUT
+from timing.hardware import MachineSpec
+from timing.start_up import checkpoint_ps
+from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.config import Config, validate
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.timing.hardware import Loading, MachineSpec
-from wsc.timing.start_up import checkpoint_ps
+from wsc.core.loading import Loading
 
 MODEL = {
     "name": "gpt2",
@@ -69,7 +70,7 @@ EFFECTS = {
     "system.fabric.ramp_cycles": Effect(100, "step", 1),
     "system.fabric.wavelet_bytes": Effect(1, "step", 1),
     "system.fabric.cycles_per_wavelet": Effect(10.0, "step", 1),
-    # fewer that are meant for others go first (wsc/timing/kernels/collectives.py)
+    # fewer that are meant for others go first (timing/kernels/collectives.py)
     "system.fabric.queue_wavelets": Effect(1, "step", -1),
     "system.fabric.sram_bytes_per_pe": Effect(1024, "step", 1),
     "system.fabric.sram_banks": Effect(256, "step", 1),
@@ -98,8 +99,8 @@ EFFECTS = {
     "memoryx.flash_bytes": Effect(10**12, "step", -1, NO_DRAM),
     "memoryx.flash_bandwidth_bytes_per_s": Effect(10**7, "step", 1, FLASH),
     "memoryx.flops_per_s": Effect(10**7, "step", 1),
-    "memoryx.prefetch_shards": Effect(1, "step", 1, FAR),
-    "memoryx.drain_shards": Effect(1, "step", 1, FAR),
+    "memoryx.prefetch_buckets": Effect(1, "step", 1, FAR),
+    "memoryx.drain_buckets": Effect(1, "step", 1, FAR),
     "swarmx.fan_out": Effect(2, "step", 1),
     "swarmx.node_ports": Effect(12, "SwarmX nodes", -1),
     "swarmx.port_bandwidth_bytes_per_s": Effect(10**9, "SwarmX nodes", 1),

@@ -6,7 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from clocks import (
+from hypothesis import given, settings
+
+from simulator.cluster_timing import ClusterTiming
+from simulator.costed_program import CostedProgram
+from simulator.round_cache import RoundKey, RoundMemo, Walked
+from tests.support.clocks import (
     ADAMW,
     even_machines,
     make_clock,
@@ -15,17 +20,12 @@ from clocks import (
     programs,
     run,
     shapes,
-    slow_rooms,
+    slow_roles,
 )
-from hypothesis import given, settings
-
-from appliance.clock import ClusterClock
-from appliance.round_memo import RoundKey, RoundMemo, Walked
-from appliance.timetable import Timetable
 from wsc.core.program import Mode, Program, plan_streams
 
 
-@given(programs, shapes, even_machines, slow_rooms)
+@given(programs, shapes, even_machines, slow_roles)
 @settings(max_examples=100, deadline=None)
 def test_rounds_that_are_remembered_cost_what_walking_them_costs(
     program: Program, shape: dict[str, Any], sections: dict[str, Any], slow: dict[str, float]
@@ -52,8 +52,10 @@ def test_clocks_of_different_sizes_share_what_they_walked(slow: dict[str, float]
     program, machine = make_program(micro_batches=24), make_machine(jitter={"stragglers": slow})
     memo = RoundMemo()
     for num_nodes in (1, 2, 3, 5, 8, 24):
-        shared = ClusterClock(machine, num_nodes, 1, memo=memo)
-        shared.follow(Timetable.of(program, plan_streams(program, 1), shared.machine, update=ADAMW))
+        shared = ClusterTiming(machine, num_nodes, 1, memo=memo)
+        shared.follow(
+            CostedProgram.of(program, plan_streams(program, 1), shared.machine, update=ADAMW)
+        )
         assert run(shared) == run(make_clock(program, machine, num_nodes=num_nodes, record=True))
 
 
@@ -80,9 +82,9 @@ def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int, num_server
     for micro_batches in (100, 2000):
         program = make_program(elements=1000, micro_batches=micro_batches)
         memo = RoundMemo(walked := _CountingMemo())
-        clock = ClusterClock(machine, 1, num_servers, memo=memo)
+        clock = ClusterTiming(machine, 1, num_servers, memo=memo)
         plan = plan_streams(program, num_servers)
-        clock.follow(Timetable.of(program, plan, clock.machine, update=ADAMW))
+        clock.follow(CostedProgram.of(program, plan, clock.machine, update=ADAMW))
         run(clock)
         walks.append(len(walked))
         lookups.append(walked.asked)

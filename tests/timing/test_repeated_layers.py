@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clocks import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from csnode.timing import NodeTiming
+from simulator.round_timing import FEWEST_ALIKE
+from tests.support.clocks import (
     GIGA,
     MEGA,
     TERA,
@@ -16,11 +21,6 @@ from clocks import (
     run,
     shapes,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from appliance.round_walk import FEWEST_ALIKE
-from csnode.clock import NodeClock
 from wsc.core.program import Program
 
 deep_programs = st.builds(
@@ -58,8 +58,8 @@ def test_layers_that_are_added_up_cost_what_walking_them_costs(
 def test_the_work_of_a_walk_does_not_grow_with_the_layers(monkeypatch) -> None:
     """Ten times as many layers start as many segments."""
     started = []
-    run_segment = NodeClock.run
-    monkeypatch.setattr(NodeClock, "run", lambda *args: (started.append(1), run_segment(*args))[1])
+    run_segment = NodeTiming.run
+    monkeypatch.setattr(NodeTiming, "run", lambda *args: (started.append(1), run_segment(*args))[1])
     counts = []
     for layers in (100, 1000):
         started.clear()

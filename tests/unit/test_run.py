@@ -19,7 +19,7 @@ class Interrupting(ModuleType):
 
 def test_an_interrupt_while_it_starts_is_an_end_like_others(monkeypatch) -> None:
     """Exit code 130 and no stack trace, also in the second before main() is there."""
-    monkeypatch.setitem(sys.modules, "modelzoo.cli.main", Interrupting("modelzoo.cli.main"))
+    monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(RUN_PY), run_name="__main__")
     assert ended.value.code == 130

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsc.compiler.kernel_source import KernelSource
+from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program
 
 

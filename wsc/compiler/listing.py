@@ -16,7 +16,7 @@ from wsc.core.actions import (
     node_actions,
     server_actions,
 )
-from wsc.core.program import Program, Shard, StreamPlan, plan_streams
+from wsc.core.program import Bucket, Program, StreamPlan, plan_streams
 from wsc.core.units import format_bytes
 
 
@@ -45,10 +45,10 @@ def describe(action: Action, program: Program, plan: StreamPlan) -> str:
     """One action in words."""
     verb = type(action).__name__.ljust(16)
     match action:
-        case StreamWeight(shard) | DropWeight(shard):
-            return verb + _shard(plan.weights[shard], program)
-        case ReduceGradient(shard) | UpdateParameter(shard):
-            return verb + _shard(plan.gradients[shard], program)
+        case StreamWeight(bucket) | DropWeight(bucket):
+            return verb + _bucket(plan.weights[bucket], program)
+        case ReduceGradient(bucket) | UpdateParameter(bucket):
+            return verb + _bucket(plan.gradients[bucket], program)
         case RunKernel(index):
             segment = program.segments[index]
             flops = sum(work.flops for work in segment.work)
@@ -60,9 +60,9 @@ def describe(action: Action, program: Program, plan: StreamPlan) -> str:
             return f"{verb}{', '.join(values)}"
 
 
-def _shard(shard: Shard, program: Program) -> str:
-    segment = program.segments[shard.segment]
+def _bucket(bucket: Bucket, program: Program) -> str:
+    segment = program.segments[bucket.segment]
     return (
-        f"{segment.layer} {segment.phase}: {len(shard.names)} tensors, "
-        f"{format_bytes(shard.num_bytes)}, server {shard.server}"
+        f"{segment.layer} {segment.phase}: {len(bucket.names)} tensors, "
+        f"{format_bytes(bucket.num_bytes)}, server {bucket.server}"
     )

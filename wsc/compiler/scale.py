@@ -16,8 +16,7 @@ from math import prod
 
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import OpWork, Program, TensorSpec
-from wsc.timing.cost import ARITHMETIC_KINDS
+from wsc.core.program import ARITHMETIC_KINDS, OpWork, Program, TensorSpec
 
 CAPTURED_SIZES = (2, 4)
 """Micro-batch sizes to capture at; torch simplifies what has a single sample."""

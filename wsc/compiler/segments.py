@@ -15,12 +15,12 @@ from torch import fx
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.internals import internals, needed_for
-from wsc.compiler.kernel_source import KernelSource, kernel_source
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.memory import Memory
 from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.work import work_of
+from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.program import Segment, Stash
 
 Key = TypeVar("Key")

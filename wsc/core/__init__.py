@@ -1,1 +1,1 @@
-"""Plain data and rules that every room speaks: programs, messages, the reduce order, errors."""
+"""Plain data and rules that every role speaks: programs, messages, the reduce order, errors."""

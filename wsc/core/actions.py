@@ -15,9 +15,9 @@ from wsc.core.program import Program, StreamPlan
 
 @dataclass(frozen=True)
 class StreamWeight:
-    """Have weight shard ``shard`` arrive (node) or send it (server)."""
+    """Have weight bucket ``bucket`` arrive (node) or send it (server)."""
 
-    shard: int
+    bucket: int
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class StashActivation:
 
 @dataclass(frozen=True)
 class DropWeight:
-    """Forget a weight shard: nothing derived from it is left on the node."""
+    """Forget a weight bucket: nothing derived from it is left on the node."""
 
-    shard: int
+    bucket: int
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class DropActivation:
 
 @dataclass(frozen=True)
 class ReduceGradient:
-    """Send gradient shard ``shard`` up the tree (node) or collect it (server)."""
+    """Send gradient bucket ``bucket`` up the tree (node) or collect it (server)."""
 
-    shard: int
+    bucket: int
 
 
 @dataclass(frozen=True)
 class UpdateParameter:
-    """Apply the optimizer to the parameters of a gradient shard, once per step."""
+    """Apply the optimizer to the parameters of a gradient bucket, once per step."""
 
-    shard: int
+    bucket: int
 
 
 Action = (
@@ -83,16 +83,16 @@ def node_actions(program: Program, plan: StreamPlan) -> tuple[Action, ...]:
 def _node_actions(program: Program, plan: StreamPlan) -> Iterator[Action]:
     for segment in program.segments:
         weights = plan.weights_by_segment.get(segment.index, ())
-        yield from (StreamWeight(shard.index) for shard in weights)
+        yield from (StreamWeight(bucket.index) for bucket in weights)
         yield RunKernel(segment.index)
-        yield from (DropWeight(shard.index) for shard in weights)
+        yield from (DropWeight(bucket.index) for bucket in weights)
         if segment.outputs:
             stashed = segment.stash_bytes(program.micro_batch_size)
             yield StashActivation(segment.index, stashed)
         if segment.drops:
             yield DropActivation(segment.index, segment.drops)
-        for shard in plan.gradients_by_segment.get(segment.index, ()):
-            yield ReduceGradient(shard.index)
+        for bucket in plan.gradients_by_segment.get(segment.index, ()):
+            yield ReduceGradient(bucket.index)
 
 
 def server_actions(plan: StreamPlan, server: int, is_last_round: bool) -> tuple[Action, ...]:
@@ -100,7 +100,7 @@ def server_actions(plan: StreamPlan, server: int, is_last_round: bool) -> tuple[
     gradients = plan.gradients_of(server)
     updates = gradients if is_last_round else ()
     return (
-        *(StreamWeight(shard.index) for shard in plan.weights_of(server)),
-        *(ReduceGradient(shard.index) for shard in gradients),
-        *(UpdateParameter(shard.index) for shard in updates),
+        *(StreamWeight(bucket.index) for bucket in plan.weights_of(server)),
+        *(ReduceGradient(bucket.index) for bucket in gradients),
+        *(UpdateParameter(bucket.index) for bucket in updates),
     )

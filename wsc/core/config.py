@@ -141,6 +141,7 @@ def _inside(outer: str, error: ConfigError) -> ConfigError:
     """The same error, its place preceded by the file or section that holds it."""
     return ConfigError(
         error.what,
+        code=error.code,
         where=", ".join(filter(None, (outer, error.where))),
         value=error.value,
         rule=error.rule,

@@ -19,19 +19,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class WaferStreamError(Exception):
-    """What went wrong, where, with which value, against which rule, and what to do.
+    """Report what failed, where, with which value, against which rule, and what to do.
 
-    Only ``what`` is required. Survives pickling between processes, unlike an exception that
-    rebuilds itself from ``args``.
+    Only ``what`` is required. ``code`` identifies the raise site for tests and programs; texts may
+    change, codes do not. Survives pickling between processes, unlike an exception that rebuilds
+    itself from ``args``.
     """
 
     def __init__(
         self,
         what: str,
         *,
+        code: str = "",
         where: str | None = None,
         value: object = None,
         rule: str | None = None,
@@ -39,13 +42,14 @@ class WaferStreamError(Exception):
     ) -> None:
         super().__init__(what)
         self.what = what
+        self.code = code
         self.where = where
         self.value = None if value is None else str(value)
         self.rule = rule
         self.remedy = remedy
 
     def __str__(self) -> str:
-        lines = [self.what]
+        lines = [f"{self.what} [{self.code}]" if self.code else self.what]
         for label, text in (
             ("where", self.where),
             ("value", self.value),
@@ -57,18 +61,14 @@ class WaferStreamError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.where, self.value, self.rule, self.remedy)
+        fields = {
+            name: getattr(self, name) for name in ("code", "where", "value", "rule", "remedy")
+        }
+        return _rebuild, (type(self), self.what, fields)
 
 
-def _rebuild(
-    kind: type[WaferStreamError],
-    what: str,
-    where: str | None,
-    value: str | None,
-    rule: str | None,
-    remedy: str | None,
-) -> WaferStreamError:
-    return kind(what, where=where, value=value, rule=rule, remedy=remedy)
+def _rebuild(kind: type[WaferStreamError], what: str, fields: dict[str, Any]) -> WaferStreamError:
+    return kind(what, **fields)
 
 
 class ConfigError(WaferStreamError):

@@ -1,4 +1,4 @@
-"""The seam between rooms and whatever carries their messages between them."""
+"""The seam between roles and whatever carries their messages between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wsc.core.messages import Envelope
 
 
 class Endpoint(Protocol):
-    """One room's mailbox: ordered, reliable, addressed by room name."""
+    """One role's mailbox: ordered, reliable, addressed by role name."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Every message that travels between rooms, by protocol.
+"""Every message that travels between roles, by protocol.
 
     weight stream    server -> switches -> nodes   WeightsReady    credit back: WeightsReleased
     gradient stream  nodes -> switches -> server   GradientReady   credit back: GradientReleased
@@ -14,36 +14,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsc.core.payload import Payload
-from wsc.core.reduce_order import Span
+from wsc.core.reduce_order import Subtree
 
 
 @dataclass(frozen=True)
 class WeightsReady:
-    """One shard of a segment's weights, in stream dtype, for one round."""
+    """One bucket of a segment's weights, in stream dtype, for one round."""
 
     step: int
     round: int
-    shard: int
+    bucket: int
     payload: Payload
 
 
 @dataclass(frozen=True)
 class WeightsReleased:
-    """Every reader below the sender is done with a weight shard."""
+    """Every reader below the sender is done with a weight bucket."""
 
     step: int
     round: int
-    shard: int
+    bucket: int
 
 
 @dataclass(frozen=True)
 class GradientReady:
-    """The fp32 sum of one gradient shard over one span of micro-batches."""
+    """The fp32 sum of one gradient bucket over one subtree of micro-batches."""
 
     step: int
     round: int
-    shard: int
-    span: Span
+    bucket: int
+    subtree: Subtree
     payload: Payload
 
 
@@ -53,8 +53,8 @@ class GradientReleased:
 
     step: int
     round: int
-    shard: int
-    span: Span
+    bucket: int
+    subtree: Subtree
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ Message = (
 
 @dataclass(frozen=True)
 class Envelope:
-    """A message with the names of the rooms it goes from and to."""
+    """A message with the names of the roles it goes from and to."""
 
     source: str
     target: str

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wsc.core.program import Program, Shard, TensorSpec
+from wsc.core.program import Bucket, Program, TensorSpec
 
 if TYPE_CHECKING:
     import torch
 
 
-def shard_specs(program: Program, shard: Shard, dtype: str) -> tuple[TensorSpec, ...]:
-    """What lies in a shard's payload."""
-    return tuple(TensorSpec(name, program.parameter[name].shape, dtype) for name in shard.names)
+def bucket_specs(program: Program, bucket: Bucket, dtype: str) -> tuple[TensorSpec, ...]:
+    """What lies in a bucket's payload."""
+    return tuple(TensorSpec(name, program.parameter[name].shape, dtype) for name in bucket.names)
 
 
 def packed_bytes(specs: Sequence[TensorSpec]) -> int:

@@ -1,6 +1,6 @@
-"""What a message carries: bytes that a room writes and reads, wherever they are.
+"""What a message carries: bytes that a role writes and reads, wherever they are.
 
-A room never knows what is behind a payload: a tensor of this process, a slab of shared memory,
+A role never knows what is behind a payload: a tensor of this process, a slab of shared memory,
 or bytes that came over the network. It allocates slabs from the ``Arena`` it was given, fills
 them, sends them inside messages, and frees them when the readers' credits are back.
 """
@@ -32,7 +32,7 @@ class Slab(Payload, Protocol):
 
 
 class Arena(Protocol):
-    """Where a room takes the memory for what it sends."""
+    """Where a role takes the memory for what it sends."""
 
     def allocate(self, num_bytes: int) -> Slab:
         """A slab of at least one byte, 64-byte aligned, contents undefined."""

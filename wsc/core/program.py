@@ -1,9 +1,9 @@
-"""What the compiler hands to the cluster: parameters, segments, and the streams between rooms.
+"""What the compiler hands to the cluster: parameters, segments, and the streams between roles.
 
 A *program* is one captured step (training or evaluation) cut into *segments*: runs of ops of one
 layer, forward or backward, in execution order. A segment names the weights that must be streamed
 to it and the gradients that leave it. A *placement* spreads the parameters over weight servers;
-program and placement together give the *shards*: the part of one segment's weights or gradients
+program and placement together give the *buckets*: the part of one segment's weights or gradients
 that one server owns, which is the unit that travels.
 
 Everything here is plain data without torch, so that the coordinator and the clock need no tensors.
@@ -25,6 +25,8 @@ BYTES_PER_ELEMENT = {
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 MASTER_BYTES = 4  # masters are fp32, on the way, in MemoryX and on disk
+ARITHMETIC_KINDS = frozenset({"matmul", "attention"})
+"""Op kinds whose operations count as the model's arithmetic."""
 GRADIENT_BYTES = 4  # gradients travel and are summed in fp32
 
 
@@ -62,7 +64,7 @@ class OpWork:
     that recomputing the op's layer runs it a second time.
 
     There is no dtype: the clock costs all ops in that of the stream, for the reason that
-    wsc.timing.cost gives.
+    timing.cost gives.
     """
 
     op: str
@@ -174,7 +176,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Shard:
+class Bucket:
     """The parameters of one segment that one server owns: the slab that goes down or up."""
 
     index: int
@@ -187,34 +189,34 @@ class Shard:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """All weight shards (in the order they stream) and gradient shards of a program."""
+    """All weight buckets (in the order they stream) and gradient buckets of a program."""
 
-    weights: tuple[Shard, ...]
-    gradients: tuple[Shard, ...]
+    weights: tuple[Bucket, ...]
+    gradients: tuple[Bucket, ...]
 
-    def weights_of(self, server: int) -> tuple[Shard, ...]:
-        return tuple(shard for shard in self.weights if shard.server == server)
+    def weights_of(self, server: int) -> tuple[Bucket, ...]:
+        return tuple(bucket for bucket in self.weights if bucket.server == server)
 
-    def gradients_of(self, server: int) -> tuple[Shard, ...]:
-        return tuple(shard for shard in self.gradients if shard.server == server)
+    def gradients_of(self, server: int) -> tuple[Bucket, ...]:
+        return tuple(bucket for bucket in self.gradients if bucket.server == server)
 
     @cached_property
-    def weights_by_segment(self) -> dict[int, tuple[Shard, ...]]:
+    def weights_by_segment(self) -> dict[int, tuple[Bucket, ...]]:
         return _by_segment(self.weights)
 
     @cached_property
-    def gradients_by_segment(self) -> dict[int, tuple[Shard, ...]]:
+    def gradients_by_segment(self) -> dict[int, tuple[Bucket, ...]]:
         return _by_segment(self.gradients)
 
 
-def _by_segment(shards: Sequence[Shard]) -> dict[int, tuple[Shard, ...]]:
-    table: dict[int, tuple[Shard, ...]] = {}
-    for shard in shards:
-        table[shard.segment] = (*table.get(shard.segment, ()), shard)
+def _by_segment(buckets: Sequence[Bucket]) -> dict[int, tuple[Bucket, ...]]:
+    table: dict[int, tuple[Bucket, ...]] = {}
+    for bucket in buckets:
+        table[bucket.segment] = (*table.get(bucket.segment, ()), bucket)
     return table
 
 
-def place(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
+def assign_servers(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
     """Server of each parameter: largest first, onto the emptiest server (ties: lowest number)."""
     load = [0] * num_servers
     owner = {}
@@ -227,13 +229,13 @@ def place(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
 
 def plan_streams(program: Program, num_servers: int) -> StreamPlan:
     """Cut every segment's weights and gradients by owning server."""
-    owner = place(program.parameters, num_servers)
+    owner = assign_servers(program.parameters, num_servers)
     stream_bytes = BYTES_PER_ELEMENT[program.stream_dtype]
-    weights: list[Shard] = []
-    gradients: list[Shard] = []
+    weights: list[Bucket] = []
+    gradients: list[Bucket] = []
     for segment in program.segments:
         for server in range(num_servers):
-            for names, shards, element_bytes in (
+            for names, buckets, element_bytes in (
                 (segment.weights, weights, stream_bytes),
                 (segment.gradients, gradients, GRADIENT_BYTES),
             ):
@@ -241,5 +243,7 @@ def plan_streams(program: Program, num_servers: int) -> StreamPlan:
                 if owned:
                     elements = program.num_elements(owned)
                     size = elements * element_bytes
-                    shards.append(Shard(len(shards), segment.index, server, owned, elements, size))
+                    buckets.append(
+                        Bucket(len(buckets), segment.index, server, owned, elements, size)
+                    )
     return StreamPlan(tuple(weights), tuple(gradients))

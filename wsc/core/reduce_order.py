@@ -2,15 +2,15 @@
 
 Floating-point addition is not associative, so "the sum over micro-batches" is only one number
 if its parentheses are fixed. They are fixed here, by the micro-batch indices alone: at level k
-the indices [lo, lo + 2^k) form a *span*; a span is the sum of its two halves, and where the
-right half starts past the last micro-batch the span is its left half unchanged. Which node
+the indices [lo, lo + 2^k) form a *subtree*; a subtree is the sum of its two halves, and where the
+right half starts past the last micro-batch the subtree is its left half unchanged. Which node
 computed a micro-batch, in which round, under which switch, never enters.
 
     level 2        [0..4)          [4..6)
     level 1     [0,1]  [2,3]    [4,5]
     level 0     0   1  2   3    4   5          num_micro_batches = 6
 
-A collector anywhere in the cluster may add two spans only if they are siblings; what it cannot
+A collector anywhere in the cluster may add two subtrees only if they are siblings; what it cannot
 add yet it forwards as it is. The order is that of pairwise summation, whose error grows with
 log2(n) instead of n (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2).
 """
@@ -25,46 +25,46 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, order=True)
-class Span:
+class Subtree:
     """The micro-batches [lo, lo + 2**level), cut off at the end of the batch."""
 
     lo: int
     level: int
 
-    def sibling(self) -> Span:
-        """The other half of this span's parent."""
-        return Span(self.lo ^ (1 << self.level), self.level)
+    def sibling(self) -> Subtree:
+        """The other half of this subtree's parent."""
+        return Subtree(self.lo ^ (1 << self.level), self.level)
 
-    def parent(self) -> Span:
-        """The span that this one and its sibling add up to."""
-        return Span(self.lo & ~(1 << self.level), self.level + 1)
+    def parent(self) -> Subtree:
+        """The subtree that this one and its sibling add up to."""
+        return Subtree(self.lo & ~(1 << self.level), self.level + 1)
 
     def size(self, num_micro_batches: int) -> int:
-        """How many micro-batches the span covers."""
+        """How many micro-batches the subtree covers."""
         return min(1 << self.level, num_micro_batches - self.lo)
 
-    def promoted(self, num_micro_batches: int) -> Span:
-        """The largest span that equals this one because all right siblings on the way are empty."""
-        span = self
-        while span != root(num_micro_batches) and span.sibling().lo >= num_micro_batches:
-            span = span.parent()
-        return span
+    def promoted(self, num_micro_batches: int) -> Subtree:
+        """Return the largest subtree with the same micro-batches: all right siblings are empty."""
+        subtree = self
+        while subtree != root(num_micro_batches) and subtree.sibling().lo >= num_micro_batches:
+            subtree = subtree.parent()
+        return subtree
 
 
-def leaf(micro_batch: int, num_micro_batches: int) -> Span:
-    """The span of one micro-batch, promoted past empty siblings."""
+def leaf(micro_batch: int, num_micro_batches: int) -> Subtree:
+    """The subtree of one micro-batch, promoted past empty siblings."""
     if not 0 <= micro_batch < num_micro_batches:
         raise ValueError(f"micro-batch {micro_batch} is outside [0, {num_micro_batches})")
-    return Span(micro_batch, 0).promoted(num_micro_batches)
+    return Subtree(micro_batch, 0).promoted(num_micro_batches)
 
 
-def root(num_micro_batches: int) -> Span:
-    """The span of the whole batch."""
-    return Span(0, (num_micro_batches - 1).bit_length())
+def root(num_micro_batches: int) -> Subtree:
+    """The subtree of the whole batch."""
+    return Subtree(0, (num_micro_batches - 1).bit_length())
 
 
 class Merger(Generic[Value]):
-    """Adds sibling spans as they arrive, in any order, and never any others.
+    """Adds sibling subtrees as they arrive, in any order, and never any others.
 
     ``add(left, right)`` returns the sum; ``left`` always holds the lower micro-batches. It may
     reuse either operand's storage.
@@ -73,19 +73,19 @@ class Merger(Generic[Value]):
     def __init__(self, num_micro_batches: int, add: Callable[[Value, Value], Value]) -> None:
         self._num_micro_batches = num_micro_batches
         self._add = add
-        self._pending: dict[Span, Value] = {}
+        self._pending: dict[Subtree, Value] = {}
 
-    def offer(self, span: Span, value: Value) -> None:
-        """Take one span's value and merge as far up the tree as siblings allow."""
-        if span in self._pending:
-            raise ValueError(f"{span} was offered twice")
-        while (sibling := span.sibling()) in self._pending:
+    def offer(self, subtree: Subtree, value: Value) -> None:
+        """Take one subtree's value and merge as far up the tree as siblings allow."""
+        if subtree in self._pending:
+            raise ValueError(f"{subtree} was offered twice")
+        while (sibling := subtree.sibling()) in self._pending:
             other = self._pending.pop(sibling)
-            value = self._add(value, other) if span < sibling else self._add(other, value)
-            span = span.parent().promoted(self._num_micro_batches)
-        self._pending[span] = value
+            value = self._add(value, other) if subtree < sibling else self._add(other, value)
+            subtree = subtree.parent().promoted(self._num_micro_batches)
+        self._pending[subtree] = value
 
-    def take(self) -> list[tuple[Span, Value]]:
+    def take(self) -> list[tuple[Subtree, Value]]:
         """Everything that is held, lowest micro-batch first; afterwards the merger is empty."""
         held = sorted(self._pending.items(), key=lambda item: item[0])
         self._pending.clear()

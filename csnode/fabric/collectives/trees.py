@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from csnode.fabric.dtypes import Array
+from timing.hardware.fabric import FabricSpec
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import FabricSpec
 
 
 @dataclass(frozen=True)

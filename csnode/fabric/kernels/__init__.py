@@ -1,7 +1,7 @@
 """Kernels on the simulated wafer: what a layer does, as programs that compute and take time.
 
 Each takes a fabric and whole matrices, lays them out, runs a program, and returns a ``Result``: the
-values put together again, and what the run cost. The closed forms of ``wsc.timing.kernels`` are
+values put together again, and what the run cost. The closed forms of ``timing.kernels`` are
 derived from the same mappings and checked against these.
 """
 

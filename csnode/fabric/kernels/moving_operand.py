@@ -1,6 +1,6 @@
 """An operand of a product whose parts the PEs of a line broadcast to each other, one by one.
 
-While one part is multiplied, the next is on its way; ``wsc.timing.kernels.resident`` has the closed
+While one part is multiplied, the next is on its way; ``timing.kernels.resident`` has the closed
 form.
 """
 

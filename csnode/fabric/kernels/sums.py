@@ -15,7 +15,7 @@ from csnode.fabric.collectives import (
 from csnode.fabric.dtypes import Combine
 from csnode.fabric.memory import Slice
 from csnode.fabric.program import Program
-from wsc.timing.kernels import collectives
+from timing.kernels import collectives
 
 COLOURS = 3
 """An all-reduce takes three colours, a reduce the first two of them."""

@@ -11,7 +11,7 @@ from csnode.fabric.kernels.sums import add_sum
 from csnode.fabric.kernels.tiles import Result, split
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.simulator import run
-from wsc.timing.kernels.resident import gradient_block
+from timing.kernels.resident import gradient_block
 
 
 def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP32) -> Result:

@@ -10,8 +10,8 @@ from csnode.fabric.memory import Memory
 from csnode.fabric.simulator.table import Table
 from csnode.fabric.simulator.threads import Threads
 from csnode.fabric.simulator.vector import add_weighted, compute, op_cycles, weight_cycles
+from timing.hardware.fabric import FabricSpec
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import FabricSpec
 
 
 class Datapath:

@@ -16,7 +16,7 @@ from csnode.fabric.dtypes import Array
 from csnode.fabric.routing import NUM_PORTS, Port
 from csnode.fabric.simulator.queues import Queues
 from csnode.fabric.simulator.wavelets import Wavelets
-from wsc.timing.hardware.fabric import FabricSpec
+from timing.hardware.fabric import FabricSpec
 
 ADVANCE_HERE = 1
 """Moves the switch of the router that a core sends it to, and of no other."""

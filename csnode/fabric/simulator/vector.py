@@ -2,7 +2,7 @@
 
 ``cycles = set-up + elements / rate(op, format)``, and ``bank_conflict_factor`` times the second
 term when two different operands begin in one bank (timing model, section 2a). Rates are those of
-``wsc.timing.kernels.single_pe``.
+``timing.kernels.single_pe``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from csnode.fabric.dtypes import Array, decode, encode, multiply_add
 from csnode.fabric.instructions import Gather, Gemv, Vector
 from csnode.fabric.memory import Memory, Slice
-from wsc.timing.hardware.fabric import FabricSpec
-from wsc.timing.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
+from timing.hardware.fabric import FabricSpec
+from timing.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
 
 _UNARY: dict[str, Callable[[Array], Array]] = {
     "copy": np.positive,

@@ -21,7 +21,7 @@ from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.errors import ConfigError
-from wsc.timing.hardware import Loading
+from wsc.core.loading import Loading
 
 MAX_STEPS = 2**31 - 1
 

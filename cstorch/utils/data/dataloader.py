@@ -10,7 +10,7 @@ import torch
 
 from appliance.batches import GlobalBatches
 from wsc.core.errors import DataError
-from wsc.timing.hardware import Loading
+from wsc.core.loading import Loading
 
 
 class DataLoader:

@@ -4,8 +4,10 @@ from functools import cache, partial
 
 import pytest
 import torch
-from kernels import run_eagerly
-from local_machine import (
+
+from appliance.elaborate import ClusterSize
+from tests.support.kernels import run_eagerly
+from tests.support.local_machine import (
     FP32,
     Regression,
     compile_model,
@@ -14,8 +16,6 @@ from local_machine import (
     sgd,
     start,
 )
-
-from appliance.elaborate import ClusterSize
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, CheckpointError
 
@@ -174,7 +174,7 @@ def test_activities_are_measured_by_room():
     running = cluster()
     running.run("train", 1, 1)
     _, measured = running.activities()
-    kinds = {room: {interval.activity for interval in of} for room, of in measured.items()}
+    kinds = {role: {interval.activity for interval in of} for role, of in measured.items()}
     assert kinds == {
         "csx-0": {"compute"},
         "csx-1": {"compute"},

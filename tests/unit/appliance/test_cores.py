@@ -60,7 +60,7 @@ def test_both_cores_can_be_held(pool: CorePool) -> None:
 
 
 def test_core_returns_when_work_fails() -> None:
-    """A room that raises while it computes does not keep its core."""
+    """A role that raises while it computes does not keep its core."""
     pool = CorePool(1)
     with pytest.raises(ZeroDivisionError), pool.lease():
         _ = 1 / 0

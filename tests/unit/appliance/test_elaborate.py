@@ -1,18 +1,18 @@
-"""Elaboration: a size becomes rooms that fit together, and what cannot fit is told in numbers."""
+"""Elaboration: a size becomes roles that fit together, and what cannot fit is told in numbers."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from local_machine import Regression, compile_model, installation, random_batches, sgd
-from small_programs import PARAMETERS
 
 from appliance.elaborate import ClusterSize, elaborate
 from csnode.node import NodeSpec
 from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
+from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
+from tests.support.small_programs import PARAMETERS
+from timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
+from timing.sram import SramPlan, code_bytes
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
-from wsc.timing.placement import Placement, code_bytes
 
 sizes = st.builds(
     lambda num_csx, servers, workers, lanes: ClusterSize(
@@ -25,7 +25,7 @@ sizes = st.builds(
 )
 
 
-def rooms_of(size, fan_out=4):
+def roles_of(size, fan_out=4):
     machine = MachineSpec(swarmx=SwarmXSpec(fan_out=fan_out))
     specs = elaborate(PARAMETERS, size, machine, seed=5)
     kinds = (ServerSpec, SwitchSpec, NodeSpec)
@@ -36,8 +36,8 @@ def rooms_of(size, fan_out=4):
 
 @given(sizes, st.integers(2, 5))
 def test_the_rooms_fit_together(size, fan_out):
-    """As many of each as asked for; every name that a room knows is a room's name."""
-    specs, servers, switches, nodes, workers = rooms_of(size, fan_out)
+    """As many of each as asked for; every name that a role knows is a role's name."""
+    specs, servers, switches, nodes, workers = roles_of(size, fan_out)
     names = [spec.name for spec in specs]
     assert len(set(names)) == len(names)
     counts = (len(servers), len(nodes), len(workers))
@@ -53,15 +53,15 @@ def test_the_rooms_fit_together(size, fan_out):
 @given(sizes)
 def test_every_node_has_one_worker(size):
     """And the worker knows the node."""
-    _, _, _, nodes, workers = rooms_of(size)
+    _, _, _, nodes, workers = roles_of(size)
     fed_by = {node: worker.name for worker in workers for node in worker.nodes}
     assert {node.index: node.worker for node in nodes} == fed_by
 
 
-def test_numbers_of_the_machine_reach_the_rooms():
+def test_numbers_of_the_machine_reach_the_roles():
     """Window, SRAM, seed and lanes come from where the user set them."""
     machine = MachineSpec(
-        system=WaferSpec(sram_bytes=12345), memoryx=MemoryXSpec(prefetch_shards=7)
+        system=WaferSpec(sram_bytes=12345), memoryx=MemoryXSpec(prefetch_buckets=7)
     )
     specs = elaborate(PARAMETERS, ClusterSize(2, lanes=3), machine, seed=5)
     nodes = [spec for spec in specs if isinstance(spec, NodeSpec)]
@@ -102,7 +102,7 @@ def test_too_few_micro_batches_are_refused(compiled):
 def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
     """Before anything starts, from the compiled program alone."""
     overhead = code_bytes(CS2)
-    peak = Placement(compiled.program, CS2).peak_bytes
+    peak = SramPlan(compiled.program, CS2).peak_bytes
     assert peak > 0
     small = MachineSpec(system=WaferSpec(sram_bytes=overhead + peak - 1))
     with pytest.raises(ApplianceResourceExhausted, match="of one train micro-batch") as caught:
@@ -129,5 +129,5 @@ def test_the_installation_fits_the_size(compiled):
     """Streams cut by servers, rounds by systems and lanes."""
     found = install(compiled, ClusterSize(2, num_servers=3, lanes=2))
     assert (found.rounds.num_nodes, found.rounds.lanes, found.rounds.num_micro_batches) == (2, 2, 3)
-    assert {shard.server for shard in found.plan.weights} <= {0, 1, 2}
+    assert {bucket.server for bucket in found.plan.weights} <= {0, 1, 2}
     assert found.mode == "train"

@@ -4,16 +4,16 @@ from functools import partial
 
 import pytest
 import torch
-from arenas import StrictArena
-from local_machine import Regression, compile_model, random_batches
 
 from appliance.cores import UnlimitedCores
 from appliance.input_worker import WorkerSpec
-from wsc.compiler.installation import InputFeed, Installation
+from tests.support.arenas import StrictArena
+from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import DataError
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.program import plan_streams
-from wsc.core.room import Job, RoomContext
+from wsc.core.role import Job, RoleContext
 from wsc.core.rounds import Rounds
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
@@ -35,7 +35,7 @@ class Driver:
 
     def __init__(self, program, nodes=(0, 1), num_nodes=2, lanes=1, batches=BATCHES, leaves=(0, 1)):
         self.arena = StrictArena()
-        self.worker = WorkerSpec(0, nodes).build(RoomContext(self.arena, UnlimitedCores()))
+        self.worker = WorkerSpec(0, nodes).build(RoleContext(self.arena, UnlimitedCores()))
         self.worker.install(
             Installation(
                 program,

@@ -2,9 +2,8 @@
 
 import json
 
-from tiny_run import write_run
-
 from benchmarks.simulate_curve import main
+from tests.support.tiny_run import write_run
 
 
 def test_each_curve_is_timed_as_often_as_asked(tmp_path):

@@ -2,26 +2,26 @@
 
 import pytest
 
-from csnode.clock import NodeClock
-from wsc.core.program import Shard
-from wsc.timing.attribution import Attribution
-from wsc.timing.cost import SegmentCost
-from wsc.timing.hardware import InputSpec, WaferSpec
-from wsc.timing.timeline import Arrival
+from csnode.timing import NodeTiming
+from timing.attribution import Attribution
+from timing.cost import SegmentCost
+from timing.hardware import InputSpec, WaferSpec
+from timing.timeline import Arrival
+from wsc.core.program import Bucket
 
-SHARD = Shard(0, 0, 0, ("w",), 10, 20)
+SHARD = Bucket(0, 0, 0, ("w",), 10, 20)
 COST = SegmentCost(compute_ps=1000, overhead_ps=100)
 INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 
 
 @pytest.fixture
-def node() -> NodeClock:
+def node() -> NodeTiming:
     """A system that takes in and sends out one byte per ns, with room for two batches."""
     wafer = WaferSpec(io_bandwidth_bytes_per_s=10**9)
-    return NodeClock(wafer, INPUT)
+    return NodeTiming(wafer, INPUT)
 
 
-def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: NodeClock) -> None:
+def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: NodeTiming) -> None:
     """Arithmetic runs while weights come in; the rest of the stream is waited for."""
     node.receive_weights(SHARD, Arrival(500, 20_500), updated_ps=200)
     node.run(COST)
@@ -31,8 +31,8 @@ def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: Node
     )
 
 
-def test_weights_that_came_in_time_cost_nothing(node: NodeClock) -> None:
-    """A shard that was there before the last segment ended is not waited for."""
+def test_weights_that_came_in_time_cost_nothing(node: NodeTiming) -> None:
+    """A bucket that was there before the last segment ended is not waited for."""
     node.rest("idle", 50_000)
     node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
     node.run(COST)
@@ -40,17 +40,17 @@ def test_weights_that_came_in_time_cost_nothing(node: NodeClock) -> None:
     assert node.attribution().weights == 0
 
 
-def test_a_shard_updated_late_is_a_wait_for_the_reduce(node: NodeClock) -> None:
-    """The later shard of a segment delays its end, and the cause is its update."""
+def test_a_bucket_updated_late_is_a_wait_for_the_reduce(node: NodeTiming) -> None:
+    """The later bucket of a segment delays its end, and the cause is its update."""
     node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
     node.receive_weights(SHARD, Arrival(60_000, 80_000), updated_ps=60_000)
     node.run(COST)
     assert node.free_ps == 80_000
-    assert node.attribution().reduce == 60_000 - 20_000  # from the first shard's last byte on
+    assert node.attribution().reduce == 60_000 - 20_000  # from the first bucket's last byte on
     assert node.attribution().weights == (20_000 - 1100) + 20_000
 
 
-def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeClock) -> None:
+def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeTiming) -> None:
     """Unlike weights, inputs are used whole."""
     node.receive_batch(3, load_ps=1)
     node.run(COST)
@@ -59,7 +59,7 @@ def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeClock) -
 
 def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
     """Samples leave as they are loaded; the last one arrives a latency after it was."""
-    node = NodeClock(WaferSpec(), INPUT.model_copy(update={"latency_ps": 70}))
+    node = NodeTiming(WaferSpec(), INPUT.model_copy(update={"latency_ps": 70}))
     node.receive_batch(3, load_ps=8 * 10**6)
     node.run(COST)
     assert node.attribution().input == 8 * 10**6 + 70
@@ -67,7 +67,7 @@ def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
 
 def test_workers_load_the_next_micro_batch_while_one_is_computed() -> None:
     """A loader as fast as the wafer is waited for once."""
-    node = NodeClock(WaferSpec(), INPUT)
+    node = NodeTiming(WaferSpec(), INPUT)
     for _ in range(4):
         node.receive_batch(0, load_ps=1100)
         node.run(COST)
@@ -75,20 +75,20 @@ def test_workers_load_the_next_micro_batch_while_one_is_computed() -> None:
     assert node.attribution().input == 1100
 
 
-def test_what_the_slowest_system_takes_longer_is_charged_to_stragglers(node: NodeClock) -> None:
+def test_what_the_slowest_system_takes_longer_is_charged_to_stragglers(node: NodeTiming) -> None:
     """Its time counts for all; what an even system would have taken stays compute and overhead."""
     node.run(COST, factor=1.5)
     assert node.free_ps == 1650
     assert node.attribution() == Attribution(compute=1000, overhead=100, straggler=550)
 
 
-def test_a_segment_that_happens_to_be_short_computes_for_less_time(node: NodeClock) -> None:
+def test_a_segment_that_happens_to_be_short_computes_for_less_time(node: NodeTiming) -> None:
     """Jitter may shorten it on a single system; then nobody waits for a straggler."""
     node.run(COST, factor=0.5)
     assert node.attribution() == Attribution(compute=500, overhead=50)
 
 
-def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeClock) -> None:
+def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeTiming) -> None:
     """The second micro-batch arrives during the first; the third waits for the first to end."""
     for _ in range(3):
         node.receive_batch(1, load_ps=1)
@@ -98,7 +98,7 @@ def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeClock) -> None:
     assert node.attribution().input == 1000
 
 
-def test_gradients_leave_when_their_segment_has_ended(node: NodeClock) -> None:
+def test_gradients_leave_when_their_segment_has_ended(node: NodeTiming) -> None:
     """They go out one after the other while the wafer computes on."""
     node.run(COST)
     assert node.send_gradient(SHARD) == Arrival(1100, 21_100)
@@ -107,7 +107,7 @@ def test_gradients_leave_when_their_segment_has_ended(node: NodeClock) -> None:
     assert node.free_ps == 2200
 
 
-def test_a_new_account_forgets_charges_but_not_time(node: NodeClock) -> None:
+def test_a_new_account_forgets_charges_but_not_time(node: NodeTiming) -> None:
     """Time goes on from where it was."""
     node.run(COST)
     node.forget()

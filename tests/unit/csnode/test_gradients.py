@@ -1,20 +1,20 @@
-"""Gradients leave a node as fp32 slabs, one for each maximal span of micro-batches."""
+"""Gradients leave a node as fp32 slabs, one for each maximal subtree of micro-batches."""
 
 import pytest
 import torch
-from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
-from small_programs import program
-from spans import merged_spans
 
 from appliance.cores import UnlimitedCores
 from csnode.gradients import GradientPacker
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
+from tests.support.arenas import StrictArena
+from tests.support.small_programs import program
+from tests.support.subtrees import merged_subtrees
 from wsc.core.program import plan_streams
-from wsc.core.reduce_order import Span
-from wsc.core.room import RoomContext
+from wsc.core.reduce_order import Subtree
+from wsc.core.role import RoleContext
 
 LANES = Lanes(2, "lane")
 PROGRAM = program()
@@ -38,21 +38,21 @@ def flat(batch):
 
 
 def packed(batches):
-    """The spans with a copy of what their slabs hold, and the arena."""
+    """The subtrees with a copy of what their slabs hold, and the arena."""
     arena = StrictArena()
-    packer = GradientPacker(PROGRAM, RoomContext(arena, UnlimitedCores()), LANES)
+    packer = GradientPacker(PROGRAM, RoleContext(arena, UnlimitedCores()), LANES)
     slabs = packer.pack(SHARD, batches)
-    return {span: slab.view(torch.float32).clone() for span, slab in slabs}, arena
+    return {subtree: slab.view(torch.float32).clone() for subtree, slab in slabs}, arena
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_one_micro_batch_is_copied(dtype):
-    """As fp32, in shard order, and the kernel's own tensors stay as they are."""
+    """As fp32, in bucket order, and the kernel's own tensors stay as they are."""
     (batch,) = micro_batches([2], dtype)
     before = flat(batch)
     found, _ = packed([batch])
-    assert found.keys() == {Span(2, 0)}
-    assert torch.equal(found[Span(2, 0)], before)
+    assert found.keys() == {Subtree(2, 0)}
+    assert torch.equal(found[Subtree(2, 0)], before)
     assert torch.equal(flat(batch), before)
 
 
@@ -61,21 +61,21 @@ def test_siblings_are_summed_in_fp32(dtype):
     """In the canonical order, whatever the dtype of the kernels."""
     found, _ = packed(micro_batches(range(5), dtype))
     g = [flat(batch) for batch in micro_batches(range(5), dtype)]
-    assert found.keys() == {Span(0, 3)}
-    assert torch.equal(found[Span(0, 3)], ((g[0] + g[1]) + (g[2] + g[3])) + g[4])
+    assert found.keys() == {Subtree(0, 3)}
+    assert torch.equal(found[Subtree(0, 3)], ((g[0] + g[1]) + (g[2] + g[3])) + g[4])
 
 
 def test_what_are_no_siblings_stays_apart():
     """1 and 2 have different parents."""
     found, _ = packed(micro_batches([1, 2]))
-    assert found.keys() == {Span(1, 0), Span(2, 0)}
+    assert found.keys() == {Subtree(1, 0), Subtree(2, 0)}
 
 
 @given(st.lists(st.integers(0, 4), unique=True))
 def test_one_slab_per_span_is_left(indices):
     """Sums on the way give their memory back."""
     found, arena = packed(micro_batches(sorted(indices)))
-    assert list(found) == merged_spans(sorted(indices), 5)
+    assert list(found) == merged_subtrees(sorted(indices), 5)
     assert len(arena.live) == len(found)
     assert not any(values.isnan().any() for values in found.values())
 

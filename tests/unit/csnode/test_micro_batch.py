@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from small_programs import segment
 
 from csnode.micro_batch import MicroBatch
+from tests.support.small_programs import segment
 
 SEGMENT = segment(
     0,

@@ -4,14 +4,21 @@ from functools import partial
 
 import pytest
 import torch
-from arenas import StrictArena
-from kernels import run_eagerly
-from local_machine import FP32, Regression, compile_model, installation, random_batches, sgd
 
 from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
 from csnode.micro_batch import MicroBatch
 from csnode.node import NodeSpec
+from tests.support.arenas import StrictArena
+from tests.support.kernels import run_eagerly
+from tests.support.local_machine import (
+    FP32,
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
 from wsc.core.errors import ApplianceError, ApplianceResourceExhausted
 from wsc.core.messages import (
     BatchReady,
@@ -23,7 +30,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.reduce_order import leaf
-from wsc.core.room import Job, RoomContext
+from wsc.core.role import Job, RoleContext
 
 NUM_MICRO_BATCHES, ROWS = 3, 6
 source = partial(random_batches, 1, ROWS)
@@ -40,7 +47,7 @@ class Driver:
         installed = installation(compiled, source, optimizer, ClusterSize(2, lanes=lanes))
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = NodeSpec(index, "br-0", "wrk-0", seed=0, lanes=lanes, sram_bytes=sram_bytes)
-        self.node = spec.build(RoomContext(self.arena, UnlimitedCores()))
+        self.node = spec.build(RoleContext(self.arena, UnlimitedCores()))
         self.node.install(installed)
         self.program, self.plan = installed.program, installed.plan
         self.sent = list(self.node.begin(Job(self.program.mode, 1, 1)))
@@ -56,11 +63,11 @@ class Driver:
         data = torch.cat([row.reshape(-1) for row in rows])
         return self.tell(BatchReady(1, index, self.slab(data)))
 
-    def send_weights(self, round_index, shard):
-        names = self.plan.weights[shard].names
+    def send_weights(self, round_index, bucket):
+        names = self.plan.weights[bucket].names
         state = self.model.state_dict()
         data = torch.cat([state[name].reshape(-1) for name in names])
-        return self.tell(WeightsReady(1, round_index, shard, self.slab(data)))
+        return self.tell(WeightsReady(1, round_index, bucket, self.slab(data)))
 
     def slab(self, data):
         slab = self.mine.allocate(data.numel() * 4)
@@ -68,12 +75,12 @@ class Driver:
         return slab
 
     def take_gradients(self):
-        """Release every gradient; returns {shard: copy}."""
+        """Release every gradient; returns {bucket: copy}."""
         found = {}
         for message in [e.message for e in self.sent]:
             if isinstance(message, GradientReady):
-                found[message.shard] = message.payload.view(torch.float32).clone()
-                self.tell(GradientReleased(1, message.round, message.shard, message.span))
+                found[message.bucket] = message.payload.view(torch.float32).clone()
+                self.tell(GradientReleased(1, message.round, message.bucket, message.subtree))
         return found
 
     def expected(self, index):
@@ -86,13 +93,13 @@ def test_a_round_from_inputs_to_gradients():
     driver = Driver(index=1)
     assert driver.send_batch(1) == [BatchReleased(1, 1)]
     for round_index in (0, 1):
-        for shard in driver.plan.weights:
-            driver.send_weights(round_index, shard.index)
+        for bucket in driver.plan.weights:
+            driver.send_weights(round_index, bucket.index)
     loss, gradients = driver.expected(1)
     assert driver.node.report().results == {(1, 1): (float(loss),)}
     assert not driver.node.finished
-    for shard, values in driver.take_gradients().items():
-        names = driver.plan.gradients[shard].names
+    for bucket, values in driver.take_gradients().items():
+        names = driver.plan.gradients[bucket].names
         assert torch.equal(values, torch.cat([gradients[name].reshape(-1) for name in names]))
     assert driver.node.finished
     targets = {type(envelope.message): envelope.target for envelope in driver.sent}
@@ -116,8 +123,8 @@ def test_a_released_batch_may_be_overwritten():
     driver.tell(BatchReady(1, 1, slab))
     slab.free()
     for round_index in (0, 1):
-        for shard in driver.plan.weights:
-            driver.send_weights(round_index, shard.index)
+        for bucket in driver.plan.weights:
+            driver.send_weights(round_index, bucket.index)
     assert driver.node.report().results[1, 1] == (float(driver.expected(1)[0]),)
 
 
@@ -125,10 +132,10 @@ def test_a_node_without_work_lets_the_weights_pass():
     """In the last round node 1 has no micro-batch: it releases at once and sends no gradient."""
     driver = Driver(index=1)
     driver.send_batch(1)
-    for shard in driver.plan.weights:
-        driver.send_weights(0, shard.index)
-    for shard in driver.plan.weights:
-        assert driver.send_weights(1, shard.index) == [WeightsReleased(1, 1, shard.index)]
+    for bucket in driver.plan.weights:
+        driver.send_weights(0, bucket.index)
+    for bucket in driver.plan.weights:
+        assert driver.send_weights(1, bucket.index) == [WeightsReleased(1, 1, bucket.index)]
     driver.take_gradients()
     assert driver.node.finished
 
@@ -150,17 +157,17 @@ def test_a_kernel_that_fails_is_named(monkeypatch):
 
 
 def test_gradients_bear_their_span():
-    """Which micro-batch, in which round, of which shard."""
+    """Which micro-batch, in which round, of which bucket."""
     driver = Driver(index=0)
     for index in (0, 2):
         driver.send_batch(index)
     for round_index in (0, 1):
-        for shard in driver.plan.weights:
-            driver.send_weights(round_index, shard.index)
+        for bucket in driver.plan.weights:
+            driver.send_weights(round_index, bucket.index)
     gradients = [e.message for e in driver.sent if isinstance(e.message, GradientReady)]
-    assert {(m.round, m.span) for m in gradients} == {(0, leaf(0, 3)), (1, leaf(2, 3))}
-    order = [m.shard for m in gradients if m.round == 0]
-    assert order == [shard.index for shard in driver.plan.gradients]
+    assert {(m.round, m.subtree) for m in gradients} == {(0, leaf(0, 3)), (1, leaf(2, 3))}
+    order = [m.bucket for m in gradients if m.round == 0]
+    assert order == [bucket.index for bucket in driver.plan.gradients]
 
 
 def test_an_evaluation_sends_results_only():
@@ -169,8 +176,8 @@ def test_an_evaluation_sends_results_only():
     for index in (0, 2):
         driver.send_batch(index)
     for round_index in (0, 1):
-        for shard in driver.plan.weights:
-            driver.send_weights(round_index, shard.index)
+        for bucket in driver.plan.weights:
+            driver.send_weights(round_index, bucket.index)
     assert driver.node.finished
     results = driver.node.report().results
     assert results == {(1, i): (float(driver.expected(i)[0]),) for i in (0, 2)}
@@ -181,11 +188,11 @@ def test_two_lanes_send_one_sum():
     driver = Driver(index=0, lanes=2)
     for index in (0, 1):
         driver.send_batch(index)
-    for shard in driver.plan.weights:
-        driver.send_weights(0, shard.index)
+    for bucket in driver.plan.weights:
+        driver.send_weights(0, bucket.index)
     first, second = (driver.expected(index)[1] for index in (0, 1))
-    for shard, values in driver.take_gradients().items():
-        names = driver.plan.gradients[shard].names
+    for bucket, values in driver.take_gradients().items():
+        names = driver.plan.gradients[bucket].names
         sums = [(first[name] + second[name]).reshape(-1) for name in names]
         assert torch.equal(values, torch.cat(sums))
     assert driver.node.finished
@@ -204,10 +211,10 @@ def test_peaks_are_reported_by_kind():
     driver = Driver(index=1)
     driver.send_batch(1)
     for round_index in (0, 1):
-        for shard in driver.plan.weights:
-            driver.send_weights(round_index, shard.index)
+        for bucket in driver.plan.weights:
+            driver.send_weights(round_index, bucket.index)
     driver.take_gradients()
     peaks = driver.node.report().peak_bytes
     assert peaks.keys() == {"weights", "activations", "gradients", "total"}
-    assert peaks["weights"] == max(shard.num_bytes for shard in driver.plan.weights)
-    assert peaks["gradients"] == sum(shard.num_bytes for shard in driver.plan.gradients)
+    assert peaks["weights"] == max(bucket.num_bytes for bucket in driver.plan.weights)
+    assert peaks["gradients"] == sum(bucket.num_bytes for bucket in driver.plan.gradients)

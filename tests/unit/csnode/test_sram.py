@@ -17,7 +17,7 @@ def test_peaks_by_kind_and_in_total():
 
 
 def test_all_of_the_sram_may_be_used():
-    """Up to the last byte; what was forgotten makes room."""
+    """Up to the last byte; what was forgotten makes role."""
     ledger = SramLedger("csx-0", 100)
     for _ in range(3):
         ledger.change("gradients", 100)

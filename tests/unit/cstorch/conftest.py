@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cstorch_program import running_backend
 
 import cstorch
+from tests.support.cstorch_program import running_backend
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from cstorch_program import batches, executor, losses, running_backend
-from local_machine import Regression
 
 import cstorch
 from cstorch import amp, backends
+from tests.support.cstorch_program import batches, executor, losses, running_backend
+from tests.support.local_machine import Regression
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 

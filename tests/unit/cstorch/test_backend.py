@@ -4,7 +4,10 @@ import math
 
 import pytest
 import torch
-from cstorch_program import (
+
+import cstorch
+from appliance.spec import RuntimeSpec
+from tests.support.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -13,11 +16,8 @@ from cstorch_program import (
     running_backend,
     training_step,
 )
-from local_machine import Regression, random_batches
-from tiny_training import Shape, cluster_config
-
-import cstorch
-from appliance.spec import RuntimeSpec
+from tests.support.local_machine import Regression, random_batches
+from tests.support.tiny_training import Shape, cluster_config
 from wsc.core.errors import (
     ApplianceNanError,
     ApplianceResourceExhausted,
@@ -157,7 +157,7 @@ def test_a_cluster_that_did_not_come_up_can_be_started_again():
 
 
 def test_a_program_that_was_not_installed_everywhere_is_installed_again():
-    """Half of the rooms have the next one already, and a loop over the old data must not use it."""
+    """Half of the roles have the next one already, and a loop over the old data must not use it."""
     made = []
 
     def longer_batches():

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from cstorch_program import evaluation_step, executor, losses, run, training_step
-from local_machine import Regression
 
 import cstorch
+from tests.support.cstorch_program import evaluation_step, executor, losses, run, training_step
+from tests.support.local_machine import Regression
 
 
 @pytest.mark.parametrize(

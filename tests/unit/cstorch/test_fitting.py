@@ -5,17 +5,17 @@ import re
 from dataclasses import replace
 
 import pytest
-from cstorch_program import executor, loader, losses, running_backend, training_step
-from local_machine import Regression, compile_model, random_batches
-from tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
 
 import cstorch
 from cstorch import backends
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.cstorch_program import executor, loader, losses, running_backend, training_step
+from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
+from timing.hardware import CS2
+from timing.sram import SramPlan, code_bytes, recomputable, recompute
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.timing.hardware import CS2
-from wsc.timing.placement import Placement, code_bytes, recomputable, recompute
 
 ROWS = 32
 PROGRAM = compile_model(Regression(), random_batches(1, 2)[0], 1).program
@@ -23,9 +23,9 @@ PROGRAM = compile_model(Regression(), random_batches(1, 2)[0], 1).program
 
 def train(requested, rows_that_fit=ROWS, num_csx=1, **options):
     """Train on wafers with room for so many rows; returns losses and the weights' digest."""
-    one_too_many = Placement(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
-    room = one_too_many.peak_bytes - 1
-    config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + room})
+    one_too_many = SramPlan(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
+    role = one_too_many.peak_bytes - 1
+    config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + role})
     with running_backend(cluster_config=config, **options) as backend:
         backends.csx.performance.micro_batch_size = requested
         data = loader(lambda: random_batches(2, ROWS))
@@ -63,15 +63,15 @@ def test_what_does_not_fit_is_recomputed(requested, sizes, caplog):
     program = compile_model(build_model(GPT, 0), half, 1).program
     foreseen = recompute(program, recomputable(program))
 
-    def train_gpt(room):
-        config = cluster_config(Shape(2), system={"sram_bytes": code_bytes(CS2) + room})
+    def train_gpt(role):
+        config = cluster_config(Shape(2), system={"sram_bytes": code_bytes(CS2) + role})
         with running_backend(cluster_config=config) as backend:
             backends.csx.performance.micro_batch_size = requested
             cstorch.compile(build_model(GPT, 0), backend)
             losses(training_step(backend), executor(2, loader(lambda: batches)))
             return backend.weights_digest()
 
-    whole, least = (Placement(each, CS2).peak_bytes for each in (program, foreseen))
+    whole, least = (SramPlan(each, CS2).peak_bytes for each in (program, foreseen))
     assert train_gpt(least) == train_gpt(whole)
     assert set(sizes()) == {MICRO_BATCH_SIZE}
     assert "layers are recomputed" in caplog.text

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 import torch
-from cstorch_program import executor, losses, running_backend, training_step
 
 import cstorch
 from appliance import checkpoints
 from appliance.checkpoints import LOCK_NAME, CheckpointFolder
+from tests.support.cstorch_program import executor, losses, running_backend, training_step
 from wsc.core.errors import CheckpointError, WaferStreamError
 
 

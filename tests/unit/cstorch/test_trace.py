@@ -4,7 +4,10 @@ from functools import partial
 
 import pytest
 import torch
-from cstorch_program import (
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+import cstorch
+from tests.support.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -14,11 +17,8 @@ from cstorch_program import (
     running_backend,
     training_step,
 )
-from kernels import run_eagerly
-from local_machine import FP32, Regression, random_batches
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_
-
-import cstorch
+from tests.support.kernels import run_eagerly
+from tests.support.local_machine import FP32, Regression, random_batches
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 

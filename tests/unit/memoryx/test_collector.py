@@ -1,13 +1,13 @@
-"""The collector: one sum per shard and step, memory back as early as possible."""
+"""The collector: one sum per bucket and step, memory back as early as possible."""
 
 import pytest
 import torch
-from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.collector import GradientCollector
-from wsc.core.reduce_order import Span, leaf, root
+from tests.support.arenas import StrictArena
+from wsc.core.reduce_order import Subtree, leaf, root
 
 COUNT = 5
 GENERATOR = torch.Generator().manual_seed(0)
@@ -22,15 +22,15 @@ class Senders:
         self.arena = StrictArena()
         self.collector = GradientCollector(COUNT)
 
-    def offer(self, span, values):
+    def offer(self, subtree, values):
         slab = self.arena.allocate(12)
         slab.view(torch.float32).copy_(values)
-        return self.collector.offer(span, slab, slab.free)
+        return self.collector.offer(subtree, slab, slab.free)
 
 
 @given(st.permutations(range(COUNT)))
 def test_the_sum_is_that_of_the_canonical_order(order):
-    """Whatever arrives first; only the last span completes it."""
+    """Whatever arrives first; only the last subtree completes it."""
     senders = Senders()
     *early, last = [senders.offer(leaf(index, COUNT), PARTS[index]) for index in order]
     assert early == [None] * (COUNT - 1)
@@ -39,7 +39,7 @@ def test_the_sum_is_that_of_the_canonical_order(order):
 
 @given(st.permutations(range(COUNT)))
 def test_senders_get_their_memory_back_at_once(order):
-    """What has to wait is copied; only the span that completes the sum may be held."""
+    """What has to wait is copied; only the subtree that completes the sum may be held."""
     senders = Senders()
     for index in order[:-1]:
         senders.offer(leaf(index, COUNT), PARTS[index])
@@ -70,6 +70,6 @@ def test_giving_back_twice_releases_once():
 def test_a_span_that_comes_twice_is_an_error():
     """A gradient counts once."""
     senders = Senders()
-    senders.offer(Span(0, 0), PARTS[0])
+    senders.offer(Subtree(0, 0), PARTS[0])
     with pytest.raises(ValueError, match="twice"):
-        senders.offer(Span(0, 0), PARTS[0])
+        senders.offer(Subtree(0, 0), PARTS[0])

@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryx.clock import MemoryXClock
 from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Holding, Tiers
-from wsc.core.program import Shard
-from wsc.timing.hardware import EVEN, JitterSpec, MemoryXSpec
-from wsc.timing.timeline import Arrival
+from memoryx.timing import MemoryXTiming
+from timing.hardware import EVEN, JitterSpec, MemoryXSpec
+from timing.timeline import Arrival
+from wsc.core.program import Bucket
 
 SPEC = MemoryXSpec(
     bandwidth_bytes_per_s=10**9,  # 1 byte per ns
     memory_bandwidth_bytes_per_s=10**12,  # 1 byte per ps
     flash_bandwidth_bytes_per_s=10**11,  # 1 byte per 10 ps
     flops_per_s=10**12,  # 1 operation per ps
-    prefetch_shards=2,
-    drain_shards=1,
+    prefetch_buckets=2,
+    drain_buckets=1,
 )
 ADAMW = UpdateCost(state_bytes=8, flops=15)
 DRAM = Tiers()
@@ -27,37 +27,37 @@ HALF = Tiers(Holding(40, 20), Holding(40, 20), Holding(80, 40))
 
 def clock(
     num_servers: int = 1, tiers: Tiers = DRAM, jitter: JitterSpec = EVEN, **changes: int
-) -> MemoryXClock:
+) -> MemoryXTiming:
     spec = SPEC.model_copy(update=changes)
-    memoryx = MemoryXClock(spec, num_servers, credit_latency_ps=50, jitter=jitter)
+    memoryx = MemoryXTiming(spec, num_servers, credit_latency_ps=50, jitter=jitter)
     memoryx.hold(tiers)
     return memoryx
 
 
-def shard(name: str, num_elements: int = 10, server: int = 0, element_bytes: int = 2) -> Shard:
-    return Shard(0, 0, server, (name,), num_elements, num_elements * element_bytes)
+def bucket(name: str, num_elements: int = 10, server: int = 0, element_bytes: int = 2) -> Bucket:
+    return Bucket(0, 0, server, (name,), num_elements, num_elements * element_bytes)
 
 
 def test_weights_leave_one_after_the_other_at_the_groups_bandwidth() -> None:
-    """Shards of different servers share the way out."""
+    """Buckets of different servers share the way out."""
     memoryx = clock(num_servers=2)
-    assert memoryx.stream(shard("a")) == Arrival(0, 20_000)
-    assert memoryx.stream(shard("b", server=1)) == Arrival(20_000, 40_000)
+    assert memoryx.stream(bucket("a")) == Arrival(0, 20_000)
+    assert memoryx.stream(bucket("b", server=1)) == Arrival(20_000, 40_000)
 
 
 def test_weights_leave_no_faster_than_memory_reads_them() -> None:
     """40 bytes of a master are read for 20 that leave; twice the pace of the link is enough."""
     for rate, took_ps in ((2 * 10**9, 20_000), (10**9, 40_000)):
         memoryx = clock(memory_bandwidth_bytes_per_s=rate)
-        assert memoryx.stream(shard("a")) == Arrival(0, took_ps)
-        assert memoryx.stream(shard("b")) == Arrival(took_ps, 2 * took_ps)
+        assert memoryx.stream(bucket("a")) == Arrival(0, took_ps)
+        assert memoryx.stream(bucket("b")) == Arrival(took_ps, 2 * took_ps)
 
 
 def test_servers_read_side_by_side_each_at_its_share_of_the_memory() -> None:
-    """Two servers take twice as long for a shard, and the second one's is read when it leaves."""
+    """Two servers take twice as long for a bucket, and the second one's is read when it leaves."""
     memoryx = clock(num_servers=2, memory_bandwidth_bytes_per_s=10**9)
-    assert memoryx.stream(shard("a")) == Arrival(0, 80_000)
-    assert memoryx.stream(shard("b", server=1)) == Arrival(80_000, 100_000)
+    assert memoryx.stream(bucket("a")) == Arrival(0, 80_000)
+    assert memoryx.stream(bucket("b", server=1)) == Arrival(80_000, 100_000)
 
 
 def test_reading_ahead_does_not_wait_for_additions_and_updates() -> None:
@@ -65,37 +65,37 @@ def test_reading_ahead_does_not_wait_for_additions_and_updates() -> None:
     memoryx = clock(memory_bandwidth_bytes_per_s=10**9)
     train(memoryx)
     assert memoryx.free_ps > 80_000
-    assert memoryx.stream(shard("b")) == Arrival(40_000, 80_000)
+    assert memoryx.stream(bucket("b")) == Arrival(40_000, 80_000)
 
 
 def test_weights_run_ahead_only_as_far_as_their_servers_window() -> None:
-    """The third shard waits until the first was dropped and its credit is back."""
+    """The third bucket waits until the first was dropped and its credit is back."""
     memoryx = clock()
-    first = shard("a")
+    first = bucket("a")
     memoryx.stream(first)
-    memoryx.stream(shard("b"))
+    memoryx.stream(bucket("b"))
     memoryx.release(first, dropped_ps=100_000)
-    assert memoryx.stream(shard("c")) == Arrival(100_050, 120_050)
+    assert memoryx.stream(bucket("c")) == Arrival(100_050, 120_050)
 
 
 def test_an_updated_parameter_streams_when_its_own_update_is_done() -> None:
     """Adding moves 12 bytes per element and updating 4 + 2 x (4 + 8); others need not wait."""
     memoryx = clock()
-    gradient = shard("a", element_bytes=4)
+    gradient = bucket("a", element_bytes=4)
     memoryx.admit(gradient)
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
     assert added_ps == 40_000 + 10 * 12
     memoryx.update(gradient, added_ps, ADAMW)
     assert memoryx.updated_ps(("a", "b")) == memoryx.free_ps == added_ps + 10 * 28
     assert memoryx.updated_ps(("b",)) == 0
-    assert memoryx.stream(shard("b")).first_ps == 0
-    assert memoryx.stream(shard("a")).first_ps == added_ps + 10 * 28
+    assert memoryx.stream(bucket("b")).first_ps == 0
+    assert memoryx.stream(bucket("a")).first_ps == added_ps + 10 * 28
 
 
 def test_a_gradient_is_admitted_when_the_one_before_was_added() -> None:
     """With a window of one gradient the credit comes back after adding and the way down."""
     memoryx = clock()
-    gradient = shard("a", element_bytes=4)
+    gradient = bucket("a", element_bytes=4)
     assert memoryx.admit(gradient) == 0
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
     assert memoryx.admit(gradient) == added_ps + 50
@@ -106,15 +106,15 @@ def test_servers_share_the_groups_memory_bandwidth() -> None:
     memoryx = clock(num_servers=2)
     added = []
     for server in (0, 1):
-        gradient = shard("a", server=server, element_bytes=4)
+        gradient = bucket("a", server=server, element_bytes=4)
         memoryx.admit(gradient)
         added.append(memoryx.collect(gradient, Arrival(0, 0)))
     assert added == [40_000 + 240, 80_000 + 240]
 
 
-def train(memoryx: MemoryXClock, server: int = 0) -> tuple[Arrival, int, int]:
-    """Stream, collect and update one shard: (leaves, added at, updated at)."""
-    weight, gradient = shard("a", server=server), shard("a", server=server, element_bytes=4)
+def train(memoryx: MemoryXTiming, server: int = 0) -> tuple[Arrival, int, int]:
+    """Stream, collect and update one bucket: (leaves, added at, updated at)."""
+    weight, gradient = bucket("a", server=server), bucket("a", server=server, element_bytes=4)
     sent = memoryx.stream(weight)
     memoryx.admit(gradient)
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
@@ -131,30 +131,30 @@ def test_an_update_takes_the_longer_of_moving_and_computing() -> None:
 
 def test_a_model_lies_in_dram_until_told_otherwise() -> None:
     """Nothing passes flash."""
-    assert train(MemoryXClock(SPEC, 1, credit_latency_ps=50)) == train(clock(tiers=DRAM))
+    assert train(MemoryXTiming(SPEC, 1, credit_latency_ps=50)) == train(clock(tiers=DRAM))
 
 
 def test_what_lies_in_flash_is_read_before_it_streams() -> None:
     """40 bytes of masters take 400 ps of flash; the slower way out hides all but the first."""
     slow = clock(tiers=FLASH, flash_bandwidth_bytes_per_s=10**9)
-    assert clock(tiers=FLASH).stream(shard("a")) == clock().stream(shard("a"))
-    assert slow.stream(shard("a")) == Arrival(0, 40_000)  # 20 bytes leave as slowly as 40 are read
-    assert slow.stream(shard("b")) == Arrival(40_000, 80_000)
+    assert clock(tiers=FLASH).stream(bucket("a")) == clock().stream(bucket("a"))
+    assert slow.stream(bucket("a")) == Arrival(0, 40_000)  # 20 bytes leave as slowly as 40 are read
+    assert slow.stream(bucket("b")) == Arrival(40_000, 80_000)
 
 
 def test_what_lies_in_flash_passes_memory() -> None:
     """Of slow memory it takes as much time as what lies there, for flash feeds it as it reads."""
     slow = {"memory_bandwidth_bytes_per_s": 10**9}
-    assert clock(tiers=FLASH, **slow).stream(shard("a")) == clock(**slow).stream(shard("a"))
+    assert clock(tiers=FLASH, **slow).stream(bucket("a")) == clock(**slow).stream(bucket("a"))
 
 
 def test_reading_ahead_waits_for_the_update_of_its_own_parameter() -> None:
     """What streams after an update is read from flash after it; other parameters are not."""
     memoryx = clock(tiers=FLASH)
     _, _, updated_ps = train(memoryx)
-    assert memoryx.stream(shard("b")).first_ps < updated_ps
-    memoryx.release(shard("a"), 0)
-    assert memoryx.stream(shard("a")).first_ps >= updated_ps
+    assert memoryx.stream(bucket("b")).first_ps < updated_ps
+    memoryx.release(bucket("a"), 0)
+    assert memoryx.stream(bucket("a")).first_ps >= updated_ps
 
 
 def test_an_update_passes_flash_twice() -> None:
@@ -194,7 +194,7 @@ RATES = [
     "memory_bandwidth_bytes_per_s",
     "flash_bandwidth_bytes_per_s",
     "flops_per_s",
-    "prefetch_shards",
+    "prefetch_buckets",
 ]
 
 
@@ -208,7 +208,7 @@ def test_half_of_any_rate_never_speeds_up(
     rate: str, value: int, tiers: Tiers, num_servers: int
 ) -> None:
     """Streams leave, sums are there and updates end no sooner with half of a resource."""
-    value = min(value, 8) if rate == "prefetch_shards" else value
+    value = min(value, 8) if rate == "prefetch_buckets" else value
     full = train(clock(num_servers, tiers, **{rate: 2 * value}))
     half = train(clock(num_servers, tiers, **{rate: value}))
     assert all(slow >= fast for slow, fast in zip(half, full, strict=True))

@@ -8,7 +8,7 @@ from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from wsc.core.errors import CheckpointError
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
-from wsc.core.program import TensorSpec, place
+from wsc.core.program import TensorSpec, assign_servers
 
 SPECS = tuple(
     TensorSpec(name, shape, "float32")
@@ -20,7 +20,7 @@ UPDATE = OptimizerSpec("Adam", (ParamGroup(tuple(spec.name for spec in SPECS), A
 
 def stores(num_servers=1, seed=None, specs=SPECS):
     """The store of every server; with a ``seed`` trained for a step on random gradients."""
-    owner = place(specs, num_servers)
+    owner = assign_servers(specs, num_servers)
     made = []
     for server in range(num_servers):
         store = WeightStore([spec for spec in specs if owner[spec.name] == server])

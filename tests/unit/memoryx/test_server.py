@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_sgd import plain_sgd
-from small_programs import PARAMETERS, program
 
 from appliance.cores import UnlimitedCores
 from memoryx.server import ServerSpec
-from wsc.compiler.installation import Installation
+from tests.support.arenas import StrictArena
+from tests.support.plain_sgd import plain_sgd
+from tests.support.small_programs import PARAMETERS, program
+from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -25,7 +25,7 @@ from wsc.core.messages import (
 )
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import root
-from wsc.core.room import Job, RoomContext
+from wsc.core.role import Job, RoleContext
 from wsc.core.rounds import Rounds
 
 TRAINED = ("first.weight", "first.bias", "last.weight")
@@ -50,7 +50,7 @@ class Driver:
         self.installed = installed(num_servers, **options)
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = ServerSpec(index, num_servers, "br-0", PARAMETERS, window)
-        self.server = spec.build(RoomContext(self.arena, UnlimitedCores()))
+        self.server = spec.build(RoleContext(self.arena, UnlimitedCores()))
         self.server.install(self.installed)
         for number, name in enumerate(self.server.store.masters, start=1):
             shape = self.server.store.masters[name].shape
@@ -77,19 +77,19 @@ class Driver:
 
     def release(self, lent):
         self.lent.remove(lent)
-        return self.tell(WeightsReleased(lent.step, lent.round, lent.shard))
+        return self.tell(WeightsReleased(lent.step, lent.round, lent.bucket))
 
     def release_all(self):
         while self.lent:
             self.release(self.lent[0])
 
-    def gradient(self, step, shard, value=1.0):
-        """The whole batch's sum of one shard, as the root of the tree sends it."""
-        slab = self.mine.allocate(self.installed.plan.gradients[shard].num_bytes)
+    def gradient(self, step, bucket, value=1.0):
+        """The whole batch's sum of one bucket, as the root of the tree sends it."""
+        slab = self.mine.allocate(self.installed.plan.gradients[bucket].num_bytes)
         slab.view(torch.float32).fill_(value)
-        span = root(NUM_MICRO_BATCHES)
-        answers = self.tell(GradientReady(step, 0, shard, span, slab))
-        if GradientReleased(step, 0, shard, span) in answers:
+        subtree = root(NUM_MICRO_BATCHES)
+        answers = self.tell(GradientReady(step, 0, bucket, subtree, slab))
+        if GradientReleased(step, 0, bucket, subtree) in answers:
             slab.free()
         return answers
 
@@ -98,13 +98,13 @@ class Driver:
 
 
 def test_weights_stream_in_schedule_order():
-    """Shard after shard, round after round, to the root of the tree."""
+    """Bucket after bucket, round after round, to the root of the tree."""
     driver = Driver(steps=1)
     driver.release_all()
     ready = driver.sent_of(WeightsReady)
-    shards, rounds = len(driver.installed.plan.weights), driver.installed.rounds.count
-    assert [(m.step, m.round, m.shard) for m in ready] == [
-        (1, r, s) for r in range(rounds) for s in range(shards)
+    buckets, rounds = len(driver.installed.plan.weights), driver.installed.rounds.count
+    assert [(m.step, m.round, m.bucket) for m in ready] == [
+        (1, r, s) for r in range(rounds) for s in range(buckets)
     ]
     assert {e.target for e in driver.sent if isinstance(e.message, WeightsReady)} == {"br-0"}
 
@@ -114,28 +114,28 @@ def test_no_more_than_the_window_is_unreleased(order, window):
     """However releases and gradients arrive; and no weight streams before its last update."""
     driver = Driver(window=window, steps=3)
     plan, last_round = driver.installed.plan, driver.installed.rounds.count - 1
-    gradients = [(step, shard) for step in (1, 2, 3) for shard in plan.gradients]
+    gradients = [(step, bucket) for step in (1, 2, 3) for bucket in plan.gradients]
     used, version = set(), Counter()
 
     def is_computed(gradient):
         """Nodes have it when they have released all weights up to its segment."""
-        step, shard = gradient
-        needed = (w.index for w in plan.weights if w.segment <= shard.segment)
+        step, bucket = gradient
+        needed = (w.index for w in plan.weights if w.segment <= bucket.segment)
         return all((step, last_round, index) in used for index in needed)
 
     while driver.lent or gradients:
         assert len(driver.lent) <= window
         choice = order.choice([*driver.lent, *filter(is_computed, gradients)])
         if isinstance(choice, WeightsReady):
-            used.add((choice.step, choice.round, choice.shard))
+            used.add((choice.step, choice.round, choice.bucket))
             answers = driver.release(choice)
         else:
             gradients.remove(choice)
-            step, shard = choice
-            version.update(shard.names)
-            answers = driver.gradient(step, shard.index)
+            step, bucket = choice
+            version.update(bucket.names)
+            answers = driver.gradient(step, bucket.index)
         for ready in (message for message in answers if isinstance(message, WeightsReady)):
-            trained = set(plan.weights[ready.shard].names) & set(TRAINED)
+            trained = set(plan.weights[ready.bucket].names) & set(TRAINED)
             assert all(version[name] == ready.step - 1 for name in trained)
     assert driver.server.finished
     assert driver.arena.live == driver.mine.live == set()
@@ -147,12 +147,12 @@ def test_the_next_step_waits_for_its_own_weights_only():
     driver.release_all()
     plan = driver.installed.plan
     assert {m.step for m in driver.sent_of(WeightsReady)} == {1}
-    of_first = next(shard for shard in plan.gradients if "first.weight" in shard.names)
+    of_first = next(bucket for bucket in plan.gradients if "first.weight" in bucket.names)
     answers = driver.gradient(1, of_first.index)
-    assert [m.shard for m in answers if isinstance(m, WeightsReady)] == [0]
-    of_last = next(shard for shard in plan.gradients if "last.weight" in shard.names)
+    assert [m.bucket for m in answers if isinstance(m, WeightsReady)] == [0]
+    of_last = next(bucket for bucket in plan.gradients if "last.weight" in bucket.names)
     answers = driver.gradient(1, of_last.index)
-    assert [m.shard for m in answers if isinstance(m, WeightsReady)][:2] == [1, 2]
+    assert [m.bucket for m in answers if isinstance(m, WeightsReady)][:2] == [1, 2]
 
 
 def test_the_streamed_weights_are_the_updated_ones():
@@ -160,8 +160,8 @@ def test_the_streamed_weights_are_the_updated_ones():
     driver = Driver(window=1)
     before = driver.lent[0].payload.view(torch.float32).clone()
     driver.release_all()
-    for shard in driver.installed.plan.gradients:
-        driver.gradient(1, shard.index, value=2.0)
+    for bucket in driver.installed.plan.gradients:
+        driver.gradient(1, bucket.index, value=2.0)
     assert driver.lent[0].step == 2
     assert torch.equal(driver.lent[0].payload.view(torch.float32), before - 0.5 * 2.0)
 
@@ -171,8 +171,8 @@ def test_weights_that_stream_are_not_changed_by_the_update():
     driver = Driver(window=10)
     lent = driver.lent[0]
     before = lent.payload.view(torch.float32).clone()
-    for shard in driver.installed.plan.gradients:
-        driver.gradient(1, shard.index)
+    for bucket in driver.installed.plan.gradients:
+        driver.gradient(1, bucket.index)
     assert torch.equal(lent.payload.view(torch.float32), before)
 
 
@@ -187,8 +187,8 @@ def test_an_evaluation_waits_for_no_update():
         optimizer=None,
     )
     driver.release_all()
-    for shard in driver.installed.plan.gradients:
-        driver.gradient(1, shard.index)
+    for bucket in driver.installed.plan.gradients:
+        driver.gradient(1, bucket.index)
     assert driver.server.finished
     before = driver.server.masters(list(driver.server.store.masters))
     driver.server.install(evaluation)
@@ -211,11 +211,11 @@ def run_step(num_servers, gradients, **limits):
         driver.server.store.fill({name: torch.ones(sizes[name].shape) for name in masters})
         driver.release_all()
     for index, driver in enumerate(drivers.values()):
-        for shard in driver.installed.plan.gradients_of(index):
-            slab = driver.mine.allocate(shard.num_bytes)
-            parts = [gradients[parameter].reshape(-1) for parameter in shard.names]
+        for bucket in driver.installed.plan.gradients_of(index):
+            slab = driver.mine.allocate(bucket.num_bytes)
+            parts = [gradients[parameter].reshape(-1) for parameter in bucket.names]
             slab.view(torch.float32).copy_(torch.cat(parts))
-            driver.tell(GradientReady(1, 0, shard.index, root(NUM_MICRO_BATCHES), slab))
+            driver.tell(GradientReady(1, 0, bucket.index, root(NUM_MICRO_BATCHES), slab))
     while mail := [driver.norms.popleft() for driver in drivers.values() if driver.norms]:
         for envelope in mail:
             drivers[envelope.target].tell(envelope.message, envelope.source)

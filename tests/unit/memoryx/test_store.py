@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from plain_sgd import SGD
 
 from memoryx.store import WeightStore
+from tests.support.plain_sgd import SGD
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules import LinearLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup

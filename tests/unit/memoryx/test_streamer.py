@@ -1,19 +1,19 @@
-"""What streams when, without the room around it."""
+"""What streams when, without the role around it."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from arenas import StrictArena
-from small_programs import PARAMETERS, program
 
 from appliance.cores import UnlimitedCores
 from memoryx.store import WeightStore
 from memoryx.streamer import Streamer
-from wsc.compiler.installation import Installation
+from tests.support.arenas import StrictArena
+from tests.support.small_programs import PARAMETERS, program
 from wsc.compiler.precision import DTYPES
+from wsc.core.installation import Installation
 from wsc.core.program import plan_streams
-from wsc.core.room import Job, RoomContext
+from wsc.core.role import Job, RoleContext
 from wsc.core.rounds import Rounds
 
 NUM_SHARDS = len(plan_streams(program(), 1).weights)
@@ -26,16 +26,16 @@ def streamer(window=10, mode="train", steps=(1, 1), stream_dtype="float32"):
     installed = Installation(tiny, (), plan, Rounds(5, 3), None, None)
     store = WeightStore(PARAMETERS)
     store.fill({spec.name: torch.randn(spec.shape) for spec in PARAMETERS})
-    context = RoomContext(StrictArena(), UnlimitedCores())
+    context = RoleContext(StrictArena(), UnlimitedCores())
     return Streamer(store, installed, plan.weights, window, Job(mode, *steps), context), store
 
 
 def places(messages):
-    return [(ready.step, ready.round, ready.shard) for ready in messages]
+    return [(ready.step, ready.round, ready.bucket) for ready in messages]
 
 
 def test_weights_go_out_in_schedule_order_and_once():
-    """Shard after shard, round after round; when all are released, the job is done."""
+    """Bucket after bucket, round after round; when all are released, the job is done."""
     made, _ = streamer()
     sent = places(made.send())
     assert sent == [(1, r, s) for r in range(2) for s in range(NUM_SHARDS)]
@@ -46,8 +46,8 @@ def test_weights_go_out_in_schedule_order_and_once():
     assert made.finished
 
 
-def test_a_full_window_stops_the_stream_until_a_shard_is_released():
-    """Each release lets one more shard go."""
+def test_a_full_window_stops_the_stream_until_a_bucket_is_released():
+    """Each release lets one more bucket go."""
     made, _ = streamer(window=2)
     assert places(made.send()) == [(1, 0, 0), (1, 0, 1)]
     assert places(made.send()) == []
@@ -55,8 +55,8 @@ def test_a_full_window_stops_the_stream_until_a_shard_is_released():
     assert places(made.send()) == [(1, 0, 2)]
 
 
-def test_a_shard_waits_until_all_its_parameters_are_updated():
-    """The first shard of step 6 holds two parameters; the update of one is not enough."""
+def test_a_bucket_waits_until_all_its_parameters_are_updated():
+    """The first bucket of step 6 holds two parameters; the update of one is not enough."""
     made, _ = streamer(window=100, steps=(5, 6))
     assert {step for step, _, _ in places(made.send())} == {5}
     made.note_update(["first.weight"], 5)
@@ -72,7 +72,7 @@ def test_an_evaluation_waits_for_no_update():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_shard_is_the_masters_cast(dtype):
+def test_a_bucket_is_the_masters_cast(dtype):
     """In stream dtype, one parameter after the other; the cast is torch's."""
     made, store = streamer(stream_dtype=dtype)
     ready = next(made.send())

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.tiers import Holding, fill_tiers
+from timing.hardware import MemoryXSpec
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.timing.hardware import MemoryXSpec
 
 sizes = st.integers(1, 10**15)
 

@@ -1,20 +1,20 @@
-"""The updater: a shard at a time without a norm, a step at a time with one."""
+"""The updater: a bucket at a time without a norm, a step at a time with one."""
 
 from contextlib import contextmanager
 
 import pytest
 import torch
-from arenas import StrictArena
-from plain_sgd import plain_sgd
-from small_programs import PARAMETERS, program
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.cores import UnlimitedCores
 from memoryx.store import WeightStore
 from memoryx.updater import Updater
+from tests.support.arenas import StrictArena
+from tests.support.plain_sgd import plain_sgd
+from tests.support.small_programs import PARAMETERS, program
 from wsc.core.messages import GradientReady
 from wsc.core.program import plan_streams
-from wsc.core.reduce_order import Span, leaf, root
+from wsc.core.reduce_order import Subtree, leaf, root
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)
@@ -33,24 +33,24 @@ class Bench:
         self.released = []
         self.arena = StrictArena()
 
-    def take(self, shard, value, span=None, step=1):
-        slab = self.arena.allocate(PLAN.gradients[shard].num_bytes)
+    def take(self, bucket, value, subtree=None, step=1):
+        slab = self.arena.allocate(PLAN.gradients[bucket].num_bytes)
         slab.view(torch.float32).fill_(value)
-        span = span or root(PROGRAM.num_micro_batches)
-        message = GradientReady(step, 0, shard, span, slab)
-        return self.updater.take(message, lambda: self.released.append((shard, span)))
+        subtree = subtree or root(PROGRAM.num_micro_batches)
+        message = GradientReady(step, 0, bucket, subtree, slab)
+        return self.updater.take(message, lambda: self.released.append((bucket, subtree)))
 
 
-@pytest.mark.parametrize("shard", range(len(PLAN.gradients)))
-def test_a_whole_gradient_is_applied_at_once(shard):
-    """Without clipping by norm no shard waits for another."""
+@pytest.mark.parametrize("bucket", range(len(PLAN.gradients)))
+def test_a_whole_gradient_is_applied_at_once(bucket):
+    """Without clipping by norm no bucket waits for another."""
     bench = Bench()
-    updated = bench.take(shard, 2.0)
-    assert updated.names == PLAN.gradients[shard].names
+    updated = bench.take(bucket, 2.0)
+    assert updated.names == PLAN.gradients[bucket].names
     assert updated.partial is None
     for name, master in bench.store.masters.items():
         assert (master == (-2.0 if name in updated.names else 0.0)).all()
-    assert bench.released == [(shard, root(5))]
+    assert bench.released == [(bucket, root(5))]
 
 
 def test_a_part_of_the_batch_waits_for_the_rest():
@@ -59,12 +59,12 @@ def test_a_part_of_the_batch_waits_for_the_rest():
     for index in range(4):
         assert bench.take(0, 1.0, leaf(index, 5)).names == ()
     assert (bench.store.masters["last.weight"] == 0).all()
-    assert bench.take(0, 1.0, Span(4, 2)).names == PLAN.gradients[0].names
+    assert bench.take(0, 1.0, Subtree(4, 2)).names == PLAN.gradients[0].names
     assert (bench.store.masters["last.weight"] == -5).all()
     assert len(bench.released) == 5
 
 
-def test_with_a_norm_all_shards_wait_for_each_other():
+def test_with_a_norm_all_buckets_wait_for_each_other():
     """The last of them yields the server's part of the norm, in master order."""
     bench = Bench(max_gradient_norm=1.0)
     assert bench.take(0, 3.0) == bench.take(0, 3.0, step=2)  # two steps do not mix
@@ -127,9 +127,9 @@ def test_whole_gradients_are_gone_over_on_a_leased_core_only():
     core = WatchedCore()
     bench = Bench(core, max_gradient_norm=2.0, max_gradient_value=3.0, loss_scale=2.0)
     with core:
-        for shard in (0, 1):
-            bench.take(shard, 8.0, Span(0, 2))
-            bench.take(shard, 8.0, Span(4, 2))
+        for bucket in (0, 1):
+            bench.take(bucket, 8.0, Subtree(0, 2))
+            bench.take(bucket, 8.0, Subtree(4, 2))
         bench.updater.clip_and_apply(1, norm=8.0)
     assert core.ran[True] >= core.OPS
     assert not core.ran[False] & core.OPS

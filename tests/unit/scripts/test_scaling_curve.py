@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import scaling_curve
-from summaries import summary, with_digest
+
+from scripts import scaling_curve
+from tests.support.summaries import summary, with_digest
 
 PARAMS = Path(__file__).parents[3] / "params.yaml"
 
@@ -127,7 +128,7 @@ def test_an_interruption_ends_the_run_under_way(home: Path, signal_number: int) 
     (home / "run.py").write_text(WAITING_RUN_PY)
     script = Path(scaling_curve.__file__)
     start = (
-        f"import sys; sys.path.insert(0, {str(script.parent)!r}); import pathlib, scaling_curve; "
+        f"import sys; sys.path.insert(0, {str(script.parents[1])!r}); import pathlib; from scripts import scaling_curve; "
         f"scaling_curve.HOME = pathlib.Path({str(home)!r}); sys.exit(scaling_curve.main())"
     )
     command = [sys.executable, "-c", start, "--params=params.yaml", "--num_csx=1", "--out=out"]

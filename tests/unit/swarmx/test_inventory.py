@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmx.inventory import inventory
+from timing.hardware import SwarmXSpec
 from wsc.core.errors import ConfigError
-from wsc.timing.hardware import SwarmXSpec
 
 ONE_TO_FOUR = SwarmXSpec()
 TWO_ONE_TO_TWO = SwarmXSpec(fan_out=2)

@@ -4,23 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmx.clock import SwarmXClock
-from wsc.timing.hardware import JitterSpec, SwarmXSpec
-from wsc.timing.timeline import Arrival
+from swarmx.timing import SwarmXTiming
+from timing.hardware import JitterSpec, SwarmXSpec
+from timing.timeline import Arrival
 
 SPEC = SwarmXSpec(fan_out=4, link_bandwidth_bytes_per_s=10**9, hop_latency_ps=7)
 
 
 def test_latency_grows_with_the_depth_of_the_tree() -> None:
     """1 to 4 systems hang below one switch, 5 to 16 below two, 2048 below six."""
-    depths = {n: SwarmXClock(SPEC, n).latency_ps // 7 for n in (1, 4, 5, 16, 17, 2048)}
+    depths = {n: SwarmXTiming(SPEC, n).latency_ps // 7 for n in (1, 4, 5, 16, 17, 2048)}
     assert depths == {1: 1, 4: 1, 5: 2, 16: 2, 17: 3, 2048: 6}
 
 
 def test_time_on_the_link_does_not_depend_on_the_number_of_systems() -> None:
     """The broadcast reaches all at once and adding keeps up with the link."""
     for num_nodes in (1, 4, 64):
-        swarmx = SwarmXClock(SPEC, num_nodes)
+        swarmx = SwarmXTiming(SPEC, num_nodes)
         for move in (swarmx.broadcast, swarmx.reduce):
             there = move(Arrival(0, 0), 1000)
             assert there.last_ps - there.first_ps == 1_000_000
@@ -29,22 +29,22 @@ def test_time_on_the_link_does_not_depend_on_the_number_of_systems() -> None:
 
 def test_both_directions_run_at_once() -> None:
     """Gradients do not hold up weights."""
-    swarmx = SwarmXClock(SPEC, 4)
+    swarmx = SwarmXTiming(SPEC, 4)
     assert swarmx.broadcast(Arrival(0, 0), 1000) == swarmx.reduce(Arrival(0, 0), 1000)
 
 
 def test_two_1_to_2_nodes_are_deeper_than_one_1_to_4() -> None:
     """Sixteen systems hang below two switches of 1:4 or four of 1:2."""
     narrow = SPEC.model_copy(update={"fan_out": 2})
-    assert SwarmXClock(narrow, 16).latency_ps == 2 * SwarmXClock(SPEC, 16).latency_ps
-    assert SwarmXClock(narrow, 2).latency_ps == SwarmXClock(SPEC, 2).latency_ps
+    assert SwarmXTiming(narrow, 16).latency_ps == 2 * SwarmXTiming(SPEC, 16).latency_ps
+    assert SwarmXTiming(narrow, 2).latency_ps == SwarmXTiming(SPEC, 2).latency_ps
 
 
 def test_a_slow_switch_slows_both_directions_for_all() -> None:
     """If it is part of the tree; 4 systems have one switch, 5 have three."""
     slow = JitterSpec(stragglers={"br-1": 3.0})
     for num_nodes, factor in ((4, 1), (5, 3)):
-        swarmx = SwarmXClock(SPEC, num_nodes, jitter=slow)
+        swarmx = SwarmXTiming(SPEC, num_nodes, jitter=slow)
         for move in (swarmx.broadcast, swarmx.reduce):
             there = move(Arrival(0, 0), 999)
             assert there.last_ps - there.first_ps == pytest.approx(factor * 999_000, rel=1e-6)
@@ -61,7 +61,9 @@ def test_half_a_bandwidth_or_twice_a_latency_never_speeds_up(
     """Payloads arrive no sooner on a slower link, over a longer hop, or in a deeper tree."""
     value = 2 if key == "fan_out" else value
     few, many = (
-        SwarmXClock(SPEC.model_copy(update={key: amount}), num_nodes).broadcast(Arrival(0, 0), 1000)
+        SwarmXTiming(SPEC.model_copy(update={key: amount}), num_nodes).broadcast(
+            Arrival(0, 0), 1000
+        )
         for amount in (value, 2 * value)
     )
     slow, fast = (many, few) if key == "hop_latency_ps" else (few, many)

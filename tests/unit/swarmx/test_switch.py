@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from arenas import StrictArena
 from hypothesis import given
 from hypothesis import strategies as st
-from small_programs import program
-from spans import merged_spans
 
 from appliance.cores import UnlimitedCores
 from swarmx.switch import SwitchSpec
-from wsc.compiler.installation import Installation
+from tests.support.arenas import StrictArena
+from tests.support.small_programs import program
+from tests.support.subtrees import merged_subtrees
+from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -19,8 +19,8 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.program import plan_streams
-from wsc.core.reduce_order import Span, leaf, root
-from wsc.core.room import Job, RoomContext
+from wsc.core.reduce_order import Subtree, leaf, root
+from wsc.core.role import Job, RoleContext
 from wsc.core.rounds import Rounds
 
 NUM_MICRO_BATCHES = 5
@@ -38,7 +38,7 @@ class Driver:
         self.plan, self.rounds = plan, rounds
         self.arena, self.lenders = StrictArena(), StrictArena()
         self.switch = SwitchSpec(1, parent, children, nodes).build(
-            RoomContext(self.arena, UnlimitedCores())
+            RoleContext(self.arena, UnlimitedCores())
         )
         self.switch.install(Installation(tiny, (), plan, rounds, None, None))
         assert list(self.switch.begin(Job("train", 1, 1))) == []
@@ -48,28 +48,28 @@ class Driver:
         assert all(envelope.source == self.switch.name for envelope in answers)
         return [(envelope.target, envelope.message) for envelope in answers]
 
-    def gradient(self, micro_batch, value, round_index=0, shard=0, span=None):
-        slab = self.lenders.allocate(self.plan.gradients[shard].num_bytes)
+    def gradient(self, micro_batch, value, round_index=0, bucket=0, subtree=None):
+        slab = self.lenders.allocate(self.plan.gradients[bucket].num_bytes)
         slab.view(torch.float32).fill_(value)
-        span = span or leaf(micro_batch, NUM_MICRO_BATCHES)
-        message = GradientReady(1, round_index, shard, span, slab)
+        subtree = subtree or leaf(micro_batch, NUM_MICRO_BATCHES)
+        message = GradientReady(1, round_index, bucket, subtree, slab)
         return self.tell(f"csx-{self.rounds.node_of(micro_batch)}", message)
 
 
 def up(answers, target="wgt-0"):
-    """Span -> value of what goes up."""
+    """Subtree -> value of what goes up."""
     found = {}
     for to, message in answers:
         if isinstance(message, GradientReady):
             assert to == target
             values = message.payload.view(torch.float32)
             assert (values == values[0]).all()
-            found[message.span] = values[0].item()
+            found[message.subtree] = values[0].item()
     return found
 
 
 def released(answers):
-    return {(to, m.span.lo) for to, m in answers if isinstance(m, GradientReleased)}
+    return {(to, m.subtree.lo) for to, m in answers if isinstance(m, GradientReleased)}
 
 
 def test_weights_go_to_every_child_as_they_are():
@@ -95,17 +95,17 @@ def test_the_credit_goes_up_when_all_children_are_done():
 
 
 def test_siblings_are_added_and_others_pass():
-    """Round 0 of 5 micro-batches on 3 nodes: 0 + 1 become one span, 2 goes on alone."""
+    """Round 0 of 5 micro-batches on 3 nodes: 0 + 1 become one subtree, 2 goes on alone."""
     driver = Driver()
     assert up(driver.gradient(0, 1.0)) == {}
     assert up(driver.gradient(2, 4.0)) == {}
     answers = driver.gradient(1, 2.0)
-    assert up(answers) == {Span(0, 1): 3.0, Span(2, 0): 4.0}
+    assert up(answers) == {Subtree(0, 1): 3.0, Subtree(2, 0): 4.0}
     assert driver.arena.allocated == 1
 
 
 def test_what_is_not_added_is_not_copied():
-    """A span without a sibling here is forwarded in its sender's memory."""
+    """A subtree without a sibling here is forwarded in its sender's memory."""
     driver = Driver(nodes=range(2, 3))
     ((_, message),) = driver.gradient(2, 4.0)
     assert message.payload in driver.lenders.live
@@ -119,10 +119,10 @@ def test_a_child_gets_its_memory_back_when_its_gradient_was_added():
     assert released(driver.gradient(1, 2.0)) == {("csx-0", 0), ("csx-1", 1)}
     forwarded = driver.gradient(2, 4.0)
     assert released(forwarded) == set()
-    answers = driver.tell("wgt-0", GradientReleased(1, 0, 0, Span(2, 0)))
+    answers = driver.tell("wgt-0", GradientReleased(1, 0, 0, Subtree(2, 0)))
     assert released(answers) == {("csx-2", 2)}
     (own,) = driver.arena.live
-    assert driver.tell("wgt-0", GradientReleased(1, 0, 0, Span(0, 1))) == []
+    assert driver.tell("wgt-0", GradientReleased(1, 0, 0, Subtree(0, 1))) == []
     assert own not in driver.arena.live
 
 
@@ -139,7 +139,7 @@ def test_the_sum_does_not_depend_on_the_order(order):
 
 
 @given(st.permutations(range(3, 8)))
-def test_a_switch_in_the_middle_sends_maximal_spans(order):
+def test_a_switch_in_the_middle_sends_maximal_subtrees(order):
     """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
     driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), None, None))
@@ -150,31 +150,31 @@ def test_a_switch_in_the_middle_sends_maximal_spans(order):
         slab.view(torch.float32).fill_(2.0**index)
         ready = GradientReady(1, 0, 0, leaf(index, 11), slab)
         sums |= up(driver.tell(f"csx-{index}", ready), target="br-0")
-    assert list(sums) == merged_spans(range(3, 8), 11)
+    assert list(sums) == merged_subtrees(range(3, 8), 11)
     assert sum(sums.values()) == sum(2.0**index for index in range(3, 8))
 
 
 def test_a_lane_s_sum_counts_for_all_its_micro_batches():
-    """A child that sends one span for several micro-batches is done with all of them."""
+    """A child that sends one subtree for several micro-batches is done with all of them."""
     driver = Driver(nodes=range(2), num_nodes=2)
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), None, None))
     list(driver.switch.begin(Job("train", 1, 1)))
-    assert up(driver.gradient(0, 3.0, span=Span(0, 1))) == {}
-    assert up(driver.gradient(2, 4.0, span=Span(2, 1))) == {Span(0, 2): 7.0}
+    assert up(driver.gradient(0, 3.0, subtree=Subtree(0, 1))) == {}
+    assert up(driver.gradient(2, 4.0, subtree=Subtree(2, 1))) == {Subtree(0, 2): 7.0}
 
 
-def test_rounds_and_shards_do_not_mix():
+def test_rounds_and_buckets_do_not_mix():
     """Each has its own sum, and goes to the server that owns it."""
     driver = Driver(num_servers=2)
-    owners = {shard.index: shard.server for shard in driver.plan.gradients}
+    owners = {bucket.index: bucket.server for bucket in driver.plan.gradients}
     assert set(owners.values()) == {0, 1}
     for index in range(3):
-        for shard, server in owners.items():
-            answers = driver.gradient(index, 1.0, shard=shard)
+        for bucket, server in owners.items():
+            answers = driver.gradient(index, 1.0, bucket=bucket)
             if index == 2:
-                assert up(answers, f"wgt-{server}") == {Span(0, 1): 2.0, Span(2, 0): 1.0}
+                assert up(answers, f"wgt-{server}") == {Subtree(0, 1): 2.0, Subtree(2, 0): 1.0}
     answers = [driver.gradient(index, 5.0, round_index=1) for index in (3, 4)]
-    assert up(answers[-1], f"wgt-{owners[0]}") == {Span(3, 0): 5.0, Span(4, 2): 5.0}
+    assert up(answers[-1], f"wgt-{owners[0]}") == {Subtree(3, 0): 5.0, Subtree(4, 2): 5.0}
 
 
 @pytest.mark.parametrize("nodes", [range(3), range(2, 3)])
@@ -184,17 +184,17 @@ def test_it_is_finished_when_everything_has_passed(nodes):
     children = [f"csx-{node}" for node in nodes]
     forwarded = []
     for round_index in range(2):
-        for shard in driver.plan.weights:
-            ready = WeightsReady(1, round_index, shard.index, driver.lenders.allocate(4))
+        for bucket in driver.plan.weights:
+            ready = WeightsReady(1, round_index, bucket.index, driver.lenders.allocate(4))
             driver.tell("wgt-0", ready)
             for child in children:
-                driver.tell(child, WeightsReleased(1, round_index, shard.index))
-        for shard in driver.plan.gradients:
+                driver.tell(child, WeightsReleased(1, round_index, bucket.index))
+        for bucket in driver.plan.gradients:
             for index in driver.rounds.of_nodes(round_index, nodes):
-                forwarded += driver.gradient(index, 1.0, round_index, shard.index)
+                forwarded += driver.gradient(index, 1.0, round_index, bucket.index)
     assert not driver.switch.finished
     for _, m in forwarded:
         if isinstance(m, GradientReady):
-            driver.tell("wgt-0", GradientReleased(m.step, m.round, m.shard, m.span))
+            driver.tell("wgt-0", GradientReleased(m.step, m.round, m.bucket, m.subtree))
     assert driver.switch.finished
     assert driver.arena.live == set()

@@ -3,7 +3,7 @@
 What a layer's backward pass alone reads of its forward pass is computed anew from the layer's
 inputs, by clones of the very same ops right before the first reader of each. Random ops draw by
 key, so their clones draw the same numbers, and every value has the same bits. The clock and the
-memory model foresee what this does to a program (wsc.timing.placement.recompute).
+memory model foresee what this does to a program (timing.sram.recompute).
 """
 
 from __future__ import annotations

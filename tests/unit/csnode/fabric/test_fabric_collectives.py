@@ -26,8 +26,8 @@ from csnode.fabric.collectives import (
     two_phase,
 )
 from csnode.fabric.dtypes import decode, encode
+from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR
 
 SETUP = WSE2.vector_setup_cycles
 START = WSE2.program_start_cycles

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from csnode.fabric import Defects, Fabric, run
 from csnode.fabric.collectives import all_reduce_2d, chain
 from csnode.fabric.defects import random_defects, read_defects
+from timing.hardware.fabric import FabricSpec, Wse3Fabric
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.timing.hardware.fabric import FabricSpec, Wse3Fabric
 
 SMALL = FabricSpec(rows=10, columns=12)
 HEADER = "kind,row,column,direction\n"

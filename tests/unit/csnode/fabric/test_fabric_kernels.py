@@ -21,8 +21,8 @@ from csnode.fabric import (
 )
 from csnode.fabric.collectives import add_reduce, chain, paths
 from csnode.fabric.dtypes import decode, encode
+from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import WSE2
 
 SETUP = WSE2.vector_setup_cycles
 RANDOM = np.random.default_rng(11)

@@ -6,8 +6,8 @@ import pytest
 
 from csnode.fabric import Dtype, Fabric, Program, Vector, run
 from csnode.fabric.memory import Layout
+from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
-from wsc.timing.hardware.fabric import WSE2
 
 
 def test_arrays_fill_the_sram_and_no_more():

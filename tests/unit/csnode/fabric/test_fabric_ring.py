@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from csnode.fabric import Dtype, Fabric, Program, run
 from csnode.fabric.collectives import Ring, do_ring_sum, paths
 from csnode.fabric.dtypes import decode, encode
-from wsc.timing.hardware.fabric import WSE2
+from timing.hardware.fabric import WSE2
 
 SETUP = WSE2.vector_setup_cycles
 MESSAGE = 2 * WSE2.ramp_cycles + 1

@@ -10,11 +10,11 @@ from appliance.spec import ClusterSpec
 from csnode.fabric.defects import Defects
 from csnode.fabric.placement import largest_region, place
 from csnode.fabric.survey import working_wafer
+from timing.cost import best_grid
+from timing.hardware import CS2, DefectSpec, FabricSpec, WaferSpec
+from timing.kernels.table import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.program import OpWork
-from wsc.timing.cost import best_grid
-from wsc.timing.hardware import CS2, DefectSpec, FabricSpec, WaferSpec
-from wsc.timing.kernels.table import op_cycles
 
 FABRIC = FabricSpec(columns=10, rows=20)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from csnode.fabric.collectives.trees import Tree, auto_generated, binomial, chain, star, two_phase
+from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import WSE2
 
 
 @given(num_pes=st.integers(1, 200), group=st.integers(1, 30))

@@ -53,7 +53,7 @@ def test_metadata_may_be_large(tmp_path):
 
 
 def test_the_same_key_twice_is_refused(tmp_path):
-    """Two servers that both write a parameter are a mistake of placement."""
+    """Two servers that both write a parameter are a mistake of sram_plan."""
     path = tmp_path / "c.mdl"
     append_tensors(path, "model", {"w": np.ones(1)})
     with pytest.raises(CheckpointError, match=r"'model.w' is written twice"):

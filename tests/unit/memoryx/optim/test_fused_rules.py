@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from plain_sgd import SGD
 
 from memoryx.optim.registry import rule_named
 from memoryx.optim.rule import Parameter, init_state
+from tests.support.plain_sgd import SGD
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]
 NUM_STEPS = 5

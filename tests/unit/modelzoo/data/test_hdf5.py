@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from modelzoo.data.hdf5 import GptHDF5MapDataProcessor, parse_subset
 from modelzoo.data.source import BatchSource
 from wsc.core.errors import DataError
-from wsc.timing.hardware import Loading
+from wsc.core.loading import Loading
 
 
 def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 
 from modelzoo.models.bert import BertModel, drop_masked
 from modelzoo.models.registry import build_model
+from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.core.errors import ConfigError, DataError
 
 BERT = {"name": "bert", **TOKENS, **FOUR_HEADS, **NO_DROPOUT, "initializer_range": 0.2}

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from tiny_models import NO_DROPOUT, SIZES
 
 from modelzoo.models.dit import (
     DitModel,
@@ -19,6 +18,7 @@ from modelzoo.models.dit import (
 from modelzoo.models.dit_config import DitConfig, VaeConfig
 from modelzoo.models.layers import Attention
 from modelzoo.models.registry import build_model
+from tests.support.tiny_models import NO_DROPOUT, SIZES
 from wsc.core.errors import ConfigError
 
 SECTION = {

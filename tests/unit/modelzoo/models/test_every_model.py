@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SIZES, TINY_MODELS
 
 from modelzoo.models.example import example_inputs, training_example
 from modelzoo.models.registry import MODELS, build_model, model_config
 from modelzoo.models.transformer_config import TransformerConfig
+from tests.support.tiny_models import SIZES, TINY_MODELS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import StreamPrecision
 

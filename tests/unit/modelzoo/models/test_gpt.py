@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.func import functional_call
@@ -12,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from modelzoo.models.gpt import GptModel
 from modelzoo.models.registry import build_model
+from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.core.errors import ConfigError
 
 GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import modelzoo
-from modelzoo.config.load import load_params
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import model_config
+from waferstream.config.load import load_params
 
 FILES = sorted((Path(modelzoo.__file__).parent / "params").glob("*.yaml"))
 

@@ -26,7 +26,7 @@ def knock(stranger: GrpcEndpoint) -> None:
 
 
 def test_stranger_is_refused(endpoint: GrpcEndpoint) -> None:
-    """A room of another session delivers nothing, and learns that it is not welcome."""
+    """A role of another session delivers nothing, and learns that it is not welcome."""
     stranger = GrpcEndpoint("x", "theirs", "127.0.0.1", start_timeout_s=10)
     try:
         stranger.connect({"a": endpoint.address})

@@ -7,7 +7,7 @@ from swarmx.links.memory import MemoryArena
 
 
 def test_freed_slab_cannot_be_read() -> None:
-    """A room that reads a payload whose credit it gave back is caught, not served old bytes."""
+    """A role that reads a payload whose credit it gave back is caught, not served old bytes."""
     slab = MemoryArena().allocate(8)
     slab.free()
     with pytest.raises(RuntimeError, match="after it was freed"):

@@ -78,7 +78,7 @@ def test_memory_has_no_name(arena: SharedArena) -> None:
 
 
 def test_memory_of_a_closed_arena_is_refused(arena: SharedArena) -> None:
-    """A handle that outlives its room is an error that says so."""
+    """A handle that outlives its role is an error that says so."""
     handle = handle_of(arena.allocate(64))
     arena.close()
     with pytest.raises(ApplianceRuntimeServerError, match="shared memory is gone"):

@@ -30,7 +30,7 @@ def pair(session: str) -> Iterator[tuple[SocketEndpoint, SocketEndpoint]]:
 
 
 def test_sender_may_start_before_its_peer(session: str) -> None:
-    """A message to a room that listens later arrives."""
+    """A message to a role that listens later arrives."""
     a = open_endpoint("a", session)
     a.connect({"b": a.address.removesuffix("a") + "b"})
     sender = threading.Thread(target=a.send, args=(Envelope("a", "b", WeightsReleased(5, 0, 0)),))
@@ -74,7 +74,7 @@ def test_peer_that_does_not_read_is_a_deadlock(session: str) -> None:
 
 
 def test_name_is_taken_once(session: str) -> None:
-    """A second room of the same name in the same session cannot start."""
+    """A second role of the same name in the same session cannot start."""
     first = open_endpoint("a", session)
     try:
         with pytest.raises(ClusterJobInitError, match="cannot listen"):

@@ -22,14 +22,14 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.reduce_order import Span
+from wsc.core.reduce_order import Subtree
 
 SLAB = MemoryArena().allocate(48)
 MESSAGES = (
     WeightsReady(1, 2, 3, SLAB),
     WeightsReleased(2**40, 0, 3),
-    GradientReady(1, 0, 3, Span(8, 3), SLAB),
-    GradientReleased(0, 0, 0, Span(0, 0)),
+    GradientReady(1, 0, 3, Subtree(8, 3), SLAB),
+    GradientReleased(0, 0, 0, Subtree(0, 0)),
     BatchReady(1, 5, SLAB),
     BatchReleased(1, 5),
     NormPartial(1, 2, ((0, 0.1), (7, 1e300))),

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from local_machine import BF16, FP32, Regression, random_batches
-from plain_steps import backward_step
 from torch import nn
 
+from tests.support.local_machine import BF16, FP32, Regression, random_batches
+from tests.support.plain_steps import backward_step
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.errors import ConfigError

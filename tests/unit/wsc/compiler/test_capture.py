@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from kernels import run_eagerly, run_kernels
-from local_machine import BF16, FP32, Regression, compile_model, random_batches
-from tiny_training import GPT, LLAMA, LOADER
 from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.kernels import run_eagerly, run_kernels
+from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tests.support.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture import capture
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ApplianceCompilationError

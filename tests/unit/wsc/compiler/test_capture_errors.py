@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from local_machine import Regression, compile_model, random_batches
 from torch import nn
 
 import wsc
+from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.capture_errors import line_of_node, user_line
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from plain_steps import backward_step
 from torch import nn
 
+from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like, named_by_place
 from wsc.compiler.precision import StreamPrecision

@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 import pytest
-from local_machine import Regression, compile_model, random_batches
 
+from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.compiler.listing import describe, schedule_listing
 from wsc.core.actions import (
     DropActivation,

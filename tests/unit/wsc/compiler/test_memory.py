@@ -1,11 +1,11 @@
 """Bytes of activations from one capture: linear in the samples, streams left out, views once."""
 
 import pytest
-from local_machine import BF16, compile_model
-from tiny_training import GPT, LOADER
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.local_machine import BF16, compile_model
+from tests.support.tiny_training import GPT, LOADER
 
 
 def captured(samples, **changes):

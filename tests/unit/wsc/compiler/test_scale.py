@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from plain_steps import backward_step
 from torch import nn
 
+from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision

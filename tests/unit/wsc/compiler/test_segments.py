@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from kernels import run_kernels
-from local_machine import BF16, FP32, Regression, compile_model, random_batches
-from tiny_training import GPT, LOADER
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.kernels import run_kernels
+from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
+from tests.support.tiny_training import GPT, LOADER
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.core.program import BYTES_PER_ELEMENT
 

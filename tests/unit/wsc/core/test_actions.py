@@ -1,9 +1,9 @@
 """The static schedule: what comes is dropped again, in an order in which it can be done."""
 
 import pytest
-from local_machine import Regression, compile_model, random_batches
-from small_programs import program
 
+from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.small_programs import program
 from wsc.core.actions import (
     DropActivation,
     DropWeight,
@@ -41,15 +41,15 @@ def test_the_schedule_can_be_walked(tiny, num_servers):
     ran = []
     for action in node_actions(tiny, plan):
         match action:
-            case StreamWeight(shard):
-                weights |= set(plan.weights[shard].names)
+            case StreamWeight(bucket):
+                weights |= set(plan.weights[bucket].names)
             case RunKernel(index):
                 segment = tiny.segments[index]
                 assert set(segment.weights) == weights
                 assert set(segment.inputs) <= values
                 ran.append(index)
-            case DropWeight(shard):
-                weights -= set(plan.weights[shard].names)
+            case DropWeight(bucket):
+                weights -= set(plan.weights[bucket].names)
             case StashActivation(index):
                 assert not weights, "a weight is still there when the segment is over"
                 values |= set(tiny.segments[index].outputs)
@@ -65,9 +65,9 @@ def test_every_weight_is_dropped_right_after_its_kernel(tiny, num_servers):
     """Stream, run, drop: between two kernels no weight stays."""
     plan = plan_streams(tiny, num_servers)
     actions = node_actions(tiny, plan)
-    streamed = [action.shard for action in actions if isinstance(action, StreamWeight)]
-    dropped = [action.shard for action in actions if isinstance(action, DropWeight)]
-    assert streamed == dropped == [shard.index for shard in plan.weights]
+    streamed = [action.bucket for action in actions if isinstance(action, StreamWeight)]
+    dropped = [action.bucket for action in actions if isinstance(action, DropWeight)]
+    assert streamed == dropped == [bucket.index for bucket in plan.weights]
 
 
 def test_every_gradient_leaves_once_and_from_its_segment(tiny, num_servers):
@@ -78,25 +78,25 @@ def test_every_gradient_leaves_once_and_from_its_segment(tiny, num_servers):
         match action:
             case RunKernel(index):
                 ran = index
-            case ReduceGradient(shard):
-                assert plan.gradients[shard].segment == ran
-                reduced.append(shard)
-    assert reduced == [shard.index for shard in plan.gradients]
+            case ReduceGradient(bucket):
+                assert plan.gradients[bucket].segment == ran
+                reduced.append(bucket)
+    assert reduced == [bucket.index for bucket in plan.gradients]
 
 
 def test_servers_do_together_what_a_node_needs(tiny, num_servers):
-    """Every shard is sent by one server and collected by one, and updated once a step."""
+    """Every bucket is sent by one server and collected by one, and updated once a step."""
     plan = plan_streams(tiny, num_servers)
     done = [
         action
         for server in range(num_servers)
         for action in server_actions(plan, server, is_last_round=True)
     ]
-    for kind, shards in (
+    for kind, buckets in (
         (StreamWeight, plan.weights),
         (ReduceGradient, plan.gradients),
         (UpdateParameter, plan.gradients),
     ):
-        assert sorted(a.shard for a in done if isinstance(a, kind)) == list(range(len(shards)))
+        assert sorted(a.bucket for a in done if isinstance(a, kind)) == list(range(len(buckets)))
     early = server_actions(plan, 0, is_last_round=False)
     assert not any(isinstance(action, UpdateParameter) for action in early)

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_programs import program, segment
 
-from wsc.core.program import BYTES_PER_ELEMENT, Footprint, TensorSpec, place, plan_streams
+from tests.support.small_programs import program, segment
+from wsc.core.program import BYTES_PER_ELEMENT, Footprint, TensorSpec, assign_servers, plan_streams
 
 specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
     lambda sizes: [TensorSpec(f"p{i}", (size,), "float32") for i, size in enumerate(sizes)]
@@ -31,11 +31,11 @@ def test_a_footprint_that_covers_two_is_enough_for_either_at_any_size():
 
 @given(specs, st.integers(1, 8))
 def test_every_parameter_has_one_owner(parameters, num_servers):
-    """Placement covers all, names existing servers only, and does not depend on the order."""
-    owner = place(parameters, num_servers)
+    """SramPlan covers all, names existing servers only, and does not depend on the order."""
+    owner = assign_servers(parameters, num_servers)
     assert owner.keys() == {spec.name for spec in parameters}
     assert set(owner.values()) <= set(range(num_servers))
-    assert place(parameters[::-1], num_servers) == owner
+    assert assign_servers(parameters[::-1], num_servers) == owner
 
 
 @given(specs, st.integers(1, 8))
@@ -43,53 +43,53 @@ def test_servers_are_loaded_evenly(parameters, num_servers):
     """No two servers differ by more than the largest parameter."""
     load = Counter(dict.fromkeys(range(num_servers), 0))
     for spec in parameters:
-        load[place(parameters, num_servers)[spec.name]] += spec.num_elements
+        load[assign_servers(parameters, num_servers)[spec.name]] += spec.num_elements
     largest = max(spec.num_elements for spec in parameters)
     assert max(load.values()) - min(load.values()) <= largest
 
 
 @pytest.mark.parametrize("num_servers", [1, 2, 3, 7])
-def test_shards_are_the_segments_cut_by_server(num_servers):
+def test_buckets_are_the_segments_cut_by_server(num_servers):
     """Each segment's weights and gradients travel whole, each from or to its owner."""
     tiny = program()
-    owner = place(tiny.parameters, num_servers)
+    owner = assign_servers(tiny.parameters, num_servers)
     plan = plan_streams(tiny, num_servers)
-    for shards, wanted in (
+    for buckets, wanted in (
         (plan.weights, lambda segment: segment.weights),
         (plan.gradients, lambda segment: segment.gradients),
     ):
-        assert [shard.index for shard in shards] == list(range(len(shards)))
-        for shard in shards:
-            assert {owner[name] for name in shard.names} == {shard.server}
+        assert [bucket.index for bucket in buckets] == list(range(len(buckets)))
+        for bucket in buckets:
+            assert {owner[name] for name in bucket.names} == {bucket.server}
         for one in tiny.segments:
-            sent = [name for s in shards if s.segment == one.index for name in s.names]
+            sent = [name for s in buckets if s.segment == one.index for name in s.names]
             assert Counter(sent) == Counter(wanted(one))
 
 
 def test_a_weight_used_twice_streams_twice():
     """Nothing is kept on the wafer for a later segment."""
     plan = plan_streams(program(), 1)
-    assert sum("first.weight" in shard.names for shard in plan.weights) == 2
-    assert sum("first.weight" in shard.names for shard in plan.gradients) == 1
+    assert sum("first.weight" in bucket.names for bucket in plan.weights) == 2
+    assert sum("first.weight" in bucket.names for bucket in plan.gradients) == 1
 
 
 def test_weights_travel_in_stream_dtype_and_gradients_in_fp32():
     """The bytes on the wire are those of the dtype, not those of the master."""
     plan = plan_streams(program("bfloat16"), 2)
-    for shard in plan.weights:
-        assert shard.num_bytes == shard.num_elements * BYTES_PER_ELEMENT["bfloat16"]
-    for shard in plan.gradients:
-        assert shard.num_bytes == shard.num_elements * 4
+    for bucket in plan.weights:
+        assert bucket.num_bytes == bucket.num_elements * BYTES_PER_ELEMENT["bfloat16"]
+    for bucket in plan.gradients:
+        assert bucket.num_bytes == bucket.num_elements * 4
 
 
-def test_shards_by_server_and_by_segment():
-    """Both views hold all shards, in stream order."""
+def test_buckets_by_server_and_by_segment():
+    """Both views hold all buckets, in stream order."""
     plan = plan_streams(program(), 2)
-    by_server = [shard for server in range(2) for shard in plan.weights_of(server)]
-    assert sorted(by_server, key=lambda shard: shard.index) == list(plan.weights)
-    by_segment = [shard for shards in plan.weights_by_segment.values() for shard in shards]
+    by_server = [bucket for server in range(2) for bucket in plan.weights_of(server)]
+    assert sorted(by_server, key=lambda bucket: bucket.index) == list(plan.weights)
+    by_segment = [bucket for buckets in plan.weights_by_segment.values() for bucket in buckets]
     assert by_segment == list(plan.weights)
-    assert [s for shards in plan.gradients_by_segment.values() for s in shards] == list(
+    assert [s for buckets in plan.gradients_by_segment.values() for s in buckets] == list(
         plan.gradients
     )
 

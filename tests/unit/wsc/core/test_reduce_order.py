@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spans import merged_spans
 
-from wsc.core.reduce_order import Merger, Span, leaf, root
+from tests.support.subtrees import merged_subtrees
+from wsc.core.reduce_order import Merger, Subtree, leaf, root
 
 counts = st.integers(1, 40)
 
@@ -37,8 +37,8 @@ def added(left, right):
 
 def merged(parts, count):
     merger = Merger(count, added)
-    for span, value in parts:
-        merger.offer(span, value)
+    for subtree, value in parts:
+        merger.offer(subtree, value)
     return merger.take()
 
 
@@ -81,19 +81,21 @@ def test_the_order_is_that_of_the_documentation(count, written):
 def test_only_siblings_are_added(data, count):
     """What is held covers the micro-batches that were offered, each once."""
     chosen = data.draw(st.lists(st.integers(0, count - 1), unique=True))
-    spans = merged_spans(chosen, count)
-    covered = [i for span in spans for i in range(span.lo, span.lo + span.size(count))]
+    subtrees = merged_subtrees(chosen, count)
+    covered = [
+        i for subtree in subtrees for i in range(subtree.lo, subtree.lo + subtree.size(count))
+    ]
     assert sorted(chosen) == covered
-    promoted = set(spans)
-    assert not any(span.sibling() in promoted for span in spans)
+    promoted = set(subtrees)
+    assert not any(subtree.sibling() in promoted for subtree in subtrees)
 
 
 @given(st.data(), counts)
-def test_a_run_of_micro_batches_becomes_few_spans(data, count):
-    """A node forwards at most two spans per level of the tree for the run that it computed."""
+def test_a_run_of_micro_batches_becomes_few_subtrees(data, count):
+    """A node forwards at most two subtrees per level of the tree for the run that it computed."""
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
-    assert len(merged_spans(range(start, stop), count)) <= max(1, 2 * root(count).level)
+    assert len(merged_subtrees(range(start, stop), count)) <= max(1, 2 * root(count).level)
 
 
 @given(st.data(), counts)
@@ -111,20 +113,20 @@ def test_whole_is_the_whole_batch_only(data, count):
 def test_the_lower_half_comes_first():
     """``add`` gets the lower micro-batches as its left operand, whoever arrives first."""
     for order in ((0, 1), (1, 0)):
-        assert merged([(leaf(i, 2), str(i)) for i in order], 2) == [(Span(0, 1), "(0+1)")]
+        assert merged([(leaf(i, 2), str(i)) for i in order], 2) == [(Subtree(0, 1), "(0+1)")]
 
 
 def test_a_span_comes_once():
     """A gradient that arrives twice is a broken protocol, not another addend."""
     merger = Merger(4, added)
-    merger.offer(Span(1, 0), "1")
+    merger.offer(Subtree(1, 0), "1")
     with pytest.raises(ValueError, match="twice"):
-        merger.offer(Span(1, 0), "1")
+        merger.offer(Subtree(1, 0), "1")
 
 
 @pytest.mark.parametrize("micro_batch", [-1, 3])
 def test_a_leaf_lies_in_the_batch(micro_batch):
-    """There is no span of a micro-batch that does not exist."""
+    """There is no subtree of a micro-batch that does not exist."""
     with pytest.raises(ValueError, match=r"outside \[0, 3\)"):
         leaf(micro_batch, 3)
 
@@ -132,15 +134,15 @@ def test_a_leaf_lies_in_the_batch(micro_batch):
 @given(counts, st.integers(0, 39))
 def test_sibling_and_parent_agree(count, index):
     """Siblings are each other's siblings, have one parent, and do not overlap."""
-    span = leaf(index % count, count)
-    sibling = span.sibling()
-    assert sibling.sibling() == span
-    assert sibling.parent() == span.parent()
-    assert abs(sibling.lo - span.lo) == 1 << span.level
+    subtree = leaf(index % count, count)
+    sibling = subtree.sibling()
+    assert sibling.sibling() == subtree
+    assert sibling.parent() == subtree.parent()
+    assert abs(sibling.lo - subtree.lo) == 1 << subtree.level
 
 
 def test_promotion_skips_empty_siblings():
-    """The odd one out at the end stands for as large a span as nothing else fills."""
-    size = partial(Span.size, num_micro_batches=5)
-    assert leaf(4, 5) == Span(4, 2)
-    assert (size(Span(4, 2)), size(Span(0, 2)), size(root(5))) == (1, 4, 5)
+    """The odd one out at the end stands for as large a subtree as nothing else fills."""
+    size = partial(Subtree.size, num_micro_batches=5)
+    assert leaf(4, 5) == Subtree(4, 2)
+    assert (size(Subtree(4, 2)), size(Subtree(0, 2)), size(root(5))) == (1, 4, 5)

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 
 from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import decode, encode
+from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import WSE2
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
 RANDOM = np.random.default_rng(5)

@@ -10,8 +10,8 @@ from csnode.fabric import Dtype, Fabric
 from csnode.fabric.defects import random_defects
 from csnode.fabric.dtypes import decode, encode
 from csnode.fabric.kernels import streamed_layers, weight_streaming
+from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
-from wsc.timing.hardware.fabric import WSE2, WSE3, FabricSpec
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
 RANDOM = np.random.default_rng(5)

@@ -17,8 +17,8 @@ from csnode.fabric import (
     run,
     send,
 )
+from timing.hardware.fabric import WSE2, WSE3
 from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
-from wsc.timing.hardware.fabric import WSE2, WSE3
 
 SETUP = WSE2.vector_setup_cycles
 RAMPS = 2 * WSE2.ramp_cycles + 1

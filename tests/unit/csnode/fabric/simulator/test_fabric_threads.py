@@ -6,8 +6,8 @@ import pytest
 from csnode.fabric import Dtype, Fabric, Program, run
 from csnode.fabric.collectives import add_broadcast, do_bus, paths, route_bus
 from csnode.fabric.instructions import Delay, Signal, Stream, Vector, Wait
+from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
-from wsc.timing.hardware.fabric import WSE2
 
 
 @pytest.mark.parametrize("others_signal", [3, 9, 10, 11])

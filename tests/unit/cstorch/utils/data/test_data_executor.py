@@ -3,7 +3,10 @@
 import logging
 
 import pytest
-from cstorch_program import (
+
+import cstorch
+from cstorch.utils.data.data_executor import MAX_STEPS
+from tests.support.cstorch_program import (
     batches,
     evaluation_step,
     executor,
@@ -13,10 +16,7 @@ from cstorch_program import (
     running_backend,
     training_step,
 )
-from tiny_training import Shape, cluster_config
-
-import cstorch
-from cstorch.utils.data.data_executor import MAX_STEPS
+from tests.support.tiny_training import Shape, cluster_config
 from wsc.core.errors import ApplianceError, ConfigError, DataError
 
 

@@ -7,7 +7,7 @@ import torch
 
 from cstorch.utils.data import DataLoader
 from wsc.core.errors import DataError
-from wsc.timing.hardware import Loading
+from wsc.core.loading import Loading
 
 
 def numbers(count, *, start=0):

@@ -1,12 +1,12 @@
 """Segments: layers in the order in which they run, forward and then backward."""
 
 import pytest
-from local_machine import Regression, compile_model, random_batches
-from tiny_training import GPT, LLAMA, LOADER
 from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.passes.layers import layer_name
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from kernels import run_eagerly, run_kernels
-from local_machine import BF16, FP32, Regression, random_batches
-from plain_steps import backward_step
-from tiny_training import GPT, LLAMA, LOADER
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.kernels import run_eagerly, run_kernels
+from tests.support.local_machine import BF16, FP32, Regression, random_batches
+from tests.support.plain_steps import backward_step
+from tests.support.tiny_training import GPT, LLAMA, LOADER
 from wsc.compiler.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.passes import OPTIONAL, run_passes

@@ -4,13 +4,13 @@ import pickle
 
 import pytest
 import torch
-from kernels import run_kernels
-from local_machine import Regression, compile_model, random_batches
-from tiny_training import GPT, LOADER
 from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.kernels import run_kernels
+from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.tiny_training import GPT, LOADER
 from wsc.compiler.keyed_random import KEY_INPUT
 
 

@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 import torch
-from kernels import run_kernels
-from local_machine import BF16
-from plain_steps import backward_step
-from tiny_training import GPT, LLAMA, LOADER
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.kernels import run_kernels
+from tests.support.local_machine import BF16
+from tests.support.plain_steps import backward_step
+from tests.support.tiny_training import GPT, LLAMA, LOADER
+from timing.sram import moments, recompute
 from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.timing.placement import moments, recompute
 
 DROPOUT = dict.fromkeys(("dropout_rate", "attention_dropout_rate"), 0.1)
 BATCH = build_source(LOADER | {"batch_size": 2}, "test").batch(0)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from kernels import run_eagerly, run_kernels
-from local_machine import FP32
-from plain_steps import backward_step
 from torch import nn
 
+from tests.support.kernels import run_eagerly, run_kernels
+from tests.support.local_machine import FP32
+from tests.support.plain_steps import backward_step
 from wsc.compiler.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled

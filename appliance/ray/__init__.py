@@ -1,0 +1,1 @@
+"""The roles as Ray actors. The only place that imports ray."""

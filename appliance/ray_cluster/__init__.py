@@ -1,1 +1,0 @@
-"""The rooms as Ray actors. The only place that imports ray."""

@@ -1,0 +1,81 @@
+"""The GPU clusters that people compare with: training steps, scaling curves, inference.
+
+A step is compute, exposed communication, pipeline bubble and optimizer (``step``); compute is
+arithmetic at a sustained share of the peak plus memory traffic (``compute``), communication is
+bytes over bandwidth plus latency (``collectives``, ``communication``). Chips and networks are data
+(``hardware``), and so is what a software stack makes of them (``software``). Fitted on the
+calibration rows of the GPU table and on nothing else.
+"""
+
+from baselines.gpu.curve import KINDS, CurvePolicy, GpuPoint, gpu_curve
+from baselines.gpu.hardware import (
+    A100_40,
+    A100_80,
+    DGX_A100,
+    DGX_H100,
+    H100,
+    H100_500W,
+    H200,
+    FastNetwork,
+    GpuClusterSpec,
+    GpuSpec,
+    HostSpec,
+    NetworkSpec,
+    SlowNetwork,
+)
+from baselines.gpu.inference import WAFERLLM_TESTBED, decode_s_per_token, prefill_s, request_s
+from baselines.gpu.memory import GpuMemory, training_memory
+from baselines.gpu.parallelism import Parallelism, Recompute, Sharding
+from baselines.gpu.software import (
+    AUTOCAST_DDP,
+    DEEPSPEED,
+    FSDP,
+    GPT_NEOX,
+    MEGATRON,
+    TORCHTITAN,
+    TORCHTITAN_EAGER,
+    SoftwareSpec,
+)
+from baselines.gpu.step import StepTime, model_flops_utilisation, step_time
+from baselines.gpu.workload import Workload
+
+__all__ = [
+    "A100_40",
+    "A100_80",
+    "AUTOCAST_DDP",
+    "DEEPSPEED",
+    "DGX_A100",
+    "DGX_H100",
+    "FSDP",
+    "GPT_NEOX",
+    "H100",
+    "H100_500W",
+    "H200",
+    "KINDS",
+    "MEGATRON",
+    "TORCHTITAN",
+    "TORCHTITAN_EAGER",
+    "WAFERLLM_TESTBED",
+    "CurvePolicy",
+    "FastNetwork",
+    "GpuClusterSpec",
+    "GpuMemory",
+    "GpuPoint",
+    "GpuSpec",
+    "HostSpec",
+    "NetworkSpec",
+    "Parallelism",
+    "Recompute",
+    "Sharding",
+    "SlowNetwork",
+    "SoftwareSpec",
+    "StepTime",
+    "Workload",
+    "decode_s_per_token",
+    "gpu_curve",
+    "model_flops_utilisation",
+    "prefill_s",
+    "request_s",
+    "step_time",
+    "training_memory",
+]

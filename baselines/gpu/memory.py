@@ -1,0 +1,83 @@
+"""Bytes that training keeps on one GPU, and whether they fit.
+
+Mixed precision with Adam: 16-bit weights and gradients, 12 bytes of fp32 master weight and moments
+per parameter (Rajbhandari et al., 2020). Activations after Korthikanti et al., 2022: 34 bytes per
+token, layer and hidden element, and what attention keeps of its scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baselines.gpu.communication import WEIGHT_BYTES
+from baselines.gpu.hardware import GpuSpec
+from baselines.gpu.parallelism import Parallelism
+from baselines.gpu.software import SoftwareSpec
+from baselines.gpu.workload import Workload
+
+STATE_BYTES = 12
+"""Of the optimizer per parameter: fp32 master weight and both moments of Adam."""
+
+LAYER_BYTES = 34
+"""Kept of a layer per token and hidden element; Korthikanti et al., 2022, without the scores."""
+
+LOGIT_BYTES = 6
+"""Per token and vocabulary entry: logits in 16 bit and in fp32."""
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """Bytes on the GPU that holds most."""
+
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        return (
+            self.weights_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+        )
+
+    def fits(self, gpu: GpuSpec) -> bool:
+        """Whether it fits the usable part of the GPU's memory."""
+        return self.total_bytes <= gpu.hbm_bytes * gpu.usable_share
+
+
+def training_memory(
+    workload: Workload, parallelism: Parallelism, gpus: int, software: SoftwareSpec
+) -> GpuMemory:
+    """What one of ``gpus`` holds; ConfigError if the degrees do not divide them."""
+    ranks = parallelism.data_parallel(gpus)
+    parameters = workload.parameters / parallelism.model_parallel
+    at_stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}[parallelism.sharding]
+    weights = parameters * WEIGHT_BYTES
+    states = 0.0 if parallelism.optimizer_threads else parameters * STATE_BYTES
+    if at_stage == 3:  # the shard, and two layers gathered: one in use, one arriving
+        weights = weights / ranks + 2 * WEIGHT_BYTES * workload.layer_parameters
+    return GpuMemory(
+        weights_bytes=weights,
+        gradients_bytes=parameters * software.gradient_bytes / (ranks if at_stage >= 2 else 1),
+        optimizer_bytes=states / (ranks if at_stage >= 1 else 1),
+        activations_bytes=_activations(workload, parallelism, software),
+    )
+
+
+def _activations(workload: Workload, parallelism: Parallelism, software: SoftwareSpec) -> float:
+    """The first stage of a pipeline holds the micro-batches of all stages (1F1B)."""
+    tokens = parallelism.micro_batch * workload.seq_len
+    in_flight = min(parallelism.micro_batches, parallelism.pipeline)
+    scores = software.stored_score_bytes * workload.heads * workload.seq_len
+    layer = (LAYER_BYTES * workload.hidden + scores) * tokens
+    boundary = WEIGHT_BYTES * workload.hidden * tokens
+    layers = workload.layers / parallelism.pipeline * in_flight
+    kept = {
+        "none": layers * layer,
+        "selective": layers * layer / 2,
+        "full": layers * boundary + layer,
+    }[parallelism.recompute]
+    return (kept + LOGIT_BYTES * workload.vocab * tokens) / parallelism.tensor

@@ -1,0 +1,188 @@
+"""The walk of a CS node along its static schedule, for one program.
+
+A generator: it yields messages to send, and None where the next action lacks a message. Up to
+``lanes`` micro-batches run side by side, each on one thread, so the number of threads never
+changes a bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from csnode.gradients import GradientPacker
+from csnode.lanes import Lanes
+from csnode.micro_batch import MicroBatch
+from csnode.sram import SramLedger
+from wsc.compiler.keyed_random import KEY_INPUT
+from wsc.compiler.precision import DTYPES
+from wsc.core.actions import (
+    DropActivation,
+    DropWeight,
+    ReduceGradient,
+    RunKernel,
+    StashActivation,
+    StreamWeight,
+    node_actions,
+)
+from wsc.core.errors import ApplianceError
+from wsc.core.installation import Installation
+from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
+from wsc.core.packing import bucket_specs, byte_ranges, unpack
+from wsc.core.payload import Payload, Slab
+from wsc.core.program import Segment
+from wsc.core.reduce_order import Subtree
+from wsc.core.rng import stream_key
+from wsc.core.role import Interval, Report, RoleContext
+
+
+class RoundOfStep(NamedTuple):
+    """Where a node is on its walk."""
+
+    step: int
+    round: int
+
+
+@dataclass
+class Inbox:
+    """What has arrived and is not used up, and which of our slabs are still being read."""
+
+    weights: dict[tuple[RoundOfStep, int], Payload] = field(default_factory=dict)
+    batches: dict[tuple[int, int], Payload] = field(default_factory=dict)
+    sent: dict[tuple[RoundOfStep, int, Subtree], Slab] = field(default_factory=dict)
+
+
+class InstalledKernels:
+    """A program made ready to run: its kernels built, its schedule derived."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.program = installation.program
+        self.plan = installation.plan
+        self.rounds = installation.rounds
+        self.kernels = [kernel.build() for kernel in installation.kernels]
+        self.actions = node_actions(installation.program, installation.plan)
+
+
+class Walk:
+    """Runs rounds of one program; shares inbox, ledger and report with its node."""
+
+    def __init__(
+        self,
+        installed: InstalledKernels,
+        seed: int,
+        context: RoleContext,
+        lanes: Lanes,
+        inbox: Inbox,
+        sram: SramLedger,
+        report: Report,
+    ) -> None:
+        self._program = installed.program
+        self._kernels = installed.kernels
+        self._plan = installed.plan
+        self._actions = installed.actions
+        self._seed = seed
+        self._context = context
+        self._lanes = lanes
+        self._inbox = inbox
+        self._sram = sram
+        self._report = report
+        self._packer = GradientPacker(installed.program, context, lanes)
+        self._activation_bytes = 0
+
+    def round(self, now: RoundOfStep, own: range) -> Iterator[Message | None]:
+        """Every action of one round, for this node's micro-batches ``own`` (there may be none)."""
+        batches: list[MicroBatch] = []
+        for index in own:
+            while (now.step, index) not in self._inbox.batches:
+                yield None
+            batches.append(self._unpack_batch(now.step, index))
+            yield BatchReleased(now.step, index)
+        for action in self._actions:
+            match action:
+                case StreamWeight(bucket):
+                    while (now, bucket) not in self._inbox.weights:
+                        yield None
+                case RunKernel(index):
+                    self._run(now, self._program.segments[index], batches)
+                case DropWeight(bucket):
+                    payload = self._inbox.weights.pop((now, bucket))
+                    self._sram.change("weights", -payload.num_bytes)
+                    yield WeightsReleased(*now, bucket)
+                case DropActivation(_, names):
+                    for batch in batches:
+                        batch.drop(names)
+                case StashActivation():
+                    self._account(batches)
+                case ReduceGradient(bucket) if batches:
+                    yield from self._reduce(now, bucket, batches)
+        for batch in batches:
+            results = tuple(batch.results[place] for place in range(self._program.num_results))
+            self._report.results[now.step, batch.index] = results
+        self._account([])
+
+    def _unpack_batch(self, step: int, index: int) -> MicroBatch:
+        """Copy a micro-batch's inputs out of their slab, so that it can go back at once."""
+        flat = self._inbox.batches.pop((step, index)).view(torch.uint8)
+        values: dict[str, object] = {
+            spec.name: flat[start:stop].clone().view(DTYPES[spec.dtype]).view(spec.shape)
+            for spec, start, stop in byte_ranges(self._program.inputs)
+        }
+        values[KEY_INPUT] = stream_key(self._seed, step, index)
+        return MicroBatch(index, values)
+
+    def _run(self, now: RoundOfStep, segment: Segment, batches: Sequence[MicroBatch]) -> None:
+        weights = self._weights(now, segment)
+        kernel = self._kernels[segment.index]
+
+        def run(batch: MicroBatch) -> Interval:
+            with self._context.cores.lease():
+                detail = f"{segment.layer} {segment.phase}, micro-batch {batch.index}"
+                start_ns = time.perf_counter_ns()
+                try:
+                    batch.run(segment, kernel, weights)
+                except Exception as error:
+                    raise _kernel_failed(f"{detail} of step {now.step}", error) from error
+                stop_ns = time.perf_counter_ns()
+            return Interval("compute", start_ns, stop_ns, now.step, detail)
+
+        self._report.intervals.extend(self._lanes.map(run, batches))
+
+    def _weights(self, now: RoundOfStep, segment: Segment) -> list[torch.Tensor]:
+        """The segment's weights as views of the slabs they arrived in."""
+        dtype = self._program.stream_dtype
+        views: dict[str, torch.Tensor] = {}
+        for bucket in self._plan.weights_by_segment.get(segment.index, ()):
+            flat = self._inbox.weights[now, bucket.index].view(DTYPES[dtype])
+            specs = bucket_specs(self._program, bucket, dtype)
+            views.update(zip(bucket.names, unpack(flat, specs), strict=True))
+        return [views[name] for name in segment.weights]
+
+    def _reduce(
+        self, now: RoundOfStep, bucket: int, batches: Sequence[MicroBatch]
+    ) -> Iterator[GradientReady]:
+        for subtree, slab in self._packer.pack(self._plan.gradients[bucket], batches):
+            self._sram.change("gradients", slab.num_bytes)
+            self._inbox.sent[now, bucket, subtree] = slab
+            yield GradientReady(*now, bucket, subtree, slab)
+
+    def _account(self, batches: Sequence[MicroBatch]) -> None:
+        """Bring the ledger up to date with the activations that are held.
+
+        The emulated wafer takes one micro-batch at a time; the others are the host's.
+        """
+        held_bytes = max((batch.num_bytes for batch in batches), default=0)
+        self._sram.change("activations", held_bytes - self._activation_bytes)
+        self._activation_bytes = held_bytes
+
+
+def _kernel_failed(where: str, error: Exception) -> ApplianceError:
+    return ApplianceError(
+        "a kernel failed",
+        where=where,
+        value=repr(error),
+        remedy="look at that micro-batch of the data: often an index is beyond its table",
+    )

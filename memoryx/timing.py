@@ -1,0 +1,219 @@
+"""The clock twin of MemoryX: what streaming, collecting and updating cost.
+
+The real weight servers compute updates as fast as this computer can; this twin says when the
+emulated group of servers would have done so. Four kinds of resource:
+
+- one wire out and one in, of the group's bandwidth, which its servers share;
+- per server, its share of the group's memory and processors: weights are read, 4 bytes per element,
+  before they stream; adding a gradient moves 3 x 4 bytes per element (sum and gradient read, sum
+  written), an update reads the gradient and reads and writes master and optimizer state. The slower
+  of moving and computing counts; with AdamW, 15 operations on 28 bytes, that is moving;
+- per server, its share of the group's flash, where the model has outgrown DRAM (memoryx.tiers):
+  weights are read before they stream, what an addition or an update writes is read and written;
+- per server, two windows of credits: how far weights run ahead of the systems that use them, and
+  how many gradients the systems may have made that are not added yet.
+
+A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2).
+
+Of memory as of flash, reading ahead has a lane of its own, beside that of additions and updates. A
+timeline does one thing after the other in the order of the schedule: in a lane for both, a read
+would wait behind updates that come before it in the schedule and after it in time. That the two
+slow each other down is left out. Both lanes have all of the bandwidth, so what is told could be
+done with twice as much that is shared, and no step can take more than twice as long as told. Mostly
+it is far less: bf16 weights that fill the link read an eighth of the memory bandwidth of the
+machine as it is given, and additions and updates beside them take up to 8/7 as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from memoryx.optim.cost import UpdateCost
+from memoryx.tiers import Tiers
+from timing.hardware import EVEN, JitterSpec, MemoryXSpec
+from timing.jitter import slowed
+from timing.timeline import Arrival, Occupancy, Resource, Stamps, Timeline, Window, Wire
+from wsc.core.names import server_name
+from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Bucket
+from wsc.core.units import transfer_ps
+
+
+class MemoryXTiming:
+    """All weight servers of a cluster.
+
+    A credit reaches the other end ``credit_latency_ps`` after it was given back. A layer waits for
+    the buckets of all servers, so the wires run at the pace of the slowest server of ``jitter``.
+    """
+
+    def __init__(
+        self,
+        spec: MemoryXSpec,
+        num_servers: int,
+        credit_latency_ps: int,
+        record: list[Occupancy] | None = None,
+        jitter: JitterSpec = EVEN,
+    ) -> None:
+        pace = slowed(spec.bandwidth_bytes_per_s, jitter.slowest("wgt", num_servers))
+        self._out = Wire("MemoryX out", pace, record=record)
+        self._in = Wire("MemoryX in", pace, record=record)
+        self._servers = [
+            _Server(spec, index, num_servers * jitter.of(server_name(index)), record)
+            for index in range(num_servers)
+        ]
+        self._credit_latency_ps = credit_latency_ps
+        self._updated = Stamps()
+        self._streaming: set[int] = set()  # servers that have anything to stream
+        self._tiers = Tiers()
+
+    @property
+    def free_ps(self) -> int:
+        """When all servers have added and updated what they were asked to; streams do not count."""
+        return max(server.free_ps for server in self._servers)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """All that keeps time."""
+        return *self.stream_resources, self._updated
+
+    @property
+    def stream_resources(self) -> tuple[Resource, ...]:
+        """Those that the streams of a segment take."""
+        servers = (resource for server in self._servers for resource in server.resources)
+        return self._out, self._in, *servers
+
+    @property
+    def floor_ps(self) -> int:
+        """Nothing that is still to be streamed is read before."""
+        reads_flash = self._tiers.masters.flash_bytes > 0
+        lanes = (self._servers[index].reading(reads_flash) for index in self._streaming)
+        return min((lane.free_ps for lane in lanes), default=self._out.free_ps)
+
+    def serve(self, names: Sequence[str], weights: Iterable[Bucket]) -> None:
+        """Hold parameters with these names, and stream them in these buckets."""
+        self._updated.add(names)
+        self._streaming.update(bucket.server for bucket in weights)
+
+    def hold(self, tiers: Tiers) -> None:
+        """Hold the model in these tiers; all of it in DRAM until told otherwise."""
+        self._tiers = tiers
+
+    def updated_ps(self, names: tuple[str, ...]) -> int:
+        """When the last of these parameters was updated; 0 if none ever was."""
+        return self._updated.last_of(names)
+
+    def are_updated(self, buckets: Iterable[Bucket], by_ps: int) -> bool:
+        """Whether no parameter of these is updated later."""
+        if self._updated.latest_ps <= by_ps:
+            return True
+        return all(self.updated_ps(bucket.names) <= by_ps for bucket in buckets)
+
+    def stream(self, bucket: Bucket, activity: str = "") -> Arrival:
+        """Send a weight bucket as soon as it is up to date and a system has room for it."""
+        server = self._servers[bucket.server]
+        ready_ps = max(server.weights.take(), self.updated_ps(bucket.names))
+        masters = bucket.num_elements * MASTER_BYTES
+        read = server.read(ready_ps, masters, self._tiers.masters.in_flash(masters), activity)
+        return self._out.carry(read, bucket.num_bytes, activity)
+
+    def release(self, bucket: Bucket, dropped_ps: int) -> None:
+        """The systems have dropped a weight bucket."""
+        self._servers[bucket.server].weights.give_back(dropped_ps + self._credit_latency_ps)
+
+    def admit(self, bucket: Bucket) -> int:
+        """From when on a system may make a gradient bucket."""
+        return self._servers[bucket.server].gradients.take()
+
+    def collect(self, bucket: Bucket, payload: Arrival, activity: str = "") -> int:
+        """Add a gradient bucket to the sum over rounds; returns when that is done."""
+        received = self._in.carry(payload, bucket.num_bytes, activity)
+        server, elements = self._servers[bucket.server], bucket.num_elements
+        added_ps = server.work(
+            received.last_ps,
+            dram_bytes=elements * 3 * GRADIENT_BYTES,
+            flops=elements,
+            flash_bytes=2 * self._tiers.sums.in_flash(elements * GRADIENT_BYTES),
+            activity=activity,
+        )
+        server.gradients.give_back(added_ps + self._credit_latency_ps)
+        return added_ps
+
+    def update(self, bucket: Bucket, ready_ps: int, cost: UpdateCost, activity: str = "") -> None:
+        """Apply the optimizer to the parameters of a gradient bucket.
+
+        The sum of gradients is read, masters and state are read and written.
+        """
+        elements, tiers = bucket.num_elements, self._tiers
+        sums, masters = elements * GRADIENT_BYTES, elements * MASTER_BYTES
+        state = elements * cost.state_bytes
+        done_ps = self._servers[bucket.server].work(
+            ready_ps,
+            dram_bytes=sums + 2 * (masters + state),
+            flops=elements * cost.flops,
+            flash_bytes=tiers.sums.in_flash(sums)
+            + 2 * (tiers.masters.in_flash(masters) + tiers.state.in_flash(state)),
+            activity=activity,
+        )
+        self._updated.stamp(bucket.names, done_ps)
+
+    def update_like(self, bucket: Bucket, like: Bucket, later_ps: int) -> None:
+        """Note that a bucket was updated so much later than another one."""
+        self._updated.stamp(bucket.names, self.updated_ps(like.names) + later_ps)
+
+
+class _Server:
+    """One weight server; its rates are those of the group divided by ``shares``."""
+
+    def __init__(
+        self, spec: MemoryXSpec, index: int, shares: float, record: list[Occupancy] | None
+    ) -> None:
+        memory_bytes_per_s = slowed(spec.memory_bandwidth_bytes_per_s, shares)
+        flash_bytes_per_s = slowed(spec.flash_bandwidth_bytes_per_s, shares)
+        self._memory = Timeline(f"MemoryX memory {index}", record)
+        self._memory_out = Wire(f"MemoryX memory out {index}", memory_bytes_per_s, record=record)
+        self._memory_bytes_per_s = memory_bytes_per_s
+        self._flops_per_s = slowed(spec.flops_per_s, shares)
+        self._flash_back = Timeline(f"MemoryX flash back {index}", record)
+        self._flash_out = Wire(f"MemoryX flash out {index}", flash_bytes_per_s, record=record)
+        self._flash_bytes_per_s = flash_bytes_per_s
+        self.weights = Window(spec.prefetch_buckets)
+        self.gradients = Window(spec.drain_buckets)
+
+    @property
+    def free_ps(self) -> int:
+        """When all work but streaming is done."""
+        return max(self._memory.free_ps, self._flash_back.free_ps)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        return (
+            self._memory,
+            self._memory_out,
+            self._flash_back,
+            self._flash_out,
+            self.weights,
+            self.gradients,
+        )
+
+    def reading(self, from_flash: bool) -> Wire:
+        """The lane that a read takes first."""
+        return self._flash_out if from_flash else self._memory_out
+
+    def read(self, ready_ps: int, dram_bytes: int, flash_bytes: int, activity: str) -> Arrival:
+        """Read a bucket's masters ahead, through DRAM what lies in flash."""
+        masters = Arrival(ready_ps, ready_ps)
+        if flash_bytes:
+            masters = self._flash_out.carry(masters, flash_bytes, activity)
+        return self._memory_out.carry(masters, dram_bytes, activity)
+
+    def work(
+        self, ready_ps: int, *, dram_bytes: int, flops: int, flash_bytes: int, activity: str
+    ) -> int:
+        """Go over a bucket once, at the pace of the slowest of the three; returns the end."""
+        moving_ps = transfer_ps(dram_bytes, self._memory_bytes_per_s)
+        computing_ps = transfer_ps(flops, self._flops_per_s)
+        _, end_ps = self._memory.occupy(ready_ps, max(moving_ps, computing_ps), activity)
+        if flash_bytes:
+            passing_ps = transfer_ps(flash_bytes, self._flash_bytes_per_s)
+            _, back_ps = self._flash_back.occupy(ready_ps, passing_ps, activity)
+            end_ps = max(end_ps, back_ps)
+        return end_ps

@@ -1,0 +1,1 @@
+"""Stand-alone commands: the reference loop and the scaling experiment."""

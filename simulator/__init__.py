@@ -1,0 +1,1 @@
+"""Simulate a step of the whole cluster on the timing models of its roles."""

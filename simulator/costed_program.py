@@ -1,0 +1,91 @@
+"""One program as the emulated clock reads it: everything that does not change from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+from memoryx.optim.cost import NO_UPDATE, UpdateCost
+from memoryx.tiers import Tiers, tiers_of
+from simulator.visits import Visit, visits_of
+from timing.cost import SegmentCost, segment_costs
+from timing.hardware import MachineSpec
+from wsc.core.loading import UNKNOWN_LOADING, Loading
+from wsc.core.program import Program, StreamPlan
+
+
+@dataclass(frozen=True)
+class CostedProgram:
+    """A program, how it is fed and streams, what segments cost on one system, where weights lie.
+
+    ``update`` is what the optimizer costs (memoryx.optim.cost.update_cost). ``clips_by_norm`` says
+    that no parameter is updated before the global gradient norm is known, which takes the gradients
+    of all parameters.
+    """
+
+    program: Program
+    plan: StreamPlan
+    costs: Sequence[SegmentCost]
+    visits: Sequence[Visit]  # of a CS node, for one micro-batch
+    tiers: Tiers
+    loading: Loading
+    load_ps: int  # of one micro-batch, by the input workers of one system
+    update: UpdateCost = NO_UPDATE
+    clips_by_norm: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        plan: StreamPlan,
+        machine: MachineSpec,
+        *,
+        update: UpdateCost = NO_UPDATE,
+        clips_by_norm: bool = False,
+        loading: Loading = UNKNOWN_LOADING,
+    ) -> CostedProgram:
+        """The costed of a program on machines of one kind, whatever their number of systems.
+
+        Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
+        """
+        tiers = tiers_of(program, machine.memoryx, update.state_bytes)
+        visits = visits_of(program, plan)
+        costed = cls(program, plan, (), visits, tiers, loading, 0, update, clips_by_norm)
+        return costed.at(program, machine)
+
+    def at(self, program: Program, machine: MachineSpec) -> CostedProgram:
+        """The same at another micro-batch size, which changes the work of segments alone."""
+        elements = sum(spec.num_elements for spec in program.inputs)
+        return replace(
+            self,
+            program=program,
+            costs=segment_costs(program, machine.system),
+            load_ps=machine.input.load_ps(self.loading, program.micro_batch_size, elements),
+        )
+
+    def dealt(self, num_micro_batches: int) -> CostedProgram:
+        """The same for a batch of another number of micro-batches."""
+        return replace(self, program=replace(self.program, num_micro_batches=num_micro_batches))
+
+    @cached_property
+    def name(self) -> str:
+        """Names what one round does, which does not depend on how many there are."""
+        return f"{self.program.mode} {self.program.digest} {self.load_ps}"
+
+    @cached_property
+    def input_bytes(self) -> int:
+        """Of one micro-batch."""
+        return sum(spec.num_bytes for spec in self.program.inputs)
+
+    @cached_property
+    def first_weights(self) -> tuple[str, ...]:
+        """The parameters that the next step needs first."""
+        return self.program.segments[0].weights
+
+    @cached_property
+    def repeated_runs(self) -> tuple[tuple[Visit, ...], ...]:
+        """The visits, those in a row together that differ in nothing but their weights' names."""
+        alike = groupby(self.visits, lambda visit: (visit.load, self.costs[visit.segment]))
+        return tuple(tuple(visits) for _, visits in alike)

@@ -1,0 +1,67 @@
+"""Micro-batch sizes compared on the emulated machine: memory, recompute, time of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simulator.simulator import Simulator
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.units import format_bytes, format_ps
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One micro-batch size that fits the wafer."""
+
+    micro_batch_size: int
+    num_micro_batches: int
+    peak_bytes: int
+    recomputed: int  # segments
+    step_ps: int
+
+
+def explore(
+    simulator: Simulator, batch_size: int, sizes: Sequence[int], num_csx: int
+) -> tuple[Trial, ...]:
+    """A step of ``batch_size`` samples at each size that fits; ``sizes`` ascend and divide it.
+
+    Raises ApplianceResourceExhausted if not even the first size fits.
+    """
+    trials: list[Trial] = []
+    for size in sizes:
+        try:
+            sram_plan = simulator.sram_plan(size)
+        except ApplianceResourceExhausted:
+            if not trials:
+                raise
+            break
+        step_ps = simulator.predict(batch_size, size, num_csx).timing.duration_ps
+        trials.append(
+            Trial(
+                size,
+                batch_size // size,
+                sram_plan.peak_bytes,
+                len(sram_plan.recomputed),
+                step_ps,
+            )
+        )
+    return tuple(trials)
+
+
+def fastest(trials: Sequence[Trial]) -> Trial:
+    """The shortest step; of equals the smallest micro-batch, which needs least memory."""
+    return min(trials, key=lambda trial: (trial.step_ps, trial.micro_batch_size))
+
+
+def exploration_table(trials: Sequence[Trial]) -> str:
+    """One line per size; an arrow marks the fastest."""
+    best = fastest(trials)
+    lines = ["  micro-batch  micro-batches  SRAM at the peak  recomputed  step"]
+    lines += [
+        f"{'->' if trial is best else '  '}{trial.micro_batch_size:>11}"
+        f"{trial.num_micro_batches:>15}{format_bytes(trial.peak_bytes):>18}"
+        f"{trial.recomputed:>12}  {format_ps(trial.step_ps)}"
+        for trial in trials
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,175 @@
+"""One round of a step on the emulated machine: the weights stream once, forward and backward.
+
+The clock twins of the roles say what each piece of work costs and which timelines it occupies; the
+walk passes on when each payload is ready, visit by visit, in the order of the schedule.
+
+A visit's effect depends on the state of the machine relative to now, and on when its weights were
+updated. Layers are alike, so after a few visits the state is as it was one visit before, and no
+update holds anything up: then the visits left do what that one did, to the picosecond, and are
+added up instead of walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from csnode.timing import NodeTiming
+from memoryx.timing import MemoryXTiming
+from simulator.costed_program import CostedProgram
+from simulator.visits import Visit
+from swarmx.timing import SwarmXTiming
+from timing.attribution import Attribution
+from timing.jitter import Jitter, scaled
+from timing.timeline import State, resume, state_of
+from wsc.core.program import Bucket
+
+FEWEST_ALIKE = 6
+"""The state of the machine takes a few visits to settle, and to look at it takes time, too."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a step, and how many systems have a micro-batch in it."""
+
+    step: int
+    index: int
+    num_busy: int
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """Where the machine stands after a visit."""
+
+    now_ps: int
+    state: State
+    spent: Attribution
+
+
+class RoundWalk:
+    """Walks rounds on the twins of a cluster; ``walks_all`` their visits, each for itself."""
+
+    def __init__(
+        self,
+        node: NodeTiming,
+        swarmx: SwarmXTiming,
+        memoryx: MemoryXTiming,
+        jitter: Jitter,
+        walks_all: bool,
+    ) -> None:
+        self._node = node
+        self._swarmx = swarmx
+        self._memoryx = memoryx
+        self._jitter = jitter
+        self._walks_all = walks_all
+        self._resources = (
+            *node.stream_resources,
+            *swarmx.resources,
+            *memoryx.stream_resources,
+        )
+
+    def walk(self, costed: CostedProgram, this: Round) -> None:
+        """Do a round, for one micro-batch per system."""
+        self._node.receive_batch(costed.input_bytes, costed.load_ps)
+        for alike in costed.repeated_runs:
+            if self._walks_all or len(alike) < FEWEST_ALIKE:
+                for visit in alike:
+                    self._visit(costed, visit, this)
+            else:
+                self._repeated_run(costed, alike, this)
+        self._node.release_batch()
+        if this.is_last and costed.clips_by_norm:
+            self._update_all(costed)
+        if this.is_last:
+            self._node.rest("reduce", self._memoryx.updated_ps(costed.first_weights))
+
+    def _repeated_run(self, costed: CostedProgram, alike: Sequence[Visit], this: Round) -> None:
+        """Visits that differ in nothing but the names of their weights."""
+        before = None
+        for done, visit in enumerate(alike, 1):
+            could_start = self._are_up_to_date([visit])
+            self._visit(costed, visit, this)
+            now, left = self._pace(), alike[done:]
+            if (
+                before is not None
+                and could_start
+                and now.state == before.state
+                and self._are_up_to_date(left)
+            ):
+                self._repeat(len(left), before, now)
+                if _updates(costed, this):
+                    self._update_alike(visit, left, now.now_ps - before.now_ps)
+                return
+            before = now
+
+    def _pace(self) -> _Pace:
+        now_ps = self._node.free_ps
+        state = state_of(self._resources, now_ps, self._floor_ps)
+        return _Pace(now_ps, state, self._node.attribution())
+
+    def _are_up_to_date(self, visits: Sequence[Visit]) -> bool:
+        """Whether nothing has to wait for an update of these visits' weights."""
+        buckets = (bucket for visit in visits for bucket in visit.weights)
+        return self._memoryx.are_updated(buckets, self._floor_ps)
+
+    @property
+    def _floor_ps(self) -> int:
+        """Nothing that is still to be done for a visit can start before."""
+        return min(self._node.free_ps, self._memoryx.floor_ps)
+
+    def _repeat(self, count: int, before: _Pace, now: _Pace) -> None:
+        """Do so often what has been done between the two."""
+        passed_ps = count * (now.now_ps - before.now_ps)
+        self._node.charge(now.spent.since(before.spent).times(count))
+        resume(self._resources, now.state, now.now_ps + passed_ps)
+
+    def _update_alike(self, last: Visit, left: Sequence[Visit], period_ps: int) -> None:
+        """Note when the weights of these visits were updated, one period after the other."""
+        for count, visit in enumerate(left, 1):
+            for bucket, like in zip(visit.gradients, last.gradients, strict=True):
+                self._memoryx.update_like(bucket, like, count * period_ps)
+
+    def _visit(self, costed: CostedProgram, visit: Visit, this: Round) -> None:
+        for bucket in visit.weights:
+            self._stream(visit, bucket, this)
+        for bucket in visit.gradients:
+            self._node.wait("reduce", self._memoryx.admit(bucket))
+        factor = self._jitter.kernel(this.step, this.index, visit.segment, this.num_busy)
+        self._node.run(costed.costs[visit.segment], visit.label, factor)
+        for bucket in visit.weights:
+            self._memoryx.release(bucket, self._node.free_ps)
+        for bucket in visit.gradients:
+            self._reduce(costed, visit, bucket, this)
+
+    def _stream(self, visit: Visit, bucket: Bucket, this: Round) -> None:
+        sent = self._memoryx.stream(bucket, visit.label)
+        arrived = self._swarmx.broadcast(sent, self._on_link("down", bucket, this), visit.label)
+        updated_ps = self._memoryx.updated_ps(bucket.names)
+        self._node.receive_weights(bucket, arrived, updated_ps, visit.label)
+
+    def _reduce(self, costed: CostedProgram, visit: Visit, bucket: Bucket, this: Round) -> None:
+        sent = self._node.send_gradient(bucket, visit.label)
+        summed = self._swarmx.reduce(sent, self._on_link("up", bucket, this), visit.label)
+        added_ps = self._memoryx.collect(bucket, summed, visit.label)
+        if _updates(costed, this):
+            self._memoryx.update(bucket, added_ps, costed.update, visit.label)
+
+    def _on_link(self, direction: str, bucket: Bucket, this: Round) -> int:
+        """Bytes that would take an even link as long as this bucket takes the slowest one."""
+        factor = self._jitter.transfer(
+            direction, this.step, this.index, bucket.index, this.num_busy
+        )
+        return scaled(bucket.num_bytes, factor)
+
+    def _update_all(self, costed: CostedProgram) -> None:
+        """Every server updates its parameters, once all servers know all gradients."""
+        summed_ps = self._memoryx.free_ps
+        for visit in costed.visits:
+            for bucket in visit.gradients:
+                self._memoryx.update(bucket, summed_ps, costed.update, visit.label)
+
+
+def _updates(costed: CostedProgram, this: Round) -> bool:
+    """Whether weights are updated as soon as their own gradients are there."""
+    return this.is_last and not costed.clips_by_norm

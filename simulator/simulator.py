@@ -1,0 +1,205 @@
+"""Time without values: what the stated machine takes for a step, for any number of systems.
+
+The same clock as in a functional run walks the same schedule, so both agree to the picosecond; but
+there are no roles, no weights and no data. Equal rounds are walked once for all cluster sizes of
+equal depth, which makes a curve over hundreds of sizes a matter of milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from memoryx.optim.cost import NO_UPDATE, UpdateCost, clips_by_norm, update_cost
+from simulator.cluster_timing import ClusterTiming
+from simulator.costed_program import CostedProgram
+from simulator.layouts import Layouts
+from simulator.round_cache import RoundMemo
+from swarmx.topology import Tree
+from timing.attribution import StepTiming, mean_step, samples_per_s
+from timing.hardware import EVEN, MachineSpec
+from timing.sram import SramPlan
+from timing.sram.even import rounds_of
+from timing.stalls import StreamCheck, check_streams
+from timing.timeline import State
+from wsc.compiler.scale import ScalableProgram
+from wsc.core.loading import UNKNOWN_LOADING, Loading
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import ARITHMETIC_KINDS, Program, plan_streams
+from wsc.core.rounds import Rounds
+
+MOST_STEPS = 16
+"""A machine that is not as it was after an earlier step by then is taken at the mean of these."""
+JITTERED_STEPS = 4
+"""The same with jitter, with which a machine is never as it was."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One cluster size: a step once the machine has settled.
+
+    Where steps take turns, ``timing`` is their mean.
+    """
+
+    num_csx: int
+    micro_batch_size: int
+    timing: StepTiming
+    arithmetic_flops: int  # of the whole step: matrix products and attention, nothing twice
+    steps_ps: tuple[int, ...]  # every step from the machine's first to the last of ``timing``
+
+    @property
+    def samples_per_s(self) -> float:
+        return samples_per_s([self.timing])
+
+    @property
+    def flops_per_s(self) -> float:
+        """Operations of matrix products and attention per second, over all systems."""
+        return self.arithmetic_flops * self.samples_per_s / self.timing.batch_size
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A step of one model, on clusters of one kind of machine.
+
+    ``update``, ``clips_by_norm`` and ``loading`` are as for ``CostedProgram.of``. Predictions share
+    what they walk.
+    """
+
+    program: ScalableProgram
+    machine: MachineSpec
+    num_servers: int = 1
+    update: UpdateCost = NO_UPDATE
+    clips_by_norm: bool = False
+    loading: Loading = UNKNOWN_LOADING
+    _settled: dict[tuple[int, int, int], _Settled] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _memo: RoundMemo = field(default_factory=RoundMemo, init=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        program: ScalableProgram,
+        optimizer: OptimizerSpec | None,
+        machine: MachineSpec,
+        num_servers: int,
+        loading: Loading = UNKNOWN_LOADING,
+    ) -> Simulator:
+        """A step that ends with an optimizer's update, or with none."""
+        return cls(
+            program,
+            machine,
+            num_servers,
+            update=update_cost(optimizer, program.parameter),
+            clips_by_norm=clips_by_norm(optimizer),
+            loading=loading,
+        )
+
+    def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
+        """A step of ``batch_size`` samples in all, at most ``micro_batch_size`` at a time.
+
+        A system's last micro-batch may be smaller than the others; it takes as long as they do.
+        """
+        rounds = Rounds(self._num_micro_batches(batch_size, micro_batch_size, num_csx), num_csx)
+        depth = Tree(num_csx, self.machine.swarmx.fan_out).depth
+        key = (micro_batch_size, rounds.count, depth if self.machine.jitter == EVEN else num_csx)
+        if key not in self._settled:
+            self._settled[key] = self._settle(batch_size, micro_batch_size, num_csx)
+        settled = self._settled[key]
+        num_busy = len(rounds.of_nodes(rounds.count - 1, range(num_csx)))
+        return Prediction(
+            num_csx,
+            micro_batch_size,
+            replace(settled.timing, batch_size=batch_size, num_busy=num_busy),
+            self._sample_flops * batch_size,
+            settled.steps_ps,
+        )
+
+    def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> _Settled:
+        """Steps from the first to one that leaves the machine as an earlier one did."""
+        costed = self.costed(batch_size, micro_batch_size, num_csx)
+        clock = self.clock(costed, num_csx)
+        most_steps = JITTERED_STEPS if self.machine.jitter.varies else MOST_STEPS
+        timings: list[StepTiming] = []
+        after: dict[State, int] = {}
+        while len(timings) < most_steps:
+            timings.append(clock.step(costed.program.mode, len(timings) + 1))
+            seen = after.setdefault(clock.state, len(timings))
+            if seen < len(timings):
+                return _Settled.of(timings, len(timings) - seen)
+        return _Settled.of(timings, most_steps - 1)
+
+    @cached_property
+    def _sample_flops(self) -> int:
+        """Arithmetic of one sample."""
+        smallest = self._layouts.smallest
+        flops = (w.flops for s in smallest.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
+        return sum(flops) // smallest.micro_batch_size
+
+    def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
+        """Whether weights and gradients keep up with each layer."""
+        costed = self.costed(batch_size, micro_batch_size)
+        return check_streams(costed.program, costed.plan, costed.costs, self.machine)
+
+    @property
+    def largest_micro_batch(self) -> int:
+        """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
+        return self._layouts.largest_micro_batch
+
+    def sram_plan(self, micro_batch_size: int) -> SramPlan:
+        """Where one micro-batch lies, and what is recomputed for it.
+
+        Raises ApplianceResourceExhausted if it does not fit the wafer.
+        """
+        return self._layouts.sram_plan(micro_batch_size)
+
+    def clock(self, costed: CostedProgram, num_csx: int, record: bool = False) -> ClusterTiming:
+        """A clock at the start of its first step; with ``record`` it keeps every activity."""
+        clock = ClusterTiming(
+            self.machine, num_csx, self.num_servers, record=record, memo=self._memo
+        )
+        clock.follow(costed)
+        return clock
+
+    def costed(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> CostedProgram:
+        """The step at one micro-batch size, cut from a batch or from every system's share of it."""
+        num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
+        return self._layouts.costed(micro_batch_size).dealt(num_micro_batches)
+
+    @cached_property
+    def _layouts(self) -> Layouts:
+        return Layouts(self.program, self.machine, self._costed_program_of)
+
+    def _costed_program_of(self, program: Program) -> CostedProgram:
+        return CostedProgram.of(
+            program,
+            plan_streams(program, self.num_servers),
+            self.machine,
+            update=self.update,
+            clips_by_norm=self.clips_by_norm,
+            loading=self.loading,
+        )
+
+    @staticmethod
+    def _num_micro_batches(batch_size: int, micro_batch_size: int, num_csx: int) -> int:
+        """Of the whole step; the last ones of a share that does not divide evenly are smaller."""
+        num_micro_batches, rest = divmod(batch_size, micro_batch_size)
+        return (
+            num_csx * rounds_of(batch_size, num_csx, micro_batch_size)
+            if rest
+            else num_micro_batches
+        )
+
+
+class _Settled(NamedTuple):
+    """Steps from the machine's first, and one that stands for all that follow."""
+
+    timing: StepTiming
+    steps_ps: tuple[int, ...]
+
+    @classmethod
+    def of(cls, timings: Sequence[StepTiming], period: int) -> _Settled:
+        """The last ``period`` of the steps stand for all that follow."""
+        return cls(mean_step(timings[-period:]), tuple(t.duration_ps for t in timings))

@@ -1,0 +1,42 @@
+"""A process that is one role: returns every payload it gets, byte for byte, to where it came from.
+
+Started as ``python echo_role.py <link kind> <session>``; prints its address, reads the directory
+as one line of JSON, and serves until its peer is gone. ``GradientReady`` is returned as it is, so
+the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
+"""
+
+import json
+import sys
+
+import torch
+
+from swarmx.links.link import Link, open_link
+from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.messages import Envelope, Message, WeightsReady
+
+NAME = "echo"
+
+
+def answer(message: Message, link: Link) -> Message:
+    if not isinstance(message, WeightsReady):
+        return message
+    slab = link.arena.allocate(message.payload.num_bytes)
+    slab.view(torch.uint8).copy_(message.payload.view(torch.uint8))
+    return WeightsReady(message.step, message.round, message.bucket, slab)
+
+
+def serve(kind: str, session: str) -> None:
+    link = open_link(kind, NAME, session)
+    print(link.endpoint.address, flush=True)
+    link.endpoint.connect(json.loads(sys.stdin.readline()))
+    try:
+        while True:
+            got = link.endpoint.receive(60.0)
+            link.endpoint.send(Envelope(NAME, got.source, answer(got.message, link)))
+    except ApplianceRuntimeServerError:
+        link.close()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    serve(*sys.argv[1:])

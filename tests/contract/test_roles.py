@@ -1,0 +1,236 @@
+"""What every role keeps to, whatever it does: weight server, switch, CS node, input worker.
+
+The roles are real, their program is tiny, their arenas notice every slip, and their mail arrives
+in any order that the link allows.
+"""
+
+import pickle
+import random
+from functools import cache, partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.elaborate import ClusterSize, elaborate
+from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
+from tests.support.sorting_office import SortingOffice, oldest_first
+from timing.hardware import MachineSpec, SwarmXSpec
+from wsc.core.messages import (
+    BatchReady,
+    BatchReleased,
+    Envelope,
+    GradientReady,
+    GradientReleased,
+    NormPartial,
+    NormTotal,
+    WeightsReady,
+    WeightsReleased,
+)
+from wsc.core.reduce_order import Subtree
+from wsc.core.role import Job
+
+MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
+SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2)
+ROWS, NUM_MICRO_BATCHES = 22, 11
+ROOMS = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
+BOX = None  # a payload that nobody gets to read
+MESSAGES = {
+    "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal),
+    "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
+    "csx": (WeightsReady, BatchReady, GradientReleased),
+    "wrk": (BatchReleased,),
+}
+ANY_MESSAGE = [
+    WeightsReady(1, 0, 0, BOX),
+    WeightsReleased(1, 0, 0),
+    GradientReady(1, 0, 0, Subtree(0, 0), BOX),
+    GradientReleased(1, 0, 0, Subtree(0, 0)),
+    BatchReady(1, 0, BOX),
+    BatchReleased(1, 0),
+    NormPartial(1, 0, ()),
+    NormTotal(1, 1.0),
+]
+each_role = pytest.mark.parametrize("role", ROOMS)
+source = partial(random_batches, 4, ROWS)
+
+
+@cache
+def programs():
+    """Training, clipped so that servers talk to each other, and evaluation, over one model."""
+    model, batch = Regression(depth=3), source()[0]
+    train = compile_model(model, batch, NUM_MICRO_BATCHES)
+    evaluate = compile_model(model, batch, NUM_MICRO_BATCHES, trains=False)
+    update = sgd(model, max_gradient_norm=0.5)
+    return (
+        model,
+        installation(train, source, update, SIZE, MACHINE),
+        installation(evaluate, source, None, SIZE, MACHINE),
+    )
+
+
+def office(choose=oldest_first):
+    """A cluster with both programs installed and the weights loaded."""
+    model, train, evaluate = programs()
+    roles = SortingOffice(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
+    roles.call_all("install", train)
+    roles.call_all("install", evaluate)
+    for server in ("wgt-0", "wgt-1"):
+        store = roles.roles[server].store
+        store.fill({name: model.state_dict()[name] for name in store.masters})
+    return roles
+
+
+def weights(roles):
+    """A copy of every master."""
+    servers = (roles.roles[name] for name in ("wgt-0", "wgt-1"))
+    return {name: m.clone() for server in servers for name, m in server.store.masters.items()}
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def train_job(first=1, last=2):
+    return Job("train", first, last)
+
+
+@cache
+def expected_after_two_steps():
+    roles = office()
+    reports = roles.run(train_job())
+    return weights(roles), [report.results for report in reports]
+
+
+@each_role
+def test_a_spec_is_all_that_has_to_travel(role):
+    """Pickled, sent elsewhere and built there, it makes the same role."""
+    roles = elaborate(programs()[1].program.parameters, SIZE, MACHINE, seed=0)
+    (spec,) = [spec for spec in roles if spec.name == role]
+    again = pickle.loads(pickle.dumps(spec))
+    assert again == spec
+    assert office().roles[role].name == again.name == role
+
+
+@each_role
+def test_a_room_is_finished_when_the_job_is(role):
+    """Not right after ``begin``; and its report bears its name."""
+    roles = office()
+    reports = roles.run(train_job())
+    assert role in roles.unfinished_at_first
+    assert roles.roles[role].finished
+    assert role in [report.role for report in reports]
+
+
+@each_role
+def test_all_memory_is_back_when_the_job_is_over(role):
+    """Every payload that was allocated has been freed, once, after its last reader."""
+    roles = office()
+    roles.run(train_job())
+    assert roles.arenas[role].live == set()
+    sends_payloads = {e.source for e in roles.delivered if getattr(e.message, "payload", None)}
+    assert role in sends_payloads
+
+
+@each_role
+def test_a_message_of_another_protocol_is_refused(role):
+    """A mistake in the wiring is an error at once, not a wait for ever."""
+    target = office().roles[role]
+    list(target.begin(train_job()))
+    mine = MESSAGES[role.split("-")[0]]
+    for message in ANY_MESSAGE:
+        if not isinstance(message, mine):
+            with pytest.raises(TypeError, match=f"{role} does not take {type(message).__name__}"):
+                list(target.handle(Envelope("stranger", role, message)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_arrival_changes_no_bit(order):
+    """Whoever is fast and whoever is slow: the same weights and results, and no slab left."""
+    roles = office(order.choice)
+    reports = roles.run(train_job())
+    masters, results = expected_after_two_steps()
+    assert_same(weights(roles), masters)
+    assert [report.results for report in reports] == results
+    assert not any(arena.live for arena in roles.arenas.values())
+
+
+@pytest.mark.parametrize("favoured", ROOMS)
+def test_one_room_may_be_far_ahead_or_far_behind(favoured):
+    """Its mail comes first, or only when no other is left; credits bound what can pile up."""
+    for sign in (-1, 1):
+        roles = office(lambda routes, s=sign: min(routes, key=lambda r: s * (r[1] == favoured)))
+        roles.run(train_job())
+        assert_same(weights(roles), expected_after_two_steps()[0])
+
+
+def test_two_jobs_are_as_one_of_both():
+    """What a job leaves behind does not disturb the next one."""
+    roles = office()
+    roles.run(train_job(1, 1))
+    reports = roles.run(train_job(2, 2))
+    masters, results = expected_after_two_steps()
+    assert_same(weights(roles), masters)
+    second = [{key: v for key, v in of_role.items() if key[0] == 2} for of_role in results]
+    assert [report.results for report in reports] == second
+
+
+def test_an_evaluation_leaves_the_weights_alone():
+    """Before, between and after training steps; and its steps count from wherever they like."""
+    roles = office(random.Random(0).choice)
+    before = weights(roles)
+    roles.run(Job("eval", 1, 3))
+    assert_same(weights(roles), before)
+    roles.run(train_job(1, 1))
+    trained = weights(roles)
+    roles.run(Job("eval", 1, 1))
+    assert_same(weights(roles), trained)
+    roles.run(train_job(2, 2))
+    assert_same(weights(roles), expected_after_two_steps()[0])
+
+
+def test_an_evaluation_streams_no_gradient():
+    """Weights down, inputs in, results out."""
+    roles = office()
+    roles.run(Job("eval", 1, 2))
+    kinds = {type(envelope.message) for envelope in roles.delivered}
+    assert kinds == {WeightsReady, WeightsReleased, BatchReady, BatchReleased}
+
+
+def test_every_credit_answers_one_payload():
+    """Ready and released come in pairs on every stream, between the same two roles."""
+    roles = office()
+    roles.run(train_job())
+    for ready, released in (
+        (WeightsReady, WeightsReleased),
+        (GradientReady, GradientReleased),
+        (BatchReady, BatchReleased),
+    ):
+        lent = [(e.source, e.target, _key(e)) for e in roles.delivered if type(e.message) is ready]
+        back = [
+            (e.target, e.source, _key(e)) for e in roles.delivered if type(e.message) is released
+        ]
+        assert sorted(lent) == sorted(back)
+        assert len(set(lent)) == len(lent) > 0
+
+
+def _key(envelope):
+    fields = vars(envelope.message)
+    return tuple(repr(value) for name, value in fields.items() if name != "payload")
+
+
+def test_roles_talk_to_their_neighbours_only():
+    """Servers to the root and each other, switches along the tree, nodes up and to their worker."""
+    roles = office()
+    roles.run(train_job())
+    routes = {(envelope.source, envelope.target) for envelope in roles.delivered}
+    both_ways = [
+        *[("wgt-0", "br-0"), ("wgt-1", "br-0"), ("br-0", "br-1"), ("br-0", "br-2")],
+        *[("br-1", "csx-0"), ("br-2", "csx-1"), ("br-2", "csx-2")],
+        *[("csx-0", "wrk-0"), ("csx-1", "wrk-1"), ("csx-2", "wrk-0")],
+    ]
+    norms = {("wgt-0", "wgt-0"), ("wgt-1", "wgt-0"), ("wgt-0", "wgt-1")}
+    assert routes == {*both_ways, *((b, a) for a, b in both_ways), *norms}

@@ -1,0 +1,179 @@
+"""Roles on a real Ray instance: they play, they fail with the right name, and they leave nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import ray
+
+from appliance.ray.connection import enter
+from appliance.ray.coordinator import RayHosted
+from appliance.ray.roles import RayRoles
+from appliance.spec import RuntimeSpec
+from tests.support.processes import command_of, descendants, running, wait_for_end
+from wsc.core.errors import (
+    ApplianceRuntimeServerError,
+    ClusterJobInitError,
+    ConfigError,
+)
+from wsc.core.names import node_name
+from wsc.core.role import Job
+
+sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
+from toy_roles import PlayerSpec, Umpire, players
+
+pytestmark = pytest.mark.ray
+
+RALLY = Job("train", 1, 50)
+NORMS = {step: 1000.0 * step for step in range(1, 101)}  # of all strokes of a rally
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[None]:
+    """One private Ray instance for the tests that do not look at how it ends."""
+    enter(RuntimeSpec())
+    yield
+    ray.shutdown()
+
+
+@contextmanager
+def roles_of(
+    specs: list[PlayerSpec], runtime: RuntimeSpec | None = None
+) -> Iterator[tuple[RayRoles, list[int]]]:
+    """Roles, and the ids of their processes."""
+    roles = RayRoles(specs, runtime or RuntimeSpec(), uuid.uuid4().hex)
+    try:
+        yield roles, [presence.pid for presence in roles.presences]
+    finally:
+        roles.shutdown()
+
+
+def named_shared_memory(pid: int) -> set[str]:
+    """Shared memory of a process that would outlive it, for it has a name."""
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line for line in maps if "/dev/shm/" in line and not line.endswith("(deleted)")}
+
+
+def sockets() -> str:
+    return Path("/proc/net/unix").read_text()
+
+
+def test_private_instance_leaves_nothing() -> None:
+    """Roles that started Ray themselves take it along: no process, no shared memory, no name."""
+    with roles_of(players()) as (roles, pids):
+        roles.run(RALLY)
+        tree = descendants(os.getpid())
+        assert tree > set(pids)
+        assert not set().union(*map(named_shared_memory, pids))
+        address = roles.presences[0].address
+        assert address in sockets()
+    assert not ray.is_initialized()
+    assert wait_for_end(tree, timeout_s=10) == set()
+    assert address not in sockets()
+
+
+def test_interrupt_ends_everything() -> None:
+    """Ctrl-C in the user's process, in the midst of a job, ends the whole tree below it."""
+    script = Path(__file__).with_name("ray_driver.py")
+    command = [sys.executable, str(script), uuid.uuid4().hex]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "ready\n"
+        tree = descendants(driver.pid)
+        driver.send_signal(signal.SIGINT)
+        assert driver.stdout.read() == "ended\n"
+        assert driver.wait(30) == 0
+    assert wait_for_end(tree, timeout_s=10) == set()
+
+
+@pytest.mark.parametrize("link", ["shared_memory", "grpc"])
+def test_jobs_run_one_after_another(instance: None, link: str) -> None:
+    """Two roles exchange a hundred payloads per job, over each link, and are ready for the next."""
+    with roles_of(players(), RuntimeSpec(link=link)) as (roles, pids):
+        for _ in range(2):
+            reports = roles.run(RALLY)
+            assert [report.role for report in reports] == ["a", "b"]
+            assert reports[0].norms | reports[1].norms == NORMS
+        assert roles.call("b", "spec.name.upper") == "B"
+        roles.call_all("greet", "hello")
+    assert running(pids) == set()
+    roles.shutdown()
+
+
+def test_domain_error_comes_back_as_itself(instance: None) -> None:
+    """What a role raises reaches the user with its own type and fields."""
+    with roles_of(players("domain error")) as (roles, _):
+        with pytest.raises(ConfigError, match="no such stroke") as caught:
+            roles.run(RALLY)
+        assert type(caught.value) is ConfigError
+        assert (caught.value.where, caught.value.value) == ("b", "lob")
+
+
+def test_error_while_a_room_is_built_ends_the_start(instance: None) -> None:
+    """A role that cannot be built leaves no other role behind."""
+    before = descendants(os.getpid())
+    with pytest.raises(ConfigError, match="cannot be built"):
+        RayRoles(players("unbuildable"), RuntimeSpec(), uuid.uuid4().hex)
+    mine = {pid for pid in descendants(os.getpid()) - before if b"RoleActor" in command_of(pid)}
+    assert mine == set()
+
+
+def test_defect_names_the_room_and_its_log(instance: None) -> None:
+    """An error that is none of ours says where it happened and where to read more."""
+    with roles_of(players("defect")) as (roles, _):
+        with pytest.raises(ApplianceRuntimeServerError, match="b failed") as caught:
+            roles.run(RALLY)
+        assert caught.value.value == "ZeroDivisionError('a defect')"
+        assert Path(str(caught.value.where).rpartition("log: ")[2]).is_file()
+
+
+def test_dead_room_is_named_not_its_neighbour(instance: None) -> None:
+    """Of a role that died and one that lost its link to it, the dead one is blamed, in seconds."""
+    with roles_of(players("dies")) as (roles, _):
+        start = time.monotonic()
+        with pytest.raises(ApplianceRuntimeServerError, match="b died") as caught:
+            roles.run(RALLY)
+        assert time.monotonic() - start < 10
+        assert Path(str(caught.value.where).rpartition("log: ")[2]).is_file()
+
+
+def test_coordinator_hosts_an_object(instance: None) -> None:
+    """Calls are forwarded, errors come back as themselves, and a dead coordinator is named."""
+    hosted = RayHosted(Umpire, players(), RuntimeSpec(), uuid.uuid4().hex)
+    try:
+        pids = hosted.invoke("pids")
+        norms = hosted.invoke("play", RALLY)
+        assert norms["a"] | norms["b"] == NORMS
+        with pytest.raises(ConfigError, match="the umpire resigned") as caught:
+            hosted.invoke("resign", reason="rain")
+        assert caught.value.value == "rain"
+        with pytest.raises(ApplianceRuntimeServerError, match="crd-0 died"):
+            hosted.invoke("die")
+    finally:
+        hosted.shutdown()
+    assert wait_for_end(pids, timeout_s=10) == set()
+
+
+def test_too_few_cpus_are_counted(instance: None) -> None:
+    """On a joined cluster each CS system asks for a CPU; a cluster without says how many it has."""
+    specs = [PlayerSpec(node_name(index), node_name(0)) for index in range(1000)]
+    with pytest.raises(ClusterJobInitError, match="too few CPUs") as caught:
+        RayRoles(specs, RuntimeSpec(address="auto"), uuid.uuid4().hex)
+    assert str(caught.value.rule).startswith("1000 CPUs")
+
+
+def test_too_few_hosts_are_an_error(instance: None) -> None:
+    """A strategy that one host cannot satisfy fails when the start time-out is over."""
+    runtime = RuntimeSpec(placement="STRICT_SPREAD", start_timeout_s=1)
+    with pytest.raises(ClusterJobInitError, match="has no room now") as caught:
+        RayRoles(players(), runtime, uuid.uuid4().hex)
+    assert "on 1 hosts" in str(caught.value.value)

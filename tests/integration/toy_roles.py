@@ -1,0 +1,104 @@
+"""Roles for trying out what carries roles: two that play ping-pong, in several moods."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from appliance.ray.roles import RayRoles
+from wsc.core.errors import ConfigError
+from wsc.core.messages import Envelope, WeightsReady
+from wsc.core.role import Job, Report, RoleContext
+
+FOREVER = Job("train", 1, 1_000_000_000)
+
+
+@dataclass(frozen=True)
+class PlayerSpec:
+    """``mood``: what the player does with the first ball: a fair one returns it, others fail."""
+
+    name: str
+    peer: str
+    serves: bool = False
+    mood: str = "fair"
+
+    def build(self, context: RoleContext) -> "Player":
+        if self.mood == "unbuildable":
+            raise ConfigError("this player cannot be built", where=self.name)
+        return Player(self, context)
+
+
+class Player:
+    """Returns the ball; its step counts the strokes, and so do its 1000 fp32 values."""
+
+    def __init__(self, spec: PlayerSpec, context: RoleContext) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self._context = context
+        self._hits_left = 0
+        self._norms: dict[int, float] = {}
+
+    def begin(self, job: Job) -> Iterator[Envelope]:
+        self._hits_left = job.last_step
+        self._norms = {}
+        if self.spec.serves:
+            yield self._ball(1)
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        message = envelope.message
+        assert isinstance(message, WeightsReady)
+        self._fail()
+        with self._context.cores.lease():
+            self._norms[message.step] = float(message.payload.view(torch.float32).sum())
+        self._hits_left -= 1
+        if self._hits_left or not self.spec.serves:
+            yield self._ball(message.step + 1)
+
+    @property
+    def finished(self) -> bool:
+        return self._hits_left == 0
+
+    def report(self) -> Report:
+        return Report(self.name, norms=self._norms)
+
+    def greet(self, greeting: str) -> str:
+        return f"{greeting} from {self.name}"
+
+    def _fail(self) -> None:
+        if self.spec.mood == "domain error":
+            raise ConfigError("no such stroke", where=self.name, value="lob")
+        if self.spec.mood == "defect":
+            raise ZeroDivisionError("a defect")
+        if self.spec.mood == "dies":
+            os._exit(7)
+
+    def _ball(self, step: int) -> Envelope:
+        slab = self._context.arena.allocate(4 * 1000)
+        slab.view(torch.float32).fill_(step)
+        return Envelope(self.name, self.spec.peer, WeightsReady(step, 0, 0, slab))
+
+
+def players(mood: str = "fair", prefix: str = "") -> list[PlayerSpec]:
+    """Two players; the one that receives the first ball is in the given mood."""
+    a, b = f"{prefix}a", f"{prefix}b"
+    return [PlayerSpec(a, b, serves=True), PlayerSpec(b, a, mood=mood)]
+
+
+class Umpire:
+    """What a coordinator hosts: runs jobs on the roles, and may fail itself."""
+
+    def __init__(self, roles: RayRoles) -> None:
+        self.roles = roles
+
+    def play(self, job: Job) -> dict[str, dict[int, float]]:
+        return {report.role: report.norms for report in self.roles.run(job)}
+
+    def pids(self) -> set[int]:
+        return {presence.pid for presence in self.roles.presences}
+
+    def resign(self, *, reason: str) -> None:
+        raise ConfigError("the umpire resigned", value=reason)
+
+    def die(self) -> None:
+        os._exit(7)

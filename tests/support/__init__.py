@@ -1,0 +1,1 @@
+"""Fixtures, builders and stand-ins that several tests share."""

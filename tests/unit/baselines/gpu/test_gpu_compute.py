@@ -1,0 +1,121 @@
+"""Arithmetic and traffic of a micro-batch on one GPU, written out with round numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from baselines.gpu import (
+    FSDP,
+    GpuClusterSpec,
+    GpuSpec,
+    HostSpec,
+    Parallelism,
+    SoftwareSpec,
+    Workload,
+)
+from baselines.gpu.compute import head_s, layer_s, optimizer_s
+
+GPU = GpuSpec(
+    flops_16bit_per_s=2000,
+    flops_8bit_per_s=4000,
+    matmul_share=0.5,
+    flash_share=0.25,
+    misaligned_share=0.1,
+    hbm_bandwidth_bytes_per_s=1000,
+    hbm_share=0.1,
+)
+SOFTWARE = FSDP.model_copy(
+    update={
+        "attention_speed": 0.5,
+        "hidden_passes": 30,
+        "whole_passes": 0,
+        "vocabulary_bytes": 40,
+        "float8_share": 0.75,
+    }
+)
+UNFUSED = SOFTWARE.model_copy(update={"flash_attention": False, "score_bytes": 9})
+MODEL = Workload(parameters=512 + 2 * 5000, hidden=16, layers=2, heads=2, seq_len=4, vocab=16)
+"""A layer of 5,000 weights and 2 x 4 x 4 scores to a sequence, each from heads of 8 elements."""
+
+TOKENS, SCORES = 3 * 4, 3 * 32
+PRODUCTS_S = 3 * 2 * 5000 * TOKENS / 1000  # forward, and twice as much backward
+FLASH_S = 3.5 * (4 * SCORES * 8 / 2) / (2000 * 0.25 * 0.5)
+MOVED_S = 30 * 2 * 16 * TOKENS / 100
+
+
+def layer(workload: Workload = MODEL, software: SoftwareSpec = SOFTWARE, **split: object) -> float:
+    return layer_s(workload, Parallelism(micro_batch=3, **split), GPU, software)
+
+
+def test_a_layer_is_its_products_its_attention_and_what_it_moves() -> None:
+    """One after the other."""
+    assert layer() == pytest.approx(PRODUCTS_S + FLASH_S + MOVED_S)
+
+
+def test_recomputing_repeats_what_it_is_told_to() -> None:
+    """Half of the products and all that is cheap, or a whole forward pass."""
+    assert layer(recompute="selective") == pytest.approx(
+        3.5 / 3 * PRODUCTS_S + FLASH_S + 4 / 3 * MOVED_S
+    )
+    assert layer(recompute="full") == pytest.approx(
+        4 / 3 * PRODUCTS_S + 4.5 / 3.5 * FLASH_S + 4 / 3 * MOVED_S
+    )
+
+
+def test_attention_that_is_not_fused_computes_masked_scores_and_moves_them() -> None:
+    """At the rate of matrix products, a tenth of it where heads are misaligned."""
+    products_s, moved_s = 3 * 4 * SCORES * 8 / 1000, 9 * SCORES / 100
+    rest_s = PRODUCTS_S + MOVED_S
+    assert layer(software=UNFUSED) == pytest.approx(rest_s + products_s + moved_s)
+    again = layer(software=UNFUSED, recompute="full") - layer(recompute="full")
+    assert again == pytest.approx(4 / 3 * (products_s + moved_s) - 4.5 / 3.5 * FLASH_S)
+    many = replace(MODEL, heads=4)  # of four elements; twice the scores
+    assert layer(many, UNFUSED) == pytest.approx(rest_s + 10 * products_s + 2 * moved_s)
+
+
+def test_a_misaligned_hidden_size_slows_the_products() -> None:
+    """To a tenth; what is moved and attention do not notice."""
+    odd = replace(MODEL, hidden=20, parameters=2 * 16 * 20 + 2 * 5000)
+    expected = 10 * PRODUCTS_S + 20 / 16 * (FLASH_S + MOVED_S)
+    assert layer(odd) == pytest.approx(expected)
+
+
+def test_eight_bits_speed_up_the_products_alone() -> None:
+    """Twice the peak, of which three quarters are reached."""
+    assert layer(float8=True) == pytest.approx(PRODUCTS_S / 1.5 + FLASH_S + MOVED_S)
+
+
+def test_tensor_parallelism_divides_all_but_what_every_rank_moves_whole() -> None:
+    """Ten of thirty passes."""
+    software = SOFTWARE.model_copy(update={"whole_passes": 10})
+    assert layer(software=software, tensor=4) == pytest.approx(
+        (PRODUCTS_S + FLASH_S + 2 / 3 * MOVED_S) / 4 + MOVED_S / 3
+    )
+
+
+def test_the_head_is_one_more_product_and_its_logits() -> None:
+    """256 weights, forward and backward, and 40 bytes to each of 16 entries."""
+    expected = 6 * 256 * TOKENS / 1000 + 40 * 16 * TOKENS / 100
+    assert head_s(MODEL, Parallelism(micro_batch=3), GPU, SOFTWARE) == pytest.approx(expected)
+    assert head_s(MODEL, Parallelism(micro_batch=3, tensor=4), GPU, SOFTWARE) == pytest.approx(
+        expected / 4
+    )
+
+
+def test_an_update_moves_28_bytes_or_takes_the_threads_of_the_host() -> None:
+    """There, gradient and weight pass PCIe besides."""
+    host = HostSpec(adam_per_core_s=10, pcie_bandwidth_bytes_per_s=50)
+    cluster = GpuClusterSpec(gpu=GPU, host=host)
+    assert optimizer_s(700, 0, cluster) == pytest.approx(700 * 28 / 100)
+    assert optimizer_s(700, 2, cluster) == pytest.approx(700 / 20 + 700 * 4 / 50)
+
+
+def test_a_workload_counts_its_parts() -> None:
+    """Embeddings, heads, scores, and arithmetic by convention."""
+    assert (MODEL.head_parameters, MODEL.layer_parameters, MODEL.head_size) == (256, 5000, 8)
+    assert MODEL.scores_per_sequence == 2 * 2 * 4 * 4
+    assert MODEL.model_flops_per_token == 6 * 10_512 + 12 * 2 * 16 * 4
+    narrow = replace(MODEL, feed_forward=10)
+    assert narrow.matrices == (3 * 256, 256, 160, 160)
+    tied = replace(MODEL, tied_embeddings=True, learned_positions=True)
+    assert tied.layer_parameters == (10_512 - 256 - 16 * 4) / 2

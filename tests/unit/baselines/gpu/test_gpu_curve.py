@@ -1,0 +1,117 @@
+"""Scaling curves of GPU clusters."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baselines.gpu import DGX_A100, DGX_H100, CurvePolicy, Parallelism, Workload, gpu_curve
+from wsc.core.errors import ConfigError
+
+GPT_1B = Workload(1_315_950_592, 2048, 24, 16, 2048, 50_368, tied_embeddings=True)
+LLAMA_70B = Workload(68_976_648_192, 8192, 80, 64, 4096, 32_000)
+GPT_1T = Workload(1_008_000_000_000, 25_600, 128, 160, 2048, 51_200)
+
+
+def test_a_small_model_needs_no_model_parallelism():
+    """On one GPU there is nothing to split."""
+    (point,) = gpu_curve(GPT_1B, DGX_H100, CurvePolicy(samples_per_gpu=8), [1])
+    assert point.fits
+    assert point.parallelism is not None
+    assert (point.parallelism.sharding, point.parallelism.model_parallel) == ("ddp", 1)
+    assert point.tokens_per_s == pytest.approx(point.samples_per_s * 2048)
+
+
+def test_a_trillion_parameters_fit_from_some_size_on_and_are_split():
+    """16 bytes per parameter are 200 H100 with nothing else in them."""
+    few, many = gpu_curve(GPT_1T, DGX_H100, CurvePolicy(global_batch=1536), [64, 1024])
+    assert not few.fits
+    assert few.tokens_per_s == 0
+    assert few.memory.total_bytes > 80e9
+    assert many.parallelism is not None
+    assert many.parallelism.tensor == 8
+    assert many.parallelism.pipeline > 1
+    assert 0.3 < many.utilisation < 0.6
+
+
+def test_only_the_kinds_asked_for_are_tried():
+    """A curve of one kind shows where that kind ends."""
+    policy = CurvePolicy(samples_per_gpu=1, kinds=("ddp",))
+    assert not any(point.fits for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 512]))
+    policy = CurvePolicy(samples_per_gpu=1, kinds=("zero3",))
+    (point,) = gpu_curve(LLAMA_70B, DGX_H100, policy, [512])
+    assert point.parallelism is not None
+    assert point.parallelism.sharding == "zero3"
+
+
+def test_micro_batches_are_powers_of_two_that_share_the_batch_out():
+    """The largest that fits, as often as the share of the busiest rank takes."""
+
+    def micro_batches(policy, counts):
+        ways = [point.parallelism for point in gpu_curve(GPT_1B, DGX_A100, policy, counts)]
+        return [(way.micro_batch, way.micro_batches) for way in ways if way]
+
+    batch = CurvePolicy(global_batch=20, kinds=("ddp",))
+    assert micro_batches(batch, [1, 3, 8, 20]) == [(8, 3), (4, 2), (2, 2), (1, 1)]
+    each = CurvePolicy(samples_per_gpu=7, kinds=("zero3",))
+    assert micro_batches(each, [8, 16]) == [(4, 2), (4, 2)]
+    small = CurvePolicy(samples_per_gpu=7, kinds=("zero3",), largest_micro_batch=2)
+    assert micro_batches(small, [8]) == [(2, 4)]
+
+
+def test_a_large_model_is_split_no_further_than_it_has_to():
+    """16 GPUs need two stages and recompute; 32 hold the optimizer's state between them."""
+    policy = CurvePolicy(global_batch=64, kinds=("tensor+pipeline",))
+    ways = [point.parallelism for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 16, 32])]
+    assert ways == [
+        None,
+        Parallelism("zero1", 8, 2, 1, 64, recompute="full", overlap_tensor=True),
+        Parallelism("zero1", 8, 1, 1, 16, overlap_tensor=True),
+    ]
+
+
+def test_strong_scaling_ends_with_the_batch():
+    """GPUs beyond the sequences of a step stay idle, and count against the utilisation."""
+    points = gpu_curve(GPT_1B, DGX_A100, CurvePolicy(global_batch=16, kinds=("ddp",)), [16, 32])
+    assert points[1].samples_per_s == points[0].samples_per_s
+    assert points[1].utilisation == pytest.approx(points[0].utilisation / 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 600), st.integers(1, 64))
+def test_any_count_and_batch_gives_a_point_of_bounded_utilisation(gpus, batch):
+    """Odd counts and batches that nothing divides by are as good as others."""
+    (point,) = gpu_curve(GPT_1B, DGX_H100, CurvePolicy(global_batch=batch), [gpus])
+    assert point.fits
+    assert 0 < point.utilisation < 0.7
+
+
+def test_a_curve_to_192_takes_under_a_second():
+    """It is drawn beside that of the wafers."""
+    start = time.process_time()
+    points = gpu_curve(LLAMA_70B, DGX_H100, CurvePolicy(samples_per_gpu=4), range(1, 193))
+    assert time.process_time() - start < 1
+    assert len(points) == 192
+
+
+@pytest.mark.parametrize(
+    "settings_",
+    [
+        {},
+        {"global_batch": 8, "samples_per_gpu": 1},
+        {"global_batch": 0},
+        {"samples_per_gpu": 1, "largest_micro_batch": 0},
+        {"samples_per_gpu": 1, "kinds": ()},
+    ],
+)
+def test_a_policy_that_settles_no_batch_is_refused(settings_):
+    """One of the two batches, positive, and something to choose from."""
+    with pytest.raises(ConfigError, match="policy of a curve"):
+        CurvePolicy(**settings_)
+
+
+def test_a_count_of_no_gpus_is_refused():
+    """Zero GPUs train nothing."""
+    with pytest.raises(ConfigError, match="count of GPUs"):
+        gpu_curve(GPT_1B, DGX_H100, CurvePolicy(samples_per_gpu=1), [8, 0])

@@ -1,0 +1,132 @@
+"""The machine of cluster.yaml and the sources of its numbers."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests.support.small_programs import program, segment
+from timing.cost import segment_costs
+from timing.hardware import CS2, CS3, MachineSpec
+from timing.hardware.machine import LEAST, MOST
+from wsc.core.config import validate
+from wsc.core.errors import ConfigError
+from wsc.core.program import OpWork
+
+
+def machine(**sections: Any) -> MachineSpec:
+    return validate(MachineSpec, sections, "cluster.yaml")
+
+
+def test_systems_are_chosen_by_name() -> None:
+    """The names of the two real systems give their presets; a CS-2 is the default."""
+    assert machine() == machine(system="CS-2")
+    assert machine(system="CS-2").system == CS2
+    assert machine(system="CS-3").system == CS3
+
+
+def test_the_peaks_are_the_published_ones() -> None:
+    """7.5 PFLOP/s on a CS-2 and 15.6 on a CS-3, dense fp16."""
+    assert pytest.approx(7.5e15, rel=0.005) == CS2.peak_flops_per_s
+    assert pytest.approx(15.6e15, rel=0.005) == CS3.peak_flops_per_s
+
+
+def test_single_numbers_of_a_system_can_be_changed() -> None:
+    """What a mapping does not give is as in the system that it names."""
+    changed = machine(system={"name": "CS-3", "io_bandwidth_bytes_per_s": 1.5e12}).system
+    assert changed == CS3.model_copy(update={"io_bandwidth_bytes_per_s": 1_500_000_000_000})
+    assert machine(system={"clock_hz": 7}).system == CS2.model_copy(update={"clock_hz": 7})
+
+
+def numeric_fields() -> list[tuple[str, str]]:
+    parts = {part: getattr(MachineSpec(), part) for part in MachineSpec.model_fields}
+    return [(part, key) for part, spec in parts.items() for key in type(spec).model_fields
+            if key != "name"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "key"), numeric_fields())
+def test_impossible_hardware_is_refused(part: str, key: str) -> None:
+    """No number may be negative, and only times, options and spreads may be zero."""
+    may_be_zero = key.endswith(("_ps", "_sigma")) or key in {"flash_bytes", "seed"}
+    for value in (-1,) if may_be_zero else (-1, 0):
+        with pytest.raises(ConfigError, match=rf"{part}.{key}"):
+            machine(**{part: {key: value}})
+
+
+@pytest.mark.parametrize(
+    ("sections", "named"),
+    [
+        ({"system": "CS-4"}, "CS-4"),
+        ({"system": {"corse": 1}}, "did you mean 'cores'"),
+        ({"swarmx": {"fan_out": 1}}, "swarmx.fan_out"),
+        ({"swarmx": {"fan_out": 6}}, "fan_out . 1 is at most swarmx.node_ports, 6"),
+        ({"jitter": {"stragglers": {"node-1": 2}}}, "csx-N, br-N and wgt-N"),
+        ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "a factor of 1 to 1000000, not 0.5"),
+        ({"jitter": {"stragglers": {"csx-1": 1e300}}}, "a factor of 1 to 1000000"),
+        ({"jitter": {"kernel_sigma": 1e6}}, "jitter.kernel_sigma"),
+        ({"system": {"kernel_efficiency": 1.5}}, "kernel_efficiency"),
+        ({"system": {"fabric": {"columns": 5000}}}, "columns x rows is at most system.cores"),
+        ({"system": {"name": "CS-3", "cores": 7}}, "a CS-3 has fewer cores than its grid"),
+        ({"system": {"fabric": {"columms": 5}}}, "did you mean 'columns'"),
+        ({"memoryx": {"flash": 5}}, "unknown key 'memoryx.flash'"),
+        ({"swarmx": {"node_ports": 2}}, "at most swarmx.node_ports, 2"),
+        ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
+        ({"system": {"sram_bytes": 10**30}}, "sram_bytes"),
+        ({"memoryx": {"weight_servers": 10**6}}, "weight_servers"),
+        ({"memoryx": {"prefetch_buckets": 10**6}}, "prefetch_buckets"),
+        ({"memoryx": {"drain_buckets": 10**6}}, "drain_buckets"),
+    ],
+)
+def test_mistakes_are_named(sections: dict[str, Any], named: str) -> None:
+    """The error carries the key or value that is wrong."""
+    with pytest.raises(ConfigError, match=named):
+        machine(**sections)
+
+
+@pytest.mark.parametrize("preset", ["CS-2", "CS-3"])
+def test_every_number_has_a_status_and_a_source(preset: str) -> None:
+    """Nothing but names and process counts goes without saying how well it is known."""
+    sections: list[BaseModel] = [machine(system=preset)]
+    for section in sections:
+        for key, info in type(section).model_fields.items():
+            value = getattr(section, key)
+            if isinstance(value, BaseModel):
+                sections.append(value)
+            elif key not in {"name", "weight_servers"}:
+                assert isinstance(info.json_schema_extra, dict)
+                assert info.json_schema_extra["status"] in {
+                    "published", "derived", "fitted", "assumed"
+                }  # fmt: skip
+                assert info.description, f"{key} has no source"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("clock_hz", 10**400),
+        ("segment_overhead_ps", 10**31),
+        ("software_speed", 1e-310),
+        ("kernel_efficiency", 1e-31),
+        ("fabric.hop_cycles", 10**400),
+        ("fabric.fma_16bit_per_cycle", 1e-310),
+    ],
+)
+def test_numbers_that_no_arithmetic_bears_are_refused(key: str, value: float) -> None:
+    """Beyond any machine, and soon beyond what a float holds: told with the key, not later."""
+    system: dict[str, Any] = {}
+    *section, name = key.split(".")
+    (system.setdefault(section[0], {}) if section else system)[name] = value
+    with pytest.raises(ConfigError, match="too far from 1") as refused:
+        machine(system=system)
+    assert f"system.{key}" in (refused.value.where or "")
+    assert refused.value.rule
+
+
+def test_a_step_on_the_slowest_machine_that_may_be_still_takes_a_time() -> None:
+    """What is let through can be computed with: every rate at its least, every time at its most."""
+    slowest = {"kernel_efficiency": LEAST, "software_speed": LEAST, "segment_overhead_ps": MOST}
+    fabric = {"fma_16bit_per_cycle": LEAST, "hop_cycles": MOST, "vector_setup_cycles": MOST}
+    wafer = machine(system={**slowest, "fabric": fabric}).system
+    work = OpWork("mm", "matmul", 2 * 10**12, (1, 75_000, 1024, 4096), streams=True)
+    (cost,) = segment_costs(program("bfloat16", (segment(0, work=(work,)),)), wafer)
+    assert cost.total_ps > 10**40

@@ -1,0 +1,163 @@
+"""A sram_plan in numbers: bytes, PEs and utilisation of each layer, counted by hand."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from tests.support.small_programs import program, segment
+from timing.hardware import CS2, WaferSpec
+from timing.hardware.fabric import FabricSpec
+from timing.kernels import Grid
+from timing.sram import (
+    SramPlan,
+    code_bytes,
+    data_bytes,
+    recompute,
+    report_text,
+    sram_report,
+    stash_by_layer,
+)
+from wsc.core.program import Footprint, OpWork, Stash
+
+MB = 1_000_000
+WAFER = WaferSpec(fabric=FabricSpec(columns=10, rows=20))
+
+
+def product(tokens, inner, outputs=7):
+    shape = (1, tokens, inner, outputs)
+    return OpWork("mm", "matmul", 2 * tokens * inner * outputs, shape, streams=True)
+
+
+def step(*work):
+    """Two layers; the first one's forward pass does ``work``."""
+    return program(
+        segments=(
+            segment(
+                0,
+                layer="first",
+                weights=("first.weight", "first.bias"),
+                outputs=("h", "inner"),
+                work=work,
+                stash=(
+                    Stash(("h",), Footprint(0, 3 * MB)),
+                    Stash(("inner",), Footprint(MB, 4 * MB)),
+                ),
+                working=Footprint(MB, 7 * MB),
+            ),
+            segment(1, layer="last", inputs=("h",), outputs=("g",), drops=("h",),
+                    stash=(Stash(("g",), Footprint(0, MB)),), working=Footprint(0, MB)),
+            segment(2, "backward", "first", inputs=("inner", "g"), drops=("inner", "g"),
+                    working=Footprint(0, 2 * MB)),
+        )
+    )  # fmt: skip
+
+
+def test_bytes_of_a_layer_are_those_of_its_segments():
+    """Weights in stream dtype; what the forward pass leaves; the larger working set of the two."""
+    first, last = sram_report(SramPlan(step(), WAFER)).layers
+    assert (first.layer, first.weight_bytes) == ("first", (16 + 4) * 4)
+    assert first.stash_bytes == 15 * MB  # two samples
+    assert first.working_bytes == 15 * MB
+    assert (last.stash_bytes, last.working_bytes) == (2 * MB, 2 * MB)
+    assert not first.is_recomputed
+
+
+def test_the_peak_and_the_room_are_those_of_the_sram_plan():
+    """The numbers add up to the SRAM of the wafer."""
+    sram_plan = SramPlan(step(), WAFER)
+    report = sram_report(sram_plan)
+    assert report.peak_stash_bytes + report.peak_working_bytes == 17 * MB
+    assert report.peak_buffer_bytes == sram_plan.buffers[1] == 0
+    assert report.peak_bytes == 17 * MB
+    assert report.peak_at == "last forward"
+    assert report.code_bytes + report.room_bytes == report.sram_bytes
+    assert (code_bytes(WAFER), data_bytes(WAFER)) == (report.code_bytes, report.room_bytes)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "features", "columns", "rows", "utilisation"),
+    [
+        (20, 10, 10, 20, 1.0),
+        (40, 30, 10, 20, 1.0),
+        (21, 10, 10, 11, 21 / 40),  # two tokens a row, so eleven rows
+        (20, 11, 6, 20, 11 / 20),  # two features a column
+        (5, 10, 10, 5, 0.25),
+    ],
+)
+def test_tiles_that_do_not_come_out_even_leave_pes_idle(
+    tokens, features, columns, rows, utilisation
+):
+    """A grid of 10 x 20: features along the columns, tokens down the rows."""
+    first, last = sram_report(SramPlan(step(product(tokens, features)), WAFER)).layers
+    assert (first.columns, first.rows) == (columns, rows)
+    assert first.utilisation == pytest.approx(utilisation)
+    assert (last.columns, last.rows, last.utilisation) == (0, 0, 0.0)
+
+
+def test_the_tokens_of_all_products_of_a_batch_count():
+    """Four times five of them fill the rows that twenty fill."""
+    work = OpWork("bmm", "matmul", 2 * 20 * 10 * 7, (4, 5, 10, 7), streams=True)
+    first, _ = sram_report(SramPlan(step(work), WAFER)).layers
+    assert (first.columns, first.rows, first.utilisation) == (10, 20, 1.0)
+
+
+def test_utilisation_is_weighted_by_the_time_of_each_product():
+    """One product at full load and one of the same size at half take 1 + 2 units for 2."""
+    full, half = product(40, 10, 7), product(10, 10, 28)
+    report = sram_report(SramPlan(step(full, half), WAFER))
+    assert report.layers[0].utilisation == pytest.approx(2 / 3)
+
+
+def test_only_products_with_streamed_weights_use_the_grid():
+    """Not those of two activations, nor what is no product, nor a product of nothing."""
+    resident = replace(product(20, 10), streams=False)
+    lookup = OpWork("embedding", "gather", 10, (1, 20, 10, 7), streams=True)
+    first, _ = sram_report(SramPlan(step(resident, lookup, product(0, 10)), WAFER)).layers
+    assert (first.columns, first.rows, first.utilisation) == (0, 0, 0.0)
+
+
+def test_several_stretches_of_features_to_a_row():
+    """A hidden dimension that fills half a row lies there twice, for other tokens."""
+    grid = Grid(WAFER.fabric, 5)
+    report = sram_report(SramPlan(step(product(40, 5)), WAFER), grid)
+    assert (report.layers[0].columns, report.layers[0].utilisation) == (10, 1.0)
+
+
+def test_the_report_is_plain_data():
+    """So that it can be written as JSON and read by other programs."""
+    report = asdict(sram_report(SramPlan(step(product(20, 10)), WAFER)))
+    assert json.loads(json.dumps(report))["layers"][0]["layer"] == "first"
+
+
+def test_the_text_says_what_fills_the_wafer():
+    """Sizes for people; recomputed layers are told."""
+    plain = step(product(20, 10))
+    text = report_text(sram_report(SramPlan(recompute(plain, [0]), CS2, (0,))))
+    assert "CS-2, train: micro-batch of 2" in text
+    assert "code and runtime" in text
+    assert "free" in text
+    row = next(line for line in text.splitlines() if line.startswith("first"))
+    assert "yes" in row
+
+
+def test_the_text_says_how_much_is_missing():
+    """A sram_plan that does not fit can be shown, too."""
+    large = replace(step(), micro_batch_size=10**5)
+    assert "missing" in report_text(sram_report(SramPlan(large, CS2)))
+
+
+def test_alike_layers_share_a_line():
+    """A model of a hundred layers is not a hundred lines."""
+    segments = tuple(segment(i, layer=f"decoder.{i}") for i in range(100))
+    text = report_text(sram_report(SramPlan(program(segments=segments), CS2)))
+    assert "decoder.0 to decoder.99" in text
+    assert "decoder.1 " not in text
+
+
+def test_the_stash_at_a_moment_is_told_by_layer():
+    """In the order in which the layers made it."""
+    sram_plan = SramPlan(step(), WAFER)
+    found = stash_by_layer(sram_plan.program, sram_plan.moments[2])
+    assert found == {"first": Footprint(MB, 4 * MB), "last": Footprint(0, MB)}
+    assert sum(found.values(), Footprint()) == sram_plan.moments[2].stash

@@ -1,0 +1,42 @@
+"""Speeds of software releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from validation.published_programs.releases import RELEASE_SPEEDS, release_of, software_speed
+from wsc.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("R2.1.1", (2, 1, 1)),
+        ("R2.5", (2, 5)),
+        ("2.4.0", (2, 4, 0)),
+        ("rel-2.4", (2, 4)),
+        ("Release_2.4.0", (2, 4, 0)),
+        ("R2.4.0+a2", (2, 4, 0)),
+        ("", None),
+        ("2024-04", None),
+        ("2024.04", None),
+        ("2.x", None),
+    ],
+)
+def test_a_release_is_told_by_its_number_alone(text: str, release: tuple[int, ...] | None) -> None:
+    """In front of it may stand what logs and tags write there; a date is no release."""
+    assert release_of(text) == release
+
+
+def test_a_release_has_the_speed_of_the_newest_that_was_fitted_by_then() -> None:
+    """The next fitted release begins a new speed."""
+    assert software_speed("CS-2", (1, 9, 2)) == RELEASE_SPEEDS.cs2_r1_9_2
+    assert software_speed("CS-2", (2, 0, 3)) == RELEASE_SPEEDS.cs2_r1_9_2
+    assert software_speed("CS-2", (2, 3, 0)) == RELEASE_SPEEDS.cs2_r2_1_1
+    assert software_speed("CS-3", (2, 6)) == RELEASE_SPEEDS.cs3_r2_5
+
+
+def test_a_release_before_all_fitted_ones_is_refused() -> None:
+    """Releases 1.7 and 1.8 differ by a quarter on one model, and neither can be fitted."""
+    with pytest.raises(ConfigError, match=r"1\.8\.0(.|\n)*from 1\.9\.2 on"):
+        software_speed("CS-2", (1, 8, 0))

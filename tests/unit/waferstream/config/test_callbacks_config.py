@@ -1,0 +1,118 @@
+"""Callbacks and loggers: which run, how a default is taken away, what flags say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.params_sections import init_section
+from waferstream.config.callbacks import (
+    CheckLoss,
+    ComputeNorm,
+    KeepNCheckpoints,
+    LoadCheckpointStates,
+    ProgressLogger,
+    TensorBoardLogger,
+)
+from waferstream.config.params import InitConfig
+from wsc.core.config import validate
+from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import Explore, SizeRange
+
+MICRO = "csx.performance.micro_batch_size"
+
+
+def test_defaults_run_unless_they_are_taken_away() -> None:
+    """CheckLoss and both loggers run by default; {Name: null} removes one, and stays removed."""
+    assert init_section().callbacks == (CheckLoss(),)
+    assert init_section().loggers == (ProgressLogger(), TensorBoardLogger())
+    section = init_section(callbacks=[{"CheckLoss": None}], loggers=[{"TensorBoardLogger": None}])
+    assert section.callbacks == ()
+    assert section.loggers == (ProgressLogger(),)
+    assert validate(InitConfig, section.dump(), "again") == section
+
+
+def test_a_default_may_be_named() -> None:
+    """A default with arguments, or without, stands once."""
+    section = init_section(callbacks=[{"CheckLoss": {}}], loggers=[{"TensorBoardLogger": {}}])
+    assert section.callbacks == (CheckLoss(),)
+    assert len(section.loggers) == 2
+
+
+def test_taking_away_what_the_vendor_adds_changes_nothing() -> None:
+    """Stock files remove callbacks that exist on the real machine alone."""
+    assert (
+        init_section(callbacks=[{"FlopUtilization": None}, {"ComputeNorm": None}]) == init_section()
+    )
+
+
+def test_callbacks_are_read_with_their_arguments() -> None:
+    """The order of the file is kept, defaults follow."""
+    states = "model, optimizer"
+    section = init_section(
+        callbacks=[
+            {"ComputeNorm": {}},
+            {"KeepNCheckpoints": {"n": 3}},
+            {"LoadCheckpointStates": {"load_checkpoint_states": states}},
+        ]
+    )
+    assert section.callbacks == (
+        ComputeNorm(),
+        KeepNCheckpoints(n=3),
+        LoadCheckpointStates(load_checkpoint_states=("model", "optimizer")),
+        CheckLoss(),
+    )
+    assert section.callbacks[1].arguments() == {"n": 3}
+
+
+def test_a_scoped_micro_batch_size_wins_over_a_global_one() -> None:
+    """Scoped, else global, else auto; null is the whole share."""
+    both = init_section(callbacks=[{"GlobalFlags": {MICRO: 8}}, {"ScopedTrainFlags": {MICRO: 4}}])
+    assert both.micro_batch_size("train") == 4
+    assert both.micro_batch_size("validate") == 8
+    assert init_section().micro_batch_size("train") == "auto"
+    assert init_section(callbacks=[{"ScopedTrainFlags": {}}]).micro_batch_size("train") == "auto"
+    assert (
+        init_section(callbacks=[{"GlobalFlags": {MICRO: None}}]).micro_batch_size("train") is None
+    )
+
+
+def test_explore_is_a_word_or_a_range() -> None:
+    """The word alone means all sizes."""
+
+    def read(value: object) -> object:
+        return init_section(callbacks=[{"GlobalFlags": {MICRO: value}}]).micro_batch_size("train")
+
+    assert read("explore") == read({"explore": {}}) == Explore()
+    found = read({"explore": {"min": 2, "max": 8}})
+    assert found == Explore(explore=SizeRange(min=2, max=8))
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "complaint"),
+    [
+        ([{"KeepNCheckpoint": {"n": 1}}], "did you mean 'KeepNCheckpoints'?"),
+        ([{"CheckLos": None}], "did you mean 'CheckLoss'?"),
+        ([{"KeepNCheckpoints": {"n": 0}}], "callbacks[0].KeepNCheckpoints.n"),
+        ([{"KeepNCheckpoints": {"n": 1}}, {"KeepNCheckpoints": {"n": 2}}], "stands twice"),
+        ([{"ScopedTrainFlags": {"csx.performance.microbatch_size": 1}}], f"'{MICRO}'?"),
+        ([{"ScopedTrainFlags": {MICRO: 0}}], MICRO),
+        ([{"ScopedTrainFlags": {MICRO: {"explore": {"min": 4, "max": 2}}}}], "above max 2"),
+        ([{"ScopedTrainFlags": {MICRO: {"explore": {"most": 2}}}}], "most"),
+        ([{"GlobalFlags": {"csx.debug.drop_data": True}}], "not supported yet"),
+        ([{"GlobalFlags": {"csx.precision.optimization_level": 2}}], "precision_opt_level: 2"),
+        ([{"GlobalFlags": {"csx.performance.max_transfer_bytes": 2**32}}], "2147483648"),
+        (
+            [{"LoadCheckpointStates": {"load_checkpoint_states": "modle"}}],
+            "did you mean 'model'?",
+        ),
+        ("CheckLoss", "known classes: CheckLoss"),
+        (5, "'callbacks'"),
+    ],
+)
+def test_a_wrong_callback_is_explained(callbacks: Any, complaint: str) -> None:
+    """Every mistake names its place, or the words that are known."""
+    with pytest.raises(ConfigError) as caught:
+        init_section(callbacks=callbacks)
+    assert complaint in str(caught.value)

@@ -1,0 +1,76 @@
+"""Optimizers by name, with the vendor's defaults and a rate from somewhere."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from pydantic import Tag
+
+from tests.support.params_sections import init_section
+from waferstream.config.callbacks import CallbackConfig, LoggerConfig
+from waferstream.config.optimizer import AdamW, Lion, Optimizer, OptimizerConfig
+from wsc.core.errors import ConfigError
+
+
+def test_a_class_is_read_with_its_defaults() -> None:
+    """Absent arguments take the vendor's defaults; lists become tuples."""
+    optimizer = init_section(optimizer={"AdamW": {"betas": [0.9, 0.95], "lr": 0.1}}).optimizer
+    assert optimizer == AdamW(betas=(0.9, 0.95), lr=0.1)
+    assert isinstance(optimizer, AdamW)
+    assert optimizer.eps == 1e-6
+    assert init_section(optimizer={"Lion": None}).optimizer == Lion(lr=1e-4, betas=(0.9, 0.99))
+
+
+def test_learning_rate_is_another_name_for_lr() -> None:
+    """Both spellings set the same argument, and it is written back as lr."""
+    section = init_section(optimizer={"SGD": {"learning_rate": 0.5}})
+    assert section.optimizer == init_section(optimizer={"SGD": {"lr": 0.5}}).optimizer
+    assert section.dump()["optimizer"]["SGD"]["lr"] == 0.5
+
+
+def test_a_rate_must_come_from_somewhere() -> None:
+    """SGD has no default rate: without lr and without a scheduler it is refused."""
+    with pytest.raises(ConfigError) as caught:
+        init_section(optimizer={"SGD": {}})
+    assert "SGD needs lr" in str(caught.value)
+    scheduled = init_section(optimizer={"SGD": {}}, schedulers={"ConstantLR": {"learning_rate": 1}})
+    assert scheduled.optimizer is not None
+    assert scheduled.optimizer.lr is None
+    init_section(optimizer={"Adafactor": {"relative_step": True}})
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "complaint"),
+    [
+        ({"AdamWW": {}}, "did you mean 'AdamW'?"),
+        ({"AdamW": {"bettas": [0.9, 0.95]}}, "did you mean 'betas'?"),
+        ({"AdamW": {"betas": [0.9, 1.0]}}, "optimizer.AdamW.betas"),
+        ({"AdamW": {"betas": [0.9]}}, "optimizer.AdamW.betas"),
+        ({"AdamW": {"lr": -1}}, "optimizer.AdamW.lr"),
+        ({"AdamW": {"lr": float("nan")}}, "optimizer.AdamW.lr"),
+        ({"AdamW": {}, "SGD": {}}, "known classes: SGD, Adam, AdamW"),
+        ("AdamW", "known classes: SGD, Adam, AdamW"),
+        ({"AdamW": 3}, "optimizer.AdamW"),
+    ],
+)
+def test_a_wrong_optimizer_is_explained(optimizer: Any, complaint: str) -> None:
+    """Every mistake names its key, or the words that are known."""
+    with pytest.raises(ConfigError) as caught:
+        init_section(optimizer=optimizer)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("family", [OptimizerConfig, CallbackConfig, LoggerConfig])
+def test_every_class_stands_under_its_own_name(family: Any) -> None:
+    """The tag by which a class is found in the file is the name of the class."""
+    union, _ = get_args(family)
+    for member in get_args(union):
+        kind, tag = get_args(member)
+        assert tag == Tag(kind.__name__)
+
+
+def test_every_optimizer_can_be_named() -> None:
+    """No optimizer is declared and forgotten in the union."""
+    for kind in Optimizer.__subclasses__():
+        assert type(init_section(optimizer={kind.__name__: {"lr": 1.0}}).optimizer) is kind

@@ -1,0 +1,62 @@
+"""A run's summary survives its file, and its picoseconds add up."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.summaries import summary
+from timing.attribution import Attribution, StepTiming
+from waferstream.reports.files import write_json
+from waferstream.reports.summary import Emulated, RunSummary
+
+
+def timing(step: int, start_ps: int, attribution: Attribution) -> StepTiming:
+    """A step of batch 4 in which every system is busy."""
+    end_ps = start_ps + attribution.total_ps
+    return StepTiming(step, start_ps, end_ps, 4, 2, attribution, attribution)
+
+
+def test_a_summary_survives_its_file(tmp_path: Path) -> None:
+    """What is read back is what was written, a diverged loss included."""
+    run = replace(summary(4), eval=((10, math.inf, math.inf),), checkpoint="checkpoint_10.mdl")
+    write_json(tmp_path / "run_summary.json", run.to_json())
+    assert RunSummary.from_json(json.loads((tmp_path / "run_summary.json").read_text())) == run
+
+
+def test_a_run_that_failed_early_has_a_summary_too() -> None:
+    """No weights, no pace, no curves."""
+    run = replace(
+        summary(4), status="failed", weights_sha256=None, measured=None, emulated=None, train=()
+    )
+    assert RunSummary.from_json(run.to_json()) == run
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("status", "fine"), ("num_csx", "four"), ("surprise", 1), ("model", {})]
+)
+def test_a_wrong_key_is_named(key: str, value: object) -> None:
+    """Values of a wrong kind, unknown keys and missing ones."""
+    with pytest.raises(ValueError, match=key):
+        RunSummary.from_json({**summary(1).to_json(), key: value})
+
+
+def test_steps_add_up_even_with_an_evaluation_in_between() -> None:
+    """Rate and mean step count the time of training steps only; causes sum to that time."""
+    timings = [
+        timing(1, 0, Attribution(compute=3_000, weights=1_000)),
+        timing(2, 9_000, Attribution(compute=2_000)),
+    ]
+    emulated = Emulated.of(timings)
+    assert emulated.total_ps == 6_000
+    assert emulated.step_ps == 3_000
+    assert emulated.attribution_ps == Attribution(compute=5_000, weights=1_000)
+    assert emulated.samples_per_s == pytest.approx(8 / 6e-9)
+
+
+def test_an_attribution_that_does_not_add_up_is_refused() -> None:
+    """Every picosecond has a cause."""
+    with pytest.raises(ValueError, match="10 ps"):
+        Emulated(1.0, 10, Attribution(compute=9), 10)

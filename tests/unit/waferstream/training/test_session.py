@@ -1,0 +1,81 @@
+"""What a run says while it goes on, and what it leaves."""
+
+import io
+import json
+from contextlib import redirect_stdout
+
+import pytest
+
+from tests.support.event_files import scalars
+from tests.support.tiny_run import digest_of, run_here, write_run
+from waferstream.cli.main import main
+
+LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The model folder of a run that has ended, and what it said on the terminal."""
+    folder = tmp_path_factory.mktemp("run")
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(write_run(folder, init__loop=LOOP), home=folder) == 0
+    return folder / "model_dir", out.getvalue()
+
+
+def test_a_run_leaves_all_that_the_readme_names(ended) -> None:
+    """Checkpoints with their index, picture, summary, and a folder with log and configuration."""
+    model_dir, out = ended
+    folder = (model_dir / "latest_run.log").resolve().parent
+    assert {path.name for path in model_dir.iterdir()} == {
+        "cached_compile",
+        "checkpoint_2.mdl",
+        "checkpoint_4.mdl",
+        "checkpoints_index.yaml",
+        "checkpoints_index.yaml.lock",
+        "latest_run.log",
+        "loss.png",
+        "run_summary.json",
+        folder.name,
+    }
+    (event_file,) = folder.glob("events.out.tfevents.*")
+    assert {path.name for path in folder.iterdir()} == {
+        "run.log",
+        "trainer_params.yaml",
+        "cluster.yaml",
+        event_file.name,
+    }
+    summary = json.loads((model_dir / "run_summary.json").read_text())
+    assert summary["weights_sha256"] == digest_of(out)
+
+
+def test_terminal_log_events_and_summary_tell_the_same_losses(ended) -> None:
+    """Every step's loss is kept; lines are printed at the log steps and after each evaluation."""
+    model_dir, out = ended
+    summary = json.loads((model_dir / "run_summary.json").read_text())
+    losses = dict(summary["train"])
+    evaluations = {step: loss for step, loss, _ in summary["eval"]}
+    assert list(losses) == [1, 2, 3, 4]
+    assert list(evaluations) == [2, 4]
+    for text in (out, (model_dir / "latest_run.log").read_text()):
+        for step in (1, 2, 4):
+            assert f"Train Device=CSX, Step={step}, Loss={losses[step]:.5f}" in text
+        for step, loss in evaluations.items():
+            assert f"GlobalStep={step}, Batch=1, Loss={loss:.5f}" in text
+    (event_file,) = model_dir.rglob("events.out.tfevents.*")
+    told = {(name, step): value for name, value, step in scalars(event_file)}
+    for step, loss in losses.items():
+        assert told["train/loss", step] == pytest.approx(loss)
+    for step, loss in evaluations.items():
+        assert told["eval/loss", step] == pytest.approx(loss)
+    assert {step for name, step in told if name == "train/gradient_norm"} == {1, 2, 4}
+    assert "train/lr" not in {name for name, _ in told}  # no schedule, no curve
+
+
+def test_loggers_can_be_taken_away(tmp_path, capsys) -> None:
+    """``{Name: null}``: neither progress lines nor events, and still a summary."""
+    none = [{"ProgressLogger": None}, {"TensorBoardLogger": None}]
+    code, out, err = run_here(write_run(tmp_path, init__loop=LOOP, init__loggers=none), capsys)
+    assert code == 0, err
+    assert "Train Device" not in out + err
+    assert not list(tmp_path.rglob("events.out.tfevents.*"))
+    assert (tmp_path / "model_dir" / "run_summary.json").is_file()

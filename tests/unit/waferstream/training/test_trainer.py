@@ -1,0 +1,87 @@
+"""What a run does besides training: which checkpoints it writes, what it takes from one."""
+
+import pytest
+
+from memoryx.checkpoint import Reader
+from tests.support.tiny_run import digest_of, run_here, write_run
+
+SHORT = {"init__loop": {"max_steps": 2}}
+
+
+def test_the_initial_weights_are_kept_where_asked_for(tmp_path, capsys) -> None:
+    """Once, before the first step; who starts from them goes the same way."""
+    keys = {"init__checkpoint": {"steps": 2, "save_initial_checkpoint": True}}
+    flags = write_run(tmp_path, **SHORT, **keys)
+    code, out, err = run_here(flags, capsys)
+    assert code == 0, err
+    saved = sorted(path.name for path in (tmp_path / "model_dir").glob("*.mdl"))
+    assert saved == ["checkpoint_0.mdl", "checkpoint_2.mdl"]
+    initial = tmp_path / "model_dir" / "checkpoint_0.mdl"
+    assert Reader(initial).objects["global_step"] == 0
+    _, again, _ = run_here([*flags, f"--checkpoint_path={initial}"], capsys)
+    assert digest_of(again) == digest_of(out)
+    assert len(list((tmp_path / "model_dir").glob("checkpoint_0*.mdl"))) == 1
+
+
+def test_the_weights_alone_start_a_run_of_their_own(tmp_path, capsys) -> None:
+    """``--load_checkpoint_states model``: at step 0, with a fresh optimizer."""
+    flags = write_run(tmp_path, **SHORT)
+    assert run_here(flags, capsys)[0] == 0
+    code, out, _ = run_here([*flags, "--load_checkpoint_states=model"], capsys)
+    assert code == 0
+    assert "checkpoint_2.mdl, step 0" in out
+    assert "Step=2" in out
+
+
+@pytest.mark.parametrize(("layers", "word"), [(1, "unexpected"), (3, "missing")])
+def test_a_checkpoint_of_another_model_is_taken_on_request_only(
+    tmp_path, capsys, layers, word
+) -> None:
+    """The message names the weights; with the flag it is a warning in the run's log."""
+    assert run_here(write_run(tmp_path, **SHORT), capsys)[0] == 0
+    flags = [
+        *write_run(tmp_path, **SHORT, init__model__num_hidden_layers=layers),
+        "--load_checkpoint_states=model",
+    ]
+    code, _, err = run_here(flags, capsys)
+    assert code == 1
+    assert f"{word}: " in err
+    assert "disable_strict_checkpoint_loading" in err
+    code, out, err = run_here([*flags, "--disable_strict_checkpoint_loading"], capsys)
+    assert code == 0, err
+    assert f"WARNING: The checkpoint {tmp_path}" in out
+    assert word in (tmp_path / "model_dir" / "latest_run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("sections", "missing"),
+    [
+        ({}, "eval_all needs trainer.validate_all"),
+        ({"validate_all": {}}, "eval_all needs trainer.validate_all.val_dataloaders"),
+    ],
+)
+def test_evaluating_all_needs_data(tmp_path, capsys, sections, missing) -> None:
+    """What the file lacks is named."""
+    code, _, err = run_here([*write_run(tmp_path, **sections), "--mode=eval_all"], capsys)
+    assert code == 1
+    assert missing in err
+
+
+def test_all_checkpoints_are_evaluated(tmp_path, capsys) -> None:
+    """On every data set, one after the other, in one process."""
+    data = {
+        "data_processor": "DummyDataProcessor",
+        "batch_size": 8,
+        "max_sequence_length": 16,
+        "vocab_size": 256,
+    }
+    flags = write_run(
+        tmp_path,
+        init__loop={"max_steps": 4, "eval_steps": 1},
+        validate_all={"val_dataloaders": [data, {**data, "batch_size": 16}]},
+    )
+    assert run_here([*flags, "--mode=train"], capsys)[0] == 0
+    code, out, err = run_here([*flags, "--mode=eval_all"], capsys)
+    assert code == 0, err
+    steps = [line.split("GlobalStep=")[1][0] for line in out.splitlines() if "| Eval" in line]
+    assert steps == ["2", "2", "4", "4"]

@@ -1,0 +1,85 @@
+"""Kernels are text that any process turns back into the same function."""
+
+import pickle
+
+import pytest
+import torch
+from torch import fx
+
+from tests.support.local_machine import Regression, compile_model, random_batches
+from wsc.core.kernel_source import kernel_source
+
+
+class Net(Regression):
+    """Random numbers, a constant tensor, an infinity and a dtype in one step."""
+
+    def forward(self, x, y):
+        keep = torch.nn.functional.dropout(x, 0.5)
+        scale = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        masked = torch.where(keep > 0, keep * scale, -float("inf")).softmax(-1)
+        return super().forward(masked, y)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return compile_model(Net(), random_batches(1, 4)[0], 2)
+
+
+def outputs(source, segment, program):
+    generator = torch.Generator().manual_seed(0)
+    weights = [
+        torch.randn(program.parameter[n].shape, generator=generator) for n in segment.weights
+    ]
+    shapes = {spec.name: spec.shape for spec in program.inputs}
+    inputs = [
+        7 if name == "random_key" else torch.randn(shapes[name], generator=generator)
+        for name in segment.inputs
+    ]
+    return source.build()(*weights, *inputs)
+
+
+def test_a_kernel_survives_the_way_to_a_node(compiled):
+    """Pickled and built again it gives the same bits."""
+    first, segment = compiled.kernels[0], compiled.program.segments[0]
+    again = pickle.loads(pickle.dumps(first))
+    before, after = (outputs(kernel, segment, compiled.program) for kernel in (first, again))
+    assert len(before) == len(segment.outputs) > 0
+    for a, b in zip(before, after, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_kernel_is_readable(compiled):
+    """One line of Python per op, in aten's names."""
+    text = compiled.kernels[0].text
+    compile(text, "kernel", "exec")
+    assert "def forward(self, " in text
+    assert "torch.ops.aten.tanh.default(" in text
+
+
+def test_constants_come_along(compiled):
+    """A tensor that the step makes from numbers is part of the kernel."""
+    constants = [c for kernel in compiled.kernels for c in kernel.constants.values()]
+    assert any(torch.equal(c, torch.tensor([1.0, 2.0, 3.0, 4.0])) for c in constants)
+
+
+def test_only_our_own_modules_are_named(compiled):
+    """A kernel needs torch and WaferStream, nothing of the user's."""
+    modules = {module for kernel in compiled.kernels for module, _ in kernel.modules.values()}
+    assert modules == {"wsc.compiler.keyed_random"}
+
+
+def test_intermediates_are_freed_after_their_last_use(compiled):
+    """Otherwise a segment would need the memory of all its ops at once."""
+    assert all("= None" in kernel.text for kernel in compiled.kernels)
+
+
+def test_a_run_of_nodes_becomes_a_function():
+    """Inputs in the order given, outputs in the order given, nothing in between is returned."""
+    graph = fx.Graph()
+    a, b = graph.placeholder("a"), graph.placeholder("b")
+    total = graph.call_function(torch.ops.aten.add.Tensor, (a, b))
+    twice = graph.call_function(torch.ops.aten.mul.Tensor, (total, 2))
+    graph.output(twice)
+    module = fx.GraphModule({}, graph)
+    kernel = kernel_source(module, [total, twice], [b, a], [twice, total]).build()
+    assert kernel(torch.tensor(1.0), torch.tensor(10.0)) == (torch.tensor(22.0), torch.tensor(11.0))

@@ -1,0 +1,28 @@
+"""The emulated machine, every number with its source; see ``sourced`` for what a status means."""
+
+from timing.hardware.defects import DefectSpec
+from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
+from timing.hardware.inputs import InputSpec
+from timing.hardware.jitter import EVEN, JitterSpec
+from timing.hardware.machine import MachineSpec
+from timing.hardware.start_up import StartUpSpec
+from timing.hardware.streams import MemoryXSpec, SwarmXSpec
+from timing.hardware.wafer import CS2, CS3, WaferSpec
+
+__all__ = [
+    "CS2",
+    "CS3",
+    "EVEN",
+    "WSE2",
+    "WSE3",
+    "WSE3_SIMULATOR",
+    "DefectSpec",
+    "FabricSpec",
+    "InputSpec",
+    "JitterSpec",
+    "MachineSpec",
+    "MemoryXSpec",
+    "StartUpSpec",
+    "SwarmXSpec",
+    "WaferSpec",
+]

@@ -1,0 +1,101 @@
+"""What the weights stream through: MemoryX and SwarmX.
+
+Link bandwidth between MemoryX, SwarmX and the systems is bounded by what is published, not fitted:
+no published run is limited by it.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from timing.hardware.sourced import sourced
+from wsc.core.config import Config
+from wsc.core.errors import ConfigError
+from wsc.core.units import PS_PER_US
+
+MOST_SERVERS = 1024
+"""Of one cluster; each is a process of its own."""
+
+MOST_SHARDS = 4096
+"""Under way at a time: as good as no limit, and what a clock keeps for each is little."""
+
+
+class MemoryXSpec(Config):
+    """The weight servers. Bandwidths and capacity are totals, shared evenly among the servers.
+
+    So a run with few server processes and one with many emulate nearly the same machine; nearly,
+    because a parameter lies on one server, whose share of the bandwidth it has. Other published
+    sizes: 12 nodes of 1128 GiB at one site, 82 TB for 64 CS-2 (Condor Galaxy 1), 4 TB to 2.4 PB in
+    all. The vendor counts 20 bytes per parameter (4 TB for 200 B) or 50 (36 TB for 720 B); masters,
+    gradient sums and the state of Adam take 16.
+    """
+
+    weight_servers: int = Field(default=1, ge=1, le=MOST_SERVERS)
+    """Processes that stand for MemoryX, when the run does not say how many."""
+
+    bandwidth_bytes_per_s: PositiveInt = sourced(
+        150_000_000_000, "published", "at least the 1.2 Tb/s of a CS-2, in each direction; glossary"
+    )
+    dram_bytes: PositiveInt = sourced(
+        36_000_000_000_000, "published", "DDR5 option for 720 B parameters; vendor, CS-3"
+    )
+    memory_bandwidth_bytes_per_s: PositiveInt = sourced(
+        2_400_000_000_000, "assumed", "12 nodes with eight channels of DDR4-3200, 200 GB/s each"
+    )
+    flash_bytes: NonNegativeInt = sourced(
+        0, "published", "an option: 1.2 PB for 24 T parameters; vendor, CS-3"
+    )
+    flash_bandwidth_bytes_per_s: PositiveInt = sourced(
+        600_000_000_000, "assumed", "12 nodes with eight drives of PCIe 4.0 x4, 6.25 GB/s each"
+    )
+    flops_per_s: PositiveInt = sourced(
+        15_360_000_000_000, "assumed", "12 nodes x 32 cores x 2.5 GHz x 16 fp32 operations a cycle"
+    )
+    prefetch_buckets: PositiveInt = sourced(
+        4,
+        "assumed",
+        "weight buckets of one server that may be in flight to, or held by, a system",
+        le=MOST_SHARDS,
+    )
+    drain_buckets: PositiveInt = sourced(
+        4,
+        "assumed",
+        "gradient buckets of one server that a system may have made but not delivered",
+        le=MOST_SHARDS,
+    )
+
+
+class SwarmXSpec(Config):
+    """The broadcast/reduce tree. Both directions run at once; adding keeps up with the link.
+
+    A node carries as many broadcast-reduces as its ports allow: one 1:4 takes five of six, two 1:2
+    take all. A system's link is several ports wide and each port has a tree of its own.
+    """
+
+    fan_out: PositiveInt = sourced(4, "published", "one 1:4 broadcast-reduce; glossary", ge=2)
+    node_ports: PositiveInt = sourced(
+        6, "derived", "two 1:2 broadcast-reduces in a node have three ports each; glossary"
+    )
+    port_bandwidth_bytes_per_s: PositiveInt = sourced(
+        12_500_000_000, "published", "100 Gb/s NICs; glossary"
+    )
+    link_bandwidth_bytes_per_s: PositiveInt = sourced(
+        150_000_000_000, "derived", "12 ports of a system, a 100 Gb/s SwarmX node each; glossary"
+    )
+    hop_latency_ps: NonNegativeInt = sourced(
+        5 * PS_PER_US, "assumed", "per switch; T0221 states under 5 us between two wafers"
+    )
+
+    @model_validator(mode="after")
+    def _ports_suffice(self) -> Self:
+        if self.fan_out + 1 > self.node_ports:
+            raise ConfigError(
+                f"a SwarmX node cannot do a 1:{self.fan_out} broadcast-reduce",
+                where="swarmx.fan_out",
+                value=self.fan_out,
+                rule=f"fan_out + 1 is at most swarmx.node_ports, {self.node_ports}",
+                remedy="lower swarmx.fan_out or raise swarmx.node_ports in cluster.yaml",
+            )
+        return self

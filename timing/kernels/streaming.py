@@ -1,0 +1,96 @@
+"""Products with streamed weights: activations stay, weights pass by.
+
+``Y[tokens, outputs] += X W`` with the features of X along a row and its tokens down the columns.
+The weights of one output arrive in every column at the PEs that hold their input features; each
+arriving weight multiplies its feature of all local tokens and adds to the output's partial sums (an
+AXPY). Then a control wavelet starts the ring that adds the partial sums of a row's PEs, from the PE
+behind the one that keeps the output once round to its keeper, on a micro-thread beside the AXPYs of
+the next output (Lie, Hot Chips 34; IEEE Micro 2023). So Y lies as X does. The backward pass for
+activations is the same product with inputs and outputs exchanged.
+
+Products of two resident operands are in ``resident``.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from timing.hardware.fabric import FabricSpec
+from timing.kernels.collectives import depth_cycles
+from timing.kernels.cycles import Cycles
+from timing.kernels.grid import Grid
+from timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
+from timing.kernels.sparsity import service
+
+
+def weight_streaming(
+    grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str, density: float = 1.0
+) -> Cycles:
+    """``Y[tokens, outputs] += X[tokens, inputs] W[inputs, outputs]`` with streamed weights.
+
+    Of the weights only the share ``density`` is not zero and arrives, whichever. Each takes
+    one wavelet, value and index (Hot Chips 34), and the longer of the link's time for a wavelet
+    and an AXPY. The set-up of an output's ring is hidden behind the AXPYs of the next; its
+    additions are not, since one datapath does both. PEs with many weights keep others waiting
+    (``sparsity``). A ring of one PE waits for nobody: its sums are whole, and are put in place.
+    """
+    fabric = grid.fabric
+    local_tokens, features = grid.tokens(tokens), grid.features(inputs)
+    weight = axpy_cycles(fabric, local_tokens, dtype).at_least(fabric.cycles_per_wavelet)
+    row = weight * (features * density) + Cycles(fabric=fabric.cycles_per_wavelet)
+    if grid.hidden_pes == 1:
+        return (row + _put_in_place(fabric, local_tokens, dtype)) * outputs + _first_weight(fabric)
+    rows = service(
+        features,
+        density,
+        weight.total_cycles,
+        fabric.cycles_per_wavelet,
+        fabric.vector_setup_cycles,
+        grid.hidden_pes,
+    )
+    exposed = Cycles(setup=max(0.0, rows.mean - row.total_cycles))
+    waits = Cycles(fabric=rows.waiting_cycles(grid.hidden_pes, outputs))
+    per_output = row + exposed + _ring_step(fabric, local_tokens, dtype)
+    once = _first_weight(fabric) + _trips(grid, outputs)
+    return per_output * outputs + waits + once
+
+
+def _put_in_place(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
+    """Copy the sums of one output to where it lies, in whole cycles.
+
+    A vector op on what lies in memory holds the datapath through its set-up, which a stream does
+    not: no AXPY hides it.
+    """
+    moved = ceil(local_tokens / elements_per_cycle(fabric, "copy", dtype))
+    return Cycles(memory=moved, setup=fabric.vector_setup_cycles + fabric.triggered_cycles)
+
+
+def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
+    """Add the partial sums of one output to the neighbour's, pass them on, and free their memory.
+
+    The neighbour's first sums wait in the router's queue until AXPYs leave the datapath; they are
+    added in a cycle each, later ones as the link brings them.
+    """
+    words = wavelets(fabric, local_tokens, dtype)
+    link = fabric.cycles_per_wavelet * (words - fabric.queue_wavelets)
+    return Cycles(fabric=max(words, link), setup=fabric.triggered_cycles)
+
+
+def _first_weight(fabric: FabricSpec) -> Cycles:
+    """What comes before all outputs: the first weight is set up and goes down its column."""
+    down = fabric.hop_cycles * (fabric.rows - 1) + depth_cycles(fabric)
+    return Cycles(fabric=down, setup=fabric.vector_setup_cycles)
+
+
+def _trips(grid: Grid, outputs: int) -> Cycles:
+    """What no output hides of the sums' ways round the ring.
+
+    The ring is folded into the row, so that its neighbours are two hops apart. Outputs come in the
+    order of their keepers: a keeper's sums set out one link further than those of the keeper before
+    and the last sum makes a whole trip. The first ring is set up.
+    """
+    fabric = grid.fabric
+    keepers = -(-outputs // grid.features(outputs))
+    links = (keepers - 1) + (grid.hidden_pes - 1)
+    around = (2 * fabric.hop_cycles + depth_cycles(fabric)) * links
+    return Cycles(fabric=around, setup=fabric.vector_setup_cycles)

@@ -1,0 +1,206 @@
+"""Kernels over resident activations: norm, softmax, attention, loss, elementwise and the like.
+
+The last dimension of a tensor lies along a row, all others are tokens (``Grid``). A PE works on its
+tile with vector instructions over all its elements; sums over features run over the tile's tokens
+side by side, so that no addition waits for another, and end in an all-reduce along the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from timing.hardware.fabric import FabricSpec
+from timing.kernels import collectives
+from timing.kernels.cycles import Cycles
+from timing.kernels.grid import Grid
+from timing.kernels.resident import MovingOperand, product_in_steps, resident_product
+from timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
+
+RANDOM_PASSES = 2  # draw, then compare or scale
+NORM_PASSES = 4  # sum, sum of squares, normalize, scale and shift
+NORM_BACKWARD_PASSES = 9  # x again, dy w; two sums over features; three for dx; two over tokens
+NORM_STATISTICS = 5  # square of the mean, variance, epsilon, mean by factor, its negative
+SOFTMAX_PASSES = 4  # maximum, subtract, sum, divide; and the exponential
+SOFTMAX_BACKWARD_PASSES = 4  # y dy, its sum, subtract, multiply
+
+
+def elementwise(grid: Grid, shape: Sequence[int], dtype: str, passes: int = 1) -> Cycles:
+    """``passes`` vector instructions over a tensor."""
+    tokens, features = grid.tile(shape)
+    return vector_cycles(grid.fabric, "add", tokens * features, dtype) * passes
+
+
+def transcendental(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """A special function of each element and a multiplication: gelu, silu, tanh, and their kind."""
+    tokens, features = grid.tile(shape)
+    return elementwise(grid, shape, dtype) + _unary(grid.fabric, tokens * features)
+
+
+def copy(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """A copy inside each PE.
+
+    Transposing heads and tokens moves nothing between PEs: heads are part of the features.
+    """
+    tokens, features = grid.tile(shape)
+    return vector_cycles(grid.fabric, "copy", tokens * features, dtype)
+
+
+def gather(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """Rows picked by index, one per token (embedding lookup and its gradient): a copy for each.
+
+    A PE holds its features of the rows; the result is tokens x features.
+    """
+    tokens, features = grid.tile(shape)
+    moved = vector_cycles(grid.fabric, "copy", features, dtype)
+    return moved * tokens
+
+
+def reduction(grid: Grid, shape: Sequence[int], dtype: str, results: int) -> Cycles:
+    """Sum, maximum and the like of a tensor, down to ``results`` elements.
+
+    As many results as tokens: over features, along the rows. As many as features: over tokens, down
+    the columns. Otherwise over both.
+    """
+    local = elementwise(grid, shape, dtype)
+    hidden = shape[-1] if shape else 1
+    if results == prod(shape[:-1]):
+        return local + _over_features(grid, grid.tokens(results))
+    if results == hidden:
+        return local + _over_tokens(grid, grid.features(hidden))
+    return local + _over_features(grid, 1) + _over_tokens(grid, 1)
+
+
+def norm(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
+    """Layer norm or RMS norm over the features.
+
+    Both sums of a token go along the row together; backward, the gradients of scale and shift are
+    summed over the tokens besides.
+    """
+    tokens, features = grid.tile(shape)
+    sums = _over_features(grid, 2 * tokens)
+    if not backward:
+        passes = elementwise(grid, shape, dtype, NORM_PASSES)
+        return passes + sums + _statistics(grid.fabric, tokens)
+    gradients = _over_tokens(grid, 2 * features)
+    return elementwise(grid, shape, dtype, NORM_BACKWARD_PASSES) + sums + gradients
+
+
+def _statistics(fabric: FabricSpec, tokens: int) -> Cycles:
+    """Factor and offset of each token from its sums, in fp32: both means, then the root."""
+    single = vector_cycles(fabric, "multiply", tokens, "float32")
+    means = vector_cycles(fabric, "multiply", 2 * tokens, "float32")
+    return means + single * NORM_STATISTICS + _unary(fabric, tokens)
+
+
+def softmax(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
+    """Softmax or its logarithm over the features: maximum and sum go along the row.
+
+    Forward, each element has an exponential and each token a reciprocal or logarithm.
+    """
+    tokens, features = grid.tile(shape)
+    if backward:
+        sums = _over_features(grid, tokens)
+        return elementwise(grid, shape, dtype, SOFTMAX_BACKWARD_PASSES) + sums
+    functions = _unary(grid.fabric, tokens * features) + _unary(grid.fabric, tokens)
+    sums = _maximum_and_sum(grid.fabric, grid.hidden_pes, tokens)
+    return elementwise(grid, shape, dtype, SOFTMAX_PASSES) + functions + sums
+
+
+def loss(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
+    """Negative log-likelihood of tokens x classes: one class per token is picked and summed.
+
+    Each token's is picked on one PE of a row, so that the sum goes along the row first.
+    """
+    picked = gather(grid, (*shape[:-1], 1), dtype)
+    local = elementwise(grid, (*shape[:-1], 1), dtype)
+    along = _summed(grid.fabric, collectives.reduce(grid.fabric, grid.hidden_pes, 1))
+    return picked + local + along + _over_tokens(grid, 1)
+
+
+def attention(
+    grid: Grid,
+    heads: int,
+    queries: int,
+    keys: int,
+    head_size: int,
+    dtype: str,
+    *,
+    backward: bool = False,
+) -> Cycles:
+    """``softmax(Q K^T) V`` for ``heads`` = batch x heads, each on its own rectangle of PEs.
+
+    A PE keeps queries x keys of the scores. Forward: a product over the head size, a softmax along
+    the rectangle's rows, a product over the keys whose partial sums run along the rows. Backward
+    makes the scores again and takes three more products over queries or keys and one over the head
+    size (Dao et al. 2022, arXiv:2205.14135, algorithm 4).
+    """
+    high, wide, rounds = grid.rectangles(heads, queries, keys)
+    scores = resident_product(grid, heads, queries, head_size, keys, dtype)
+    tile = (-(-queries // high), -(-keys // wide))
+    values = _values(grid.fabric, tile, high, wide, head_size, dtype)
+    weights = _softmax_on(grid.fabric, tile, wide, dtype, backward=False)
+    if not backward:
+        return scores + (weights + values) * rounds
+    gradient = _softmax_on(grid.fabric, tile, wide, dtype, backward=True)
+    return scores * 2 + (weights + gradient + values * 3) * rounds
+
+
+def _values(
+    fabric: FabricSpec, tile: tuple[int, int], high: int, wide: int, head_size: int, dtype: str
+) -> Cycles:
+    """Scores, which stay, times V: V goes down the columns, partial sums along the rows."""
+    queries, keys = tile
+    width = ceil(head_size / high)
+    product = axpy_cycles(fabric, queries, dtype) * (keys * width)
+    moving = MovingOperand(high, wavelets(fabric, keys * width, dtype))
+    sums = collectives.reduce(fabric, wide, wavelets(fabric, queries * head_size, dtype))
+    products = product_in_steps(fabric, product, ceil(head_size / width), [moving])
+    return products + _summed(fabric, sums)
+
+
+def _softmax_on(
+    fabric: FabricSpec, tile: tuple[int, int], wide: int, dtype: str, *, backward: bool
+) -> Cycles:
+    """Softmax of a tile of scores whose rows are spread over ``wide`` PEs."""
+    queries, keys = tile
+    vector_pass = vector_cycles(fabric, "add", queries * keys, dtype)
+    if backward:
+        return vector_pass * SOFTMAX_BACKWARD_PASSES + _all_reduced(fabric, wide, queries)
+    functions = _unary(fabric, queries * keys) + _unary(fabric, queries)
+    sums = _maximum_and_sum(fabric, wide, queries)
+    return vector_pass * SOFTMAX_PASSES + functions + sums
+
+
+def _unary(fabric: FabricSpec, elements: int) -> Cycles:
+    """A special function of each element, element by element."""
+    return Cycles(compute=elements * fabric.unary_cycles, setup=fabric.vector_setup_cycles)
+
+
+def _over_features(grid: Grid, values: int) -> Cycles:
+    """All-reduce of fp32 values along the rows."""
+    return _all_reduced(grid.fabric, grid.hidden_pes, values)
+
+
+def _over_tokens(grid: Grid, values: int) -> Cycles:
+    """Reduce of fp32 values down the columns and over the replicas_per_row of a row."""
+    down = collectives.reduce(grid.fabric, grid.fabric.rows, values)
+    across = collectives.reduce(grid.fabric, grid.replicas_per_row, values)
+    return _summed(grid.fabric, down) + _summed(grid.fabric, across)
+
+
+def _maximum_and_sum(fabric: FabricSpec, pes: int, values: int) -> Cycles:
+    """Two all-reduces; PEs start the second when the first one's broadcast has reached them."""
+    return _all_reduced(fabric, pes, values) + _all_reduced(fabric, pes, values, in_a_wave=True)
+
+
+def _all_reduced(fabric: FabricSpec, pes: int, values: int, *, in_a_wave: bool = False) -> Cycles:
+    """Reduce and broadcast, each of which starts with a vector instruction."""
+    cycles = collectives.all_reduce(fabric, pes, values, in_a_wave=in_a_wave)
+    return _summed(fabric, cycles, instructions=2)
+
+
+def _summed(fabric: FabricSpec, cycles: float, instructions: int = 1) -> Cycles:
+    """A collective on the critical path, with the set-up that its own form leaves out."""
+    setup = fabric.vector_setup_cycles * instructions if cycles else 0.0
+    return Cycles(fabric=cycles, setup=setup)

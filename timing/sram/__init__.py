@@ -1,0 +1,41 @@
+"""What lies in the SRAM of a wafer during a step, where, and whether it fits."""
+
+from timing.sram.capacity import capacities
+from timing.sram.fit import (
+    SramPlan,
+    check_fits,
+    largest_micro_batch,
+    largest_with_recompute,
+    num_recomputed,
+    plan_sram,
+)
+from timing.sram.liveness import Moment, moments, stash_by_layer
+from timing.sram.recompute import recomputable, recompute
+from timing.sram.report import (
+    LayerReport,
+    SramReport,
+    report_text,
+    sram_report,
+)
+from timing.sram.sram import code_bytes, data_bytes
+
+__all__ = [
+    "LayerReport",
+    "Moment",
+    "SramPlan",
+    "SramReport",
+    "capacities",
+    "check_fits",
+    "code_bytes",
+    "data_bytes",
+    "largest_micro_batch",
+    "largest_with_recompute",
+    "moments",
+    "num_recomputed",
+    "plan_sram",
+    "recomputable",
+    "recompute",
+    "report_text",
+    "sram_report",
+    "stash_by_layer",
+]

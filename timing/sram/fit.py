@@ -1,0 +1,120 @@
+"""Whether a micro-batch fits a wafer, what must be recomputed for it, and the largest that does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from timing.hardware import WaferSpec
+from timing.sram.buffers import buffer_bytes
+from timing.sram.capacity import capacities
+from timing.sram.liveness import Moment, moments
+from timing.sram.recompute import recomputable, recompute
+from timing.sram.sram import data_bytes
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.program import Program
+from wsc.core.units import format_bytes
+
+
+@dataclass(frozen=True)
+class SramPlan:
+    """A program on a wafer; ``recomputed`` are the forward segments that it runs twice."""
+
+    program: Program
+    wafer: WaferSpec
+    recomputed: tuple[int, ...] = ()
+
+    def at(self, program: Program) -> SramPlan:
+        """The same at another micro-batch size: moments are lines over the samples."""
+        scaled = replace(self, program=program)
+        vars(scaled).update(moments=self.moments, buffers=self.buffers)
+        return scaled
+
+    @cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """Every segment of one micro-batch in order."""
+        return moments(self.program)
+
+    @cached_property
+    def buffers(self) -> tuple[int, ...]:
+        """What streams take of the SRAM at each of the moments."""
+        return buffer_bytes(self.program, self.wafer)
+
+    def bytes_at(self, moment: Moment) -> int:
+        """Activations, and weights and gradients passing through, at a moment of the step."""
+        samples = self.program.micro_batch_size
+        return moment.footprint.of(samples) + self.buffers[moment.segment]
+
+    @cached_property
+    def peak(self) -> Moment:
+        """The first moment with the most in SRAM."""
+        return max(self.moments, key=self.bytes_at)
+
+    @property
+    def peak_bytes(self) -> int:
+        """What lies in SRAM at the peak, code apart."""
+        return self.bytes_at(self.peak)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the wafer has room for the peak."""
+        return self.peak_bytes <= data_bytes(self.wafer)
+
+
+def plan_sram(program: Program, wafer: WaferSpec) -> SramPlan:
+    """Find room for a program's activations, with as few segments recomputed as it takes.
+
+    Those of the first layers are recomputed first, since theirs lie there for longest. Raises
+    ApplianceResourceExhausted, with the numbers, if even recomputing all does not help.
+    """
+    enough = num_recomputed(capacities(program, wafer), program.micro_batch_size)
+    chosen = recomputable(program)[:enough]
+    sram_plan = SramPlan(recompute(program, chosen) if chosen else program, wafer, chosen)
+    check_fits(sram_plan)
+    return sram_plan
+
+
+def num_recomputed(capacity: Sequence[int], samples: int) -> int:
+    """The fewest segments to recompute so that samples fit; all of them if nothing does."""
+    fitting = (count for count, most in enumerate(capacity) if samples <= most)
+    return next(fitting, len(capacity) - 1)
+
+
+def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
+    """Samples of the largest micro-batch that fits; 0 if a single one does not.
+
+    The program may have been captured at any size: every footprint is a line over the samples.
+    """
+    room = data_bytes(wafer)
+    return min(
+        max(0, room - buffers - moment.footprint.fixed_bytes)
+        // max(1, moment.footprint.sample_bytes)
+        for moment, buffers in zip(moments(program), buffer_bytes(program, wafer), strict=True)
+    )
+
+
+def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
+    """The same when everything that can be is recomputed."""
+    return capacities(program, wafer)[-1]
+
+
+def check_fits(sram_plan: SramPlan) -> None:
+    """Raise ApplianceResourceExhausted, with the numbers, for a program that does not fit."""
+    if sram_plan.fits:
+        return
+    program, wafer = sram_plan.program, sram_plan.wafer
+    segment = program.segments[sram_plan.peak.segment]
+    largest = largest_micro_batch(program, wafer)
+    raise ApplianceResourceExhausted(
+        f"activations and buffers of one {program.mode} micro-batch need "
+        f"{format_bytes(sram_plan.peak_bytes)} of SRAM",
+        where=f"{segment.layer} {segment.phase}",
+        value=f"micro-batch of {program.micro_batch_size} samples"
+        + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else ""),
+        rule=f"a {wafer.name} has {format_bytes(data_bytes(wafer))} for data, "
+        f"of {format_bytes(wafer.sram_bytes)}",
+        remedy=f"lower csx.performance.micro_batch_size to {largest} or less"
+        if largest
+        else "choose a smaller model or shorter sequences: not even one sample fits",
+    )

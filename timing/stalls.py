@@ -1,0 +1,140 @@
+"""The no-stall condition, layer by layer: do weights and gradients travel while the wafer computes?
+
+A segment does not stall the wafer if what streams for it passes the narrowest link, and MemoryX
+reads its masters from memory, in less time than it computes: bandwidth >= bytes / compute time
+(Lie, "Cerebras Architecture Deep Dive", Hot Chips 2022: weight streaming). Where it does not hold
+there are three cures, each given as the least change that would do: more samples in a micro-batch,
+more bandwidth, or fewer weights (sparsity). Masters in flash are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
+from math import inf
+
+from timing.cost import SegmentCost
+from timing.hardware import MachineSpec
+from wsc.core.program import MASTER_BYTES, Phase, Program, StreamPlan
+from wsc.core.units import PS_PER_S, transfer_ps
+
+_THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_UP)
+_TWO_DIGITS_DOWN = Context(prec=2, rounding=ROUND_DOWN)
+
+
+@dataclass(frozen=True)
+class StreamCheck:
+    """One segment: bytes each way on the narrowest link, and out of memory, against its time."""
+
+    layer: str
+    phase: Phase
+    weight_bytes: int
+    gradient_bytes: int
+    compute_ps: int  # compute and overhead of one micro-batch
+    bandwidth_bytes_per_s: int  # of the narrowest link, in each direction
+    overhead_ps: int = 0  # of ``compute_ps``, what takes as long for any number of samples
+    master_bytes: int = 0  # of ``weight_bytes``, as MemoryX holds them
+    memory_bytes_per_s: int = 1
+
+    @property
+    def stream_bytes(self) -> int:
+        """The busier direction: both run at once."""
+        return max(self.weight_bytes, self.gradient_bytes)
+
+    @property
+    def stream_ps(self) -> int:
+        """Reading and sending overlap: the slower of both."""
+        sent_ps = transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
+        return max(sent_ps, transfer_ps(self.master_bytes, self.memory_bytes_per_s))
+
+    @property
+    def holds(self) -> bool:
+        return self.stream_ps <= self.compute_ps
+
+    @property
+    def needed_bytes_per_s(self) -> int:
+        """The least link with which the condition holds; 0 for a segment without weights."""
+        return self._needed(self.stream_bytes)
+
+    @property
+    def needed_memory_bytes_per_s(self) -> int:
+        """The same for the memory."""
+        return self._needed(self.master_bytes)
+
+    def _needed(self, num_bytes: int) -> int:
+        return -(-num_bytes * PS_PER_S // max(1, self.compute_ps))
+
+    def cure(self, micro_batch_size: int, largest: int) -> str:
+        """The least change of each kind that lets the condition hold; empty where it does.
+
+        Rounded to a few digits, never to less than what is enough. ``largest`` is the most samples
+        that a wafer has room for.
+        """
+        if self.holds:
+            return ""
+        kept = _TWO_DIGITS_DOWN.divide(100 * self.compute_ps, self.stream_ps)
+        cures = [self._enough_bandwidth(), f"{_plain(100 - kept)}% of the weights zero"]
+        samples = self._enough_samples(micro_batch_size)
+        if samples <= largest:
+            cures.insert(0, f"micro-batch of {samples} samples")
+        return ", or ".join(cures)
+
+    def _enough_bandwidth(self) -> str:
+        """Of whichever is too narrow."""
+        pairs = (
+            (self.needed_bytes_per_s, self.bandwidth_bytes_per_s, "GB/s"),
+            (self.needed_memory_bytes_per_s, self.memory_bytes_per_s, "GB/s of memory"),
+        )
+        return " and ".join(
+            f"{_plain(_THREE_DIGITS_UP.create_decimal(needed) / 10**9)} {unit}"
+            for needed, given, unit in pairs
+            if needed > given
+        )
+
+    def _enough_samples(self, micro_batch_size: int) -> float:
+        """Samples that compute as long as the stream takes; infinity if more take no longer."""
+        growing_ps = self.compute_ps - self.overhead_ps
+        if not growing_ps:
+            return inf
+        return -(-micro_batch_size * (self.stream_ps - self.overhead_ps) // growing_ps)
+
+
+def _plain(number: Decimal) -> str:
+    """Without an exponent, and without zeros that say nothing."""
+    return f"{number.normalize():f}"
+
+
+def narrowest_bytes_per_s(machine: MachineSpec) -> int:
+    """Bandwidth of the narrowest link between MemoryX and a system, in each direction."""
+    return min(
+        machine.memoryx.bandwidth_bytes_per_s,
+        machine.swarmx.link_bandwidth_bytes_per_s,
+        machine.system.io_bandwidth_bytes_per_s,
+    )
+
+
+def check_streams(
+    program: Program, plan: StreamPlan, costs: Sequence[SegmentCost], machine: MachineSpec
+) -> tuple[StreamCheck, ...]:
+    """The condition for every segment, in order of execution."""
+    bandwidth = narrowest_bytes_per_s(machine)
+    return tuple(
+        StreamCheck(
+            layer=segment.layer,
+            phase=segment.phase,
+            weight_bytes=sum(s.num_bytes for s in plan.weights_by_segment.get(segment.index, ())),
+            gradient_bytes=sum(
+                s.num_bytes for s in plan.gradients_by_segment.get(segment.index, ())
+            ),
+            compute_ps=cost.total_ps,
+            bandwidth_bytes_per_s=bandwidth,
+            overhead_ps=cost.overhead_ps,
+            master_bytes=sum(
+                MASTER_BYTES * s.num_elements
+                for s in plan.weights_by_segment.get(segment.index, ())
+            ),
+            memory_bytes_per_s=machine.memoryx.memory_bandwidth_bytes_per_s,
+        )
+        for segment, cost in zip(program.segments, costs, strict=True)
+    )

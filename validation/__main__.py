@@ -1,0 +1,89 @@
+"""How far are predictions from published measurements?
+
+    python -m validation --rows FILE.csv [FILE.csv ...] [--json OUT]
+
+Predicts every row that a replay knows, prints it beside what is published, and lists the others
+with the reason. Exit status: 0; 1 if a file is malformed, a replay breaks, or, with --check, a
+goal is missed or a fitted constant names a row that is not calibration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from validation.families.registry import FAMILIES
+from validation.families.replay import Family
+from validation.report.document import write_document
+from validation.report.picture import fidelity_picture
+from validation.report.text import Report
+from waferstream.cli.options import new_file
+from waferstream.reports.files import write_json
+from wsc.core.errors import WaferStreamError
+
+_NOTES = Path(__file__).parents[1] / "docs" / "fidelity_notes.md"
+
+
+def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FAMILIES) -> int:
+    """Replay, print, write what is asked for; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = Report.of(options.rows, families)
+        print(report.text())
+        _write(options, report)
+    except WaferStreamError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return _verdict(report, options.check)
+
+
+def _write(options: argparse.Namespace, report: Report) -> None:
+    if options.json is not None:
+        write_json(options.json, report.as_json())
+    if options.picture is not None:
+        fidelity_picture(options.picture, report.by_family)
+    if options.markdown is not None:
+        write_document(options.markdown, report, _NOTES, options.picture)
+
+
+def _verdict(report: Report, check: bool) -> int:
+    broken = [failed.row.row_id for failed in report.replays.failed]
+    if broken:
+        print(f"bug: a replay broke on {', '.join(broken)}", file=sys.stderr)
+    complaints = _complaints(report) if check else []
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if broken or complaints else 0
+
+
+def _complaints(report: Report) -> list[str]:
+    missed = [f"missed: {goal.name}, {goal}" for goal, _ in report.missed]
+    misfitted = [
+        f"fitted to a row that is not calibration: {constant.holder}.{constant.name}, {row_id}"
+        for constant, row_id in report.misfitted
+    ]
+    return missed + misfitted
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m validation", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="reference rows, CSV"
+    )
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="write the report as data")
+    parser.add_argument("--markdown", type=new_file, metavar="FILE", help="write it as a page")
+    parser.add_argument("--picture", type=new_file, metavar="FILE", help="draw it, PNG")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="fail if a goal is missed, or a constant fitted to the wrong rows",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

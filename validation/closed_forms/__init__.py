@@ -1,0 +1,1 @@
+"""Compare the closed-form kernel costs with the fabric simulator."""

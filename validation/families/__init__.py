@@ -1,0 +1,1 @@
+"""Predict the published rows, one module per family of measurements."""

@@ -1,0 +1,172 @@
+"""The model that a row of published training throughput ran, as a program at any micro-batch size.
+
+A row names its model and states what differs from the model zoo's params file of that kind: sizes,
+sequence length. What is predicted is the captured graph of that very model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import isqrt
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from modelzoo.models.example import parameter_shapes, training_example
+from validation.families.replay import CannotReplay
+from validation.rows.row import Row
+from waferstream.config.load import load_params
+from waferstream.config.params import TrainerConfig
+from waferstream.simulation.session import training_loading
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack
+from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.core.loading import Loading
+from wsc.core.program import Program
+
+_PARAMS = Path(__file__).parents[2] / "modelzoo" / "params"
+
+_KINDS: Mapping[str, str] = {
+    r"\bbert": "bert_large.yaml",
+    r"\besm": "esm2_35m.yaml",
+    r"\bdit\b": "dit_2b.yaml",
+    "gpt-?j": "gptj_6b.yaml",
+    "llama": "llama2_7b.yaml",
+    "gpt(?!.?neo)": "gpt3_1.3b.yaml",
+}
+"""Params file by a pattern of the row's workload; the first that occurs counts."""
+
+_GROUPED_HEADS = re.compile("llama-?3")
+_GROUPS = 8
+"""Heads of keys and values of all sizes of Llama 3 (Grattafiori et al. 2024, table 3)."""
+
+_COLUMNS: Mapping[str, str] = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_heads",
+    "ffn": "filter_size",
+    "vocab": "vocab_size",
+}
+"""Key of the model section by column of the row."""
+
+_TOKENS = re.compile(r"(?:MSL )?(\d+|\d{1,3}(?:,\d{3})+)(?: tokens| \(MSL\))?", re.IGNORECASE)
+_PIXELS = re.compile(r"(\d+) ?px")
+_PIXELS_PER_LATENT = 8
+"""Along each side of an image (the vendor's modelzoo, models/vision/dit/README.md)."""
+
+Mode = Literal["train", "eval"]
+
+
+def model_of(row: Row) -> dict[str, Any]:
+    """The model section for a row. CannotReplay if its kind or its size is not known."""
+    trainer = _trainer_of(row)
+    section = dict(trainer.init.model)
+    stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
+    if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
+        raise CannotReplay("hidden size, layers or heads are not stated")
+    if stated["filter_size"] is None and section["name"] != "llama":
+        stated["filter_size"] = 4 * (stated["hidden_size"] or 0)
+    section.update({key: value for key, value in stated.items() if value is not None})
+    if _GROUPED_HEADS.search(row.text("workload").lower()):
+        groups = {"num_kv_groups": _GROUPS}
+        section.update(attention_module="multiquery_attention", extra_attention_params=groups)
+    if "vae" in section:
+        return section | {"vae": section["vae"] | {"latent_size": _latent_size(row, section)}}
+    length = _tokens(row)
+    longest = max(length, section["max_position_embeddings"])
+    return section | {"max_position_embeddings": longest}
+
+
+def loading_of(row: Row) -> Loading:
+    """Who loaded its samples, as far as the public configuration of that kind of model says."""
+    return training_loading(_trainer_of(row))
+
+
+def micro_batch_of(row: Row) -> int | None:
+    """Samples at a time in training, where the public configuration of that very model says it."""
+    trainer, stated = _trainer_of(row), model_of(row)
+    of_file = trainer.init.model.dump()
+    is_that_model = all(stated[key] == of_file[key] for key in ("hidden_size", "num_hidden_layers"))
+    size = trainer.init.micro_batch_size("train")
+    return size if is_that_model and isinstance(size, int) else None
+
+
+def _trainer_of(row: Row) -> TrainerConfig:
+    """The public configuration of that kind of model. CannotReplay if the zoo has none."""
+    workload = row.text("workload").lower()
+    file = next((_KINDS[kind] for kind in _KINDS if re.search(kind, workload)), None)
+    if file is None:
+        raise CannotReplay(f"no model of {row.text('workload')!r} in the zoo")
+    return _trainer(file)
+
+
+@cache
+def _trainer(file: str) -> TrainerConfig:
+    return load_params(_PARAMS / file).trainer
+
+
+def sequence_length(row: Row) -> int | None:
+    """Tokens per sample; None for a model of images. CannotReplay if the row does not say it."""
+    return None if "vae" in _trainer_of(row).init.model.dump() else _tokens(row)
+
+
+def _tokens(row: Row) -> int:
+    """A number is all that the row states of the length, or one in words that add nothing."""
+    text = row.text("seq_len")
+    found = _TOKENS.fullmatch(text)
+    if found is None:
+        raise CannotReplay(f"the sequence length is not stated: {text!r}")
+    return int(found[1].replace(",", ""))
+
+
+def _latent_size(row: Row, section: Mapping[str, Any]) -> list[int]:
+    """Height and width that the autoencoder leaves of a square image, from pixels or patches."""
+    text = row.text("seq_len")
+    if pixels := _PIXELS.search(text):
+        return [int(pixels[1]) // _PIXELS_PER_LATENT] * 2
+    leading = re.match(r"\d+", text)
+    across = isqrt(int(leading[0])) if leading else 0
+    if not leading or across**2 != int(leading[0]):
+        raise CannotReplay(f"the size of the image is not stated: {text!r}")
+    return [across * patch for patch in section["patch_size"]]
+
+
+def program_of(row: Row, mode: Mode) -> ScalableProgram:
+    """The captured step of a row."""
+    return _captured(json.dumps(model_of(row), sort_keys=True), sequence_length(row), mode)
+
+
+@cache
+def _captured(section: str, length: int | None, mode: Mode) -> ScalableProgram:
+    """From a few layers if they are alike, as ``run.py --simulate`` does it."""
+    model: dict[str, Any] = json.loads(section)
+    num_layers: int = model["num_hidden_layers"]
+
+    def capture(layers: int, size: int) -> Program:
+        return _program({**model, "num_hidden_layers": layers}, size, length, mode)
+
+    if num_layers > CAPTURED_LAYERS + 1:
+        small, large = (capture(CAPTURED_LAYERS, size) for size in CAPTURED_SIZES)
+        one_more = capture(CAPTURED_LAYERS + 1, CAPTURED_SIZES[0])
+        stack = Stack.checked(small, one_more, num_layers, parameter_shapes(model))
+        if stack is not None:
+            return ScalableProgram(stack.deepened(small), stack.deepened(large))
+    return ScalableProgram(*(capture(num_layers, size) for size in CAPTURED_SIZES))
+
+
+def _program(model: dict[str, Any], size: int, length: int | None, mode: Mode) -> Program:
+    example = training_example(model, size, length)
+    names = [name for name, _ in example.inputs]
+
+    def forward(batch: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        with torch.no_grad():
+            return [example.model(**dict(zip(names, batch, strict=True)))]
+
+    step = example.step if mode == "train" else forward
+    request = CompileRequest(StreamPrecision("bfloat16", "bfloat16"), size, 1, "fidelity")
+    return compile_step(step, example.model, example.inputs, request)[0].program

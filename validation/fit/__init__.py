@@ -1,0 +1,1 @@
+"""Fit the constants of the timing model on calibration rows."""

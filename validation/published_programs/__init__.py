@@ -1,0 +1,1 @@
+"""Cost models of published programs that only the validation replays."""

@@ -1,0 +1,1 @@
+"""Render the validation report as text, Markdown and a figure."""

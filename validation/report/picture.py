@@ -1,0 +1,156 @@
+"""Predicted against published, and the error of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from validation.families.replays import Compared
+from validation.report.summary import Errors
+from validation.report.tables import percent
+from validation.rows.row import Use
+from waferstream.reports import style
+
+_COLORS = (
+    style.BLUE,
+    style.ORANGE,
+    style.GREEN,
+    style.VERMILION,
+    style.PURPLE,
+    style.SKY,
+    style.INK,
+)
+_MARKERS = ("o", "D", "^")  # a second and a third round of colours
+_BAND = 0.10
+_FARTHEST = 0.4  # errors beyond it are drawn at the edge, as arrows
+_LANES = (0.0, 0.16, -0.16, 0.3, -0.3)  # neighbours in a family's strip, apart
+_SIZE: dict[Use, float] = {"validation": 30.0, "calibration": 26.0, "context": 9.0}
+
+
+def fidelity_picture(path: Path, by_family: Mapping[str, Sequence[Compared]]) -> None:
+    """Draw all compared rows: validation filled, calibration hollow, context as dots."""
+    height = max(5.2, 1.8 + 0.36 * len(by_family))
+    with style.picture(path, "Predicted against published", 12.0, height) as figure:
+        values, errors = figure.subplots(1, 2, width_ratios=(1.0, 1.15))
+        _draw_values(values, by_family)
+        _draw_errors(errors, by_family)
+
+
+def _look(index: int) -> tuple[str, str]:
+    """Colour and marker of a family."""
+    rounds, color = divmod(index, len(_COLORS))
+    return _COLORS[color], _MARKERS[rounds % len(_MARKERS)]
+
+
+def _draw_values(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> None:
+    axes.set_title("Every row, each in its own unit", color=style.FAINT_INK)
+    axes.set(xscale="log", yscale="log", xlabel="published", ylabel="predicted")
+    axes.grid(visible=True, axis="both")
+    for index, compared in enumerate(by_family.values()):
+        for use in _SIZE:
+            of_use = [one for one in compared if one.row.use == use]
+            published = [one.published for one in of_use]
+            _scatter(axes, published, [one.predicted for one in of_use], index, use)
+    low, high = axes.get_xlim()
+    axes.fill_between(
+        (low, high),
+        ((1 - _BAND) * low, (1 - _BAND) * high),
+        ((1 + _BAND) * low, (1 + _BAND) * high),
+        color=style.LIGHT,
+        linewidth=0,
+        zorder=0,
+    )
+    axes.plot((low, high), (low, high), color=style.FAINT_INK, linewidth=0.8, zorder=1)
+    axes.set(xlim=(low, high), ylim=(low, high))
+    axes.legend(handles=_uses(), frameon=False, loc="upper left", labelcolor=style.FAINT_INK)
+
+
+def _draw_errors(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> None:
+    axes.set_title(
+        "Error; at the right the mean of validation rows (how many)", color=style.FAINT_INK
+    )
+    axes.axvspan(-_BAND, _BAND, color=style.LIGHT, linewidth=0, zorder=0)
+    axes.axvline(0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
+    for index, (family, compared) in enumerate(by_family.items()):
+        color, _ = _look(index)
+        _strip(axes, compared, index)
+        axes.text(
+            -_FARTHEST - 0.03, index, family, color=color, ha="right", va="center", weight="bold"
+        )
+        axes.text(_FARTHEST + 0.03, index, _mean(compared), color=color, va="center")
+    axes.set(xlim=(-_FARTHEST - 0.01, _FARTHEST + 0.01), ylim=(len(by_family) - 0.4, -0.6))
+    axes.set_yticks([])
+    axes.grid(visible=True, axis="x")
+    axes.xaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
+    axes.set_xlabel("predicted over published, less one")
+
+
+def _strip(axes: Axes, compared: Sequence[Compared], index: int) -> None:
+    ordered = sorted(compared, key=lambda one: one.error)
+    lanes = [index + _LANES[rank % len(_LANES)] for rank in range(len(ordered))]
+    placed = list(zip(ordered, lanes, strict=True))
+    for use in _SIZE:
+        for side, marker in ((0, None), (1, ">"), (-1, "<")):
+            here = [place for place in placed if (place[0].row.use, _side(place[0])) == (use, side)]
+            errors = [side * _FARTHEST if side else one.error for one, _ in here]
+            _scatter(axes, errors, [lane for _, lane in here], index, use, marker)
+
+
+def _side(one: Compared) -> int:
+    """-1 or 1 if the error lies beyond the left or right edge, else 0."""
+    return (one.error > _FARTHEST) - (one.error < -_FARTHEST)
+
+
+def _scatter(
+    axes: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    index: int,
+    use: Use,
+    marker: str | None = None,
+) -> None:
+    color, own_marker = _look(index)
+    axes.scatter(
+        x,
+        y,
+        s=_SIZE[use],
+        marker=marker or own_marker,
+        facecolors="white" if use == "calibration" else color,
+        edgecolors=color if use == "calibration" else "white",
+        linewidths=1.3 if use == "calibration" else 0.5,
+        zorder=4 if use == "validation" else 3,
+        clip_on=False,
+    )
+
+
+def _mean(compared: Sequence[Compared]) -> str:
+    validation = [one for one in compared if one.row.use == "validation"]
+    if not validation:
+        return "no validation rows"
+    return f"{percent(Errors.of(validation).mean)} ({len(validation)})"
+
+
+def _uses() -> list[Line2D]:
+    return [
+        _mark("validation, never fitted", style.FAINT_INK, 6.0),
+        _mark("calibration", "white", 5.5),
+        _mark("context", style.FAINT_INK, 3.0),
+        Line2D([], [], label="±10 %", color=style.LIGHT, linewidth=6),
+    ]
+
+
+def _mark(label: str, face: str, size: float) -> Line2D:
+    return Line2D(
+        [],
+        [],
+        label=label,
+        linestyle="",
+        marker="o",
+        markersize=size,
+        markerfacecolor=face,
+        markeredgecolor=style.FAINT_INK,
+    )

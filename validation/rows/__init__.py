@@ -1,0 +1,1 @@
+"""Read published rows from CSV files."""

@@ -1,0 +1,1 @@
+"""The command: configuration, training runs, simulations, scaling experiments and reports."""

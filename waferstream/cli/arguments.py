@@ -1,0 +1,168 @@
+"""The command line of ``run.py``, parsed: what was typed, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from waferstream.cli.flag import Flag
+from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
+from waferstream.config.overrides import Override
+from waferstream.config.params import Mode
+from waferstream.reports.economics import PriceSpec, check_tokens
+from waferstream.scaling.sweep import parse_sweep
+from waferstream.simulation.request import SimulationRequest
+from wsc.core.config import validate
+from wsc.core.errors import nearest
+
+_OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
+_FLAGS = (*RUN_FLAGS, *_OVERRIDING_FLAGS)
+
+_PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
+"""Flag to field of PriceSpec."""
+
+_SIMULATION_FLAGS = ("sweep", "token_budget", *_PRICES)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A parsed command line."""
+
+    params: Path
+    mode: Mode
+    cluster: Path | None
+    """cluster.yaml; None when none was named and none was found."""
+    trace: Path | None
+    debug: bool
+    simulation: SimulationRequest | None
+    """None for a run that really runs."""
+    typed: Mapping[str, Any]
+    """Value by name, of the flags that were really typed."""
+
+    def overrides(self) -> tuple[Override, ...]:
+        """Typed values for the configuration, in the order of their declaration."""
+        return tuple(
+            Override(flag.spelling[-1], path, self.typed[flag.name], flag.how)
+            for flag in _OVERRIDING_FLAGS
+            if flag.name in self.typed
+            for path in flag.paths
+        )
+
+
+def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Arguments:
+    """Parse ``argv`` (without the program's name).
+
+    ``home`` is the folder of ``run.py`` and ``cwd`` the current one: both are searched for
+    cluster.yaml. Prints a message and exits with code 2 when the command line is wrong, with
+    code 0 after ``--help``. Raises ConfigError for a sweep, a budget or a price that cannot be.
+    """
+    parser = build_parser()
+    _refuse_unknown_flags(parser, argv)
+    parsed = vars(parser.parse_args(argv))
+    given = {name: value for name, value in parsed.items() if value is not None}
+    if "params" not in given:
+        parser.error("the following arguments are required: -p/--params")
+    typed = {flag.name: flag.collect(given[flag.name]) for flag in _FLAGS if flag.name in given}
+    return Arguments(
+        params=Path(typed["params"]),
+        mode=cast("Mode", typed.get("mode", "train_and_eval")),
+        cluster=_cluster_file(typed.get("cluster"), (cwd or Path(), home)),
+        trace=Path(typed["trace"]) if "trace" in typed else None,
+        debug="debug" in typed,
+        simulation=_simulation(parser, typed),
+        typed=typed,
+    )
+
+
+def _simulation(
+    parser: argparse.ArgumentParser, typed: Mapping[str, Any]
+) -> SimulationRequest | None:
+    if "simulate" not in typed:
+        for name in _SIMULATION_FLAGS:
+            if name in typed:
+                parser.error(f"--{name} goes with --simulate")
+        return None
+    _refuse_unheeded(parser, typed)
+    if "token_budget" in typed:
+        check_tokens(typed["token_budget"], "--token_budget")
+    prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
+    return SimulationRequest(
+        sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
+        token_budget=typed.get("token_budget"),
+        prices=validate(PriceSpec, prices, "command line"),
+    )
+
+
+def _refuse_unheeded(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> None:
+    """Exit when a flag was typed that a simulation would leave aside."""
+    if typed.get("mode", "train").startswith("eval"):
+        parser.error(f"--simulate predicts training, not --mode {typed['mode']}")
+    for name in ("compile_only", "validate_only"):
+        if name in typed:
+            parser.error(f"--simulate compiles and predicts, so --{name} does not go with it")
+    for name in _PRICES:
+        if name in typed and "token_budget" not in typed:
+            parser.error(f"--{name} goes with --token_budget")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The argparse parser; a flag that was not typed leaves no attribute."""
+    parser = argparse.ArgumentParser(
+        prog="run.py",
+        usage="run.py [CSX] --params FILE [--mode MODE] [flags]",
+        description="Train and evaluate a model on an emulated wafer-scale cluster.",
+        epilog="A typed flag wins over the same key in the params file.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    groups = {
+        "the run": RUN_FLAGS,
+        "over the params file": CONFIG_FLAGS,
+        "of the real machine, accepted without effect": REAL_MACHINE_FLAGS,
+    }
+    exclusive: dict[str, argparse._MutuallyExclusiveGroup] = {}
+    for title, flags in groups.items():
+        group = parser.add_argument_group(title)
+        for flag in flags:
+            _add(group, flag, exclusive)
+    return parser
+
+
+def _add(
+    group: argparse._ArgumentGroup,
+    flag: Flag,
+    exclusive: dict[str, argparse._MutuallyExclusiveGroup],
+) -> None:
+    target: argparse._ActionsContainer = group
+    if flag.excludes is not None:
+        if flag.excludes not in exclusive:
+            exclusive[flag.excludes] = group.add_mutually_exclusive_group()
+        target = exclusive[flag.excludes]
+    target.add_argument(*flag.spelling, help=flag.help, **flag.options)
+
+
+def _refuse_unknown_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Exit when a flag is not known, before argparse complains of what it then misses."""
+    words = (word for flag in _FLAGS for word in flag.spelling if not flag.positional)
+    known = ["-h", "--help", *words]
+    for word in argv:
+        name = word.split("=")[0] if word.startswith("--") else word[:2]
+        is_flag = word.startswith("-") and not name[1:].isdecimal() and word != "-"
+        if is_flag and name not in known:
+            _refuse(parser, name, known)
+
+
+def _refuse(parser: argparse.ArgumentParser, name: str, known: Sequence[str]) -> NoReturn:
+    guess = nearest(name, known)
+    parser.error(f"unknown flag {name}" + (f"; did you mean {guess}?" if guess else ""))
+
+
+def _cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
+    """The named file, else the first cluster.yaml in ``folders``."""
+    if typed is not None:
+        return Path(typed)
+    candidates = (folder / "cluster.yaml" for folder in folders)
+    return next((path for path in candidates if path.is_file()), None)

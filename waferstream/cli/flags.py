@@ -1,0 +1,212 @@
+"""The flags of ``run.py``, declared once (cluster_interface.md, section 1.1)."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from waferstream.cli.flag import Flag, key_value, levels, setting
+from waferstream.config.backend import DeviceType
+from waferstream.config.key_paths import (
+    BACKEND,
+    CALLBACKS,
+    CHECKPOINT,
+    CLUSTER,
+    GLOBAL_FLAGS,
+    INIT,
+    LOGGING,
+    LOOP,
+    KeyPath,
+)
+from waferstream.config.params import Mode
+
+_SWITCH = {"action": "store_true"}
+_NUMBER = {"type": int}
+_WORDS = {"nargs": "+", "action": "extend"}
+_LABELS = {**_WORDS, "type": key_value, "metavar": "KEY=VALUE"}
+_SETTINGS = {**_WORDS, "type": setting, "metavar": "KEY=VALUE"}
+
+
+def _key(section: KeyPath, name: str, meaning: str, key: str | None = None, **more: Any) -> Flag:
+    """A flag for one key of the configuration, which bears its name unless ``key`` says another."""
+    return Flag(name, meaning, paths=((*section, key or name),), **more)
+
+
+RUN_FLAGS: tuple[Flag, ...] = (
+    Flag("params", "YAML file of the run: model, optimizer, data, loop", short="p"),
+    Flag(
+        "mode",
+        "what to run (default: train_and_eval, with evaluation where there is data for it)",
+        short="m",
+        options={"choices": get_args(Mode)},
+    ),
+    Flag(
+        "cluster",
+        "YAML file of the machine (default: cluster.yaml here, else the one beside run.py)",
+    ),
+    Flag("trace", "write a Perfetto trace of both clocks, emulated and real, to this file"),
+    Flag(
+        "simulate",
+        "predict what training would take on --num_csx systems, without training",
+        options=_SWITCH,
+    ),
+    Flag(
+        "sweep",
+        "simulate on all these numbers of systems: 1,2,4-8 or 1-192 or 1-2048:x2; --num_csx is "
+        "told in detail, or the most if it is not among them (default: powers of two up to "
+        "--num_csx)",
+    ),
+    Flag(
+        "token_budget",
+        "tokens to train on, as in 1.4e12: time and cost are simulated, too",
+        options={"type": float},
+    ),
+    Flag(
+        "system_hour_price",
+        "price of an hour of one system; the default of 10 is illustrative",
+        options={"type": float},
+    ),
+    Flag("system_kw", "power that one system draws (default: 0)", options={"type": float}),
+    Flag("kwh_price", "price of a kilowatt-hour (default: 0)", options={"type": float}),
+    Flag("debug", "show the stack trace of an error", options=_SWITCH),
+)
+
+CONFIG_FLAGS: tuple[Flag, ...] = (
+    _key(
+        BACKEND,
+        "device",
+        "CSX is emulated; CPU and GPU are refused (default: CSX)",
+        positional=True,
+        options={"nargs": "?", "choices": get_args(DeviceType), "default": None},
+        key="backend_type",
+    ),
+    _key(
+        INIT,
+        "model_dir",
+        "folder for checkpoints, logs and events (default: ./model_dir)",
+        short="o",
+    ),
+    Flag(
+        "checkpoint_path",
+        "checkpoint to start from",
+        paths=(("fit", "ckpt_path"), ("validate", "ckpt_path"), ("validate_all", "ckpt_paths")),
+    ),
+    _key(
+        CHECKPOINT,
+        "disable_strict_checkpoint_loading",
+        "allow weights that are missing in the checkpoint or not expected",
+        options=_SWITCH,
+    ),
+    _key(
+        (*CALLBACKS, "LoadCheckpointStates"),
+        "load_checkpoint_states",
+        "what to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
+    ),
+    _key(LOGGING, "logging", "log level of this process (default: INFO)", key="log_level"),
+    _key(LOOP, "max_steps", "train up to this step", options=_NUMBER),
+    _key(LOOP, "num_steps", "train this many steps from where the run starts", options=_NUMBER),
+    _key(LOOP, "num_epochs", "train this many epochs", options=_NUMBER),
+    _key(LOOP, "eval_steps", "batches of one evaluation (default: all)", options=_NUMBER),
+    _key(BACKEND, "compile_only", "compile in full, then stop", options=_SWITCH, excludes="stop"),
+    _key(
+        BACKEND,
+        "validate_only",
+        "check that every op has a kernel, then stop",
+        options=_SWITCH,
+        excludes="stop",
+    ),
+    _key(CLUSTER, "num_csx", "CS systems for the job (default: 1)", options=_NUMBER),
+    _key(
+        CLUSTER,
+        "num_workers_per_csx",
+        "input workers per system, as many as cluster.yaml allows; 0: one process, on the emulated "
+        "clock as many as the machine says (default: 1)",
+        options=_NUMBER,
+    ),
+    _key(
+        CLUSTER,
+        "num_wgt_servers",
+        "weight servers; 0 takes the number of cluster.yaml (default: 0)",
+        options=_NUMBER,
+        key="max_wgt_servers",
+    ),
+    _key(BACKEND, "compile_dir", "folder that keeps compile artifacts between runs", short="c"),
+    _key(
+        CLUSTER,
+        "job_labels",
+        "labels of the job, kept with its configuration",
+        options=_LABELS,
+        collect=dict,
+        how="merge",
+    ),
+    _key(CLUSTER, "job_time_sec", "end the run after this many seconds", options=_NUMBER),
+)
+
+REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
+    _key(
+        LOGGING,
+        "wsc_log_level",
+        "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf)",
+        options={**_WORDS, "metavar": "LEVEL"},
+        collect=levels,
+        how="merge",
+    ),
+    _key(
+        CLUSTER,
+        "num_act_servers",
+        "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
+        options=_NUMBER,
+        key="max_act_per_csx",
+    ),
+    _key(
+        CLUSTER,
+        "job_priority",
+        "priority of the job, p1 first (default: p2)",
+        options={"choices": ("p1", "p2", "p3")},
+    ),
+    _key(
+        CLUSTER,
+        "mount_dirs",
+        "folders that the cluster may read, before those of the file",
+        options={**_WORDS, "metavar": "DIR"},
+        how="prepend",
+    ),
+    _key(
+        CLUSTER,
+        "python_paths",
+        "entries for PYTHONPATH of the input workers, before those of the file",
+        options={**_WORDS, "metavar": "DIR"},
+        how="prepend",
+    ),
+    _key(CLUSTER, "credentials_path", "certificate for access to the cluster"),
+    _key(CLUSTER, "mgmt_address", "host:port of the cluster management"),
+    _key(CLUSTER, "mgmt_namespace", "namespace of the cluster"),
+    _key(CLUSTER, "cbcore_image", "image of the cluster's servers"),
+    _key(
+        GLOBAL_FLAGS,
+        "debug_args",
+        "debug settings, as a.b.c=value",
+        options=_SETTINGS,
+        collect=dict,
+        how="merge",
+        key="csx.debug.debug_args",
+    ),
+    _key(
+        GLOBAL_FLAGS,
+        "ini",
+        "settings for compile and execution",
+        options=_SETTINGS,
+        collect=dict,
+        how="merge",
+        key="csx.debug.ini",
+    ),
+    _key(
+        CLUSTER,
+        "disable_version_check",
+        "do not compare the versions of client and cluster",
+        options=_SWITCH,
+    ),
+)
+"""Checked and accepted, so that a command line written for the real machine runs unchanged.
+
+They concern containers, certificates and debug settings, of which an emulated cluster has none.
+"""

@@ -1,0 +1,94 @@
+"""``run.py``: from a command line to a finished run, or one clear message.
+
+Exit codes: 0 finished, 1 failed, 2 the command line is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from waferstream.cli.arguments import Arguments, parse_arguments
+from waferstream.config.load import load_params
+from waferstream.config.params import Params
+from wsc.core.errors import ConfigError, WaferStreamError
+
+log = logging.getLogger("waferstream")
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
+    """Run; returns the exit code. ``home`` is the folder of ``run.py``."""
+    words = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in words
+    try:
+        arguments = parse_arguments(words, home or Path())
+        _run(arguments)
+    except WaferStreamError as error:
+        if debug:
+            raise
+        print(f"\nError: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(
+            "\nInterrupted. The same command continues from the last checkpoint.", file=sys.stderr
+        )
+        return INTERRUPTED
+    except OSError as error:
+        if debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"\nError: {where}{error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(arguments: Arguments) -> None:
+    params = load_params(arguments.params, arguments.overrides())
+    backend = params.trainer.init.backend
+    if backend.backend_type != "CSX":
+        raise ConfigError(
+            "only CSX is emulated",
+            where="trainer.init.backend.backend_type",
+            value=backend.backend_type,
+            remedy="plain PyTorch runs on CPU/GPU without WaferStream",
+        )
+    _log_to_terminal(params)
+    with _terminable():
+        # torch takes seconds to import; a wrong command line or file is answered before that.
+        if arguments.simulation is not None:
+            from waferstream.simulation.session import run_simulation  # noqa: PLC0415
+
+            run_simulation(params, arguments.simulation, arguments.cluster, arguments.trace)
+            return
+        from waferstream.training.session import run_session  # noqa: PLC0415
+
+        run_session(params, arguments.mode, arguments.cluster, arguments.trace)
+
+
+def _log_to_terminal(params: Params) -> None:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(params.trainer.init.logging.log_level)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does: the cluster is shut down on the way out."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,85 @@
+"""``trainer.init.backend``: the device and the part of the cluster that a job asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+
+from timing.hardware.streams import MOST_SERVERS
+from waferstream.config.section import NotYet, Section, one_or_many
+
+DeviceType = Literal["CSX", "CPU", "GPU"]
+
+
+def _labels(value: Any) -> Any:
+    """``[k=v, ...]`` as a mapping; of a label given twice the first one counts."""
+    if not isinstance(value, list):
+        return {} if value is None else value
+    labels: dict[str, str] = {}
+    for entry in value:
+        key, equals, text = str(entry).partition("=")
+        if not (key and equals):
+            raise ValueError(f"a label is written key=value, not {entry!r}")
+        labels.setdefault(key, text)
+    return labels
+
+
+Labels = Annotated[dict[str, str], BeforeValidator(_labels)]
+Paths = Annotated[tuple[Path, ...], one_or_many]
+
+
+class ClusterConfig(Section):
+    """What a job asks of the cluster; defaults are the vendor's (section 2.2).
+
+    Keys about containers, certificates and versions are accepted so that a file written for
+    the real machine runs unchanged; an emulated cluster has nothing to mount or to match.
+    """
+
+    num_csx: PositiveInt = 1
+    """CS systems for the job."""
+    max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
+    """Weight servers; 0 takes the number of cluster.yaml."""
+    max_act_per_csx: NonNegativeInt = 0
+    """Activation servers per system; an emulated cluster has none."""
+    num_workers_per_csx: NonNegativeInt = 1
+    """Input workers per system; cluster.yaml bounds their total. 0 means one process for all, and
+    on the emulated clock as many as ``machine.input.workers_per_system``."""
+    job_labels: Labels = Field(default_factory=dict)
+    job_priority: Literal["p1", "p2", "p3"] = "p2"
+    """p1 goes first."""
+    job_time_sec: PositiveInt | None = None
+    """End the run after this many seconds; queue time is not counted."""
+    mount_dirs: Paths = ()
+    python_paths: Paths = ()
+    automount: bool = True
+    mount_all: bool = True
+    disable_mount_check: bool = True
+    disable_version_check: bool = False
+    mgmt_address: str | None = None
+    """``host:port`` of the cluster management."""
+    mgmt_namespace: str | None = None
+    credentials_path: Path | None = None
+    cbcore_image: str | None = None
+    workflow_id: str | None = None
+    notifications: NotYet = None
+
+
+class BackendConfig(Section):
+    """The device, and how far to go: compile, validate, or run."""
+
+    backend_type: DeviceType = "CSX"
+    compile_dir: Path | None = None
+    """Where compile artifacts are kept between runs."""
+    compile_only: bool = False
+    """Compile in full, execute nothing."""
+    validate_only: bool = False
+    """Stop once every op is matched to a kernel."""
+    cluster_config: ClusterConfig = ClusterConfig()
+
+    @model_validator(mode="after")
+    def _stop_once(self) -> Self:
+        if self.compile_only and self.validate_only:
+            raise ValueError("compile_only and validate_only exclude each other")
+        return self

@@ -1,0 +1,155 @@
+"""``trainer.init.callbacks`` and ``loggers``: ``[{Name: {arguments}}]``.
+
+Some are always added; ``{Name: null}`` takes one of those away. After validation the list holds
+what really runs, and writing it back states what was taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    PlainSerializer,
+    PositiveInt,
+    Tag,
+)
+
+from waferstream.config.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
+from waferstream.config.named import Named, class_name
+from waferstream.config.section import one_or_many
+
+StateName = Literal[
+    "model",
+    "optimizer",
+    "dataloader",
+    "lr_scheduler",
+    "schedulers",
+    "grad_scaler",
+    "sparsity",
+    "global_step",
+]
+
+
+def _split(value: Any) -> Any:
+    """``model,optimizer`` as a list; ``all`` stays a word."""
+    if not isinstance(value, str) or value == "all":
+        return value
+    return [name.strip() for name in value.split(",")]
+
+
+class CheckLoss(Named):
+    """Stops the run when the loss is NaN or infinite."""
+
+
+class ComputeNorm(Named):
+    """Logs the norm of the gradients: always done where they are clipped by it."""
+
+
+class KeepNCheckpoints(Named):
+    """Deletes all but the newest ``n`` checkpoints of the run."""
+
+    n: PositiveInt | None = None
+
+
+class LoadCheckpointStates(Named):
+    """What to restore from a checkpoint; ``model`` alone takes the weights and starts at step 0."""
+
+    load_checkpoint_states: Annotated[
+        Literal["all"] | tuple[StateName, ...], BeforeValidator(_split)
+    ] = "all"
+
+
+class ProgressLogger(Named):
+    """The progress line on the terminal and in run.log."""
+
+
+class TensorBoardLogger(Named):
+    """Event files for TensorBoard."""
+
+    summary_dir: Path | None = None
+    legacy_event_dirs: bool = False
+
+
+_DEFAULT_CALLBACKS = ("CheckLoss",)
+_DEFAULT_LOGGERS = ("ProgressLogger", "TensorBoardLogger")
+
+_VENDOR_DEFAULTS = frozenset(
+    {
+        "ComputeNorm",
+        "DumpAvailableTensorNames",
+        "DurationProfiler",
+        "FlopUtilization",
+        "LogOptimizerParamGroup",
+        "ModelEvalMetrics",
+        "ModelZooParamsMetadata",
+        "RateProfiler",
+        "SamplesStreamedInfo",
+        "SavePerformanceData",
+        "TelemetryLogger",
+    }
+)
+"""Others that the vendor always adds (section 2.2): taking one away changes nothing here."""
+
+
+def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:
+    def complete(entries: Any) -> Any:
+        if not isinstance(entries, list | tuple):
+            return entries
+        names = [class_name(entry) for entry in entries]
+        for name in names:
+            if name is not None and names.count(name) > 1:
+                raise ValueError(f"{name} stands twice")
+        removable = {*defaults, *_VENDOR_DEFAULTS}
+        kept = [
+            entry
+            for entry, name in zip(entries, names, strict=True)
+            if not (isinstance(entry, dict) and name in removable and entry[name] is None)
+        ]
+        return kept + [{name: {}} for name in defaults if name not in names]
+
+    return BeforeValidator(complete)
+
+
+def _with_removals(defaults: Iterable[str]) -> PlainSerializer:
+    def write(entries: tuple[Named, ...]) -> list[dict[str, Any]]:
+        names = {entry.class_name for entry in entries}
+        removed = [{name: None} for name in defaults if name not in names]
+        return [entry.model_dump(mode="json") for entry in entries] + removed
+
+    return PlainSerializer(write)
+
+
+CallbackConfig = Annotated[
+    Annotated[CheckLoss, Tag("CheckLoss")]
+    | Annotated[ComputeNorm, Tag("ComputeNorm")]
+    | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
+    | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
+    | Annotated[GlobalFlags, Tag("GlobalFlags")]
+    | Annotated[ScopedTrainFlags, Tag("ScopedTrainFlags")]
+    | Annotated[ScopedValidateFlags, Tag("ScopedValidateFlags")],
+    Discriminator(class_name),
+]
+
+LoggerConfig = Annotated[
+    Annotated[ProgressLogger, Tag("ProgressLogger")]
+    | Annotated[TensorBoardLogger, Tag("TensorBoardLogger")],
+    Discriminator(class_name),
+]
+
+Callbacks = Annotated[
+    tuple[CallbackConfig, ...],
+    _with_defaults(_DEFAULT_CALLBACKS),
+    _with_removals(_DEFAULT_CALLBACKS),
+    one_or_many,
+]
+
+Loggers = Annotated[
+    tuple[LoggerConfig, ...],
+    _with_defaults(_DEFAULT_LOGGERS),
+    _with_removals(_DEFAULT_LOGGERS),
+    one_or_many,
+]

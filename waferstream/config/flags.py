@@ -1,0 +1,94 @@
+"""Backend flags with dotted names (cluster_interface.md, section 2.3).
+
+A flag is None where a file does not set it. Of these the micro-batch size alone concerns an
+emulated cluster. Flags that tune the real machine are accepted, so that a file written for it
+runs unchanged; those that would change what a run computes are refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+
+from waferstream.config.named import Named
+from waferstream.config.section import NotYet, not_supported
+from wsc.core.config import validate
+from wsc.core.micro_batches import Explore
+
+MAX_TRANSFER_BYTES = 2 * 2**30
+
+
+MicroBatchSize = Literal["auto", "none"] | Explore | PositiveInt
+"""Samples that a system computes at a time. ``none``: its whole share of the batch."""
+
+
+def _micro_batch_size(value: object) -> object:
+    if value == "explore":
+        return Explore()
+    if isinstance(value, dict):
+        return validate(Explore, value, "csx.performance.micro_batch_size")
+    return "none" if value is None else value
+
+
+def _flag(name: str) -> Any:
+    return Field(default=None, alias=f"csx.{name}", validate_default=False)
+
+
+def _refuse_level(value: object) -> None:
+    raise not_supported(f"set trainer.init.precision.precision_opt_level: {value}")
+
+
+class Flags(Named):
+    """What GlobalFlags, ScopedTrainFlags and ScopedValidateFlags have in common."""
+
+    micro_batch_size: Annotated[MicroBatchSize | None, BeforeValidator(_micro_batch_size)] = _flag(
+        "performance.micro_batch_size"
+    )
+    transfer_processes: PositiveInt | None = _flag("performance.transfer_processes")
+    max_transfer_bytes: Annotated[int, Field(ge=1, le=MAX_TRANSFER_BYTES)] | None = _flag(
+        "performance.max_transfer_bytes"
+    )
+    compress_weights: bool | None = _flag("performance.compress_weights")
+    use_speculative_optimizers: bool | None = _flag("performance.use_speculative_optimizers")
+
+    optimization_level: Annotated[None, BeforeValidator(_refuse_level)] = _flag(
+        "precision.optimization_level"
+    )
+    auto_taint: bool | None = _flag("cluster.auto_taint")
+    s3_profile: str | None = _flag("storage.s3.profile")
+
+    ini: dict[str, Any] | None = _flag("debug.ini")
+    debug_args: dict[str, Any] | None = _flag("debug.debug_args")
+    lazy_initialization: bool | None = _flag("debug.lazy_initialization")
+    optimize_initialization: bool | None = _flag("debug.optimize_initialization")
+    skip_weight_init: NotYet = _flag("debug.skip_weight_init")
+    log_initialization: bool | None = _flag("debug.log_initialization")
+    drop_data: NotYet = _flag("debug.drop_data")
+    retrace_every_iteration: NotYet = _flag("debug.retrace_every_iteration")
+    implicit_cast_cb16_to_fp32: bool | None = _flag("debug.implicit_cast_cb16_to_fp32")
+    save_gpv: bool | None = _flag("debug.save_gpv")
+    check_constraints: bool | None = _flag("debug.check_constraints")
+    op_definition_module: Path | None = _flag("debug.op_definition_module")
+    skip_connectivity_check: bool | None = _flag("debug.skip_connectivity_check")
+    fabric_type_blacklist: Literal["cs2", "cs3"] | None = _flag("debug.fabric_type_blacklist")
+    compile_crd_memory_gi: PositiveFloat | None = _flag("debug.compile_crd_memory_gi")
+    execute_crd_memory_gi: PositiveFloat | None = _flag("debug.execute_crd_memory_gi")
+    wrk_memory_gi: PositiveFloat | None = _flag("debug.wrk_memory_gi")
+    act_memory_gi: PositiveFloat | None = _flag("debug.act_memory_gi")
+    cmd_memory_gi: PositiveFloat | None = _flag("debug.cmd_memory_gi")
+    wgt_memory_gi: PositiveFloat | None = _flag("debug.wgt_memory_gi")
+    chf_memory_gi: PositiveFloat | None = _flag("debug.chf_memory_gi")
+
+
+class GlobalFlags(Flags):
+    """Flags of the whole run."""
+
+
+class ScopedTrainFlags(Flags):
+    """Flags of training; they win over GlobalFlags."""
+
+
+class ScopedValidateFlags(Flags):
+    """Flags of evaluation; they win over GlobalFlags."""

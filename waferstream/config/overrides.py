@@ -1,0 +1,79 @@
+"""Values from the command line, laid over a resolved configuration."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from waferstream.config.key_paths import KeyPath
+
+_LISTS = ("callbacks", "loggers")
+
+
+@dataclass(frozen=True)
+class Override:
+    """A value that the user typed, and what becomes of the one in the file.
+
+    ``set`` replaces it, ``prepend`` puts the typed entries before those of the file, ``merge``
+    adds the typed keys to those of the file and wins where both have one
+    (cluster_interface.md, section 1.1).
+    """
+
+    flag: str
+    path: KeyPath
+    value: Any
+    how: Literal["set", "prepend", "merge"] = "set"
+
+    def over(self, old: Any) -> Any:
+        """The value that takes the place of ``old``."""
+        match self.how:
+            case "set":
+                return self.value
+            case "prepend":
+                return [*self.value, *(old or [])]
+            case "merge":
+                return {**(old or {}), **self.value}
+
+
+def apply_overrides(trainer: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
+    """The ``trainer`` mapping, as ``Params.dump`` writes it, with typed values laid over it.
+
+    A mode's section (``fit``, ``validate``, ``validate_all``) that the file lacks is not made.
+    """
+    result = copy.deepcopy(trainer)
+    for override in overrides:
+        if override.path[0] in result:
+            holder, key = _holder(result, override.path), override.path[-1]
+            holder[key] = override.over(holder.get(key))
+    return result
+
+
+def put(trainer: dict[str, Any], path: KeyPath, value: Any) -> None:
+    """Set the value at ``path``; mappings, callbacks and loggers on the way are made."""
+    _holder(trainer, path)[path[-1]] = value
+
+
+def _holder(data: Any, path: KeyPath) -> dict[str, Any]:
+    """The mapping that holds the last key of ``path``."""
+    for key in path[:-1]:
+        if isinstance(data, list):
+            data = _entry(data, key)
+        elif data.get(key) is None:
+            data[key] = [] if key in _LISTS else {}
+        data = data[key]
+    holder: dict[str, Any] = data
+    return holder
+
+
+def _entry(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The entry ``{name: arguments}`` of a list, added where it is missing."""
+    for entry in entries:
+        if name in entry:
+            break
+    else:
+        entries.append(entry := {name: None})
+    if entry[name] is None:
+        entry[name] = {}
+    return entry

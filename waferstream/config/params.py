@@ -1,0 +1,133 @@
+"""params.yaml in the Trainer layout, whole (cluster_interface.md, section 2.2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+
+from pydantic import Field, NonNegativeInt, model_validator
+
+from waferstream.config.backend import BackendConfig, DeviceType
+from waferstream.config.callbacks import Callbacks, Loggers
+from waferstream.config.checkpoint import CheckpointConfig, CheckpointPath, StartFrom
+from waferstream.config.dataloader import DataLoaderConfig, DataLoaders
+from waferstream.config.flags import (
+    GlobalFlags,
+    MicroBatchSize,
+    ScopedTrainFlags,
+    ScopedValidateFlags,
+)
+from waferstream.config.logging import LoggingConfig
+from waferstream.config.loop import LoopConfig
+from waferstream.config.model import ModelConfig
+from waferstream.config.named import Named
+from waferstream.config.optimizer import Adafactor, OptimizerConfig
+from waferstream.config.precision import PrecisionConfig
+from waferstream.config.schedulers import Schedulers
+from waferstream.config.section import NotYet, Section, one_or_many
+from wsc.core.micro_batches import Explore
+
+Kind = TypeVar("Kind", bound=Named)
+Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
+"""What a run does."""
+Scope = Literal["train", "validate"]
+"""What a flag or a loader is for."""
+
+
+class InitConfig(Section):
+    """``trainer.init``: everything that is built before the first step."""
+
+    backend: BackendConfig = BackendConfig()
+    """``device: CSX`` is the short form of ``backend: {backend_type: CSX}``."""
+    model_dir: Path = Path("model_dir")
+    model: ModelConfig
+    optimizer: OptimizerConfig | None = None
+    schedulers: Schedulers = ()
+    precision: PrecisionConfig = PrecisionConfig()
+    sparsity: NotYet = None
+    loop: LoopConfig = LoopConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    logging: LoggingConfig = LoggingConfig()
+    callbacks: Callbacks = ()
+    loggers: Loggers = ()
+    seed: NonNegativeInt = 0
+    """Of weights and dropout; the order of the data has a seed of its own."""
+    autorestart: NotYet = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_device(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "device" not in data:
+            return data
+        if "backend" in data:
+            raise ValueError("device and backend exclude each other")
+        if data["device"] not in get_args(DeviceType):
+            raise ValueError(f"device is CSX, CPU or GPU, not {data['device']!r}")
+        rest = {key: value for key, value in data.items() if key != "device"}
+        return {**rest, "backend": {"backend_type": data["device"]}}
+
+    @model_validator(mode="after")
+    def _one_learning_rate(self) -> Self:
+        if len(self.schedulers) > 1:
+            raise ValueError("schedulers is one scheduler; put several into a SequentialLR")
+        optimizer = self.optimizer
+        by_rule = isinstance(optimizer, Adafactor) and optimizer.relative_step
+        if optimizer and optimizer.lr is None and not self.schedulers and not by_rule:
+            raise ValueError(f"{optimizer.class_name} needs lr, or schedulers that give it")
+        return self
+
+    def callback(self, kind: type[Kind]) -> Kind | None:
+        """The callback of that class; None if none runs."""
+        return next((each for each in self.callbacks if isinstance(each, kind)), None)
+
+    def micro_batch_size(self, scope: Scope) -> int | Literal["auto"] | Explore | None:
+        """``csx.performance.micro_batch_size``: of the scope, else global, else ``auto``.
+
+        None means that a system runs its whole share at once.
+        """
+        scoped = ScopedTrainFlags if scope == "train" else ScopedValidateFlags
+        flags = (self.callback(scoped), self.callback(GlobalFlags))
+        found = (each.micro_batch_size for each in flags if each is not None)
+        size: MicroBatchSize = next((size for size in found if size is not None), "auto")
+        return None if size == "none" else size
+
+
+class FitConfig(Section):
+    """``trainer.fit``: training, with evaluation in between where there is data for it."""
+
+    train_dataloader: DataLoaderConfig
+    val_dataloader: DataLoaders = ()
+    ckpt_path: StartFrom = "newest"
+
+
+class ValidateConfig(Section):
+    """``trainer.validate``: one evaluation."""
+
+    val_dataloader: DataLoaderConfig
+    ckpt_path: StartFrom = "newest"
+
+
+class ValidateAllConfig(Section):
+    """``trainer.validate_all``: every checkpoint on every data set."""
+
+    val_dataloaders: DataLoaders = ()
+    ckpt_paths: Annotated[tuple[CheckpointPath, ...], one_or_many] = ()
+    """Files or globs; none means every checkpoint in ``model_dir``."""
+
+
+class TrainerConfig(Section):
+    """``trainer``: how it is built, and what each mode runs."""
+
+    init: InitConfig
+    fit: FitConfig | None = None
+    validation: ValidateConfig | None = Field(default=None, alias="validate")
+    validate_all: ValidateAllConfig | None = None
+
+
+class Params(Section):
+    """The whole file, resolved: defaults filled in, short forms written out.
+
+    Loading what ``dump`` gives yields an equal ``Params``.
+    """
+
+    trainer: TrainerConfig

@@ -1,0 +1,132 @@
+"""How every picture looks: quiet axes, colour-blind-safe colours, labels beside what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib import font_manager, rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from waferstream.reports.files import replacing
+
+# Okabe and Ito, "Color Universal Design" (2008): told apart with every kind of colour vision.
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+SKY = "#56B4E9"
+VERMILION = "#D55E00"
+
+INK = "#1F2933"
+FAINT_INK = "#6B7785"
+LIGHT = "#D9DEE4"
+GRID = "#EDF0F3"
+
+_FONTS = ("Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")  # the last is ours
+_DPI = 200  # twice what screens take for life size
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": LIGHT,
+    "axes.labelcolor": FAINT_INK,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titlepad": 12,
+    "grid.color": GRID,
+    "grid.linewidth": 1.0,
+    "xtick.color": LIGHT,
+    "xtick.labelcolor": FAINT_INK,
+    "ytick.labelcolor": FAINT_INK,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "xtick.minor.size": 0,
+    "lines.linewidth": 2.0,
+    "lines.solid_capstyle": "round",
+    "figure.constrained_layout.h_pad": 0.16,
+    "figure.constrained_layout.w_pad": 0.16,
+}
+
+
+@contextmanager
+def picture(path: Path, title: str, width: float, height: float) -> Iterator[Figure]:
+    """A figure of so many inches to draw on; written to ``path`` as PNG when the block ends."""
+    known = set(font_manager.get_font_names())
+    font = next(name for name in _FONTS if name in known)
+    with rc_context({**_STYLE, "font.family": font}), replacing(path) as partial:
+        figure = Figure(figsize=(width, height), layout="constrained")
+        figure.suptitle(title, x=0.02, ha="left", fontsize=13, fontweight="bold")
+        yield figure
+        figure.savefig(partial, dpi=_DPI, format="png")
+
+
+class EndLabel(NamedTuple):
+    """A text in the colour of what ends at height ``y``, in data coordinates."""
+
+    y: float
+    text: str
+    color: str
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
+    """Write labels to the right of the axes, each at its height or as near as others allow there.
+
+    The axes must have their final limits.
+    """
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_fraction.transform((0.0, label.y))[1]) for label in labels]
+    line_height = 15 / (axes.get_window_extent().height * 72 / axes.figure.dpi)
+    for label, height in zip(labels, spread(heights, line_height, 0.0, 1.0), strict=True):
+        axes.text(
+            1.02,
+            height,
+            label.text,
+            color=label.color,
+            transform=axes.transAxes,
+            va="center",
+            fontweight="bold",
+        )
+
+
+def spread(
+    heights: Sequence[float], distance: float, lowest: float = -inf, highest: float = inf
+) -> list[float]:
+    """Heights at least ``distance`` apart, in the order of ``heights`` and as near to them.
+
+    Heights that would touch share the room around their mean, as blocks that merge until no two
+    overlap. None is below ``lowest``, nor above ``highest`` where there is room for all.
+    """
+
+    def extent(block: list[int]) -> tuple[float, float]:
+        mean = sum(heights[index] for index in block) / len(block)
+        width = (len(block) - 1) * distance
+        bottom = max(lowest, min(mean - width / 2, highest - width))
+        return bottom, bottom + width
+
+    def overlap(lower: list[int], upper: list[int]) -> bool:
+        return extent(upper)[0] - extent(lower)[1] < distance
+
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    blocks: list[list[int]] = []
+    for index in order:
+        blocks.append([index])
+        while len(blocks) > 1 and overlap(blocks[-2], blocks[-1]):
+            upper = blocks.pop()
+            blocks[-1] += upper
+    placed = [0.0] * len(heights)
+    for block in blocks:
+        bottom, _ = extent(block)
+        for place, index in enumerate(block):
+            placed[index] = bottom + place * distance
+    return placed

@@ -1,0 +1,148 @@
+"""The picture of a wafer in use: which PEs a layer fills, what lies in their SRAM, and when.
+
+Activations are spread over the whole grid, so every PE holds a slice of everything: the grid shows
+how far a layer's tiles reach, the column beside it what a PE holds, the curve how that changes
+while a micro-batch passes. Import late: matplotlib takes its time.
+"""
+
+from __future__ import annotations
+
+from operator import add
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from timing.sram import (
+    SramPlan,
+    SramReport,
+    sram_report,
+    stash_by_layer,
+)
+from waferstream.reports import style
+from wsc.core.units import GIB, KIB, counted, format_bytes
+
+_IO_WIDTH = 0.03  # of the grid's width, for the eye: in truth a few columns
+
+
+def wafer_picture(path: Path, sram_plan: SramPlan, title: str) -> None:
+    """Draw the grid, the SRAM of a PE at the step's peak, and the SRAM over the step, as PNG."""
+    report = sram_report(sram_plan)
+    with style.picture(path, title, 13.0, 5.2) as figure:
+        wafer, memory, step = figure.subplots(1, 3, width_ratios=(1.0, 0.4, 1.5))
+        _wafer_panel(wafer, sram_plan, report)
+        memory_labels = _memory_panel(memory, sram_plan, report)
+        step_labels = _step_panel(step, sram_plan, report)
+        figure.draw_without_rendering()
+        style.label_ends(memory, memory_labels)
+        style.label_ends(step, step_labels)
+
+
+def _wafer_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> None:
+    fabric = sram_plan.wafer.fabric
+    layer = max(report.layers, key=lambda layer: layer.stash_bytes)
+    io = _IO_WIDTH * fabric.columns
+    axes.set_title(f"Wafer of {fabric.columns} x {fabric.rows} PEs", color=style.FAINT_INK)
+    for x, width, height, color in (
+        (-2 * io, io, fabric.rows, style.PURPLE),
+        (fabric.columns + io, io, fabric.rows, style.PURPLE),
+        (0, fabric.columns, fabric.rows, style.LIGHT),
+        (0, layer.columns, layer.rows, style.BLUE),
+    ):
+        axes.add_patch(Rectangle((x, fabric.rows - height), width, height, color=color, lw=0))
+    used = layer.columns * layer.rows / fabric.num_pes
+    has_room = layer.columns > 0.4 * fabric.columns and layer.rows > 0.16 * fabric.rows
+    inside = (layer.columns / 2, fabric.rows - layer.rows / 2)
+    beside = (0.7 * fabric.columns, fabric.rows / 2)
+    axes.annotate(
+        f"{layer.layer}\n{layer.columns} x {layer.rows} PEs\n{used:.1%} of the grid",
+        inside if has_room else beside,
+        ha="center",
+        va="center",
+        color="white" if has_room else style.BLUE,
+        fontweight="bold",
+    )
+    axes.set_xlabel("features")
+    axes.set_ylabel("tokens")
+    for x in (-1.5 * io, fabric.columns + 1.5 * io):
+        axes.annotate(
+            "I/O",
+            (x, 0),
+            (0, -4),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            color=style.PURPLE,
+            fontweight="bold",
+        )
+    axes.set_xlim(-3 * io, fabric.columns + 3 * io)
+    axes.set_ylim(0, fabric.rows)
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _memory_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[style.EndLabel]:
+    kib_of_pe = sram_plan.wafer.cores * KIB
+    samples = report.micro_batch_size
+    stash = [f.of(samples) for f in stash_by_layer(sram_plan.program, sram_plan.peak).values()]
+    free_bytes = max(0, report.room_bytes - report.peak_bytes)
+    labels, top = [], 0.0
+    for kind, pieces, color in (
+        ("code", [report.code_bytes], style.FAINT_INK),
+        (f"stash of {counted(len(stash), 'layer')}", stash, style.BLUE),
+        ("working set", [report.peak_working_bytes], style.ORANGE),
+        ("streams", [report.peak_buffer_bytes], style.GREEN),
+        ("free", [free_bytes], style.LIGHT),
+    ):
+        bottom = top
+        for place, piece in enumerate(pieces):
+            height = piece / kib_of_pe
+            axes.bar(0, height, 1.0, top, color=color, alpha=_shade(place, len(pieces)))
+            top += height
+        text = f"{kind}  {top - bottom:.1f}"
+        ink = style.FAINT_INK if color == style.LIGHT else color
+        labels.append(style.EndLabel((bottom + top) / 2, text, ink))
+    axes.set_title("SRAM of a PE, KiB", color=style.FAINT_INK)
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.set_xlim(-0.5, 0.5)
+    axes.set_ylim(0, top)
+    return labels
+
+
+def _shade(place: int, count: int) -> float:
+    """Neighbours alternate, so that layers can be told apart."""
+    return 1.0 if count == 1 or place % 2 else 0.75
+
+
+def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[style.EndLabel]:
+    samples = report.micro_batch_size
+    stash = [moment.stash.of(samples) / GIB for moment in sram_plan.moments]
+    working = [moment.working.of(samples) / GIB for moment in sram_plan.moments]
+    activations = list(map(add, stash, working))
+    buffers = [piece / GIB for piece in sram_plan.buffers]
+    room, peak = report.room_bytes / GIB, report.peak_bytes / GIB
+    segments = range(len(stash))
+    axes.set_title("SRAM while a micro-batch passes, GiB", color=style.FAINT_INK)
+    axes.set_xlabel("segment")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.bar(segments, stash, 1.0, color=style.BLUE)
+    axes.bar(segments, working, 1.0, stash, color=style.ORANGE)
+    axes.bar(segments, buffers, 1.0, activations, color=style.GREEN)
+    axes.axhline(room, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.set_xlim(-0.5, len(stash) - 0.5)
+    axes.set_ylim(0, 1.08 * max(room, peak))
+    above = peak < room / 2  # a high one leaves no room between itself and the line
+    axes.annotate(
+        f"{report.peak_at}: {format_bytes(report.peak_bytes)}",
+        (sram_plan.peak.segment, peak),
+        (0, 4) if above else (-8, -2),
+        textcoords="offset points",
+        ha="center" if above else "right",
+        va="bottom" if above else "top",
+        color=style.INK,
+        fontsize=9,
+    )
+    return [style.EndLabel(room, f"room {format_bytes(report.room_bytes)}", style.VERMILION)]

@@ -1,0 +1,132 @@
+"""From configuration to what a cstorch program is made of: model, optimizer, scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+import cstorch
+from cstorch.optim.optimizer import Optimizer
+from cstorch.optim.scheduler import Scheduler
+from modelzoo.data.registry import build_source, data_processor
+from modelzoo.data.source import Batch
+from modelzoo.models.registry import build_model, model_config
+from waferstream.config.dataloader import DataLoaderConfig
+from waferstream.config.params import InitConfig, Scope
+from wsc.core.errors import DataError
+from wsc.core.micro_batches import check_shares
+
+Step = Callable[[Batch], Any]
+
+
+def make_model(init: InitConfig) -> nn.Module:
+    """The model with its initial weights."""
+    return build_model(init.model.dump(), init.seed, "trainer.init.model")
+
+
+def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
+    """The optimizer, with weight decay on matrices only, and its schedulers.
+
+    Biases and norm weights (tensors of one dimension) are not decayed, as in the vendor's zoo.
+    """
+    assert init.optimizer is not None, "checked by the caller"
+    arguments = init.optimizer.arguments()
+    decay = arguments.pop("weight_decay")
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    groups = [
+        {"params": parameters, "weight_decay": group_decay}
+        for parameters, group_decay in ((matrices, decay), (vectors, 0.0))
+        if parameters
+    ]
+    kind = getattr(cstorch.optim, init.optimizer.class_name)
+    optimizer: Optimizer = kind(groups, **arguments)
+    return optimizer, list(_schedulers(init, optimizer))
+
+
+def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:
+    for schedule in init.schedulers:
+        kind = getattr(cstorch.optim.lr_scheduler, type(schedule).__name__)
+        yield kind(
+            optimizer, **{name: getattr(schedule, name) for name in type(schedule).model_fields}
+        )
+
+
+def training_step(
+    init: InitConfig, model: nn.Module, optimizer: Optimizer, schedulers: list[Scheduler]
+) -> Step:
+    """Forward, backward, clipping, update, schedule; traced into one program."""
+    scaler = cstorch.amp.GradScaler(init.precision.loss_scaling_factor)
+
+    @cstorch.trace
+    def train(batch: Batch) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        cstorch.amp.optimizer_step(
+            loss,
+            optimizer,
+            scaler,
+            init.precision.max_gradient_norm,
+            init.precision.max_gradient_value,
+        )
+        for scheduler in schedulers:
+            scheduler.step()
+        return loss
+
+    return train
+
+
+def evaluation_step(model: nn.Module) -> Step:
+    """Forward only."""
+
+    @cstorch.trace
+    def evaluate(batch: Batch) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        return loss
+
+    return evaluate
+
+
+def make_loader(
+    init: InitConfig, config: DataLoaderConfig, scope: Scope, where: str
+) -> cstorch.utils.data.DataLoader:
+    """A loader that input workers build by themselves.
+
+    ConfigError or DataError, here and now, if its batches cannot be shared by the systems, or if
+    the model cannot read the first one.
+    """
+    section: Mapping[str, Any] = config.dump()
+    data_processor(section, where)
+    check_share(init, config.batch_size, scope)
+    loader = cstorch.utils.data.DataLoader(build_source, section, where)
+    check_vocabulary(init, loader, where)
+    return loader
+
+
+def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
+    """Refuse a global batch of which not every system gets a micro-batch."""
+    check_shares(batch_size, init.micro_batch_size(scope), init.backend.cluster_config.num_csx)
+
+
+def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:
+    """Refuse data that the model cannot read, as far as the first batch shows."""
+    batch = loader.local.batch(0)
+    for feature in model_config(init.model.dump(), "trainer.init.model").features():
+        if feature.name not in batch:
+            raise DataError(
+                "the data lacks what the model reads",
+                where=where,
+                value=f"{', '.join(batch)}; no {feature.name}",
+                remedy="use the data processor that goes with this model",
+            )
+        largest = batch[feature.name].max().item()
+        if feature.below is not None and largest >= feature.below:
+            raise DataError(
+                "the data holds a number that the model does not know",
+                where=where,
+                value=f"{feature.name} {largest}",
+                rule=f"below {feature.below}",
+                remedy="use data of the model's vocabulary, or raise vocab_size",
+            )

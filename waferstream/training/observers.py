@@ -1,0 +1,159 @@
+"""Who is told how a run goes: progress lines, event files, the history for picture and summary.
+
+Observers look on; nothing they do changes a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from timing.attribution import StepTiming
+from waferstream.reports.events import EventWriter
+from waferstream.reports.progress import ProgressBar, eval_line, train_line
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """The state of training at a log step; ``losses`` are those since the last log step."""
+
+    step: int
+    losses: tuple[tuple[int, float], ...]
+    gradient_norm: float | None
+    learning_rate: float | None
+    rate: float  # samples/s, measured, smoothed
+    global_rate: float
+    emulated_rate: float
+    seconds: float  # measured, for the steps since the last log step
+    timings: tuple[StepTiming, ...]
+    steps_left_in_stage: int
+    steps_left: int
+
+
+@dataclass(frozen=True)
+class EvaluationLog:
+    """A finished evaluation: mean loss over its batches, and at what pace."""
+
+    step: int
+    batches: int
+    loss: float
+    perplexity: float
+    rate: float  # samples/s, measured
+
+
+class Observer(Protocol):
+    """Called in the order of events; all methods must be quick."""
+
+    def trained(self, log: TrainingLog) -> None:
+        """A log step of training is done."""
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        """An evaluation is done."""
+
+    def close(self) -> None:
+        """The run is over, well or not."""
+
+
+class Progress:
+    """The progress bar and the vendor's progress lines."""
+
+    def __init__(self, machine: str, batch_size: int, log: Callable[[str], None]) -> None:
+        self._machine = machine
+        self._batch_size = batch_size
+        self._log = log
+        self._bar: ProgressBar | None = None
+
+    def trained(self, log: TrainingLog) -> None:
+        bar = self._bar or ProgressBar("Train", total=len(log.losses) + log.steps_left)
+        self._bar = bar
+        bar.advance(len(log.losses))
+        seconds_per_step = self._batch_size / log.global_rate
+        line = train_line(
+            step=log.step,
+            loss=log.losses[-1][1],
+            rate=log.rate,
+            global_rate=log.global_rate,
+            loop_remaining_s=log.steps_left_in_stage * seconds_per_step,
+            remaining_s=log.steps_left * seconds_per_step,
+            emulated_rate=log.emulated_rate,
+            machine=self._machine,
+        )
+        self._say(line)
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        line = eval_line(
+            global_step=log.step,
+            batch=log.batches,
+            loss=log.loss,
+            rate=log.rate,
+            global_rate=log.rate,
+        )
+        self._say(line)
+        self._say(f"Avg Eval Loss: {log.loss:.5f}")
+        self._say(f" - eval/lm_perplexity = {log.perplexity:.5f}")
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def _say(self, line: str) -> None:
+        """Above the bar on the terminal, and into run.log."""
+        if self._bar is None:
+            print(line, flush=True)
+        else:
+            self._bar.write(line)
+        self._log(line)
+
+
+class Events:
+    """Scalars for TensorBoard."""
+
+    def __init__(self, folder: Path) -> None:
+        self._writer = EventWriter(folder)
+
+    def trained(self, log: TrainingLog) -> None:
+        for step, loss in log.losses:
+            self._writer.scalar("train/loss", loss, step)
+        scalars = {
+            "train/rate": log.rate,
+            "train/emulated_rate": log.emulated_rate,
+            "train/gradient_norm": log.gradient_norm,
+            "train/lr": log.learning_rate,
+        }
+        for name, value in scalars.items():
+            if value is not None:
+                self._writer.scalar(name, value, log.step)
+        self._writer.flush()
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        self._writer.scalar("eval/loss", log.loss, log.step)
+        self._writer.scalar("eval/lm_perplexity", log.perplexity, log.step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class History:
+    """Remembers a run for its picture and its summary."""
+
+    def __init__(self) -> None:
+        self.train: list[tuple[int, float]] = []
+        self.evaluations: list[tuple[int, float, float]] = []
+        self.timings: list[StepTiming] = []
+        self.seconds = 0.0
+        self.samples = 0
+
+    def trained(self, log: TrainingLog) -> None:
+        self.train.extend(log.losses)
+        self.timings.extend(log.timings)
+        self.seconds += log.seconds
+        self.samples += sum(timing.batch_size for timing in log.timings)
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        self.evaluations.append((log.step, log.loss, log.perplexity))
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,116 @@
+"""One run from start to finish; backend, cluster and files are closed whatever happens."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import torch
+
+import cstorch
+from appliance.spec import ClusterSpec, load_cluster
+from cstorch.backend import Backend
+from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
+from waferstream.config.callbacks import ProgressLogger as ProgressConfig
+from waferstream.config.params import Mode, Params
+from waferstream.training.observers import Events, History, Observer, Progress
+from waferstream.training.run_folder import RunFolder
+from waferstream.training.summary import log_pace, summarize, write_results
+from waferstream.training.trainer import Outcome, Trainer
+from wsc.core.errors import ConfigError
+
+log = logging.getLogger("waferstream")
+
+
+def run_session(
+    params: Params, mode: Mode, cluster_file: Path | None = None, trace: Path | None = None
+) -> None:
+    """Train or evaluate on the machine of ``cluster_file``; WaferStreamError if it fails.
+
+    Writes a trace of both clocks to ``trace``, if given. Ends with the line
+    ``Weights SHA-256: <hex>`` where there are weights.
+    """
+    if trace is not None:
+        check_trace(trace)
+    torch.set_num_threads(1)  # this process only traces; the cores belong to the cluster
+    cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
+    history = History()
+    with ExitStack() as stack:
+        folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
+        folder.save_configuration(params, cluster)
+        backend = make_backend(params, cluster, record=trace is not None)
+        stack.callback(backend.shutdown)
+        observers = [history, *_observers(params, cluster, folder)]
+        for observer in observers:
+            stack.enter_context(closing(observer))
+        trainer = Trainer(params, backend, observers)
+        outcome = _run_mode(mode, trainer)
+        if trace is not None and backend.cluster is not None:
+            backend.write_trace(trace)
+            log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
+    start_up = backend.start_up
+    summary = summarize(params, cluster, mode, trainer.model, outcome, history, start_up)
+    write_results(params.trainer.init.model_dir, summary)
+    log_pace(history, cluster.machine, summary.num_csx)
+    if outcome.weights_sha256 is not None:
+        print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
+
+
+def check_trace(path: Path) -> None:
+    """Refuse, before anything is trained or captured, a trace that could not be written at last."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(
+            "the trace cannot be written",
+            where="--trace",
+            value=path,
+            rule="its folder exists and may be written to",
+        )
+
+
+def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> Backend:
+    """The backend that a configuration asks for; ``record`` what a trace shows."""
+    init = params.trainer.init
+    job = init.backend.cluster_config
+    precision = init.precision
+    cstorch.amp.enable_mixed_precision(precision.enabled)
+    cstorch.amp.set_half_dtype(precision.fp16_type)
+    cstorch.backends.csx.precision.optimization_level = precision.precision_opt_level
+    return cstorch.backend(
+        "CSX",
+        cluster_config=cstorch.ClusterConfig(
+            num_csx=job.num_csx,
+            max_wgt_servers=job.max_wgt_servers,
+            num_workers_per_csx=job.num_workers_per_csx,
+            job_labels=job.job_labels,
+            job_time_sec=job.job_time_sec,
+            cluster=cluster,
+            record=record,
+        ),
+        compile_dir=init.backend.compile_dir or init.model_dir / "cached_compile",
+        compile_only=init.backend.compile_only,
+        validate_only=init.backend.validate_only,
+        seed=init.seed,
+        check_loss=init.callback(CheckLoss) is not None,
+    )
+
+
+def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Sequence[Observer]:
+    init = params.trainer.init
+    observers: list[Observer] = []
+    for logger in init.loggers:
+        if isinstance(logger, ProgressConfig) and params.trainer.fit is not None:
+            machine = f"{init.backend.cluster_config.num_csx} x {cluster.machine.system.name}"
+            batch_size = params.trainer.fit.train_dataloader.batch_size
+            observers.append(Progress(machine, batch_size, folder.note))
+        elif isinstance(logger, TensorBoardLogger):
+            observers.append(Events(logger.summary_dir or folder.path))
+    return observers
+
+
+def _run_mode(mode: Mode, trainer: Trainer) -> Outcome:
+    if mode in ("train", "train_and_eval"):
+        return trainer.fit(evaluates=mode == "train_and_eval")
+    return trainer.validate() if mode == "eval" else trainer.validate_all()

@@ -1,0 +1,95 @@
+"""The plan of a training run: where it starts and ends, and at which steps something is due.
+
+Pure arithmetic on step numbers. Steps count from 1; "after step s" is when s is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from waferstream.config.loop import LoopConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Training steps without an evaluation in between; ``first`` and ``last`` inclusive."""
+
+    first: int
+    last: int
+    evaluates: bool  # after the last step
+
+    def relative(self, steps: set[int]) -> list[int]:
+        """Those of ``steps`` that lie in the stage, counted from its beginning."""
+        return sorted(step - self.first + 1 for step in steps if self.first <= step <= self.last)
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What is due when, from the step after ``start`` (already done) to ``end``."""
+
+    start: int
+    end: int
+    stages: tuple[Stage, ...]
+    log_steps: frozenset[int]
+    checkpoint_steps: frozenset[int]
+
+
+def plan_run(
+    loop: LoopConfig,
+    *,
+    start: int,
+    steps_in_epoch: int,
+    log_every: int,
+    checkpoint_every: int,
+    evaluates: bool,
+) -> RunPlan:
+    """Lay out a run that continues after step ``start``.
+
+    Values are logged after the run's first step, after every multiple of ``log_every``, and at the
+    end of each stage; checkpoints are written after multiples of ``checkpoint_every`` (0: never)
+    and after the last step.
+    """
+    end = run_end(loop, start, steps_in_epoch)
+    due = range(start + 1, end + 1)
+    saved = {step for step in due if step % checkpoint_every == 0} if checkpoint_every else set()
+    if checkpoint_every:
+        saved.add(end)
+    every = _eval_interval(loop, end - start) if evaluates else 0
+    stages = tuple(_stages(start, end, every))
+    logged = {step for step in due if step % log_every == 0}
+    logged |= {start + 1, *(stage.last for stage in stages)}
+    return RunPlan(
+        start=start,
+        end=end,
+        stages=stages,
+        log_steps=frozenset(logged & set(due)),
+        checkpoint_steps=frozenset(saved & set(due)),
+    )
+
+
+def run_end(loop: LoopConfig, start: int, steps_in_epoch: int) -> int:
+    """The last step: ``num_steps`` more, or up to ``max_steps``, or whole epochs (default one)."""
+    if loop.num_steps is not None:
+        return start + loop.num_steps
+    if loop.max_steps is not None:
+        return loop.max_steps
+    return (loop.num_epochs or 1) * (loop.steps_per_epoch or steps_in_epoch)
+
+
+def _eval_interval(loop: LoopConfig, num_steps: int) -> int:
+    """Steps between evaluations; a float is a fraction of the run."""
+    if isinstance(loop.eval_frequency, float):
+        return max(1, round(loop.eval_frequency * num_steps))
+    return loop.eval_frequency
+
+
+def _stages(start: int, end: int, every: int) -> Iterator[Stage]:
+    first = start + 1
+    while first <= end:
+        last = min(end, first + every - 1) if every else end
+        yield Stage(first, last, evaluates=bool(every))
+        first = last + 1

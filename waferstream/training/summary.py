@@ -1,0 +1,88 @@
+"""What a finished run leaves beside its checkpoints: ``run_summary.json`` and ``loss.png``."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from appliance.spec import ClusterSpec
+from simulator.cluster_timing import prediction
+from timing.hardware import MachineSpec
+from timing.start_up import StartUp
+from waferstream.config.params import Params
+from waferstream.reports.files import write_json
+from waferstream.reports.host import describe_host
+from waferstream.reports.loss_picture import loss_picture
+from waferstream.reports.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
+from waferstream.training.observers import History
+from waferstream.training.trainer import Outcome
+from wsc.version import VERSION
+
+log = logging.getLogger("waferstream")
+
+PICTURE_NAME = "loss.png"
+
+
+def write_results(model_dir: Path, summary: RunSummary) -> None:
+    """Write the summary, and the picture if there is a loss to draw."""
+    write_json(model_dir / SUMMARY_NAME, summary.to_json())
+    if summary.train or summary.eval:
+        evaluations = [(step, loss) for step, loss, _ in summary.eval]
+        title = (
+            f"{summary.model.name}, {summary.model.parameters / 1e6:.1f} M parameters, "
+            f"{summary.num_csx} x {summary.system}"
+        )
+        loss_picture(model_dir / PICTURE_NAME, summary.train, evaluations, title)
+
+
+def summarize(
+    params: Params,
+    cluster: ClusterSpec,
+    mode: str,
+    model: nn.Module,
+    outcome: Outcome,
+    history: History,
+    start_up: StartUp | None,
+) -> RunSummary:
+    """The run in numbers."""
+    trainer = params.trainer
+    init = trainer.init
+    data = trainer.fit.train_dataloader if trainer.fit else None
+    size = init.micro_batch_size("train")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    measured = emulated = None
+    if history.timings:
+        host = describe_host(torch.__version__)
+        measured = Measured(history.samples / history.seconds, history.seconds, host)
+        emulated = Emulated.of(history.timings)
+    return RunSummary(
+        status="completed",
+        mode=mode,
+        version=VERSION,
+        num_csx=init.backend.cluster_config.num_csx,
+        system=cluster.machine.system.name,
+        model=ModelSummary(str(init.model.dump()["name"]), parameters),
+        batch_size=data.batch_size if data else 0,
+        micro_batch_size=size if isinstance(size, int) else None,
+        first_step=outcome.first_step,
+        last_step=outcome.last_step,
+        train=tuple(history.train),
+        eval=tuple(history.evaluations),
+        weights_sha256=outcome.weights_sha256,
+        checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
+        measured=measured,
+        emulated=emulated,
+        start_up=start_up,
+    )
+
+
+def log_pace(history: History, machine: MachineSpec, num_csx: int) -> None:
+    """Say how fast training was, measured and emulated; nothing if nothing was trained."""
+    if history.samples:
+        log.info(
+            "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
+        )
+        log.info(prediction(machine, num_csx, history.timings[-1]))

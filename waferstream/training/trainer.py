@@ -1,0 +1,266 @@
+"""The trainer: a program on cstorch, like one that a user writes by hand.
+
+Builds model, optimizer and data from the configuration, then runs executor loops: training in
+stages, an evaluation after each. Everything else (progress, events, pictures) observes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+import cstorch
+from appliance.checkpoints import CheckpointFolder
+from cstorch.backend import Backend
+from cstorch.utils.data import DataExecutor, DataLoader
+from cstorch.utils.data.profiler import Profiler
+from cstorch.weights import STATES
+from memoryx.checkpoint import CLUSTER_STATES, Reader
+from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
+from waferstream.config.dataloader import DataLoaderConfig
+from waferstream.config.params import InitConfig, Params, Scope
+from waferstream.training.build import (
+    Step,
+    evaluation_step,
+    make_loader,
+    make_model,
+    make_optimizer,
+    training_step,
+)
+from waferstream.training.observers import EvaluationLog, Observer
+from waferstream.training.reporting import TrainingReporter
+from waferstream.training.stages import RunPlan, Stage, plan_run
+from wsc.core.digest import weights_digest
+from wsc.core.errors import ConfigError
+
+log = logging.getLogger("waferstream")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left when a run is over."""
+
+    first_step: int
+    last_step: int
+    weights_sha256: str | None  # None if nothing was executed
+    checkpoint: Path | None
+
+
+class Trainer:
+    """One run of one configuration on one backend."""
+
+    def __init__(self, params: Params, backend: Backend, observers: Sequence[Observer]) -> None:
+        self._trainer = params.trainer
+        self._init: InitConfig = params.trainer.init
+        self._backend = backend
+        self._observers = observers
+        self._folder = CheckpointFolder(
+            self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
+        )
+        self._checkpoint: Path | None = None
+        self._profiler = Profiler()  # of all training stages together
+        with backend.device:
+            self.model: nn.Module = make_model(self._init)
+        cstorch.compile(self.model, backend)
+        self._evaluate_step: Step = evaluation_step(self.model)
+
+    def fit(self, evaluates: bool) -> Outcome:
+        """Train, with evaluations in between where ``evaluates`` and there is data for them."""
+        fit = self._trainer.fit
+        if fit is None or self._init.optimizer is None:
+            missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
+            raise ConfigError(f"training needs {missing}", where="params file")
+        self._start_from(fit.ckpt_path)
+        loader = make_loader(
+            self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
+        )
+        evaluations = self._loaders(
+            fit.val_dataloader if evaluates else (), "trainer.fit.val_dataloader"
+        )
+        plan = plan_run(
+            self._init.loop,
+            start=self._backend.global_step,
+            steps_in_epoch=len(loader),
+            log_every=self._init.logging.log_steps,
+            checkpoint_every=self._init.checkpoint.steps or 0,
+            evaluates=bool(evaluations),
+        )
+        if not plan.stages:
+            return self._nothing_left(plan)
+        optimizer, schedulers = make_optimizer(self._init, self.model)
+        step = training_step(self._init, self.model, optimizer, schedulers)
+        rate = schedulers[0].schedule if schedulers else None
+        reporter = TrainingReporter(plan, self._profiler, rate, self._observers)
+        for stage in plan.stages:
+            self._set_micro_batch("train")
+            self._train(loader, step, plan, stage, reporter)
+            if stage.evaluates:
+                self._evaluate_all(evaluations)
+            if not self._backend.is_e2e_execution:
+                return Outcome(plan.start + 1, plan.end, None, None)
+        digest = self._backend.weights_digest()
+        log.info("Training completed successfully!")
+        return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
+
+    def validate(self) -> Outcome:
+        """One evaluation of one checkpoint."""
+        validation = self._trainer.validation
+        if validation is None:
+            raise ConfigError("evaluation needs trainer.validate", where="params file")
+        loaders = self._loaders((validation.val_dataloader,), "trainer.validate.val_dataloader")
+        self._start_from(validation.ckpt_path)
+        self._evaluate_all(loaders)
+        return self._evaluated()
+
+    def validate_all(self) -> Outcome:
+        """Every checkpoint on every data set."""
+        section = self._trainer.validate_all
+        if section is None or not section.val_dataloaders:
+            missing = "trainer.validate_all" + (".val_dataloaders" if section else "")
+            raise ConfigError(f"eval_all needs {missing}", where="params file")
+        paths = [path for pattern in section.ckpt_paths for path in _matching(pattern)]
+        if not section.ckpt_paths:
+            paths = [self._folder.path / entry.file for entry in self._folder.entries()]
+        if not paths:
+            raise ConfigError("no checkpoint to evaluate", where=str(self._folder.path))
+        loaders = self._loaders(section.val_dataloaders, "trainer.validate_all.val_dataloaders")
+        for path in paths:
+            self._restore(path)
+            self._backend.reload()
+            self._evaluate_all(loaders)
+        return self._evaluated()
+
+    def _train(
+        self,
+        loader: DataLoader,
+        step: Step,
+        plan: RunPlan,
+        stage: Stage,
+        reporter: TrainingReporter,
+    ) -> None:
+        executor = DataExecutor(
+            loader,
+            num_steps=len(stage),
+            activation_steps=stage.relative(set(plan.log_steps)),
+            checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
+        )
+        executor.profiler = self._profiler
+
+        @cstorch.step_closure
+        def report(_loss: object) -> None:
+            reporter.take(executor.results, stage)
+
+        @cstorch.checkpoint_closure
+        def save() -> None:
+            self._save(stage.first + executor.iteration)
+
+        for batch in executor:
+            loss = step(batch)  # the first call installs; a step runs when its iteration ends
+            if self._saves_initially:
+                self._save(plan.start)
+            report(loss)
+            save()
+
+    @property
+    def _saves_initially(self) -> bool:
+        """Whether the checkpoint of the initial weights is still to be written."""
+        asked = self._init.checkpoint.save_initial_checkpoint
+        return asked and self._checkpoint is None and self._backend.is_e2e_execution
+
+    def _loaders(self, configs: Sequence[DataLoaderConfig], where: str) -> Sequence[DataLoader]:
+        """Loaders of evaluation data, made once: a new loader would be a new program."""
+        return [
+            make_loader(self._init, config, "validate", f"{where}[{index}]")
+            for index, config in enumerate(configs)
+        ]
+
+    def _evaluate_all(self, loaders: Sequence[DataLoader]) -> None:
+        self._set_micro_batch("validate")
+        for loader in loaders:
+            self._evaluate(loader)
+
+    def _evaluate(self, loader: DataLoader) -> None:
+        steps = self._init.loop.eval_steps or len(loader)
+        executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
+        for batch in executor:
+            self._evaluate_step(batch)
+        if not self._backend.is_e2e_execution:
+            return
+        losses = [result.values[0] for result in executor.results]
+        loss = sum(losses) / len(losses)
+        evaluation = EvaluationLog(
+            step=self._backend.global_step,
+            batches=len(losses),
+            loss=loss,
+            perplexity=math.exp(min(loss, 700.0)),  # exp overflows a float beyond 709
+            rate=executor.profiler.rate_tracker.global_rate,
+        )
+        for observer in self._observers:
+            observer.evaluated(evaluation)
+
+    def _save(self, step: int) -> None:
+        log.info("Saving checkpoint at step %d", step)
+        with self._folder.draft(step) as draft:
+            objects = {"global_step": step, "seed": self._init.seed}
+            self._backend.save(draft.partial, CLUSTER_STATES, objects)
+        self._checkpoint = draft.final
+        log.info("Saved checkpoint %s", draft.final)
+
+    def _start_from(self, path: Path | str | None) -> None:
+        """Restore the named checkpoint, or the newest, or start afresh."""
+        self._folder.prepare()
+        if path == "newest":
+            autoload = self._init.checkpoint.autoload_last_checkpoint
+            path = self._folder.newest() if autoload else None
+        if path is not None:
+            self._restore(Path(path))
+
+    def _restore(self, path: Path) -> None:
+        checkpoint = self._init.checkpoint
+        if checkpoint.strict_version:
+            Reader(path).require_version()
+        strict = not checkpoint.disable_strict_checkpoint_loading
+        self._backend.restore(path, self._states(), strict)
+        self._checkpoint = path
+        log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
+
+    def _states(self) -> frozenset[str]:
+        callback = self._init.callback(LoadCheckpointStates)
+        if callback is None or callback.load_checkpoint_states == "all":
+            return frozenset(STATES)
+        return frozenset(STATES) & set(callback.load_checkpoint_states)
+
+    def _keep(self) -> int | None:
+        callback = self._init.callback(KeepNCheckpoints)
+        return None if callback is None else callback.n
+
+    def _set_micro_batch(self, scope: Scope) -> None:
+        cstorch.backends.csx.performance.micro_batch_size = self._init.micro_batch_size(scope)
+
+    def _nothing_left(self, plan: RunPlan) -> Outcome:
+        """The checkpoint is already at the last step: say so, and show the weights it holds."""
+        log.info("Nothing left to train: %s is at step %d", self._checkpoint, plan.start)
+        if self._checkpoint is None:
+            return Outcome(plan.start + 1, plan.start, None, None)
+        reader = Reader(self._checkpoint)
+        masters = ((name, reader[f"model.{name}"]) for name in reader.names("model"))
+        return Outcome(plan.start + 1, plan.start, weights_digest(masters), self._checkpoint)
+
+    def _evaluated(self) -> Outcome:
+        step = self._backend.global_step
+        digest = self._backend.weights_digest() if self._backend.is_e2e_execution else None
+        log.info("Evaluation completed successfully!")
+        return Outcome(step, step, digest, self._checkpoint)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Files that a path or glob names, in sorted order."""
+    found = sorted(pattern.parent.glob(pattern.name))
+    if not found:
+        raise ConfigError("no checkpoint matches", where="validate_all.ckpt_paths", value=pattern)
+    return found

@@ -1,0 +1,47 @@
+"""A program as it is installed in a running cluster: every role takes its part of it.
+
+A cluster starts with parameters alone; programs (training, evaluation) are installed as they are
+compiled, over the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from wsc.core.kernel_source import KernelSource
+from wsc.core.loading import UNKNOWN_LOADING, Loading
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, Program, StreamPlan
+from wsc.core.rounds import Rounds
+
+
+@dataclass(frozen=True)
+class InputFeed:
+    """Where the batches of a program come from.
+
+    ``source`` is run on the input worker and returns a loader; ``leaves`` picks, of a batch's
+    tensors in pytree order, those that are the program's inputs; ``loading`` is what the emulated
+    clock goes by.
+    """
+
+    source: Callable[[], Any]
+    leaves: tuple[int, ...]
+    loading: Loading = UNKNOWN_LOADING
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One program, how it streams, how it is dealt, fed and trained."""
+
+    program: Program
+    kernels: tuple[KernelSource, ...]
+    plan: StreamPlan
+    rounds: Rounds
+    feed: InputFeed
+    optimizer: OptimizerSpec | None  # None where nothing is trained
+
+    @property
+    def mode(self) -> Mode:
+        return self.program.mode
