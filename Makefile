@@ -1,8 +1,9 @@
 # make train   set up, then train the default model on four emulated systems
 # make test    set up, then run the whole test suite
 # make check   format, lint, types, import contracts
-# make bench   how fast streaming is against not streaming
-.PHONY: train test check bench clean
+# make cover   run the test suite and report the coverage of every package
+# make bench   measure streaming against not streaming
+.PHONY: train test check cover bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -19,6 +20,9 @@ train: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+cover: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -1,11 +1,9 @@
-"""Train or evaluate a model on an emulated wafer-scale cluster: ``python run.py --help``."""
+"""Run the command ``waferstream`` from a checkout: ``python run.py --help``."""
 
 import sys
 from pathlib import Path
 
+from waferstream.cli.entry import run
+
 if __name__ == "__main__":
-    try:
-        from waferstream.cli.main import main
-    except KeyboardInterrupt:  # from here on main() answers to it
-        sys.exit(130)
-    sys.exit(main(home=Path(__file__).resolve().parent))
+    sys.exit(run(home=Path(__file__).resolve().parent))

@@ -1,25 +1,23 @@
-"""run.py, the file itself."""
+"""run.py, the file itself: the same command as ``waferstream``."""
+
+from __future__ import annotations
 
 import runpy
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from wsc.version import VERSION
 
 RUN_PY = Path(__file__).parents[2] / "run.py"
 
 
-class Interrupting(ModuleType):
-    """A module whose import the user interrupts."""
-
-    def __getattr__(self, name: str) -> None:
-        raise KeyboardInterrupt
-
-
-def test_an_interrupt_while_it_starts_is_an_end_like_others(monkeypatch) -> None:
-    """Exit code 130 and no stack trace, also in the second before main() is there."""
-    monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
+def test_run_py_is_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "--version"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(RUN_PY), run_name="__main__")
-    assert ended.value.code == 130
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"waferstream {VERSION}\n"

@@ -17,6 +17,7 @@ from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.request import SimulationRequest
 from wsc.core.config import validate
 from wsc.core.errors import nearest
+from wsc.version import VERSION
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
 _FLAGS = (*RUN_FLAGS, *_OVERRIDING_FLAGS)
@@ -111,13 +112,14 @@ def _refuse_unheeded(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) 
 def build_parser() -> argparse.ArgumentParser:
     """The argparse parser; a flag that was not typed leaves no attribute."""
     parser = argparse.ArgumentParser(
-        prog="run.py",
-        usage="run.py [CSX] --params FILE [--mode MODE] [flags]",
+        prog="waferstream",
+        usage="waferstream [CSX] --params FILE [--mode MODE] [flags]",
         description="Train and evaluate a model on an emulated wafer-scale cluster.",
         epilog="A typed flag wins over the same key in the params file.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     groups = {
         "the run": RUN_FLAGS,
         "over the params file": CONFIG_FLAGS,
@@ -147,7 +149,7 @@ def _add(
 def _refuse_unknown_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Exit when a flag is not known, before argparse complains of what it then misses."""
     words = (word for flag in _FLAGS for word in flag.spelling if not flag.positional)
-    known = ["-h", "--help", *words]
+    known = ["-h", "--help", "--version", *words]
     for word in argv:
         name = word.split("=")[0] if word.startswith("--") else word[:2]
         is_flag = word.startswith("-") and not name[1:].isdecimal() and word != "-"

@@ -1,4 +1,4 @@
-"""``run.py``: from a command line to a finished run, or one clear message.
+"""Turn a command line into a finished run or one clear message.
 
 Exit codes: 0 finished, 1 failed, 2 the command line is wrong, 130 interrupted.
 """
@@ -14,17 +14,21 @@ from pathlib import Path
 from types import FrameType
 
 from waferstream.cli.arguments import Arguments, parse_arguments
+from waferstream.cli.entry import INTERRUPTED
 from waferstream.config.load import load_params
 from waferstream.config.params import Params
 from wsc.core.errors import ConfigError, WaferStreamError
 
 log = logging.getLogger("waferstream")
 
-INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
-    """Run; returns the exit code. ``home`` is the folder of ``run.py``."""
+    """Run a command line and return its exit code.
+
+    Args:
+        argv: Words after the program's name; those of this process by default.
+        home: Folder that is searched for cluster.yaml after the current one.
+    """
     words = sys.argv[1:] if argv is None else argv
     debug = "--debug" in words
     try:

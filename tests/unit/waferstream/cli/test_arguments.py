@@ -195,7 +195,7 @@ def test_a_wrong_command_line_exits_with_2(
     """The message names the word that is wrong, and the nearest flag that is known."""
     printed = refused(capsys, *argv.split())
     assert complaint in printed
-    assert "run.py: error:" in printed
+    assert "waferstream: error:" in printed
 
 
 def test_a_negative_number_is_a_value_not_a_flag(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+"""The entry point of the command."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from waferstream.cli.entry import INTERRUPTED, run
+
+
+class Interrupting(ModuleType):
+    """A module whose import the user interrupts."""
+
+    def __getattr__(self, name: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_interrupt_during_import_has_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
+    assert run() == INTERRUPTED == 130
