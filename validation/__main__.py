@@ -1,6 +1,6 @@
 """How far are predictions from published measurements?
 
-    python -m validation --rows FILE.csv [FILE.csv ...] [--json OUT]
+    python -m validation [--rows FILE.csv ...] [--json OUT]
 
 Predicts every row that a replay knows, prints it beside what is published, and lists the others
 with the reason. Exit status: 0; 1 if a file is malformed, a replay breaks, or, with --check, a
@@ -19,6 +19,7 @@ from validation.families.replay import Family
 from validation.report.document import write_document
 from validation.report.picture import fidelity_picture
 from validation.report.text import Report
+from validation.rows.row import PUBLISHED
 from waferstream.cli.options import new_file
 from waferstream.reports.files import write_json
 from wsc.core.errors import WaferStreamError
@@ -72,7 +73,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m validation", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument(
-        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="reference rows, CSV"
+        "--rows",
+        nargs="+",
+        type=Path,
+        default=PUBLISHED,
+        metavar="FILE",
+        help="CSV files of published measurements (default: those of validation/data)",
     )
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write the report as data")
     parser.add_argument("--markdown", type=new_file, metavar="FILE", help="write it as a page")

@@ -1,6 +1,6 @@
 """Fit the constants of a family to its calibration rows, and to no others.
 
-    python -m validation.fit --rows FILE.csv [FILE.csv ...] --family NAME [--row_ids ID ...]
+    python -m validation.fit --family NAME [--rows FILE.csv ...] [--row_ids ID ...]
 
 Prints every constant beside the value that the emulator has now, and how far the emulator is from
 every row. It changes nothing: a constant that is to change is written where it stands, with status
@@ -21,7 +21,7 @@ from validation.fit.constants import constants
 from validation.report.summary import belongs
 from validation.report.tables import aligned, number
 from validation.report.text import RIGHT_OF_ROW, ROW_HEADER, row_cells
-from validation.rows.row import Row, check_unique, read_rows
+from validation.rows.row import PUBLISHED, Row, check_unique, read_rows
 from wsc.core.errors import ConfigError, WaferStreamError, did_you_mean
 
 
@@ -137,7 +137,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m validation.fit", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument(
-        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="reference rows, CSV"
+        "--rows",
+        nargs="+",
+        type=Path,
+        default=PUBLISHED,
+        metavar="FILE",
+        help="CSV files of published measurements (default: those of validation/data)",
     )
     parser.add_argument("--family", required=True, metavar="NAME", help="whose constants")
     parser.add_argument(

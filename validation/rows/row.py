@@ -17,6 +17,10 @@ from wsc.core.errors import ConfigError, did_you_mean, nearest
 Use = Literal["calibration", "validation", "context"]
 Evidence = Literal["silicon", "simulator", "compiler-estimate"]
 
+_DATA = Path(__file__).parents[1] / "data"
+PUBLISHED = tuple(_DATA / f"{name}.csv" for name in ("wse_kernels", "wse_training", "gpu_training"))
+"""The committed files of published measurements."""
+
 _NUMBERS_IN_BRACKETS = re.compile(r"\s*\([\d.,\s\u2013-]+\)")
 
 
