@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
-from csnode.fabric.survey import working_wafer
+from csnode.fabric.region import working_wafer
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
 

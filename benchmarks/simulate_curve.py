@@ -24,7 +24,7 @@ from appliance.spec import ClusterSpec
 from timing.cost import layouts_on
 from timing.kernels.collectives import reduce
 from timing.kernels.resident import gradient_block
-from timing.kernels.sparsity import service
+from timing.kernels.streaming import service
 from waferstream.cli.options import new_file, positive
 from waferstream.config.load import load_params
 from waferstream.reports.benchmark_result import new_result

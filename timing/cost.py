@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from timing.hardware import WaferSpec
 from timing.kernels import Cycles, Grid
-from timing.kernels.table import Form, form_of
+from timing.kernels.op_costs import Form, form_of
 from timing.kernels.tensors import attention
 from wsc.core.program import OpWork, Program
 from wsc.core.units import PS_PER_S

@@ -34,7 +34,6 @@ of ``FabricSpec``. Everything else (pipelining, contention, pressure) follows.
 
 from csnode.fabric.defects import Defects
 from csnode.fabric.dtypes import Dtype
-from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import (
     Axpy,
     Control,
@@ -51,8 +50,8 @@ from csnode.fabric.instructions import (
     receive_forward,
     send,
 )
-from csnode.fabric.program import Program
-from csnode.fabric.routing import Port
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import Outcome, run
 
 __all__ = [

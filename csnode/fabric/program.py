@@ -1,4 +1,6 @@
-"""A program: routes of each colour, arrays of every PE, and for each PE the role that it plays.
+"""Ports of a router, and the routes of a colour: where a wavelet that enters leaves again.
+
+A program: routes of each colour, arrays of every PE, and for each PE the role that it plays.
 
 PEs with the same instructions share a role, so building and running cost per role, not per PE.
 """
@@ -6,17 +8,48 @@ PEs with the same instructions share a role, so building and running cost per ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from csnode.fabric.checks import check_instruction
 from csnode.fabric.dtypes import Array, Dtype
-from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Instruction
 from csnode.fabric.memory import Layout, SramArray
-from csnode.fabric.routing import NUM_PORTS, ColourRoutes, Port
+from csnode.fabric.region import Fabric
 from wsc.core.errors import ApplianceCompilationError
+
+
+class Port(IntEnum):
+    """Where a wavelet enters or leaves a router. Row 0 is north, column 0 west."""
+
+    NORTH = 0
+    EAST = 1
+    SOUTH = 2
+    WEST = 3
+    RAMP = 4
+
+    @property
+    def opposite(self) -> Port:
+        """Where a wavelet that leaves here enters the neighbour."""
+        return Port((self + 2) % 4)
+
+
+NUM_PORTS = len(Port)
+
+
+@dataclass(frozen=True)
+class ColourRoutes:
+    """The routes of one colour: ``outputs[position, input, pe]`` is a set of ports, one bit each.
+
+    ``last`` is the last switch position of each PE, ``ring`` whether the first one follows it.
+    """
+
+    outputs: Array
+    last: Array
+    ring: Array
+
 
 Region = Any
 """An index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""

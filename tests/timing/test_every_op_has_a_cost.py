@@ -8,7 +8,7 @@ from modelzoo.models.example import training_example
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid
-from timing.kernels.table import KERNELS, op_cycles
+from timing.kernels.op_costs import KERNELS, op_cycles
 from wsc.compiler import supported_ops
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import StreamPrecision

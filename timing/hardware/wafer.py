@@ -18,7 +18,7 @@ class WaferSpec(Config):
     """One CS system. The defaults are those of a CS-2; ``Cs3Spec`` holds those of a CS-3.
 
     Costs take ``fabric`` for whole: a cluster leaves only what ``defects`` spare of it
-    (csnode.fabric.survey).
+    (csnode.fabric.region).
     """
 
     name: Literal["CS-2", "CS-3"] = "CS-2"

@@ -7,7 +7,6 @@ captured graph. ``reduce_programs``, ``product_programs`` and ``stencil`` are pu
 check them by, and ``hpdc`` the published formulas of collectives.
 """
 
-from timing.kernels.cycles import Cycles
-from timing.kernels.grid import Grid
+from timing.kernels.grid import Cycles, Grid
 
 __all__ = ["Cycles", "Grid"]

@@ -15,8 +15,7 @@ from math import ceil
 
 from timing.hardware.fabric import FabricSpec
 from timing.kernels.collectives import depth_cycles, reduce, stream_cycles
-from timing.kernels.cycles import Cycles
-from timing.kernels.grid import Grid
+from timing.kernels.grid import Cycles, Grid
 from timing.kernels.single_pe import axpy_cycles, wavelets
 
 ACCUMULATOR_BYTES = 4

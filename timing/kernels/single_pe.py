@@ -11,7 +11,7 @@ from math import ceil
 from typing import Literal
 
 from timing.hardware.fabric import FabricSpec
-from timing.kernels.cycles import Cycles
+from timing.kernels.grid import Cycles
 from wsc.core.program import BYTES_PER_ELEMENT
 
 VectorOp = Literal["copy", "add", "multiply", "fma", "sum"]

@@ -12,8 +12,7 @@ from math import ceil, prod
 
 from timing.hardware.fabric import FabricSpec
 from timing.kernels import collectives
-from timing.kernels.cycles import Cycles
-from timing.kernels.grid import Grid
+from timing.kernels.grid import Cycles, Grid
 from timing.kernels.resident import MovingOperand, product_in_steps, resident_product
 from timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 

@@ -17,7 +17,7 @@ from csnode.fabric import collectives as programs
 from csnode.fabric.program import Program
 from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from timing.kernels import Grid, collectives, resident, streaming, tensors
-from validation.published_programs import gemv
+from validation.published_programs.products import gemv
 
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
 SPARSE = 0.25
@@ -154,7 +154,7 @@ def matvec(case: Case) -> Cycles:
     """A matrix that lies still and a vector."""
     matrix = case.matrix
     taken = kernels.gemv(case.fabric, matrix, matrix[0], case.dtype).cycles
-    form = gemv.gemv(case.grid, *case.shape, case.dtype.torch_name)
+    form = gemv(case.grid, *case.shape, case.dtype.torch_name)
     return Cycles(form.total_cycles, taken)
 
 

@@ -14,7 +14,7 @@ from timing.hardware.fabric import FabricSpec
 from timing.kernels import collectives
 from validation.families.products import is_summa
 from validation.families.replay import CannotReplay
-from validation.published_programs import hpdc, reduce_programs
+from validation.published_programs import communication, hpdc
 from validation.rows.kernel_rows import (
     cycles_per_unit,
     fabric_of,
@@ -63,12 +63,12 @@ def _program(row: Row, fabric: FabricSpec) -> float | None:
     """Cycles of a published program; None if the row ran another."""
     algorithm, group = letters_of(row.text("algorithm")), group_of(row)
     if "lowdepth" in algorithm:
-        return reduce_programs.low_depth_program(
+        return communication.low_depth_program(
             fabric, line_of(row, fabric), wavelets_of(row, fabric)
         )
     if group is None or not any(words in algorithm for words in ("twophase", "2phase")):
         return None
-    return reduce_programs.two_phase_program(
+    return communication.two_phase_program(
         fabric,
         line_of(row, fabric),
         wavelets_of(row, fabric),
@@ -79,7 +79,7 @@ def _program(row: Row, fabric: FabricSpec) -> float | None:
 
 def _modelled(row: Row, fabric: FabricSpec) -> float:
     """The HPDC'24 form that workload and algorithm name."""
-    start = reduce_programs.start_cycles(fabric) if row.evidence == "simulator" else 0
+    start = communication.start_cycles(fabric) if row.evidence == "simulator" else 0
     sides = sides_of(row, fabric) if is_plane(row) else (line_of(row, fabric), 1)
     wavelets = wavelets_of(row, fabric)
     broadcast = collectives.broadcast_2d(fabric, *sides, wavelets)

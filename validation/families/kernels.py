@@ -25,8 +25,8 @@ from validation.families.products import (
 )
 from validation.families.replay import CannotReplay, Family, Fit
 from validation.fit.kernels import fit_gemm, fit_gemv
-from validation.published_programs.point_to_point import message
-from validation.published_programs.stencil import star_stencil
+from validation.published_programs.communication import message
+from validation.published_programs.products import star_stencil
 from validation.rows.cells import cell, in_unit
 from validation.rows.kernel_rows import (
     clock_hz,

@@ -8,8 +8,8 @@ from baselines.wafer_inference.costs import PE_COSTS
 from baselines.wafer_inference.mesh import alignment_cycles, matmul_cycles, mesh_matvec_cycles
 from baselines.wafer_inference.shapes import Region
 from validation.families.replay import CannotReplay
-from validation.published_programs.hardware import PROGRAMS
-from validation.published_programs.product_programs import (
+from validation.published_programs.products import (
+    PROGRAMS,
     descriptor_gemm,
     single_pe_gemv,
     summa_multiply_add,

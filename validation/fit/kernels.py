@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, linear_regression
 
-from validation.published_programs.hardware import ProgramSpec
-from validation.published_programs.product_programs import descriptor_gemm, single_pe_gemv
+from validation.published_programs.products import ProgramSpec, descriptor_gemm, single_pe_gemv
 from validation.rows.cells import count
 from validation.rows.kernel_rows import dtype_of, fabric_of
 from validation.rows.row import Row

@@ -15,7 +15,7 @@ import numpy as np
 
 from timing.cost import best_grid
 from timing.hardware import CS2, CS3, WaferSpec
-from timing.kernels.table import op_cycles
+from timing.kernels.op_costs import op_cycles
 from validation.families.training_runs import Run, run_of
 from validation.published_programs.releases import release_of
 from validation.rows.row import Row

@@ -11,8 +11,7 @@ import numpy as np
 from csnode.fabric.collectives.paths import Path
 from csnode.fabric.instructions import Stream, receive, send
 from csnode.fabric.memory import Slice
-from csnode.fabric.program import Program
-from csnode.fabric.routing import Port
+from csnode.fabric.program import Port, Program
 
 
 def add_broadcast(program: Program, path: Path, values: Slice, colour: int) -> None:

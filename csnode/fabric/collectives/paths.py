@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from csnode.fabric.grid import Fabric
-from csnode.fabric.routing import Port
+from csnode.fabric.program import Port
+from csnode.fabric.region import Fabric
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,15 @@ stream of child j at ``A(j) = max(that, A(j - 1) + words + s)``, and ``S(parent)
 leaves start at 0 and the root ends at ``A(last) + words``, all counted from the end of the first
 set-up. A chain is ``words + (a + h)(P - 1)``; two-phase is that of the last group and the leaders
 behind it, ``2 words + s + (a + h)(g - 1) + (a + g h)(P / g - 2)`` where words + s > a + g h.
+
+Sums and maxima over the PEs of a row or column, by the tree that is fastest for their length.
 """
 
 from __future__ import annotations
 
+from csnode.fabric.collectives.broadcast import add_broadcast
 from csnode.fabric.collectives.paths import Path
-from csnode.fabric.collectives.trees import Tree
+from csnode.fabric.collectives.trees import Tree, binomial, chain, star, two_phase
 from csnode.fabric.dtypes import Combine
 from csnode.fabric.instructions import (
     Control,
@@ -27,8 +30,8 @@ from csnode.fabric.instructions import (
     Stream,
 )
 from csnode.fabric.memory import Slice
-from csnode.fabric.program import Program
-from csnode.fabric.routing import Port
+from csnode.fabric.program import Port, Program
+from timing.kernels import collectives
 from wsc.core.errors import ApplianceCompilationError
 
 
@@ -170,3 +173,37 @@ def _opens_parent(tree: Tree, position: int) -> bool:
     parent = tree.parents[position]
     is_last = tree.children[parent][-1] == position
     return is_last and parent > 0 and _passes(tree, parent)[1]
+
+
+COLOURS = 3
+"""An all-reduce takes three colours, a reduce the first two of them."""
+
+_TREES = {
+    star: collectives.star,
+    chain: collectives.chain,
+    binomial: collectives.binomial,
+    two_phase: collectives.two_phase,
+}
+
+
+def add_sum(
+    program: Program, path: Path, values: Slice, colour: int, combine: Combine = "add"
+) -> None:
+    """Combine ``values`` into position 0 of every line."""
+    words = values.count // values.dtype.per_word
+    tree = fastest_tree(program, path.length, words)
+    add_reduce(program, path, tree, values, (colour, colour + 1), combine=combine)
+
+
+def add_sum_for_all(
+    program: Program, path: Path, values: Slice, colour: int, combine: Combine = "add"
+) -> None:
+    """Combine ``values`` over every line, for all its PEs."""
+    add_sum(program, path, values, colour, combine)
+    add_broadcast(program, path, values, colour + 2)
+
+
+def fastest_tree(program: Program, pes: int, words: int) -> Tree:
+    """Star, chain, binomial or two-phase, by their closed forms: what a compiler would know."""
+    spec = program.fabric.spec
+    return min(_TREES, key=lambda tree: _TREES[tree](spec, pes, words))(pes)

@@ -34,8 +34,7 @@ from csnode.fabric.instructions import (
     send,
 )
 from csnode.fabric.memory import Slice, SramArray
-from csnode.fabric.program import Program
-from csnode.fabric.routing import Port
+from csnode.fabric.program import Port, Program
 from wsc.core.errors import ApplianceCompilationError
 
 _RECEIVER, _SENDER = 0, 1

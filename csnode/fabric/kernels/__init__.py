@@ -5,15 +5,17 @@ values put together again, and what the run cost. The closed forms of ``timing.k
 derived from the same mappings and checked against these.
 """
 
-from csnode.fabric.kernels.attention import attention
-from csnode.fabric.kernels.gather import cross_entropy, embedding
-from csnode.fabric.kernels.gemv import gemv
-from csnode.fabric.kernels.norm import layer_norm, rms_norm
-from csnode.fabric.kernels.softmax import softmax
+from csnode.fabric.kernels.resident import gemv, summa, weight_gradient
 from csnode.fabric.kernels.streaming import streamed_layers, weight_streaming
-from csnode.fabric.kernels.summa import summa
+from csnode.fabric.kernels.tensors import (
+    attention,
+    cross_entropy,
+    embedding,
+    layer_norm,
+    rms_norm,
+    softmax,
+)
 from csnode.fabric.kernels.tiles import Result
-from csnode.fabric.kernels.weight_gradient import weight_gradient
 
 __all__ = [
     "Result",

@@ -26,12 +26,11 @@ import numpy as np
 
 from csnode.fabric.collectives import Ring, do_ring_sum, paths
 from csnode.fabric.dtypes import Array, Dtype, encode
-from csnode.fabric.grid import Fabric
 from csnode.fabric.instructions import Axpy, Signal, Wait, send
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.memory import Slice, SramArray
-from csnode.fabric.program import Program
-from csnode.fabric.routing import Port
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
 from wsc.core.errors import ApplianceCompilationError
 

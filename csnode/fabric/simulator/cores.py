@@ -13,13 +13,11 @@ from csnode.fabric.dtypes import Array
 from csnode.fabric.memory import Memory
 from csnode.fabric.program import Program
 from csnode.fabric.simulator.datapath import Datapath
+from csnode.fabric.simulator.instruction_table import Op, Table
 from csnode.fabric.simulator.network import CONTROL, Network
 from csnode.fabric.simulator.queues import Queues
-from csnode.fabric.simulator.ramps import Ramps
-from csnode.fabric.simulator.signals import Signals
-from csnode.fabric.simulator.streams import Streams
-from csnode.fabric.simulator.table import Op, Table
-from csnode.fabric.simulator.threads import Threads
+from csnode.fabric.simulator.streams import Ramps, Streams
+from csnode.fabric.simulator.threads import Signals, Threads
 
 
 class Cores:

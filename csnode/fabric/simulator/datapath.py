@@ -1,17 +1,158 @@
-"""The datapath of all PEs: vector ops one at a time, and weights that trigger an axpy."""
+"""Vector ops in memory: their values, and the cycles that they take.
+
+``cycles = set-up + elements / rate(op, format)``, and ``bank_conflict_factor`` times the second
+term when two different operands begin in one bank (timing model, section 2a). Rates are those of
+``timing.kernels.single_pe``.
+
+The datapath of all PEs: vector ops one at a time, and weights that trigger an axpy.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
-from csnode.fabric.dtypes import Array, Dtype
+from csnode.fabric.dtypes import Array, Dtype, decode, encode, multiply_add
 from csnode.fabric.instructions import Axpy, Gather, Gemv, Vector
-from csnode.fabric.memory import Memory
-from csnode.fabric.simulator.table import Table
+from csnode.fabric.memory import Memory, Slice
+from csnode.fabric.simulator.instruction_table import Table
 from csnode.fabric.simulator.threads import Threads
-from csnode.fabric.simulator.vector import add_weighted, compute, op_cycles, weight_cycles
 from timing.hardware.fabric import FabricSpec
+from timing.kernels.single_pe import VectorOp, axpy_cycles, elements_per_cycle
 from wsc.core.errors import ApplianceCompilationError
+
+_UNARY: dict[str, Callable[[Array], Array]] = {
+    "copy": np.positive,
+    "exp": np.exp,
+    "log": np.log,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": np.reciprocal,
+    "tanh": np.tanh,
+}
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+}
+_REDUCTIONS = ("sum", "max", "dot")
+_RATE_OF: dict[str, VectorOp] = {"copy": "copy", "sum": "sum", "max": "sum"}
+"""Whose rate an op has; others run at that of a multiply-add, functions at ``unary_cycles``."""
+
+
+def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
+    """Cycles from issue to the next instruction."""
+    if isinstance(op, Gemv):
+        sums = _part(op.sums, 0, op.vectors)
+        return spec.vector_setup_cycles + op.vector.count * weight_cycles(op.matrix, sums, spec)
+    if isinstance(op, Gather):
+        width = op.out.count // op.index.count
+        rate = elements_per_cycle(spec, "copy", op.out.dtype.torch_name)
+        return math.ceil(op.index.count * (spec.vector_setup_cycles + width / rate))
+    operands = [x for x in (op.left, op.right, op.third) if isinstance(x, Slice)]
+    elements = max(x.count for x in operands)
+    if op.op in _UNARY and op.op != "copy":
+        per_element = float(spec.unary_cycles)
+    else:
+        kind = _RATE_OF.get(op.op, "fma") if op.op == "copy" or op.out.count == 1 else "fma"
+        per_element = 1 / elements_per_cycle(spec, kind, op.left.dtype.torch_name)
+    vectors = {x for x in (*operands, op.out) if x.count > 1}
+    work = elements * per_element * _conflict(vectors, spec)
+    return spec.vector_setup_cycles + math.ceil(work)
+
+
+def weight_cycles(factors: Slice, sums: Slice, spec: FabricSpec) -> int:
+    """Cycles of one multiply-add of a row of factors, triggered by its weight."""
+    cycles = axpy_cycles(spec, sums.count, factors.dtype.torch_name)
+    return math.ceil(cycles.compute * _conflict({factors, sums}, spec) + cycles.setup)
+
+
+def _conflict(operands: set[Slice], spec: FabricSpec) -> float:
+    banks = {x.bank(spec.sram_banks) for x in operands}
+    return spec.bank_conflict_factor if len(banks) < len(operands) else 1.0
+
+
+def compute(memory: Memory, pes: Array, op: Vector | Gemv | Gather) -> None:
+    """The values of one op in many PEs at once."""
+    match op:
+        case Gemv():
+            _multiply(memory, pes, op)
+        case Gather():
+            _gather(memory, pes, op)
+        case Vector():
+            _vector(memory, pes, op)
+
+
+def _multiply(memory: Memory, pes: Array, op: Gemv) -> None:
+    weights = memory.bits(pes, op.vector)
+    inner = op.vector.count // op.vectors
+    for step in range(op.vector.count):
+        number, row = divmod(step, inner)
+        rows = np.full(pes.size, row)
+        sums = _part(op.sums, number, op.vectors)
+        add_weighted(memory, pes, weights[:, step], rows, op.matrix, sums)
+
+
+def _part(whole: Slice, number: int, parts: int) -> Slice:
+    """One of equal parts of a slice."""
+    count = whole.count // parts
+    return replace(whole, start=whole.start + number * count * whole.stride, count=count)
+
+
+def _gather(memory: Memory, pes: Array, op: Gather) -> None:
+    width = op.out.count // op.index.count
+    table = memory.read(pes, op.table).reshape(pes.size, -1, width)
+    index = memory.read(pes, op.index).astype(np.int64)
+    is_here = (index >= 0) & (index < table.shape[1])
+    rows = np.take_along_axis(table, np.where(is_here, index, 0)[:, :, None], axis=1)
+    memory.write(pes, op.out, (rows * is_here[:, :, None]).reshape(pes.size, -1))
+
+
+def _vector(memory: Memory, pes: Array, op: Vector) -> None:
+    length = max(x.count for x in (op.left, op.right, op.third) if isinstance(x, Slice))
+    left, other, third = (_operand(memory, pes, x, length) for x in (op.left, op.right, op.third))
+    with np.errstate(all="ignore"):  # infinities and NaN are values, as on the hardware
+        if op.op in _REDUCTIONS:
+            result = _reduce(op, left, other)
+        elif op.op == "fma":
+            result = (left.astype(np.float64) * other + third).astype(np.float32)
+        elif op.op in _UNARY:
+            result = _UNARY[op.op](left)
+        else:
+            result = _BINARY[op.op](left, other)
+    memory.write(pes, op.out, result)
+
+
+def _operand(memory: Memory, pes: Array, operand: Slice | float | None, length: int) -> Array:
+    """fp32 [PEs, length]: an operand walked as often as needed; zeros for none."""
+    if isinstance(operand, Slice):
+        return np.tile(memory.read(pes, operand), length // operand.count)
+    return np.full((pes.size, length), operand or 0, dtype=np.float32)
+
+
+def add_weighted(
+    memory: Memory, pes: Array, weights: Array, rows: Array, factors: Slice, sums: Slice
+) -> None:
+    """``sums += weight * factors[row]`` with the weight (raw bits) and the row of each PE."""
+    width = sums.count
+    chosen = memory.gather(pes, factors, rows.astype(np.int64) * width, width)
+    before = memory.bits(pes, sums)
+    after = multiply_add(weights[:, None], chosen, before, factors.dtype, sums.dtype)
+    memory.write_bits(pes, sums, after)
+
+
+def _reduce(vector: Vector, left: Array, right: Array) -> Array:
+    terms = left.astype(np.float64) * right if vector.op == "dot" else left
+    terms = terms.reshape(left.shape[0], -1, vector.out.count)
+    if vector.op == "max":
+        return np.asarray(terms.max(axis=1))
+    total = np.zeros((left.shape[0], vector.out.count), dtype=np.float32)
+    for row in range(terms.shape[1]):  # in the order of the hardware, one rounding per element
+        total = decode(encode(terms[:, row] + total, vector.out.dtype), vector.out.dtype)
+    return total
 
 
 class Datapath:

@@ -12,9 +12,9 @@ from csnode.fabric.dtypes import Array
 from csnode.fabric.memory import Layout, Memory
 from csnode.fabric.program import Program
 from csnode.fabric.simulator.cores import Cores
+from csnode.fabric.simulator.instruction_table import compile_table
 from csnode.fabric.simulator.network import NEVER, Network
 from csnode.fabric.simulator.queues import Queues, compile_routes
-from csnode.fabric.simulator.table import compile_table
 from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 

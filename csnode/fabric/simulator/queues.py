@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from csnode.fabric.grid import Fabric
-from csnode.fabric.routing import NUM_PORTS, ColourRoutes, Port
+from csnode.fabric.program import NUM_PORTS, ColourRoutes, Port
+from csnode.fabric.region import Fabric
 from wsc.core.errors import ApplianceCompilationError
 
 _STEPS = {Port.NORTH: (-1, 0), Port.EAST: (0, 1), Port.SOUTH: (1, 0), Port.WEST: (0, -1)}

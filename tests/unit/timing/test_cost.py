@@ -11,7 +11,7 @@ from tests.support.small_programs import program, segment
 from timing.cost import MOST_REPLICAS_PER_ROW, SegmentCost, best_grid, segment_costs
 from timing.hardware import CS2, CS3, FabricSpec, WaferSpec
 from timing.kernels import Grid
-from timing.kernels.table import op_cycles
+from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork, Program
 

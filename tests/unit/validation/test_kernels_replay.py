@@ -8,7 +8,7 @@ from validation.families.kernels import FAMILIES
 from validation.families.replay import CannotReplay
 from validation.families.replays import Replays
 from validation.fit.kernels import fit_gemm, fit_gemv
-from validation.published_programs.hardware import PROGRAMS
+from validation.published_programs.products import PROGRAMS
 from validation.rows.row import Row
 from wsc.core.errors import ConfigError
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from appliance.spec import ClusterSpec
 from csnode.fabric.defects import Defects
-from csnode.fabric.placement import largest_region, place
-from csnode.fabric.survey import working_wafer
+from csnode.fabric.region import largest_region, place, working_wafer
 from timing.cost import best_grid
 from timing.hardware import CS2, DefectSpec, FabricSpec, WaferSpec
-from timing.kernels.table import op_cycles
+from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.program import OpWork
 

@@ -18,14 +18,14 @@ from csnode.fabric.collectives import (
     two_phase,
 )
 from csnode.fabric.dtypes import Dtype
-from csnode.fabric.grid import Fabric
 from csnode.fabric.kernels import gemv as matvec
 from csnode.fabric.kernels import summa, weight_gradient
 from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from timing.kernels import Grid, collectives, resident
-from validation.published_programs import gemv
+from validation.published_programs.products import gemv
 
 TREES: dict[Callable[[int], Tree], Callable[[FabricSpec, int, float], float]] = {
     star: collectives.star,
@@ -140,5 +140,5 @@ def test_a_matrix_vector_product_is_near_also_on_one_column(
     matrix = np.ones((2 * tile[0], columns * tile[1]))
     taken = matvec(Fabric(2, columns, machine), matrix, matrix[0], Dtype.FP16).cycles
     grid = Grid.whole(machine.model_copy(update={"rows": 2, "columns": columns}))
-    form = gemv.gemv(grid, *matrix.shape, "float16")
+    form = gemv(grid, *matrix.shape, "float16")
     assert form.total_cycles == pytest.approx(taken, rel=0.02)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from timing.hardware.fabric import WSE2, WSE3
 from timing.kernels import collectives
 from validation.published_programs import hpdc
-from validation.published_programs.point_to_point import message
-from validation.published_programs.reduce_programs import (
+from validation.published_programs.communication import (
     low_depth_program,
+    message,
     start_cycles,
     two_phase_program,
 )

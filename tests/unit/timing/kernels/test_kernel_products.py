@@ -8,13 +8,13 @@ from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from timing.kernels import Grid
 from timing.kernels.resident import resident_product, weight_gradient
 from timing.kernels.streaming import weight_streaming
-from validation.published_programs.product_programs import (
+from validation.published_programs.products import (
     descriptor_gemm,
     single_pe_gemv,
+    star_stencil,
     summa,
     summa_multiply_add,
 )
-from validation.published_programs.stencil import star_stencil
 from wsc.core.errors import ConfigError
 
 SMALL = FabricSpec(columns=4, rows=4)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from timing.kernels import Cycles, Grid, collectives, tensors
+from timing.kernels.op_costs import KERNELS, form_of, op_cycles
 from timing.kernels.resident import (
     MovingOperand,
     product_in_steps,
@@ -16,7 +17,6 @@ from timing.kernels.resident import (
 )
 from timing.kernels.single_pe import elements_per_cycle, scalar_dot_cycles, vector_cycles
 from timing.kernels.streaming import weight_streaming
-from timing.kernels.table import KERNELS, form_of, op_cycles
 from wsc.compiler.supported_ops import _FAMILIES
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork

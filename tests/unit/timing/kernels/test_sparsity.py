@@ -9,7 +9,7 @@ from csnode.fabric import Dtype, Fabric
 from csnode.fabric.kernels import weight_streaming
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from timing.kernels import Grid, streaming
-from timing.kernels.sparsity import service
+from timing.kernels.streaming import service
 
 
 def test_a_row_of_weights_takes_what_draws_of_it_take() -> None:

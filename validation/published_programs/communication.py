@@ -1,4 +1,6 @@
-"""Published programs that reduce: when they start, and how long they take between additions.
+"""A message from one PE to another.
+
+Published programs that reduce: when they start, and how long they take between additions.
 
 Luczynski's early programs (sources in the history of pr0f3ss/SpMM_Cerebras) run on a line of PEs of
 which the first is the root, on two colours. Their sources tell how many descriptors a PE loads
@@ -13,6 +15,20 @@ from __future__ import annotations
 
 from timing.hardware.fabric import FabricSpec
 from timing.kernels import collectives
+
+
+def message(fabric: FabricSpec, hops: int, wavelets: int, turns: int = 0) -> float:
+    """Cycles from a send to the receiver's task with the last wavelet.
+
+    ``fixed + hops + turns + wavelets``, each at its own cost (K0090 to K0097, a WSE-3; the fixed
+    part of a WSE-2 is not published and taken from there).
+    """
+    return (
+        fabric.message_cycles
+        + fabric.hop_cycles * hops
+        + fabric.turn_cycles * turns
+        + fabric.cycles_per_wavelet * wavelets
+    )
 
 
 def start_cycles(fabric: FabricSpec) -> int:

@@ -8,8 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from timing.kernels import tensors
-from timing.kernels.cycles import Cycles
-from timing.kernels.grid import Grid
+from timing.kernels.grid import Cycles, Grid
 from timing.kernels.resident import resident_product, weight_gradient
 from timing.kernels.streaming import weight_streaming
 from wsc.core.errors import ApplianceCompilationError

@@ -1,0 +1,185 @@
+"""Where a logical grid lies on a wafer with dead PEs and links.
+
+Rows are shifted past their dead PEs: a logical row takes the working PEs of one physical row from
+west to east, and a row with too few is left out. So the mesh is whole again, as the wafer's
+redundant PEs and links make it (Lie, Hot Chips 2019 and 2022), and a program never sees a defect.
+What it sees is distance: wires between neighbours that are no longer adjacent (``wires``).
+
+What is left of a wafer with defects: a whole, smaller grid whose hops are longer.
+
+Closed-form costs and placement know grids without gaps. A survey finds the largest one that works,
+as ``csnode.fabric.region`` would lay it out, and describes it as a wafer of its own.
+
+The region of a wafer that a program runs on, and how far its PEs are from each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from csnode.fabric.defects import Defects, random_defects, read_defects
+from csnode.fabric.dtypes import Array
+from csnode.fabric.wires import Wires
+from timing.hardware import DefectSpec, WaferSpec
+from timing.hardware.fabric import WSE2, FabricSpec
+from wsc.core.errors import ApplianceResourceExhausted
+
+
+@dataclass(frozen=True)
+class Placement:
+    """int32 arrays: the physical ``row`` and ``column`` of each logical PE [rows, columns].
+
+    ``east_cycles`` [rows, columns - 1] and ``south_cycles`` [rows - 1, columns]: cycles between
+    the routers of logical neighbours.
+    """
+
+    row: Array
+    column: Array
+    east_cycles: Array
+    south_cycles: Array
+
+
+def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placement:
+    """Place ``rows`` x ``columns`` PEs on the first physical rows that have enough working ones.
+
+    Working PEs that defects cut off from most others are not used. Raises
+    ApplianceResourceExhausted when too few rows have enough.
+    """
+    wires = Wires(spec, defects)
+    row, column = _working(spec, wires.connected, rows, columns)
+    return Placement(
+        row=row,
+        column=column,
+        east_cycles=wires.cycles(row[:, :-1], column[:, :-1], row[:, 1:], column[:, 1:]),
+        south_cycles=wires.cycles(row[:-1], column[:-1], row[1:], column[1:]),
+    )
+
+
+class Region(NamedTuple):
+    """A grid that can be placed, and the mean hops between its neighbours, without detours."""
+
+    rows: int
+    columns: int
+    mean_hops: float
+
+
+def largest_region(spec: FabricSpec, defects: Defects) -> Region:
+    """The largest grid that can be placed.
+
+    Raises ApplianceResourceExhausted if no PE works.
+    """
+    alive = Wires(spec, defects).connected
+    working = np.sort(alive.sum(axis=1))[::-1]
+    rows = int((working * np.arange(1, spec.rows + 1)).argmax()) + 1
+    columns = int(working[rows - 1])
+    if columns == 0:
+        raise ApplianceResourceExhausted(
+            "nothing of the wafer works",
+            where="system.defects",
+            value=f"{len(defects.pes)} dead PEs of {spec.num_pes}",
+            rule="at least one PE works",
+            remedy="describe a wafer with fewer defects in cluster.yaml",
+        )
+    row, column = _working(spec, alive, rows, columns)
+    hops = [(abs(np.diff(row, axis=d)) + abs(np.diff(column, axis=d))).ravel() for d in (0, 1)]
+    return Region(rows, columns, float(np.concatenate([*hops, [1]]).mean()))
+
+
+def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[Array, Array]:
+    """Physical row and column of each logical PE, int32 [rows, columns]."""
+    working = alive.sum(axis=1)
+    usable = np.nonzero(working >= columns)[0][:rows]
+    if usable.size < rows:
+        raise ApplianceResourceExhausted(
+            "the region does not fit on what works of the wafer",
+            value=f"{usable.size} of {spec.rows} rows have {columns} working PEs, "
+            f"{int((working == 0).sum())} rows have none",
+            rule=f"{rows} rows are needed",
+            remedy="choose a smaller region, or a wafer with fewer defects",
+        )
+    row = np.repeat(usable[:, None], columns, axis=1).astype(np.int32)
+    column = np.stack([np.nonzero(alive[r])[0][:columns] for r in usable]).astype(np.int32)
+    return row, column
+
+
+def working_wafer(wafer: WaferSpec) -> WaferSpec:
+    """The part of a wafer that programs see; the same wafer if nothing is defect.
+
+    Cores and SRAM shrink with the grid, a hop takes the mean of what it takes now, rounded. Raises
+    ConfigError for a map that cannot be read or lies outside of the wafer, and
+    ApplianceResourceExhausted if nothing works.
+    """
+    if wafer.defects.is_none:
+        return wafer
+    whole = wafer.fabric
+    rows, columns, mean_hops = largest_region(whole, _defects(wafer))
+    hop_cycles = round(whole.hop_cycles * mean_hops)
+    left = {"rows": rows, "columns": columns, "hop_cycles": hop_cycles}
+    return wafer.model_copy(
+        update={
+            "fabric": whole.model_copy(update=left),
+            "cores": wafer.cores * rows * columns // whole.num_pes,
+            "sram_bytes": wafer.sram_bytes * rows * columns // whole.num_pes,
+            "defects": DefectSpec(),
+        }
+    )
+
+
+def _defects(wafer: WaferSpec) -> Defects:
+    spec = wafer.defects
+    if spec.map is not None:
+        return read_defects(spec.map, wafer.fabric)
+    return random_defects(wafer.fabric, spec.seed, spec.pe_yield, spec.link_yield)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """``rows`` x ``columns`` PEs in a row-major grid, on the working PEs of a wafer.
+
+    Raises ApplianceResourceExhausted if the wafer, or what of it works, is smaller than the region.
+    """
+
+    rows: int
+    columns: int
+    spec: FabricSpec = WSE2
+    defects: Defects = field(default_factory=Defects)
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        if not (0 < self.rows <= spec.rows and 0 < self.columns <= spec.columns):
+            raise ApplianceResourceExhausted(
+                "the region is no part of the wafer",
+                value=f"{self.rows} rows x {self.columns} columns",
+                rule=f"1 x 1 to {spec.rows} rows x {spec.columns} columns of PEs",
+            )
+        _ = self.placement  # an impossible placement is refused here
+
+    @property
+    def num_pes(self) -> int:
+        """PEs of the region."""
+        return self.rows * self.columns
+
+    @cached_property
+    def placement(self) -> Placement | None:
+        """Which physical PE stands for each of the region; None on a wafer without defects."""
+        if not self.defects:
+            return None
+        return place(self.spec, self.defects, self.rows, self.columns)
+
+    @cached_property
+    def east_cycles(self) -> Array:
+        """int32 [rows, columns - 1]: cycles between a router and the next one to the east."""
+        if self.placement is not None:
+            return self.placement.east_cycles
+        return np.full((self.rows, self.columns - 1), self.spec.hop_cycles, dtype=np.int32)
+
+    @cached_property
+    def south_cycles(self) -> Array:
+        """int32 [rows - 1, columns]: cycles between a router and the next one to the south."""
+        if self.placement is not None:
+            return self.placement.south_cycles
+        return np.full((self.rows - 1, self.columns), self.spec.hop_cycles, dtype=np.int32)
