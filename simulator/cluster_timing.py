@@ -23,12 +23,13 @@ cost of a walk does not depend on their number.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from csnode.timing import NodeTiming
 from memoryx.timing import MemoryXTiming
 from simulator.costed_program import CostedProgram
-from simulator.round_cache import RoundKey, RoundMemo, Walked
-from simulator.round_timing import Round, RoundWalk
+from simulator.periodicity import Effect, run_until_periodic
+from simulator.round_timing import Round, RoundTiming
 from swarmx.timing import SwarmXTiming
 from timing.attribution import StepTiming, samples_per_s
 from timing.hardware import MachineSpec
@@ -37,6 +38,25 @@ from timing.timeline import Occupancy, State, resume, state_of
 from wsc.core.program import Mode
 from wsc.core.rounds import Rounds
 from wsc.core.units import format_ps, format_rate
+
+
+class RoundKey(NamedTuple):
+    """All that decides what a round does, on machines that differ in their number of systems alone.
+
+    That number shows in the depth of the tree, and in which stragglers there are: a slow switch
+    slows the links, a slow system scales the kernels of the rounds in which it is busy.
+    """
+
+    program: str
+    latency_ps: int
+    link_bytes_per_s: int
+    kernel_factor: float
+    is_last: bool  # of its step
+    state: State
+
+
+RoundCache = dict[RoundKey, Effect]
+"""Effects of the rounds executed so far."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +68,11 @@ class _Moment:
 
 
 class ClusterTiming:
-    """Advances step by step; times are picoseconds since the first step began.
+    """Timing model of a cluster: advances step by step, from the start of the first step.
 
-    With ``record``, ``occupancies`` lists every activity. Clocks of equal machines that differ in
-    the number of systems alone may share a ``memo``; then they also share what they have walked.
+    With ``record``, ``occupancies`` lists every activity; then, as with jitter, every round is
+    executed. Models of machines that differ in the number of systems alone may share a ``cache``:
+    a round that one has executed costs the others a look-up.
     """
 
     def __init__(
@@ -61,7 +82,7 @@ class ClusterTiming:
         num_servers: int,
         *,
         record: bool = False,
-        memo: RoundMemo | None = None,
+        cache: RoundCache | None = None,
     ) -> None:
         self.machine = machine
         self.occupancies: list[Occupancy] = []
@@ -69,21 +90,21 @@ class ClusterTiming:
         self._num_nodes = num_nodes
         self._record = record
         self._jitter = Jitter(machine.jitter)
-        self._walks_all = record or machine.jitter.varies
+        self._executes_all = record or machine.jitter.varies
         self._node = NodeTiming(machine.system, machine.input, log)
         self._swarmx = SwarmXTiming(machine.swarmx, num_nodes, log, machine.jitter)
         self._memoryx = MemoryXTiming(
             machine.memoryx, num_servers, self._swarmx.latency_ps, log, machine.jitter
         )
-        self._walk = RoundWalk(
-            self._node, self._swarmx, self._memoryx, self._jitter, self._walks_all
+        self._rounds = RoundTiming(
+            self._node, self._swarmx, self._memoryx, self._jitter, self._executes_all
         )
         self._resources = (
             *self._node.resources,
             *self._swarmx.resources,
             *self._memoryx.resources,
         )
-        self._memo = RoundMemo() if memo is None else memo
+        self._cache: RoundCache = {} if cache is None else cache
         self._ahead: _Moment | None = None
         self._costed_programs: dict[Mode, CostedProgram] = {}
 
@@ -101,10 +122,13 @@ class ClusterTiming:
         start_ps = self._now_ps
         self._node.forget()
         rounds = Rounds(costed.program.num_micro_batches, self._num_nodes)
-        self._rounds_before_last(costed, step, rounds)
+        self._execute_all_but_last(costed, step, rounds)
         before_last_round = self._node.attribution()
         last = self._of_step(step, rounds, rounds.count - 1)
-        self._advance(costed, last)
+        if self._executes_all:
+            self._rounds.execute(costed, last)
+        else:
+            self._advance(costed, last)
         end_ps = self._now_ps
         if self._record:
             self.occupancies.append(Occupancy("steps", f"{mode} {step}", start_ps, end_ps))
@@ -122,43 +146,49 @@ class ClusterTiming:
         num_busy = len(rounds.of_nodes(index, range(self._num_nodes)))
         return Round(step, index, num_busy, index == rounds.count - 1)
 
-    def _rounds_before_last(self, costed: CostedProgram, step: int, rounds: Rounds) -> None:
-        """Rounds that update nothing; as soon as one leaves the state it found, so do the rest."""
-        for index in range(rounds.count - 1):
-            walked = self._advance(costed, self._of_step(step, rounds, index))
-            if walked is not None and walked.is_periodic:
-                left = rounds.count - 2 - index
-                self._node.charge(walked.attribution.times(left))
-                self._ahead = _Moment(self._now_ps + left * walked.duration_ps, walked.state)
-                return
+    def _execute_all_but_last(self, costed: CostedProgram, step: int, rounds: Rounds) -> None:
+        """Execute the rounds that update no weights, until they leave the state they found."""
+        count = rounds.count - 1
+        if self._executes_all:
+            for index in range(count):
+                self._rounds.execute(costed, self._of_step(step, rounds, index))
+            return
+        executed, period = run_until_periodic(
+            lambda index: self._advance(costed, self._of_step(step, rounds, index)), count
+        )
+        if period:
+            self._skip(executed[-1].times(count - len(executed)))
 
-    def _advance(self, costed: CostedProgram, this: Round) -> Walked | None:
-        """Do one round, walking it only if no equal one was; None if each must be walked."""
-        if self._walks_all:
-            self._walk.walk(costed, this)
-            return None
-        state, start_ps = self.state, self._now_ps
+    def _advance(self, costed: CostedProgram, this: Round) -> Effect:
+        """Do one round; execute it only if none was executed before that found the same state."""
         key = RoundKey(
             costed.name,
             self._swarmx.latency_ps,
             self._swarmx.bytes_per_s,
             self._jitter.kernel(this.step, this.index, 0, this.num_busy),
             this.is_last,
-            state,
+            self.state,
         )
-        walked = self._memo.walked.get(key)
-        if walked is None:
-            self._catch_up()
-            before = self._node.attribution()
-            self._walk.walk(costed, this)
-            spent = self._node.attribution().since(before)
-            after = self.state
-            walked = Walked(self._node.free_ps - start_ps, spent, after, after == state)
-            self._memo.walked[key] = walked
+        effect = self._cache.get(key)
+        if effect is None:
+            effect = self._cache[key] = self._execute(costed, this)
         else:
-            self._node.charge(walked.attribution)
-        self._ahead = _Moment(start_ps + walked.duration_ps, walked.state)
-        return walked
+            self._skip(effect)
+        return effect
+
+    def _execute(self, costed: CostedProgram, this: Round) -> Effect:
+        self._catch_up()
+        start_ps, before = self._now_ps, self._node.attribution()
+        self._rounds.execute(costed, this)
+        spent = self._node.attribution().since(before)
+        effect = Effect(self._now_ps - start_ps, spent, self.state)
+        self._ahead = _Moment(self._now_ps, effect.state)
+        return effect
+
+    def _skip(self, effect: Effect) -> None:
+        """Account for rounds that are not executed."""
+        self._node.charge(effect.attribution)
+        self._ahead = _Moment(self._now_ps + effect.duration_ps, effect.state)
 
     @property
     def _now_ps(self) -> int:

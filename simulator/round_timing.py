@@ -1,12 +1,18 @@
 """One round of a step on the emulated machine: the weights stream once, forward and backward.
 
-The clock twins of the roles say what each piece of work costs and which timelines it occupies; the
-walk passes on when each payload is ready, visit by visit, in the order of the schedule.
+The timing models of the roles say what each piece of work costs and which timelines it occupies.
+RoundTiming passes on when each payload is ready, visit by visit, in the order of the schedule:
+
+    MemoryX           SwarmX             CS systems                 SwarmX        MemoryX
+    stream bucket --> broadcast -->  receive_weights
+                                     run the segment
+                                     release (credit) ----------------------->  next bucket
+                                     send_gradient -------------->  reduce -->  collect, update
 
 A visit's effect depends on the state of the machine relative to now, and on when its weights were
 updated. Layers are alike, so after a few visits the state is as it was one visit before, and no
-update holds anything up: then the visits left do what that one did, to the picosecond, and are
-added up instead of walked.
+visit waits for an update: then the visits left do what that one did, to the picosecond, and are
+multiplied instead of executed (simulator.periodicity).
 """
 
 from __future__ import annotations
@@ -17,11 +23,11 @@ from dataclasses import dataclass
 from csnode.timing import NodeTiming
 from memoryx.timing import MemoryXTiming
 from simulator.costed_program import CostedProgram
+from simulator.periodicity import Effect, Snapshot, run_until_periodic
 from simulator.visits import Visit
 from swarmx.timing import SwarmXTiming
-from timing.attribution import Attribution
 from timing.jitter import Jitter, scaled
-from timing.timeline import State, resume, state_of
+from timing.timeline import resume, state_of
 from wsc.core.program import Bucket
 
 FEWEST_ALIKE = 6
@@ -38,17 +44,11 @@ class Round:
     is_last: bool
 
 
-@dataclass(frozen=True)
-class _Pace:
-    """Where the machine stands after a visit."""
+class RoundTiming:
+    """Executes rounds on the timing models of a cluster.
 
-    now_ps: int
-    state: State
-    spent: Attribution
-
-
-class RoundWalk:
-    """Walks rounds on the twins of a cluster; ``walks_all`` their visits, each for itself."""
+    With ``executes_all`` it executes each visit, also those that are like others.
+    """
 
     def __init__(
         self,
@@ -56,57 +56,68 @@ class RoundWalk:
         swarmx: SwarmXTiming,
         memoryx: MemoryXTiming,
         jitter: Jitter,
-        walks_all: bool,
+        executes_all: bool,
     ) -> None:
         self._node = node
         self._swarmx = swarmx
         self._memoryx = memoryx
         self._jitter = jitter
-        self._walks_all = walks_all
+        self._executes_all = executes_all
         self._resources = (
             *node.stream_resources,
             *swarmx.resources,
             *memoryx.stream_resources,
         )
 
-    def walk(self, costed: CostedProgram, this: Round) -> None:
-        """Do a round, for one micro-batch per system."""
+    def execute(self, costed: CostedProgram, this: Round) -> None:
+        """Execute a round: one micro-batch on each system that is busy in it."""
         self._node.receive_batch(costed.input_bytes, costed.load_ps)
         for alike in costed.repeated_runs:
-            if self._walks_all or len(alike) < FEWEST_ALIKE:
+            if self._executes_all or len(alike) < FEWEST_ALIKE:
                 for visit in alike:
                     self._visit(costed, visit, this)
             else:
-                self._repeated_run(costed, alike, this)
+                self._execute_alike(costed, alike, this)
         self._node.release_batch()
         if this.is_last and costed.clips_by_norm:
             self._update_all(costed)
         if this.is_last:
             self._node.rest("reduce", self._memoryx.updated_ps(costed.first_weights))
 
-    def _repeated_run(self, costed: CostedProgram, alike: Sequence[Visit], this: Round) -> None:
-        """Visits that differ in nothing but the names of their weights."""
-        before = None
-        for done, visit in enumerate(alike, 1):
-            could_start = self._are_up_to_date([visit])
-            self._visit(costed, visit, this)
-            now, left = self._pace(), alike[done:]
-            if (
-                before is not None
-                and could_start
-                and now.state == before.state
-                and self._are_up_to_date(left)
-            ):
-                self._repeat(len(left), before, now)
-                if _updates(costed, this):
-                    self._update_alike(visit, left, now.now_ps - before.now_ps)
-                return
-            before = now
+    def _execute_alike(self, costed: CostedProgram, alike: Sequence[Visit], this: Round) -> None:
+        """Execute visits that differ in nothing but the names of their weights.
 
-    def _pace(self) -> _Pace:
+        The state does not hold when each parameter was updated. So the visits left are only taken
+        to be like the last one if neither it nor they wait for an update.
+        """
+        could_start = False
+
+        def advance(index: int) -> Snapshot:
+            nonlocal could_start
+            could_start = self._are_up_to_date(alike[index : index + 1])
+            self._visit(costed, alike[index], this)
+            return self._snapshot()
+
+        def may_repeat(index: int) -> bool:
+            return could_start and self._are_up_to_date(alike[index + 1 :])
+
+        executed, period = run_until_periodic(advance, len(alike), may_repeat=may_repeat)
+        if period:
+            one = Effect.between(*executed[-2:])
+            last, left = alike[len(executed) - 1], alike[len(executed) :]
+            self._skip(one.times(len(left)))
+            if _updates(costed, this):
+                self._update_alike(last, left, one.duration_ps)
+
+    def _snapshot(self) -> Snapshot:
         now_ps = self._node.free_ps
         state = state_of(self._resources, now_ps, self._floor_ps)
-        return _Pace(now_ps, state, self._node.attribution())
+        return Snapshot(now_ps, state, self._node.attribution())
+
+    def _skip(self, effect: Effect) -> None:
+        """Account for visits that are not executed."""
+        self._node.charge(effect.attribution)
+        resume(self._resources, effect.state, self._node.free_ps + effect.duration_ps)
 
     def _are_up_to_date(self, visits: Sequence[Visit]) -> bool:
         """Whether nothing has to wait for an update of these visits' weights."""
@@ -117,12 +128,6 @@ class RoundWalk:
     def _floor_ps(self) -> int:
         """Nothing that is still to be done for a visit can start before."""
         return min(self._node.free_ps, self._memoryx.floor_ps)
-
-    def _repeat(self, count: int, before: _Pace, now: _Pace) -> None:
-        """Do so often what has been done between the two."""
-        passed_ps = count * (now.now_ps - before.now_ps)
-        self._node.charge(now.spent.since(before.spent).times(count))
-        resume(self._resources, now.state, now.now_ps + passed_ps)
 
     def _update_alike(self, last: Visit, left: Sequence[Visit], period_ps: int) -> None:
         """Note when the weights of these visits were updated, one period after the other."""

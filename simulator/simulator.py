@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost, clips_by_norm, update_cost
-from simulator.cluster_timing import ClusterTiming
+from simulator.cluster_timing import ClusterTiming, RoundCache
 from simulator.costed_program import CostedProgram
 from simulator.layouts import Layouts
-from simulator.round_cache import RoundMemo
+from simulator.periodicity import run_until_periodic
 from swarmx.topology import Tree
 from timing.attribution import StepTiming, mean_step, samples_per_s
 from timing.hardware import EVEN, MachineSpec
@@ -76,7 +76,7 @@ class Simulator:
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
     )
-    _memo: RoundMemo = field(default_factory=RoundMemo, init=False, repr=False)
+    _rounds: RoundCache = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -120,16 +120,14 @@ class Simulator:
     def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> _Settled:
         """Steps from the first to one that leaves the machine as an earlier one did."""
         costed = self.costed(batch_size, micro_batch_size, num_csx)
-        clock = self.clock(costed, num_csx)
+        timing, mode = self.clock(costed, num_csx), costed.program.mode
         most_steps = JITTERED_STEPS if self.machine.jitter.varies else MOST_STEPS
-        timings: list[StepTiming] = []
-        after: dict[State, int] = {}
-        while len(timings) < most_steps:
-            timings.append(clock.step(costed.program.mode, len(timings) + 1))
-            seen = after.setdefault(clock.state, len(timings))
-            if seen < len(timings):
-                return _Settled.of(timings, len(timings) - seen)
-        return _Settled.of(timings, most_steps - 1)
+        executed, period = run_until_periodic(
+            lambda index: _Step(timing.step(mode, index + 1), timing.state),
+            most_steps,
+            longest=most_steps,
+        )
+        return _Settled.of([step.timing for step in executed], period or most_steps - 1)
 
     @cached_property
     def _sample_flops(self) -> int:
@@ -158,7 +156,7 @@ class Simulator:
     def clock(self, costed: CostedProgram, num_csx: int, record: bool = False) -> ClusterTiming:
         """A clock at the start of its first step; with ``record`` it keeps every activity."""
         clock = ClusterTiming(
-            self.machine, num_csx, self.num_servers, record=record, memo=self._memo
+            self.machine, num_csx, self.num_servers, record=record, cache=self._rounds
         )
         clock.follow(costed)
         return clock
@@ -191,6 +189,13 @@ class Simulator:
             if rest
             else num_micro_batches
         )
+
+
+class _Step(NamedTuple):
+    """A step, and the state that it left."""
+
+    timing: StepTiming
+    state: State
 
 
 class _Settled(NamedTuple):

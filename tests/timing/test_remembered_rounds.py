@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from simulator.cluster_timing import ClusterTiming
+from simulator.cluster_timing import ClusterTiming, RoundCache, RoundKey
 from simulator.costed_program import CostedProgram
-from simulator.round_cache import RoundKey, RoundMemo, Walked
+from simulator.periodicity import Effect
 from tests.support.clocks import (
     ADAMW,
     even_machines,
@@ -48,18 +48,18 @@ def test_rounds_that_are_remembered_cost_what_walking_them_costs(
 
 @pytest.mark.parametrize("slow", [{}, {"csx-2": 2.0}, {"br-1": 40.0}, {"wgt-0": 3.0}])
 def test_clocks_of_different_sizes_share_what_they_walked(slow: dict[str, float]) -> None:
-    """Sharing the memo changes no time, whatever sizes and stragglers were walked before."""
+    """Sharing the cache changes no time, whatever sizes and stragglers were walked before."""
     program, machine = make_program(micro_batches=24), make_machine(jitter={"stragglers": slow})
-    memo = RoundMemo()
+    cache: RoundCache = {}
     for num_nodes in (1, 2, 3, 5, 8, 24):
-        shared = ClusterTiming(machine, num_nodes, 1, memo=memo)
+        shared = ClusterTiming(machine, num_nodes, 1, cache=cache)
         shared.follow(
             CostedProgram.of(program, plan_streams(program, 1), shared.machine, update=ADAMW)
         )
         assert run(shared) == run(make_clock(program, machine, num_nodes=num_nodes, record=True))
 
 
-class _CountingMemo(dict[RoundKey, Walked]):
+class _CountingCache(dict[RoundKey, Effect]):
     """Counts how often it is asked."""
 
     asked = 0
@@ -81,12 +81,12 @@ def test_a_thousand_rounds_are_not_walked_one_by_one(dram_bytes: int, num_server
     walks, lookups = [], []
     for micro_batches in (100, 2000):
         program = make_program(elements=1000, micro_batches=micro_batches)
-        memo = RoundMemo(walked := _CountingMemo())
-        clock = ClusterTiming(machine, 1, num_servers, memo=memo)
+        cache = _CountingCache()
+        clock = ClusterTiming(machine, 1, num_servers, cache=cache)
         plan = plan_streams(program, num_servers)
         clock.follow(CostedProgram.of(program, plan, clock.machine, update=ADAMW))
         run(clock)
-        walks.append(len(walked))
-        lookups.append(walked.asked)
+        walks.append(len(cache))
+        lookups.append(cache.asked)
     assert walks[0] == walks[1] < 40
     assert lookups[0] == lookups[1] < 80
