@@ -20,24 +20,16 @@ from csnode.micro_batch import MicroBatch
 from csnode.sram import SramLedger
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES
-from wsc.core.actions import (
-    DropActivation,
-    DropWeight,
-    ReduceGradient,
-    RunKernel,
-    StashActivation,
-    StreamWeight,
-    node_actions,
-)
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
-from wsc.core.packing import bucket_specs, byte_ranges, unpack
+from wsc.core.packing import byte_ranges, unpack
 from wsc.core.payload import Payload, Slab
-from wsc.core.program import Segment
+from wsc.core.program import Bucket
 from wsc.core.reduce_order import Subtree
 from wsc.core.rng import stream_key
 from wsc.core.role import Interval, Report, RoleContext
+from wsc.core.schedule import SegmentStep
 
 
 class RoundOfStep(NamedTuple):
@@ -61,10 +53,9 @@ class InstalledKernels:
 
     def __init__(self, installation: Installation) -> None:
         self.program = installation.program
-        self.plan = installation.plan
         self.rounds = installation.rounds
         self.kernels = [kernel.build() for kernel in installation.kernels]
-        self.actions = node_actions(installation.program, installation.plan)
+        self.schedule = installation.schedule
 
 
 class Walk:
@@ -82,8 +73,7 @@ class Walk:
     ) -> None:
         self._program = installed.program
         self._kernels = installed.kernels
-        self._plan = installed.plan
-        self._actions = installed.actions
+        self._schedule = installed.schedule
         self._seed = seed
         self._context = context
         self._lanes = lanes
@@ -101,28 +91,31 @@ class Walk:
                 yield None
             batches.append(self._unpack_batch(now.step, index))
             yield BatchReleased(now.step, index)
-        for action in self._actions:
-            match action:
-                case StreamWeight(bucket):
-                    while (now, bucket) not in self._inbox.weights:
-                        yield None
-                case RunKernel(index):
-                    self._run(now, self._program.segments[index], batches)
-                case DropWeight(bucket):
-                    payload = self._inbox.weights.pop((now, bucket))
-                    self._sram.change("weights", -payload.num_bytes)
-                    yield WeightsReleased(*now, bucket)
-                case DropActivation(_, names):
-                    for batch in batches:
-                        batch.drop(names)
-                case StashActivation():
-                    self._account(batches)
-                case ReduceGradient(bucket) if batches:
-                    yield from self._reduce(now, bucket, batches)
+        for step in self._schedule:
+            for bucket in step.weights:
+                while (now, bucket.index) not in self._inbox.weights:
+                    yield None
+            yield from self._execute(now, step, batches)
         for batch in batches:
             results = tuple(batch.results[place] for place in range(self._program.num_results))
             self._report.results[now.step, batch.index] = results
         self._account([])
+
+    def _execute(
+        self, now: RoundOfStep, step: SegmentStep, batches: Sequence[MicroBatch]
+    ) -> Iterator[Message]:
+        """Run one segment whose weights are there."""
+        self._run(now, step, batches)
+        for bucket in step.weights:
+            payload = self._inbox.weights.pop((now, bucket.index))
+            self._sram.change("weights", -payload.num_bytes)
+            yield WeightsReleased(*now, bucket.index)
+        if step.stashes:
+            self._account(batches)
+        for batch in batches:
+            batch.drop(step.drops)
+        for bucket in step.gradients if batches else ():
+            yield from self._reduce(now, bucket, batches)
 
     def _unpack_batch(self, step: int, index: int) -> MicroBatch:
         """Copy a micro-batch's inputs out of their slab, so that it can go back at once."""
@@ -134,13 +127,13 @@ class Walk:
         values[KEY_INPUT] = stream_key(self._seed, step, index)
         return MicroBatch(index, values)
 
-    def _run(self, now: RoundOfStep, segment: Segment, batches: Sequence[MicroBatch]) -> None:
-        weights = self._weights(now, segment)
-        kernel = self._kernels[segment.index]
+    def _run(self, now: RoundOfStep, step: SegmentStep, batches: Sequence[MicroBatch]) -> None:
+        weights = self._weights(now, step)
+        segment, kernel = self._program.segments[step.segment], self._kernels[step.segment]
 
         def run(batch: MicroBatch) -> Interval:
             with self._context.cores.lease():
-                detail = f"{segment.layer} {segment.phase}, micro-batch {batch.index}"
+                detail = f"{step.label}, micro-batch {batch.index}"
                 start_ns = time.perf_counter_ns()
                 try:
                     batch.run(segment, kernel, weights)
@@ -151,23 +144,22 @@ class Walk:
 
         self._report.intervals.extend(self._lanes.map(run, batches))
 
-    def _weights(self, now: RoundOfStep, segment: Segment) -> list[torch.Tensor]:
+    def _weights(self, now: RoundOfStep, step: SegmentStep) -> list[torch.Tensor]:
         """The segment's weights as views of the slabs they arrived in."""
         dtype = self._program.stream_dtype
         views: dict[str, torch.Tensor] = {}
-        for bucket in self._plan.weights_by_segment.get(segment.index, ()):
+        for bucket in step.weights:
             flat = self._inbox.weights[now, bucket.index].view(DTYPES[dtype])
-            specs = bucket_specs(self._program, bucket, dtype)
-            views.update(zip(bucket.names, unpack(flat, specs), strict=True))
-        return [views[name] for name in segment.weights]
+            views.update(zip(bucket.names, unpack(flat, bucket.specs), strict=True))
+        return [views[name] for name in self._program.segments[step.segment].weights]
 
     def _reduce(
-        self, now: RoundOfStep, bucket: int, batches: Sequence[MicroBatch]
+        self, now: RoundOfStep, bucket: Bucket, batches: Sequence[MicroBatch]
     ) -> Iterator[GradientReady]:
-        for subtree, slab in self._packer.pack(self._plan.gradients[bucket], batches):
+        for subtree, slab in self._packer.pack(bucket, batches):
             self._sram.change("gradients", slab.num_bytes)
-            self._inbox.sent[now, bucket, subtree] = slab
-            yield GradientReady(*now, bucket, subtree, slab)
+            self._inbox.sent[now, bucket.index, subtree] = slab
+            yield GradientReady(*now, bucket.index, subtree, slab)
 
     def _account(self, batches: Sequence[MicroBatch]) -> None:
         """Bring the ledger up to date with the activations that are held.

@@ -14,7 +14,7 @@ import torch
 
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
-from wsc.core.packing import bucket_specs, unpack
+from wsc.core.packing import unpack
 from wsc.core.payload import Slab
 from wsc.core.program import Bucket, Program
 from wsc.core.reduce_order import Merger, Subtree, leaf
@@ -73,8 +73,7 @@ class GradientPacker:
     def _allocate(self, bucket: Bucket) -> tuple[Slab, list[torch.Tensor]]:
         """A slab for a bucket, and its view for each tensor."""
         slab = self._arena.allocate(bucket.num_bytes)
-        specs = bucket_specs(self._program, bucket, "float32")
-        return slab, list(unpack(slab.view(torch.float32), specs))
+        return slab, list(unpack(slab.view(torch.float32), bucket.specs))
 
     def _each(self, act: Callable[..., Any], operands: Iterable[tuple[torch.Tensor, ...]]) -> None:
         """Do something for every tensor of a bucket, on as many cores as there are lanes."""

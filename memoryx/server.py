@@ -29,6 +29,7 @@ from wsc.core.messages import (
 from wsc.core.names import server_name
 from wsc.core.program import Mode, TensorSpec, assign_servers
 from wsc.core.role import Job, Report, RoleContext
+from wsc.core.schedule import collected_by, streamed_by
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class WeightServer:
         self._streamer = Streamer(
             self.store,
             installed,
-            installed.plan.weights_of(self._spec.index),
+            streamed_by(installed.schedule, self._spec.index),
             self._spec.window,
             job,
             self._context,
@@ -113,7 +114,7 @@ class WeightServer:
 
     def _begin_updates(self, job: Job, installed: Installation) -> None:
         plan = installed.plan
-        owned = plan.gradients_of(self._spec.index)
+        owned = collected_by(installed.schedule, self._spec.index)
         self._updates_left = len(job.steps) * sum(len(bucket.names) for bucket in owned)
         if installed.optimizer is not None and plan.gradients:
             self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))

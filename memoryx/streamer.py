@@ -13,7 +13,7 @@ from memoryx.store import WeightStore
 from wsc.compiler.precision import DTYPES
 from wsc.core.installation import Installation
 from wsc.core.messages import WeightsReady
-from wsc.core.packing import bucket_specs, unpack
+from wsc.core.packing import unpack
 from wsc.core.payload import Slab
 from wsc.core.program import Bucket
 from wsc.core.role import Job, RoleContext
@@ -73,9 +73,7 @@ class Streamer:
     def _cast(self, bucket: Bucket) -> Slab:
         """The bucket's masters in stream dtype: the cast is the copy that travels."""
         slab = self._context.arena.allocate(bucket.num_bytes)
-        dtype = self._program.stream_dtype
-        specs = bucket_specs(self._program, bucket, dtype)
-        views = unpack(slab.view(DTYPES[dtype]), specs)
+        views = unpack(slab.view(DTYPES[self._program.stream_dtype]), bucket.specs)
         with self._context.cores.lease():
             for name, view in zip(bucket.names, views, strict=True):
                 view.copy_(self._store.masters[name])

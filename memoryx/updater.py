@@ -13,7 +13,7 @@ from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms
 from memoryx.store import WeightStore
 from wsc.core.messages import GradientReady, NormPartial
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.packing import bucket_specs, unpack
+from wsc.core.packing import unpack
 from wsc.core.program import Bucket, Program
 from wsc.core.role import Cores, Interval
 
@@ -117,6 +117,5 @@ class Updater:
         gradients: dict[str, torch.Tensor] = {}
         for index, whole in sums.items():
             bucket = self._buckets[index]
-            specs = bucket_specs(self._program, bucket, "float32")
-            gradients.update(zip(bucket.names, unpack(whole.flat, specs), strict=True))
+            gradients.update(zip(bucket.names, unpack(whole.flat, bucket.specs), strict=True))
         return gradients

@@ -112,7 +112,7 @@ class ClusterTiming:
         """Get ready to walk a program whose costed was made for ``machine``."""
         self._catch_up()
         names = [spec.name for spec in costed.program.parameters]
-        self._memoryx.serve(names, costed.plan.weights)
+        self._memoryx.serve(names, (bucket for step in costed.schedule for bucket in step.weights))
         self._costed_programs[costed.program.mode] = costed
 
     def step(self, mode: Mode, step: int) -> StepTiming:

@@ -9,11 +9,11 @@ from itertools import groupby
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from memoryx.tiers import Tiers, tiers_of
-from simulator.visits import Visit, visits_of
 from timing.cost import SegmentCost, segment_costs
 from timing.hardware import MachineSpec
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.program import Program, StreamPlan
+from wsc.core.schedule import Schedule, schedule_of
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class CostedProgram:
     """
 
     program: Program
-    plan: StreamPlan
+    schedule: Schedule
     costs: Sequence[SegmentCost]
-    visits: Sequence[Visit]  # of a CS node, for one micro-batch
     tiers: Tiers
     loading: Loading
     load_ps: int  # of one micro-batch, by the input workers of one system
@@ -51,8 +50,8 @@ class CostedProgram:
         Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
         """
         tiers = tiers_of(program, machine.memoryx, update.state_bytes)
-        visits = visits_of(program, plan)
-        costed = cls(program, plan, (), visits, tiers, loading, 0, update, clips_by_norm)
+        schedule = schedule_of(program, plan)
+        costed = cls(program, schedule, (), tiers, loading, 0, update, clips_by_norm)
         return costed.at(program, machine)
 
     def at(self, program: Program, machine: MachineSpec) -> CostedProgram:
@@ -85,7 +84,7 @@ class CostedProgram:
         return self.program.segments[0].weights
 
     @cached_property
-    def repeated_runs(self) -> tuple[tuple[Visit, ...], ...]:
-        """The visits, those in a row together that differ in nothing but their weights' names."""
-        alike = groupby(self.visits, lambda visit: (visit.load, self.costs[visit.segment]))
-        return tuple(tuple(visits) for _, visits in alike)
+    def repeated_runs(self) -> tuple[Schedule, ...]:
+        """The schedule cut into runs of steps that differ only in the names of their weights."""
+        runs = groupby(self.schedule, lambda step: (step.load, self.costs[step.segment]))
+        return tuple(tuple(steps) for _, steps in runs)

@@ -1,7 +1,7 @@
 """One round of a step on the emulated machine: the weights stream once, forward and backward.
 
 The timing models of the roles say what each piece of work costs and which timelines it occupies.
-RoundTiming passes on when each payload is ready, visit by visit, in the order of the schedule:
+RoundTiming passes on when each payload is ready, step by step, in the order of the schedule:
 
     MemoryX           SwarmX             CS systems                 SwarmX        MemoryX
     stream bucket --> broadcast -->  receive_weights
@@ -9,10 +9,10 @@ RoundTiming passes on when each payload is ready, visit by visit, in the order o
                                      release (credit) ----------------------->  next bucket
                                      send_gradient -------------->  reduce -->  collect, update
 
-A visit's effect depends on the state of the machine relative to now, and on when its weights were
-updated. Layers are alike, so after a few visits the state is as it was one visit before, and no
-visit waits for an update: then the visits left do what that one did, to the picosecond, and are
-multiplied instead of executed (simulator.periodicity).
+The effect of a segment step depends on the state of the machine relative to now, and on when its
+weights were updated. Layers are alike, so after a few steps the state is as it was one step before,
+and no step waits for an update: then the steps left do what that one did, to the picosecond, and
+are multiplied instead of executed (simulator.periodicity).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from csnode.timing import NodeTiming
 from memoryx.timing import MemoryXTiming
 from simulator.costed_program import CostedProgram
 from simulator.periodicity import Effect, Snapshot, run_until_periodic
-from simulator.visits import Visit
 from swarmx.timing import SwarmXTiming
 from timing.jitter import Jitter, scaled
 from timing.timeline import resume, state_of
 from wsc.core.program import Bucket
+from wsc.core.schedule import SegmentStep
 
 FEWEST_ALIKE = 6
-"""The state of the machine takes a few visits to settle, and to look at it takes time, too."""
+"""The state of the machine takes a few steps to settle, and to look at it takes time, too."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Round:
 class RoundTiming:
     """Executes rounds on the timing models of a cluster.
 
-    With ``executes_all`` it executes each visit, also those that are like others.
+    With ``executes_all`` it executes each step, also those that are like others.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class RoundTiming:
         self._node.receive_batch(costed.input_bytes, costed.load_ps)
         for alike in costed.repeated_runs:
             if self._executes_all or len(alike) < FEWEST_ALIKE:
-                for visit in alike:
-                    self._visit(costed, visit, this)
+                for step in alike:
+                    self._run_step(costed, step, this)
             else:
                 self._execute_alike(costed, alike, this)
         self._node.release_batch()
@@ -84,10 +84,12 @@ class RoundTiming:
         if this.is_last:
             self._node.rest("reduce", self._memoryx.updated_ps(costed.first_weights))
 
-    def _execute_alike(self, costed: CostedProgram, alike: Sequence[Visit], this: Round) -> None:
-        """Execute visits that differ in nothing but the names of their weights.
+    def _execute_alike(
+        self, costed: CostedProgram, alike: Sequence[SegmentStep], this: Round
+    ) -> None:
+        """Execute steps that differ in nothing but the names of their weights.
 
-        The state does not hold when each parameter was updated. So the visits left are only taken
+        The state does not hold when each parameter was updated. So the steps left are only taken
         to be like the last one if neither it nor they wait for an update.
         """
         could_start = False
@@ -95,7 +97,7 @@ class RoundTiming:
         def advance(index: int) -> Snapshot:
             nonlocal could_start
             could_start = self._are_up_to_date(alike[index : index + 1])
-            self._visit(costed, alike[index], this)
+            self._run_step(costed, alike[index], this)
             return self._snapshot()
 
         def may_repeat(index: int) -> bool:
@@ -115,50 +117,52 @@ class RoundTiming:
         return Snapshot(now_ps, state, self._node.attribution())
 
     def _skip(self, effect: Effect) -> None:
-        """Account for visits that are not executed."""
+        """Account for steps that are not executed."""
         self._node.charge(effect.attribution)
         resume(self._resources, effect.state, self._node.free_ps + effect.duration_ps)
 
-    def _are_up_to_date(self, visits: Sequence[Visit]) -> bool:
-        """Whether nothing has to wait for an update of these visits' weights."""
-        buckets = (bucket for visit in visits for bucket in visit.weights)
+    def _are_up_to_date(self, steps: Sequence[SegmentStep]) -> bool:
+        """Whether nothing has to wait for an update of these steps' weights."""
+        buckets = (bucket for step in steps for bucket in step.weights)
         return self._memoryx.are_updated(buckets, self._floor_ps)
 
     @property
     def _floor_ps(self) -> int:
-        """Nothing that is still to be done for a visit can start before."""
+        """Nothing that is still to be done for a step can start before."""
         return min(self._node.free_ps, self._memoryx.floor_ps)
 
-    def _update_alike(self, last: Visit, left: Sequence[Visit], period_ps: int) -> None:
-        """Note when the weights of these visits were updated, one period after the other."""
-        for count, visit in enumerate(left, 1):
-            for bucket, like in zip(visit.gradients, last.gradients, strict=True):
+    def _update_alike(self, last: SegmentStep, left: Sequence[SegmentStep], period_ps: int) -> None:
+        """Note when the weights of these steps were updated, one period after the other."""
+        for count, step in enumerate(left, 1):
+            for bucket, like in zip(step.gradients, last.gradients, strict=True):
                 self._memoryx.update_like(bucket, like, count * period_ps)
 
-    def _visit(self, costed: CostedProgram, visit: Visit, this: Round) -> None:
-        for bucket in visit.weights:
-            self._stream(visit, bucket, this)
-        for bucket in visit.gradients:
+    def _run_step(self, costed: CostedProgram, step: SegmentStep, this: Round) -> None:
+        for bucket in step.weights:
+            self._stream(step, bucket, this)
+        for bucket in step.gradients:
             self._node.wait("reduce", self._memoryx.admit(bucket))
-        factor = self._jitter.kernel(this.step, this.index, visit.segment, this.num_busy)
-        self._node.run(costed.costs[visit.segment], visit.label, factor)
-        for bucket in visit.weights:
+        factor = self._jitter.kernel(this.step, this.index, step.segment, this.num_busy)
+        self._node.run(costed.costs[step.segment], step.label, factor)
+        for bucket in step.weights:
             self._memoryx.release(bucket, self._node.free_ps)
-        for bucket in visit.gradients:
-            self._reduce(costed, visit, bucket, this)
+        for bucket in step.gradients:
+            self._reduce(costed, step, bucket, this)
 
-    def _stream(self, visit: Visit, bucket: Bucket, this: Round) -> None:
-        sent = self._memoryx.stream(bucket, visit.label)
-        arrived = self._swarmx.broadcast(sent, self._on_link("down", bucket, this), visit.label)
+    def _stream(self, step: SegmentStep, bucket: Bucket, this: Round) -> None:
+        sent = self._memoryx.stream(bucket, step.label)
+        arrived = self._swarmx.broadcast(sent, self._on_link("down", bucket, this), step.label)
         updated_ps = self._memoryx.updated_ps(bucket.names)
-        self._node.receive_weights(bucket, arrived, updated_ps, visit.label)
+        self._node.receive_weights(bucket, arrived, updated_ps, step.label)
 
-    def _reduce(self, costed: CostedProgram, visit: Visit, bucket: Bucket, this: Round) -> None:
-        sent = self._node.send_gradient(bucket, visit.label)
-        summed = self._swarmx.reduce(sent, self._on_link("up", bucket, this), visit.label)
-        added_ps = self._memoryx.collect(bucket, summed, visit.label)
+    def _reduce(
+        self, costed: CostedProgram, step: SegmentStep, bucket: Bucket, this: Round
+    ) -> None:
+        sent = self._node.send_gradient(bucket, step.label)
+        summed = self._swarmx.reduce(sent, self._on_link("up", bucket, this), step.label)
+        added_ps = self._memoryx.collect(bucket, summed, step.label)
         if _updates(costed, this):
-            self._memoryx.update(bucket, added_ps, costed.update, visit.label)
+            self._memoryx.update(bucket, added_ps, costed.update, step.label)
 
     def _on_link(self, direction: str, bucket: Bucket, this: Round) -> int:
         """Bytes that would take an even link as long as this bucket takes the slowest one."""
@@ -170,9 +174,9 @@ class RoundTiming:
     def _update_all(self, costed: CostedProgram) -> None:
         """Every server updates its parameters, once all servers know all gradients."""
         summed_ps = self._memoryx.free_ps
-        for visit in costed.visits:
-            for bucket in visit.gradients:
-                self._memoryx.update(bucket, summed_ps, costed.update, visit.label)
+        for step in costed.schedule:
+            for bucket in step.gradients:
+                self._memoryx.update(bucket, summed_ps, costed.update, step.label)
 
 
 def _updates(costed: CostedProgram, this: Round) -> bool:

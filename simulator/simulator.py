@@ -139,7 +139,7 @@ class Simulator:
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
         """Whether weights and gradients keep up with each layer."""
         costed = self.costed(batch_size, micro_batch_size)
-        return check_streams(costed.program, costed.plan, costed.costs, self.machine)
+        return check_streams(costed.program, costed.schedule, costed.costs, self.machine)
 
     @property
     def largest_micro_batch(self) -> int:

@@ -16,7 +16,8 @@ from math import inf
 
 from timing.cost import SegmentCost
 from timing.hardware import MachineSpec
-from wsc.core.program import MASTER_BYTES, Phase, Program, StreamPlan
+from wsc.core.program import MASTER_BYTES, Phase, Program
+from wsc.core.schedule import Schedule
 from wsc.core.units import PS_PER_S, transfer_ps
 
 _THREE_DIGITS_UP = Context(prec=3, rounding=ROUND_UP)
@@ -115,7 +116,7 @@ def narrowest_bytes_per_s(machine: MachineSpec) -> int:
 
 
 def check_streams(
-    program: Program, plan: StreamPlan, costs: Sequence[SegmentCost], machine: MachineSpec
+    program: Program, schedule: Schedule, costs: Sequence[SegmentCost], machine: MachineSpec
 ) -> tuple[StreamCheck, ...]:
     """The condition for every segment, in order of execution."""
     bandwidth = narrowest_bytes_per_s(machine)
@@ -123,18 +124,13 @@ def check_streams(
         StreamCheck(
             layer=segment.layer,
             phase=segment.phase,
-            weight_bytes=sum(s.num_bytes for s in plan.weights_by_segment.get(segment.index, ())),
-            gradient_bytes=sum(
-                s.num_bytes for s in plan.gradients_by_segment.get(segment.index, ())
-            ),
+            weight_bytes=sum(bucket.num_bytes for bucket in step.weights),
+            gradient_bytes=sum(bucket.num_bytes for bucket in step.gradients),
             compute_ps=cost.total_ps,
             bandwidth_bytes_per_s=bandwidth,
             overhead_ps=cost.overhead_ps,
-            master_bytes=sum(
-                MASTER_BYTES * s.num_elements
-                for s in plan.weights_by_segment.get(segment.index, ())
-            ),
+            master_bytes=sum(MASTER_BYTES * bucket.num_elements for bucket in step.weights),
             memory_bytes_per_s=machine.memoryx.memory_bandwidth_bytes_per_s,
         )
-        for segment, cost in zip(program.segments, costs, strict=True)
+        for segment, step, cost in zip(program.segments, schedule, costs, strict=True)
     )

@@ -167,6 +167,6 @@ def test_compile_and_validate_only_execute_nothing(tmp_path, capsys, flag) -> No
     code, out, _ = run_here([*write_run(tmp_path), flag], capsys)
     assert code == 0
     assert "Compile was successful!" in out
-    assert ("StreamWeight" in out) == (flag == "--compile_only")
+    assert ("stream weights" in out) == (flag == "--compile_only")
     assert "SHA-256" not in out
     assert not list((tmp_path / "model_dir").glob("*.mdl"))

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsc.core.actions import (
-    Action,
-    DropActivation,
-    DropWeight,
-    ReduceGradient,
-    RunKernel,
-    StashActivation,
-    StreamWeight,
-    UpdateParameter,
-    node_actions,
-    server_actions,
-)
-from wsc.core.program import Bucket, Program, StreamPlan, plan_streams
+from wsc.core.program import Bucket, Program, plan_streams
+from wsc.core.schedule import Schedule, SegmentStep, schedule_of
 from wsc.core.units import format_bytes
 
 
 def schedule_listing(program: Program, num_servers: int = 1) -> str:
-    """One line per action of a CS node and of each weight server, for one round."""
-    return "\n".join(_lines(program, plan_streams(program, num_servers), num_servers)) + "\n"
+    """Return one line per action of a CS node and of each weight server, for one round."""
+    schedule = schedule_of(program, plan_streams(program, num_servers))
+    return "\n".join(_lines(program, schedule, num_servers)) + "\n"
 
 
-def _lines(program: Program, plan: StreamPlan, num_servers: int) -> Iterator[str]:
+def _lines(program: Program, schedule: Schedule, num_servers: int) -> Iterator[str]:
     size = sum(spec.num_elements for spec in program.parameters)
     yield (
         f"{program.mode} step {program.digest}: {size:,} parameters, streamed in "
@@ -33,36 +23,48 @@ def _lines(program: Program, plan: StreamPlan, num_servers: int) -> Iterator[str
         f"{program.num_micro_batches} micro-batches of {program.micro_batch_size}"
     )
     yield "CS node, per micro-batch:"
-    for action in node_actions(program, plan):
-        yield f"  {describe(action, program, plan)}"
+    for step in schedule:
+        yield from _node_lines(program, step)
     for server in range(num_servers):
         yield f"weight server {server}, last round of a step:"
-        for action in server_actions(plan, server, is_last_round=True):
-            yield f"  {describe(action, program, plan)}"
+        yield from _server_lines(schedule, server)
 
 
-def describe(action: Action, program: Program, plan: StreamPlan) -> str:
-    """One action in words."""
-    verb = type(action).__name__.ljust(16)
-    match action:
-        case StreamWeight(bucket) | DropWeight(bucket):
-            return verb + _bucket(plan.weights[bucket], program)
-        case ReduceGradient(bucket) | UpdateParameter(bucket):
-            return verb + _bucket(plan.gradients[bucket], program)
-        case RunKernel(index):
-            segment = program.segments[index]
-            flops = sum(work.flops for work in segment.work)
-            ops = sum(work.kind != "view" for work in segment.work)
-            return f"{verb}{segment.layer} {segment.phase}: {ops} ops, {flops / 1e9:.2f} GFLOP"
-        case StashActivation(index, num_bytes):
-            return f"{verb}{len(program.segments[index].outputs)} values, {format_bytes(num_bytes)}"
-        case DropActivation(_, values):
-            return f"{verb}{', '.join(values)}"
+def _node_lines(program: Program, step: SegmentStep) -> Iterator[str]:
+    segment = program.segments[step.segment]
+    flops = sum(work.flops for work in segment.work)
+    ops = sum(work.kind != "view" for work in segment.work)
+    for bucket in step.weights:
+        yield _line("stream weights", _bucket(step, bucket))
+    yield _line("run kernel", f"{step.label}: {ops} ops, {flops / 1e9:.2f} GFLOP")
+    for bucket in step.weights:
+        yield _line("drop weights", _bucket(step, bucket))
+    if step.stashes:
+        stash_bytes = step.stash.of(program.micro_batch_size)
+        yield _line("stash", f"{len(step.stashes)} values, {format_bytes(stash_bytes)}")
+    if step.drops:
+        yield _line("drop values", ", ".join(step.drops))
+    for bucket in step.gradients:
+        yield _line("send gradients", _bucket(step, bucket))
 
 
-def _bucket(bucket: Bucket, program: Program) -> str:
-    segment = program.segments[bucket.segment]
-    return (
-        f"{segment.layer} {segment.phase}: {len(bucket.names)} tensors, "
-        f"{format_bytes(bucket.num_bytes)}, server {bucket.server}"
-    )
+def _server_lines(schedule: Schedule, server: int) -> Iterator[str]:
+    weights = [(step, bucket) for step in schedule for bucket in step.weights]
+    gradients = [(step, bucket) for step in schedule for bucket in step.gradients]
+    for verb, buckets in (
+        ("stream weights", weights),
+        ("sum gradients", gradients),
+        ("update masters", gradients),
+    ):
+        for step, bucket in buckets:
+            if bucket.server == server:
+                yield _line(verb, _bucket(step, bucket))
+
+
+def _line(verb: str, detail: str) -> str:
+    return f"  {verb:<16}{detail}"
+
+
+def _bucket(step: SegmentStep, bucket: Bucket) -> str:
+    size = format_bytes(bucket.num_bytes)
+    return f"{step.label}: {len(bucket.names)} tensors, {size}, server {bucket.server}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from wsc.core.kernel_source import KernelSource
@@ -15,6 +16,7 @@ from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, StreamPlan
 from wsc.core.rounds import Rounds
+from wsc.core.schedule import Schedule, schedule_of
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,8 @@ class Installation:
     @property
     def mode(self) -> Mode:
         return self.program.mode
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The segment steps of one round, read by nodes and weight servers alike."""
+        return schedule_of(self.program, self.plan)

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wsc.core.program import Bucket, Program, TensorSpec
+from wsc.core.program import TensorSpec
 
 if TYPE_CHECKING:
     import torch
-
-
-def bucket_specs(program: Program, bucket: Bucket, dtype: str) -> tuple[TensorSpec, ...]:
-    """What lies in a bucket's payload."""
-    return tuple(TensorSpec(name, program.parameter[name].shape, dtype) for name in bucket.names)
 
 
 def packed_bytes(specs: Sequence[TensorSpec]) -> int:

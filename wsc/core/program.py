@@ -27,7 +27,8 @@ BYTES_PER_ELEMENT = {
 MASTER_BYTES = 4  # masters are fp32, on the way, in MemoryX and on disk
 ARITHMETIC_KINDS = frozenset({"matmul", "attention"})
 """Op kinds whose operations count as the model's arithmetic."""
-GRADIENT_BYTES = 4  # gradients travel and are summed in fp32
+GRADIENT_DTYPE = "float32"  # gradients travel and are summed in fp32
+GRADIENT_BYTES = BYTES_PER_ELEMENT[GRADIENT_DTYPE]
 
 
 @dataclass(frozen=True)
@@ -177,14 +178,27 @@ class Program:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The parameters of one segment that one server owns: the slab that goes down or up."""
+    """The parameters of one segment that one server owns: the contents of one slab.
+
+    ``specs`` describes the tensors of the slab, one after the other, in the dtype that travels.
+    """
 
     index: int
     segment: int
     server: int
-    names: tuple[str, ...]
-    num_elements: int
-    num_bytes: int
+    specs: tuple[TensorSpec, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.specs)
+
+    @cached_property
+    def num_elements(self) -> int:
+        return sum(spec.num_elements for spec in self.specs)
+
+    @cached_property
+    def num_bytes(self) -> int:
+        return sum(spec.num_bytes for spec in self.specs)
 
 
 @dataclass(frozen=True)
@@ -193,27 +207,6 @@ class StreamPlan:
 
     weights: tuple[Bucket, ...]
     gradients: tuple[Bucket, ...]
-
-    def weights_of(self, server: int) -> tuple[Bucket, ...]:
-        return tuple(bucket for bucket in self.weights if bucket.server == server)
-
-    def gradients_of(self, server: int) -> tuple[Bucket, ...]:
-        return tuple(bucket for bucket in self.gradients if bucket.server == server)
-
-    @cached_property
-    def weights_by_segment(self) -> dict[int, tuple[Bucket, ...]]:
-        return _by_segment(self.weights)
-
-    @cached_property
-    def gradients_by_segment(self) -> dict[int, tuple[Bucket, ...]]:
-        return _by_segment(self.gradients)
-
-
-def _by_segment(buckets: Sequence[Bucket]) -> dict[int, tuple[Bucket, ...]]:
-    table: dict[int, tuple[Bucket, ...]] = {}
-    for bucket in buckets:
-        table[bucket.segment] = (*table.get(bucket.segment, ()), bucket)
-    return table
 
 
 def assign_servers(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
@@ -230,20 +223,22 @@ def assign_servers(parameters: Sequence[TensorSpec], num_servers: int) -> dict[s
 def plan_streams(program: Program, num_servers: int) -> StreamPlan:
     """Cut every segment's weights and gradients by owning server."""
     owner = assign_servers(program.parameters, num_servers)
-    stream_bytes = BYTES_PER_ELEMENT[program.stream_dtype]
+    in_stream = _specs_in(program.stream_dtype, program)
+    in_fp32 = _specs_in(GRADIENT_DTYPE, program)
     weights: list[Bucket] = []
     gradients: list[Bucket] = []
     for segment in program.segments:
         for server in range(num_servers):
-            for names, buckets, element_bytes in (
-                (segment.weights, weights, stream_bytes),
-                (segment.gradients, gradients, GRADIENT_BYTES),
+            for names, buckets, specs in (
+                (segment.weights, weights, in_stream),
+                (segment.gradients, gradients, in_fp32),
             ):
-                owned = tuple(name for name in names if owner[name] == server)
+                owned = tuple(specs[name] for name in names if owner[name] == server)
                 if owned:
-                    elements = program.num_elements(owned)
-                    size = elements * element_bytes
-                    buckets.append(
-                        Bucket(len(buckets), segment.index, server, owned, elements, size)
-                    )
+                    buckets.append(Bucket(len(buckets), segment.index, server, owned))
     return StreamPlan(tuple(weights), tuple(gradients))
+
+
+def _specs_in(dtype: str, program: Program) -> dict[str, TensorSpec]:
+    """Return every parameter in the dtype in which it travels."""
+    return {spec.name: TensorSpec(spec.name, spec.shape, dtype) for spec in program.parameters}

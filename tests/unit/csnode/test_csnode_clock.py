@@ -7,9 +7,9 @@ from timing.attribution import Attribution
 from timing.cost import SegmentCost
 from timing.hardware import InputSpec, WaferSpec
 from timing.timeline import Arrival
-from wsc.core.program import Bucket
+from wsc.core.program import Bucket, TensorSpec
 
-SHARD = Bucket(0, 0, 0, ("w",), 10, 20)
+SHARD = Bucket(0, 0, 0, (TensorSpec("w", (10,), "bfloat16"),))
 COST = SegmentCost(compute_ps=1000, overhead_ps=100)
 INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 

@@ -9,7 +9,7 @@ from memoryx.tiers import Holding, Tiers
 from memoryx.timing import MemoryXTiming
 from timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from timing.timeline import Arrival
-from wsc.core.program import Bucket
+from wsc.core.program import Bucket, TensorSpec
 
 SPEC = MemoryXSpec(
     bandwidth_bytes_per_s=10**9,  # 1 byte per ns
@@ -35,7 +35,8 @@ def clock(
 
 
 def bucket(name: str, num_elements: int = 10, server: int = 0, element_bytes: int = 2) -> Bucket:
-    return Bucket(0, 0, server, (name,), num_elements, num_elements * element_bytes)
+    dtype = {2: "bfloat16", 4: "float32"}[element_bytes]
+    return Bucket(0, 0, server, (TensorSpec(name, (num_elements,), dtype),))
 
 
 def test_weights_leave_one_after_the_other_at_the_groups_bandwidth() -> None:

@@ -27,6 +27,7 @@ from wsc.core.program import plan_streams
 from wsc.core.reduce_order import root
 from wsc.core.role import Job, RoleContext
 from wsc.core.rounds import Rounds
+from wsc.core.schedule import collected_by
 
 TRAINED = ("first.weight", "first.bias", "last.weight")
 NUM_MICRO_BATCHES = 5
@@ -211,7 +212,7 @@ def run_step(num_servers, gradients, **limits):
         driver.server.store.fill({name: torch.ones(sizes[name].shape) for name in masters})
         driver.release_all()
     for index, driver in enumerate(drivers.values()):
-        for bucket in driver.installed.plan.gradients_of(index):
+        for bucket in collected_by(driver.installed.schedule, index):
             slab = driver.mine.allocate(bucket.num_bytes)
             parts = [gradients[parameter].reshape(-1) for parameter in bucket.names]
             slab.view(torch.float32).copy_(torch.cat(parts))

@@ -67,10 +67,10 @@ def test_a_scaled_timetable_is_the_one_made_afresh(layouts: Layouts) -> None:
         found = layouts.costed(size)
         fresh = costed_program_of(layouts.sram_plan(size).program)
         assert found.program.micro_batch_size == size
-        assert (found.costs, found.load_ps, found.visits) == (
+        assert (found.costs, found.load_ps, found.schedule) == (
             fresh.costs,
             fresh.load_ps,
-            fresh.visits,
+            fresh.schedule,
         )
 
 

@@ -4,9 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.small_programs import program
-from wsc.core.packing import bucket_specs, byte_ranges, packed_bytes, unpack
-from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec, plan_streams
+from wsc.core.packing import byte_ranges, packed_bytes, unpack
+from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 
@@ -37,14 +36,3 @@ def test_byte_ranges_follow_one_another(mixed):
         assert (start, end - start) == (stop, spec.num_bytes)
         stop = end
     assert stop == packed_bytes(mixed)
-
-
-def test_a_bucket_holds_its_parameters_in_their_shapes():
-    """In the order of the bucket's names, in the dtype that travels."""
-    tiny = program("bfloat16")
-    bucket = plan_streams(tiny, 1).weights[0]
-    assert bucket_specs(tiny, bucket, "bfloat16") == (
-        TensorSpec("first.weight", (4, 4), "bfloat16"),
-        TensorSpec("first.bias", (4,), "bfloat16"),
-    )
-    assert packed_bytes(bucket_specs(tiny, bucket, "bfloat16")) == bucket.num_bytes

@@ -82,16 +82,15 @@ def test_weights_travel_in_stream_dtype_and_gradients_in_fp32():
         assert bucket.num_bytes == bucket.num_elements * 4
 
 
-def test_buckets_by_server_and_by_segment():
-    """Both views hold all buckets, in stream order."""
-    plan = plan_streams(program(), 2)
-    by_server = [bucket for server in range(2) for bucket in plan.weights_of(server)]
-    assert sorted(by_server, key=lambda bucket: bucket.index) == list(plan.weights)
-    by_segment = [bucket for buckets in plan.weights_by_segment.values() for bucket in buckets]
-    assert by_segment == list(plan.weights)
-    assert [s for buckets in plan.gradients_by_segment.values() for s in buckets] == list(
-        plan.gradients
+def test_bucket_specs_have_the_dtype_that_travels():
+    """Shapes of the parameters, in the order of the segment, and their sum in bytes."""
+    bucket = plan_streams(program("bfloat16"), 1).weights[0]
+    assert bucket.specs == (
+        TensorSpec("first.weight", (4, 4), "bfloat16"),
+        TensorSpec("first.bias", (4,), "bfloat16"),
     )
+    assert bucket.names == ("first.weight", "first.bias")
+    assert (bucket.num_elements, bucket.num_bytes) == (20, 40)
 
 
 def test_trained_parameters_stand_in_master_order():

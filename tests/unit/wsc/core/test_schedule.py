@@ -1,0 +1,88 @@
+"""The static schedule: everything that arrives is dropped again, in a feasible order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.local_machine import Regression, compile_model, random_batches
+from tests.support.small_programs import program
+from wsc.core.program import Program, plan_streams
+from wsc.core.schedule import Schedule, collected_by, schedule_of, streamed_by
+
+
+@pytest.fixture(scope="module")
+def captured() -> Program:
+    """A program as the compiler makes it."""
+    return compile_model(Regression(depth=3), random_batches(1, 4)[0], 2).program
+
+
+@pytest.fixture(params=["by hand", "compiled"])
+def tiny(request: pytest.FixtureRequest, captured: Program) -> Program:
+    return program() if request.param == "by hand" else captured
+
+
+@pytest.fixture(params=[1, 2, 3])
+def num_servers(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
+def schedule(tiny: Program, num_servers: int) -> Schedule:
+    return schedule_of(tiny, plan_streams(tiny, num_servers))
+
+
+def test_schedule_has_one_step_per_segment(tiny: Program, num_servers: int) -> None:
+    steps = schedule(tiny, num_servers)
+    assert [step.segment for step in steps] == [segment.index for segment in tiny.segments]
+    assert [step.label for step in steps] == [f"{s.layer} {s.phase}" for s in tiny.segments]
+
+
+def test_schedule_streams_what_each_kernel_reads(tiny: Program, num_servers: int) -> None:
+    """The buckets of a step are exactly its segment's weights and gradients."""
+    for step in schedule(tiny, num_servers):
+        segment = tiny.segments[step.segment]
+        weights = [name for bucket in step.weights for name in bucket.names]
+        gradients = [name for bucket in step.gradients for name in bucket.names]
+        assert sorted(weights) == sorted(segment.weights)
+        assert sorted(gradients) == sorted(segment.gradients)
+
+
+def test_schedule_stashes_values_before_they_are_read(tiny: Program, num_servers: int) -> None:
+    values = {spec.name for spec in tiny.inputs}
+    for step in schedule(tiny, num_servers):
+        assert set(tiny.segments[step.segment].inputs) <= values
+        values |= set(step.stashes)
+        assert set(step.drops) <= values
+        values -= set(step.drops)
+    assert not values, "something is left on the node"
+
+
+def test_schedule_keeps_the_order_of_the_stream_plan(tiny: Program, num_servers: int) -> None:
+    plan = plan_streams(tiny, num_servers)
+    steps = schedule_of(tiny, plan)
+    assert [bucket for step in steps for bucket in step.weights] == list(plan.weights)
+    assert [bucket for step in steps for bucket in step.gradients] == list(plan.gradients)
+
+
+def test_step_stash_is_that_of_its_segment(tiny: Program) -> None:
+    for step in schedule(tiny, 1):
+        for samples in (1, 7):
+            assert step.stash.of(samples) == tiny.segments[step.segment].stash_bytes(samples)
+
+
+def test_step_load_ignores_names(tiny: Program) -> None:
+    """Server, elements and bytes of every bucket decide the time of the streams."""
+    for step in schedule(tiny, 2):
+        weights, gradients = step.load
+        assert weights == tuple((b.server, b.num_elements, b.num_bytes) for b in step.weights)
+        assert gradients == tuple((b.server, b.num_elements, b.num_bytes) for b in step.gradients)
+
+
+def test_servers_stream_and_collect_every_bucket_once(tiny: Program, num_servers: int) -> None:
+    plan = plan_streams(tiny, num_servers)
+    steps = schedule_of(tiny, plan)
+    for of_server, buckets in ((streamed_by, plan.weights), (collected_by, plan.gradients)):
+        shares = [of_server(steps, server) for server in range(num_servers)]
+        assert all(list(share) == sorted(share, key=lambda b: b.index) for share in shares)
+        together = [bucket for share in shares for bucket in share]
+        assert sorted(together, key=lambda b: b.index) == list(buckets)

@@ -1,0 +1,82 @@
+"""The static schedule of one round: the segment steps that node, servers and timing all follow.
+
+CS nodes execute the steps in order, weight servers stream their buckets in the same order, the
+timing models charge the same steps, and ``--compile_only`` prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from wsc.core.program import Bucket, Footprint, Program, StreamPlan
+
+BucketLoad = tuple[int, int, int]
+"""Server, elements and bytes of a bucket."""
+
+
+@dataclass(frozen=True)
+class SegmentStep:
+    """One segment of one round: what streams in, what stays on the wafer, what streams out.
+
+    In order: the weight buckets arrive, the kernel runs, the weights are dropped, ``stashes`` are
+    kept for later segments, ``drops`` are forgotten, the gradient buckets leave.
+    """
+
+    segment: int  # index in Program.segments
+    label: str  # layer and phase, as traces and listings print it
+    weights: tuple[Bucket, ...]
+    gradients: tuple[Bucket, ...]
+    stashes: tuple[str, ...]
+    drops: tuple[str, ...]
+    stash: Footprint  # SRAM of ``stashes``, for any micro-batch size
+
+    @cached_property
+    def load(self) -> tuple[tuple[BucketLoad, ...], tuple[BucketLoad, ...]]:
+        """Everything that decides how long the streams of the step take."""
+        return _load(self.weights), _load(self.gradients)
+
+
+Schedule = tuple[SegmentStep, ...]
+"""The steps of one round, in order of execution."""
+
+
+def schedule_of(program: Program, plan: StreamPlan) -> Schedule:
+    """Return the schedule of one round of a program."""
+    weights, gradients = _by_segment(plan.weights), _by_segment(plan.gradients)
+    return tuple(
+        SegmentStep(
+            segment=segment.index,
+            label=f"{segment.layer} {segment.phase}",
+            weights=weights.get(segment.index, ()),
+            gradients=gradients.get(segment.index, ()),
+            stashes=segment.outputs,
+            drops=segment.drops,
+            stash=sum((piece.footprint for piece in segment.stash), Footprint()),
+        )
+        for segment in program.segments
+    )
+
+
+def streamed_by(schedule: Schedule, server: int) -> tuple[Bucket, ...]:
+    """Return the weight buckets that one server sends in a round, in order."""
+    return tuple(bucket for step in schedule for bucket in step.weights if bucket.server == server)
+
+
+def collected_by(schedule: Schedule, server: int) -> tuple[Bucket, ...]:
+    """Return the gradient buckets that one server receives in a round, in order."""
+    return tuple(
+        bucket for step in schedule for bucket in step.gradients if bucket.server == server
+    )
+
+
+def _by_segment(buckets: Sequence[Bucket]) -> dict[int, tuple[Bucket, ...]]:
+    table: dict[int, tuple[Bucket, ...]] = {}
+    for bucket in buckets:
+        table[bucket.segment] = (*table.get(bucket.segment, ()), bucket)
+    return table
+
+
+def _load(buckets: Sequence[Bucket]) -> tuple[BucketLoad, ...]:
+    return tuple((bucket.server, bucket.num_elements, bucket.num_bytes) for bucket in buckets)
