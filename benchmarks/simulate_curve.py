@@ -26,7 +26,7 @@ from timing.kernels.collectives import reduce
 from timing.kernels.resident import gradient_block
 from timing.kernels.streaming import service
 from waferstream.cli.options import new_file, positive
-from waferstream.config.load import load_params
+from waferstream.config.params import load_params
 from waferstream.reports.benchmark_result import new_result
 from waferstream.reports.files import write_json
 from waferstream.scaling.sweep import parse_sweep

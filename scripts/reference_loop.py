@@ -21,8 +21,7 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
-from waferstream.config.load import load_params
-from waferstream.config.params import InitConfig, Params
+from waferstream.config.params import InitConfig, Params, load_params
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Explore

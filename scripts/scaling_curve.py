@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from waferstream.config.load import load_params
+from waferstream.config.params import load_params
 from waferstream.scaling.experiment import Experiment, check, measure, run_py, write_results
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.report import table, verdict

@@ -19,8 +19,7 @@ import torch
 from modelzoo.models.example import parameter_shapes, training_example
 from validation.families.replay import CannotReplay
 from validation.rows.row import Row
-from waferstream.config.load import load_params
-from waferstream.config.params import TrainerConfig
+from waferstream.config.params import TrainerConfig, load_params
 from waferstream.simulation.session import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack

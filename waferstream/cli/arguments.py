@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from waferstream.cli.flag import Flag
-from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
+from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, Flag
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.reports.economics import PriceSpec, check_tokens

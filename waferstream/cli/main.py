@@ -15,8 +15,7 @@ from types import FrameType
 
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.entry import INTERRUPTED
-from waferstream.config.load import load_params
-from waferstream.config.params import Params
+from waferstream.config.params import Params, load_params
 from wsc.core.errors import ConfigError, WaferStreamError
 
 log = logging.getLogger("waferstream")

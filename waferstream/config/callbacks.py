@@ -19,8 +19,7 @@ from pydantic import (
 )
 
 from waferstream.config.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
-from waferstream.config.named import Named, class_name
-from waferstream.config.section import one_or_many
+from waferstream.config.section import Named, class_name, one_or_many
 
 StateName = Literal[
     "model",

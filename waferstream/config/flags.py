@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from waferstream.config.named import Named
-from waferstream.config.section import NotYet, not_supported
+from waferstream.config.section import Named, NotYet, not_supported
 from wsc.core.config import validate
 from wsc.core.micro_batches import Explore
 

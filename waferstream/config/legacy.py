@@ -9,12 +9,114 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waferstream.config import legacy_keys as keys
-from waferstream.config.key_paths import KeyPath
 from waferstream.config.optimizer import Optimizer
-from waferstream.config.overrides import put
+from waferstream.config.overrides import (
+    BACKEND,
+    CALLBACKS,
+    CHECKPOINT,
+    CLUSTER,
+    GLOBAL_FLAGS,
+    INIT,
+    LOGGERS,
+    LOGGING,
+    LOOP,
+    PRECISION,
+    KeyPath,
+    put,
+)
 from wsc.core.config_errors import unknown
 from wsc.core.errors import ConfigError
+
+MICRO_BATCH_SIZE = "csx.performance.micro_batch_size"
+
+
+def _same(parent: KeyPath, names: str) -> dict[str, KeyPath]:
+    return {name: (*parent, name) for name in names.split()}
+
+
+def _flags(group: str, names: str) -> dict[str, KeyPath]:
+    return {name: (*GLOBAL_FLAGS, f"csx.{group}.{name}") for name in names.split()}
+
+
+MODEL: dict[str, KeyPath] = {
+    "mixed_precision": (*PRECISION, "enabled"),
+    "fp16_type": (*PRECISION, "fp16_type"),
+}
+"""Keys of ``model`` that are not about the model; all others go to ``init.model``."""
+
+OPTIMIZER: dict[str, KeyPath] = {
+    **_same(
+        PRECISION,
+        "loss_scaling_factor initial_loss_scale steps_per_increase min_loss_scale max_loss_scale"
+        " max_gradient_norm max_gradient_value",
+    ),
+    **_same(LOOP, "grad_accum_steps"),
+}
+"""Keys of ``optimizer`` that are not arguments of its class."""
+
+RUNCONFIG: dict[str, KeyPath] = {
+    "target_device": (*BACKEND, "backend_type"),
+    **_same(BACKEND, "compile_dir compile_only validate_only"),
+    **_same(
+        CLUSTER,
+        "num_csx mgmt_address mgmt_namespace credentials_path mount_dirs python_paths"
+        " num_workers_per_csx cbcore_image job_labels job_priority job_time_sec"
+        " disable_version_check",
+    ),
+    "num_wgt_servers": (*CLUSTER, "max_wgt_servers"),
+    "num_act_servers": (*CLUSTER, "max_act_per_csx"),
+    **_same(INIT, "model_dir seed"),
+    **_same(PRECISION, "precision_opt_level"),
+    **_same(LOOP, "num_steps max_steps num_epochs steps_per_epoch eval_frequency eval_steps"),
+    "checkpoint_steps": (*CHECKPOINT, "steps"),
+    **_same(
+        CHECKPOINT,
+        "disable_strict_checkpoint_loading autoload_last_checkpoint save_initial_checkpoint",
+    ),
+    "max_checkpoints": (*CALLBACKS, "KeepNCheckpoints", "n"),
+    **_same((*CALLBACKS, "LoadCheckpointStates"), "load_checkpoint_states"),
+    "logging": (*LOGGING, "log_level"),
+    **_same(LOGGING, "log_steps wsc_log_level enable_act_frequency"),
+    **_flags("performance", "transfer_processes"),
+    **_flags(
+        "debug",
+        "ini debug_args retrace_every_iteration lazy_initialization log_initialization drop_data"
+        " fabric_type_blacklist compile_crd_memory_gi execute_crd_memory_gi wrk_memory_gi"
+        " act_memory_gi cmd_memory_gi wgt_memory_gi chf_memory_gi",
+    ),
+    **_same((*LOGGERS, "TensorBoardLogger"), "summary_dir legacy_event_dirs"),
+}
+"""Keys of ``runconfig`` that move and keep their value."""
+
+CHECKPOINT_PATH: dict[str, str] = {
+    "fit": "ckpt_path",
+    "validate": "ckpt_path",
+    "validate_all": "ckpt_paths",
+}
+"""Where ``runconfig.checkpoint_path`` goes: the key in each mode's section."""
+
+GPU_ONLY = (
+    "enable_distributed",
+    "main_process_id",
+    "dist_backend",
+    "init_method",
+    "sync_batchnorm",
+)
+"""Keys of ``runconfig`` that say nothing to a CSX; dropped, as the vendor's client does."""
+
+NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
+    "model": ("lora_params", "selective_grad", "compression"),
+    "runconfig": (
+        "debug_args_path",
+        "log_input_summaries",
+        "op_profiler_config",
+        "dump_activations",
+        "hf_cache_dir",
+        "experimental",
+    ),
+}
+"""Keys per section that become callbacks which WaferStream does not have."""
+
 
 SECTIONS = ("train_input", "eval_input", "model", "optimizer", "sparsity", "runconfig", "wandb")
 
@@ -35,7 +137,7 @@ def convert_legacy(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     sections = {name: _section(data, name, where) for name in SECTIONS if name != "sparsity"}
     if sections["wandb"]:
         raise _not_supported("wandb", where)
-    for name, unsupported in keys.NOT_SUPPORTED.items():
+    for name, unsupported in NOT_SUPPORTED.items():
         for key in unsupported:
             if sections[name].pop(key, None):
                 raise _not_supported(f"{name}.{key}", where)
@@ -44,7 +146,7 @@ def convert_legacy(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "sparsity" in data:
         trainer["init"]["sparsity"] = data["sparsity"]
     _move_inputs(trainer, sections["train_input"], sections["eval_input"])
-    _move_keys(trainer, sections["model"], keys.MODEL)
+    _move_keys(trainer, sections["model"], MODEL)
     trainer["init"]["model"] = sections["model"]
     _move_optimizer(trainer, sections["optimizer"], where)
     _move_runconfig(trainer, sections["runconfig"], where)
@@ -72,7 +174,7 @@ def _move_inputs(
 ) -> None:
     for section, flags in ((train, "ScopedTrainFlags"), (evaluation, "ScopedValidateFlags")):
         if "micro_batch_size" in section:
-            path = ("init", "callbacks", flags, keys.MICRO_BATCH_SIZE)
+            path = ("init", "callbacks", flags, MICRO_BATCH_SIZE)
             put(trainer, path, section.pop("micro_batch_size"))
     if train:
         trainer["fit"] = {"train_dataloader": train}
@@ -86,7 +188,7 @@ def _move_inputs(
 def _move_optimizer(trainer: dict[str, Any], section: dict[str, Any], where: str) -> None:
     if not section:
         return
-    _move_keys(trainer, section, keys.OPTIMIZER)
+    _move_keys(trainer, section, OPTIMIZER)
     if section.pop("log_summaries", False):
         put(trainer, ("init", "precision", "log_loss_scale"), True)
         _add_callback(trainer, {"ComputeNorm": {}})
@@ -130,17 +232,17 @@ def _scheduler(entry: Any, where: str) -> dict[str, Any]:
 
 
 def _move_runconfig(trainer: dict[str, Any], section: dict[str, Any], where: str) -> None:
-    for key in keys.GPU_ONLY:
+    for key in GPU_ONLY:
         section.pop(key, None)
     if (path := section.pop("checkpoint_path", None)) is not None:
-        for mode, key in keys.CHECKPOINT_PATH.items():
+        for mode, key in CHECKPOINT_PATH.items():
             if mode in trainer:
                 trainer[mode][key] = path
     if section.pop("check_loss_values", True) is False:
         _add_callback(trainer, {"CheckLoss": None})
-    known = [*keys.RUNCONFIG, *keys.GPU_ONLY, "checkpoint_path", "check_loss_values"]
+    known = [*RUNCONFIG, *GPU_ONLY, "checkpoint_path", "check_loss_values"]
     _refuse_unknown(section, known, "runconfig.", where)
-    _move_keys(trainer, section, keys.RUNCONFIG)
+    _move_keys(trainer, section, RUNCONFIG)
 
 
 def _refuse_unknown(data: Mapping[str, Any], known: Sequence[str], prefix: str, where: str) -> None:

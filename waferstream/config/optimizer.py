@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, Discriminator, Field, NonNegativeFloat, PositiveFloat, Tag
 
-from waferstream.config.named import Named, class_name
+from waferstream.config.section import Named, class_name
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 """The factor of a running average."""

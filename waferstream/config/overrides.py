@@ -7,7 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from waferstream.config.key_paths import KeyPath
+KeyPath = tuple[str, ...]
+"""Keys from ``trainer`` down; below ``callbacks`` and ``loggers`` comes the name of a class."""
+
+INIT: KeyPath = ("init",)
+BACKEND: KeyPath = (*INIT, "backend")
+CLUSTER: KeyPath = (*BACKEND, "cluster_config")
+PRECISION: KeyPath = (*INIT, "precision")
+LOOP: KeyPath = (*INIT, "loop")
+CHECKPOINT: KeyPath = (*INIT, "checkpoint")
+LOGGING: KeyPath = (*INIT, "logging")
+CALLBACKS: KeyPath = (*INIT, "callbacks")
+LOGGERS: KeyPath = (*INIT, "loggers")
+GLOBAL_FLAGS: KeyPath = (*CALLBACKS, "GlobalFlags")
+
 
 _LISTS = ("callbacks", "loggers")
 

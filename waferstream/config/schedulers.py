@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from waferstream.config.named import class_name
-from waferstream.config.section import one_or_many
+from waferstream.config.section import class_name, one_or_many
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules import HyperSchedule
 from wsc.core.schedule_registry import SCHEDULES, build_schedule

@@ -11,6 +11,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -82,3 +83,38 @@ def _refuse_if_on(value: object) -> None:
 
 NotYet = Annotated[None, BeforeValidator(_refuse_if_on)]
 """A key that is refused unless it is switched off."""
+
+
+class Named(Section):
+    """One class with its arguments; the fields of a subclass are the arguments."""
+
+    @property
+    def class_name(self) -> str:
+        """The name under which it stands in the file."""
+        return type(self).__name__
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, as Python values."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unwrap(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and list(data) == [cls.__name__]:
+            arguments = data[cls.__name__]
+            return {} if arguments is None else arguments
+        return data
+
+    @model_serializer(mode="wrap")
+    def plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """``{ClassName: {arguments}}`` as plain data."""
+        return {self.class_name: super().plain(handler)}
+
+
+def class_name(value: object) -> str | None:
+    """The class that ``{ClassName: {arguments}}`` names; None if the shape is another."""
+    if isinstance(value, Named):
+        return value.class_name
+    if isinstance(value, Mapping) and len(value) == 1:
+        return str(next(iter(value)))
+    return None

@@ -26,8 +26,8 @@ from modelzoo.data.source import Batch
 from modelzoo.models.example import parameter_shapes
 from modelzoo.models.registry import model_config
 from modelzoo.models.transformer_config import TransformerConfig
-from waferstream.config.dataloader import DataLoaderConfig
 from waferstream.config.params import InitConfig, Params
+from waferstream.config.sections import DataLoaderConfig
 from waferstream.reports.files import replacing
 from waferstream.training.build import make_model, make_optimizer, training_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack

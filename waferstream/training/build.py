@@ -14,8 +14,8 @@ from cstorch.optim.scheduler import Scheduler
 from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model, model_config
-from waferstream.config.dataloader import DataLoaderConfig
 from waferstream.config.params import InitConfig, Scope
+from waferstream.config.sections import DataLoaderConfig
 from wsc.core.errors import DataError
 from wsc.core.micro_batches import check_shares
 

@@ -22,8 +22,8 @@ from cstorch.utils.data.profiler import Profiler
 from cstorch.weights import STATES
 from memoryx.checkpoint import CLUSTER_STATES, Reader
 from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
-from waferstream.config.dataloader import DataLoaderConfig
 from waferstream.config.params import InitConfig, Params, Scope
+from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.build import (
     Step,
     evaluation_step,
@@ -32,9 +32,8 @@ from waferstream.training.build import (
     make_optimizer,
     training_step,
 )
-from waferstream.training.observers import EvaluationLog, Observer
-from waferstream.training.reporting import TrainingReporter
-from waferstream.training.stages import RunPlan, Stage, plan_run
+from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
+from waferstream.training.run_plan import RunPlan, Stage, plan_run
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ConfigError
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waferstream.cli.arguments import Arguments, parse_arguments
-from waferstream.cli.flag import parse_scalar
-from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS
-from waferstream.config.load import load_params
+from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, parse_scalar
 from waferstream.config.overrides import apply_overrides
+from waferstream.config.params import load_params
 from wsc.core.errors import ConfigError
 
 PARAMS = """
@@ -257,7 +256,7 @@ def test_a_written_number_is_read_back(value: Any) -> None:
 def test_starting_up_is_fast() -> None:
     """Reading the command line and the file loads no torch, ray or matplotlib."""
     program = (
-        "import sys, waferstream.cli.arguments, waferstream.config.load\n"
+        "import sys, waferstream.cli.arguments, waferstream.config.params\n"
         "print([name for name in ('torch', 'ray', 'matplotlib', 'h5py') if name in sys.modules])"
     )
     result = subprocess.run(

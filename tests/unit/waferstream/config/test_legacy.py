@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from waferstream.config.legacy import convert_legacy
-from waferstream.config.legacy_keys import RUNCONFIG
-from waferstream.config.load import load_params
-from waferstream.config.params import Params
+from waferstream.config.legacy import RUNCONFIG, convert_legacy
+from waferstream.config.params import Params, load_params
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 

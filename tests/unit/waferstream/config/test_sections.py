@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from waferstream.config.backend import BackendConfig, ClusterConfig
-from waferstream.config.checkpoint import CheckpointConfig
-from waferstream.config.dataloader import DataLoaderConfig
-from waferstream.config.logging import ROLES, LoggingConfig
-from waferstream.config.loop import LoopConfig
 from waferstream.config.params import FitConfig, ValidateAllConfig
-from waferstream.config.precision import PrecisionConfig
 from waferstream.config.section import Section
+from waferstream.config.sections import (
+    ROLES,
+    CheckpointConfig,
+    DataLoaderConfig,
+    LoggingConfig,
+    LoopConfig,
+    PrecisionConfig,
+)
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 

@@ -7,8 +7,7 @@ import pytest
 
 import modelzoo
 from baselines.gpu import KINDS
-from waferstream.config.load import load_params
-from waferstream.config.params import Params
+from waferstream.config.params import Params, load_params
 from waferstream.scaling.gpus import ERROR, NO_TOKENS, compare_with_gpus, gpu_counts, workload_of
 
 PARAMS = Path(modelzoo.__file__).parent / "params"

@@ -9,7 +9,7 @@ import pytest
 
 import modelzoo
 from tests.support.summaries import DIGEST, summary
-from waferstream.config.load import load_params
+from waferstream.config.params import load_params
 from waferstream.reports.files import write_json
 from waferstream.reports.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure, write_results

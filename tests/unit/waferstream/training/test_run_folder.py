@@ -8,7 +8,7 @@ import pytest
 from appliance.spec import ClusterSpec
 from tests.support.disks import full_disk
 from tests.support.tiny_run import write_run
-from waferstream.config.load import load_params
+from waferstream.config.params import load_params
 from waferstream.training.run_folder import RunFolder
 from wsc.core.errors import ConfigError
 

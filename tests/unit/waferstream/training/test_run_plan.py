@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.config.loop import LoopConfig
-from waferstream.training.stages import RunPlan, Stage, plan_run, run_end
+from waferstream.config.sections import LoopConfig
+from waferstream.training.run_plan import RunPlan, Stage, plan_run, run_end
 
 small = st.integers(1, 12)
 

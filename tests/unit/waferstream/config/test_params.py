@@ -10,9 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waferstream.config.load import load_params
 from waferstream.config.overrides import Override
-from waferstream.config.params import Params
+from waferstream.config.params import Params, load_params
 from wsc.core.config import dump_yaml, load_yaml, validate
 from wsc.core.errors import ConfigError
 
