@@ -1,1 +1,1 @@
-"""The command line of run.py."""
+"""Parse the command line and run what it asks for."""

@@ -1,4 +1,4 @@
-"""The command line of ``run.py``, parsed: what was typed, and nothing else."""
+"""Parse the command line into the values that were typed, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _SIMULATION_FLAGS = ("sweep", "token_budget", *_PRICES)
 
 @dataclass(frozen=True)
 class Arguments:
-    """A parsed command line."""
+    """Parsed command line."""
 
     params: Path
     mode: Mode
     cluster: Path | None
-    """cluster.yaml; None when none was named and none was found."""
+    """The cluster file; None where none was named and none was found."""
     trace: Path | None
     debug: bool
     simulation: SimulationRequest | None
-    """None for a run that really runs."""
+    """The request of ``--simulate``; None for a functional run."""
     typed: Mapping[str, Any]
-    """Value by name, of the flags that were really typed."""
+    """Values of the typed flags by flag name."""
 
     def overrides(self) -> tuple[Override, ...]:
-        """Typed values for the configuration, in the order of their declaration."""
+        """Return the typed configuration values in the order of their flags' declaration."""
         return tuple(
             Override(flag.spelling[-1], path, self.typed[flag.name], flag.how)
             for flag in _OVERRIDING_FLAGS
@@ -53,11 +53,16 @@ class Arguments:
 
 
 def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Arguments:
-    """Parse ``argv`` (without the program's name).
+    """Parse a command line.
 
-    ``home`` is the folder of ``run.py`` and ``cwd`` the current one: both are searched for
-    cluster.yaml. Prints a message and exits with code 2 when the command line is wrong, with
-    code 0 after ``--help``. Raises ConfigError for a sweep, a budget or a price that cannot be.
+    Args:
+        argv: Words after the program's name.
+        home: Folder that is searched for cluster.yaml after the current one.
+        cwd: Folder that is searched first; the current one by default.
+
+    Raises:
+        SystemExit: code 2 for a wrong command line, code 0 after ``--help`` and ``--version``.
+        ConfigError: a sweep, a token budget or a price is out of range.
     """
     parser = build_parser()
     _refuse_unknown_flags(parser, argv)
@@ -83,9 +88,9 @@ def _simulation(
     if "simulate" not in typed:
         for name in _SIMULATION_FLAGS:
             if name in typed:
-                parser.error(f"--{name} goes with --simulate")
+                parser.error(f"--{name} requires --simulate")
         return None
-    _refuse_unheeded(parser, typed)
+    _refuse_ignored(parser, typed)
     if "token_budget" in typed:
         check_tokens(typed["token_budget"], "--token_budget")
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
@@ -96,33 +101,35 @@ def _simulation(
     )
 
 
-def _refuse_unheeded(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> None:
-    """Exit when a flag was typed that a simulation would leave aside."""
+def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> None:
+    """Exit when a typed flag would have no effect on a simulation."""
     if typed.get("mode", "train").startswith("eval"):
-        parser.error(f"--simulate predicts training, not --mode {typed['mode']}")
+        parser.error(
+            f"--simulate predicts training; it cannot be combined with --mode {typed['mode']}"
+        )
     for name in ("compile_only", "validate_only"):
         if name in typed:
-            parser.error(f"--simulate compiles and predicts, so --{name} does not go with it")
+            parser.error(f"--{name} cannot be combined with --simulate")
     for name in _PRICES:
         if name in typed and "token_budget" not in typed:
-            parser.error(f"--{name} goes with --token_budget")
+            parser.error(f"--{name} requires --token_budget")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The argparse parser; a flag that was not typed leaves no attribute."""
+    """Build the argparse parser; a flag that was not typed leaves no attribute."""
     parser = argparse.ArgumentParser(
         prog="waferstream",
         usage="waferstream [CSX] --params FILE [--mode MODE] [flags]",
-        description="Train and evaluate a model on an emulated wafer-scale cluster.",
-        epilog="A typed flag wins over the same key in the params file.",
+        description="Train, evaluate or simulate a model on an emulated wafer-scale cluster.",
+        epilog="A flag on the command line overrides the same key of the params file.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     groups = {
-        "the run": RUN_FLAGS,
-        "over the params file": CONFIG_FLAGS,
-        "of the real machine, accepted without effect": REAL_MACHINE_FLAGS,
+        "run and simulation": RUN_FLAGS,
+        "configuration (overrides the params file)": CONFIG_FLAGS,
+        "flags of the real machine (accepted, no effect here)": REAL_MACHINE_FLAGS,
     }
     exclusive: dict[str, argparse._MutuallyExclusiveGroup] = {}
     for title, flags in groups.items():
@@ -146,7 +153,7 @@ def _add(
 
 
 def _refuse_unknown_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Exit when a flag is not known, before argparse complains of what it then misses."""
+    """Exit on an unknown flag before argparse reports arguments that are missing because of it."""
     words = (word for flag in _FLAGS for word in flag.spelling if not flag.positional)
     known = ["-h", "--help", "--version", *words]
     for word in argv:
@@ -162,7 +169,7 @@ def _refuse(parser: argparse.ArgumentParser, name: str, known: Sequence[str]) ->
 
 
 def _cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
-    """The named file, else the first cluster.yaml in ``folders``."""
+    """Return the named file, else the first cluster.yaml in ``folders``."""
     if typed is not None:
         return Path(typed)
     candidates = (folder / "cluster.yaml" for folder in folders)

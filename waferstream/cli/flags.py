@@ -1,4 +1,7 @@
-"""The flags of ``run.py``, declared once (cluster_interface.md, section 1.1)."""
+"""Declare the command-line flags in one table.
+
+Names, short forms and defaults are those of the vendor's command line.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ from waferstream.config.sections import levels_by_role
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag.
+    """One command-line flag.
 
-    ``options`` are keyword arguments of ``add_argument``; ``collect`` makes the value from what
-    argparse has read. A flag without ``paths`` concerns the run, not the configuration.
+    ``options`` are keyword arguments of ``add_argument``; ``collect`` converts the value that
+    argparse has read. A flag without ``paths`` controls the run, not the configuration.
     """
 
     name: str
@@ -40,18 +43,18 @@ class Flag:
     paths: tuple[KeyPath, ...] = ()
     how: Literal["set", "prepend", "merge"] = "set"
     excludes: str | None = None
-    """Flags of the same group exclude each other."""
+    """Group of mutually exclusive flags."""
 
     @property
     def spelling(self) -> tuple[str, ...]:
-        """The flag as it is typed, the short form first."""
+        """The flag as it is typed, short form first."""
         if self.positional:
             return (self.name,)
         return (f"-{self.short}", f"--{self.name}") if self.short else (f"--{self.name}",)
 
 
 def parse_scalar(text: str) -> bool | int | float | str:
-    """A bool, an int, a float, or else the text itself, tried in this order."""
+    """Parse text as a bool, an int or a float, in this order; else return it unchanged."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for number in (int, float):
@@ -63,21 +66,21 @@ def parse_scalar(text: str) -> bool | int | float | str:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """``key=value`` as a pair; ArgumentTypeError if it is none."""
+    """Split ``key=value``; raise ArgumentTypeError for any other text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise ArgumentTypeError(f"{text!r} is not written key=value")
+        raise ArgumentTypeError(f"{text!r} must be key=value")
     return key, value
 
 
 def setting(text: str) -> tuple[str, bool | int | float | str]:
-    """``key=value`` with a value that is parsed."""
+    """Split ``key=value`` and parse the value as a scalar."""
     key, value = key_value(text)
     return key, parse_scalar(value)
 
 
 def levels(words: Sequence[str]) -> dict[str, str]:
-    """``INFO`` for all roles, ``wgt=DEBUG`` for one; a later word wins."""
+    """Map roles to log levels: ``INFO`` sets all, ``wgt=DEBUG`` one; later words win."""
     by_role: dict[str, str] = {}
     for word in words:
         by_role |= dict([key_value(word)]) if "=" in word else levels_by_role(word)
@@ -92,54 +95,54 @@ _SETTINGS = {**_WORDS, "type": setting, "metavar": "KEY=VALUE"}
 
 
 def _key(section: KeyPath, name: str, meaning: str, key: str | None = None, **more: Any) -> Flag:
-    """A flag for one key of the configuration, which bears its name unless ``key`` says another."""
+    """Declare a flag for one configuration key, named like the flag unless ``key`` is given."""
     return Flag(name, meaning, paths=((*section, key or name),), **more)
 
 
 RUN_FLAGS: tuple[Flag, ...] = (
-    Flag("params", "YAML file of the run: model, optimizer, data, loop", short="p"),
+    Flag("params", "YAML file with model, optimizer, data and loop (required)", short="p"),
     Flag(
         "mode",
-        "what to run (default: train_and_eval, with evaluation where there is data for it)",
+        "what to run (default: train_and_eval; evaluates where evaluation data is configured)",
         short="m",
         options={"choices": get_args(Mode)},
     ),
     Flag(
         "cluster",
-        "YAML file of the machine (default: cluster.yaml here, else the one beside run.py)",
+        "YAML file of the machine (default: cluster.yaml in this folder, else beside run.py)",
     ),
-    Flag("trace", "write a Perfetto trace of both clocks, emulated and real, to this file"),
+    Flag("trace", "write a Perfetto trace of emulated and measured time to this file"),
     Flag(
         "simulate",
-        "predict what training would take on --num_csx systems, without training",
+        "predict the time of training on --num_csx systems, without training",
         options=_SWITCH,
     ),
     Flag(
         "sweep",
-        "simulate on all these numbers of systems: 1,2,4-8 or 1-192 or 1-2048:x2; --num_csx is "
-        "told in detail, or the most if it is not among them (default: powers of two up to "
-        "--num_csx)",
+        "numbers of systems to simulate: 1,2,4-8 or 1-192 or 1-2048:x2; details are printed for "
+        "--num_csx, or for the largest number if --num_csx is not in the sweep (default: powers "
+        "of two up to --num_csx)",
     ),
     Flag(
         "token_budget",
-        "tokens to train on, as in 1.4e12: time and cost are simulated, too",
+        "number of training tokens, such as 1.4e12: adds total time and cost to the simulation",
         options={"type": float},
     ),
     Flag(
         "system_hour_price",
-        "price of an hour of one system; the default of 10 is illustrative",
+        "price of one system-hour (default: 10, illustrative)",
         options={"type": float},
     ),
-    Flag("system_kw", "power that one system draws (default: 0)", options={"type": float}),
+    Flag("system_kw", "power draw of one system in kW (default: 0)", options={"type": float}),
     Flag("kwh_price", "price of a kilowatt-hour (default: 0)", options={"type": float}),
-    Flag("debug", "show the stack trace of an error", options=_SWITCH),
+    Flag("debug", "show the stack trace of errors", options=_SWITCH),
 )
 
 CONFIG_FLAGS: tuple[Flag, ...] = (
     _key(
         BACKEND,
         "device",
-        "CSX is emulated; CPU and GPU are refused (default: CSX)",
+        "device; only CSX is emulated (default: CSX)",
         positional=True,
         options={"nargs": "?", "choices": get_args(DeviceType), "default": None},
         key="backend_type",
@@ -158,19 +161,19 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     _key(
         CHECKPOINT,
         "disable_strict_checkpoint_loading",
-        "allow weights that are missing in the checkpoint or not expected",
+        "allow missing and unexpected weights in the checkpoint",
         options=_SWITCH,
     ),
     _key(
         (*CALLBACKS, "LoadCheckpointStates"),
         "load_checkpoint_states",
-        "what to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
+        "states to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
     ),
     _key(LOGGING, "logging", "log level of this process (default: INFO)", key="log_level"),
     _key(LOOP, "max_steps", "train up to this step", options=_NUMBER),
-    _key(LOOP, "num_steps", "train this many steps from where the run starts", options=_NUMBER),
+    _key(LOOP, "num_steps", "train this many steps from the start of the run", options=_NUMBER),
     _key(LOOP, "num_epochs", "train this many epochs", options=_NUMBER),
-    _key(LOOP, "eval_steps", "batches of one evaluation (default: all)", options=_NUMBER),
+    _key(LOOP, "eval_steps", "batches per evaluation (default: all)", options=_NUMBER),
     _key(BACKEND, "compile_only", "compile in full, then stop", options=_SWITCH, excludes="stop"),
     _key(
         BACKEND,
@@ -183,8 +186,8 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     _key(
         CLUSTER,
         "num_workers_per_csx",
-        "input workers per system, as many as cluster.yaml allows; 0: one process, on the emulated "
-        "clock as many as the machine says (default: 1)",
+        "input workers per system; 0 uses one local process, and the emulated clock assumes "
+        "machine.input.workers_per_system of cluster.yaml (default: 1)",
         options=_NUMBER,
     ),
     _key(
@@ -198,12 +201,12 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     _key(
         CLUSTER,
         "job_labels",
-        "labels of the job, kept with its configuration",
+        "labels of the job, saved with its configuration",
         options=_LABELS,
         collect=dict,
         how="merge",
     ),
-    _key(CLUSTER, "job_time_sec", "end the run after this many seconds", options=_NUMBER),
+    _key(CLUSTER, "job_time_sec", "stop the run after this many seconds", options=_NUMBER),
 )
 
 REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
@@ -231,18 +234,18 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
     _key(
         CLUSTER,
         "mount_dirs",
-        "folders that the cluster may read, before those of the file",
+        "folders that the cluster may read, before those of the params file",
         options={**_WORDS, "metavar": "DIR"},
         how="prepend",
     ),
     _key(
         CLUSTER,
         "python_paths",
-        "entries for PYTHONPATH of the input workers, before those of the file",
+        "entries for PYTHONPATH of the input workers, before those of the params file",
         options={**_WORDS, "metavar": "DIR"},
         how="prepend",
     ),
-    _key(CLUSTER, "credentials_path", "certificate for access to the cluster"),
+    _key(CLUSTER, "credentials_path", "certificate for cluster access"),
     _key(CLUSTER, "mgmt_address", "host:port of the cluster management"),
     _key(CLUSTER, "mgmt_namespace", "namespace of the cluster"),
     _key(CLUSTER, "cbcore_image", "image of the cluster's servers"),
@@ -267,11 +270,11 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
     _key(
         CLUSTER,
         "disable_version_check",
-        "do not compare the versions of client and cluster",
+        "skip the version check between client and cluster",
         options=_SWITCH,
     ),
 )
-"""Checked and accepted, so that a command line written for the real machine runs unchanged.
+"""Flags that are checked and accepted so that command lines of the real machine run unchanged.
 
-They concern containers, certificates and debug settings, of which an emulated cluster has none.
+They control containers, certificates and debug settings that an emulated cluster does not have.
 """

@@ -57,14 +57,14 @@ def _run(arguments: Arguments) -> None:
     backend = params.trainer.init.backend
     if backend.backend_type != "CSX":
         raise ConfigError(
-            "only CSX is emulated",
+            "backend_type must be CSX",
             where="trainer.init.backend.backend_type",
             value=backend.backend_type,
-            remedy="plain PyTorch runs on CPU/GPU without WaferStream",
+            remedy="run the model on CPU or GPU with plain PyTorch",
         )
     _log_to_terminal(params)
     with _terminable():
-        # torch takes seconds to import; a wrong command line or file is answered before that.
+        # Importing torch takes seconds: report a wrong command line or file before that.
         if arguments.simulation is not None:
             from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ def _log_to_terminal(params: Params) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does: the cluster is shut down on the way out."""
+    """Handle SIGTERM like Ctrl-C, so that the cluster is shut down before the process ends."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,1 +1,1 @@
-"""params.yaml, validated and resolved: plain data for whoever builds the run."""
+"""Read params.yaml into a validated, frozen configuration."""

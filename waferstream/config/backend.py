@@ -1,4 +1,4 @@
-"""``trainer.init.backend``: the device and the part of the cluster that a job asks for."""
+"""Configuration of ``trainer.init.backend``: the device and the job's share of the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DeviceType = Literal["CSX", "CPU", "GPU"]
 
 
 def _labels(value: Any) -> Any:
-    """``[k=v, ...]`` as a mapping; of a label given twice the first one counts."""
+    """Convert ``[k=v, ...]`` to a mapping; the first of two equal labels wins."""
     if not isinstance(value, list):
         return {} if value is None else value
     labels: dict[str, str] = {}
@@ -31,7 +31,7 @@ Paths = Annotated[tuple[Path, ...], one_or_many]
 
 
 class ClusterConfig(Section):
-    """What a job asks of the cluster; defaults are the vendor's (section 2.2).
+    """Cluster resources of a job; defaults are the vendor's.
 
     Keys about containers, certificates and versions are accepted so that a file written for
     the real machine runs unchanged; an emulated cluster has nothing to mount or to match.
@@ -67,7 +67,7 @@ class ClusterConfig(Section):
 
 
 class BackendConfig(Section):
-    """The device, and how far to go: compile, validate, or run."""
+    """Device, compile folder, and whether to compile, validate or run."""
 
     backend_type: DeviceType = "CSX"
     compile_dir: Path | None = None

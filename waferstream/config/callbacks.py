@@ -1,7 +1,7 @@
-"""``trainer.init.callbacks`` and ``loggers``: ``[{Name: {arguments}}]``.
+"""Configuration of ``trainer.init.callbacks`` and ``loggers``: ``[{Name: {arguments}}]``.
 
-Some are always added; ``{Name: null}`` takes one of those away. After validation the list holds
-what really runs, and writing it back states what was taken away.
+Default callbacks are always added; ``{Name: null}`` removes one. The validated list holds the
+callbacks that run; writing it back states the removed ones.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ StateName = Literal[
 
 
 def _split(value: Any) -> Any:
-    """``model,optimizer`` as a list; ``all`` stays a word."""
+    """Split ``model,optimizer`` into a list; keep ``all``."""
     if not isinstance(value, str) or value == "all":
         return value
     return [name.strip() for name in value.split(",")]
 
 
 class CheckLoss(Named):
-    """Stops the run when the loss is NaN or infinite."""
+    """Stop the run when the loss is NaN or infinite."""
 
 
 class ComputeNorm(Named):
-    """Logs the norm of the gradients: always done where they are clipped by it."""
+    """Log the gradient norm; it is always logged where gradients are clipped by norm."""
 
 
 class KeepNCheckpoints(Named):
-    """Deletes all but the newest ``n`` checkpoints of the run."""
+    """Delete all but the newest ``n`` checkpoints of the run."""
 
     n: PositiveInt | None = None
 
 
 class LoadCheckpointStates(Named):
-    """What to restore from a checkpoint; ``model`` alone takes the weights and starts at step 0."""
+    """States to restore from a checkpoint; ``model`` alone loads weights and starts at step 0."""
 
     load_checkpoint_states: Annotated[
         Literal["all"] | tuple[StateName, ...], BeforeValidator(_split)
@@ -63,7 +63,7 @@ class LoadCheckpointStates(Named):
 
 
 class ProgressLogger(Named):
-    """The progress line on the terminal and in run.log."""
+    """Progress line on the terminal and in run.log."""
 
 
 class TensorBoardLogger(Named):
@@ -91,7 +91,7 @@ _VENDOR_DEFAULTS = frozenset(
         "TelemetryLogger",
     }
 )
-"""Others that the vendor always adds (section 2.2): taking one away changes nothing here."""
+"""Further default callbacks of the vendor: removing one has no effect here."""
 
 
 def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:
@@ -101,7 +101,7 @@ def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:
         names = [class_name(entry) for entry in entries]
         for name in names:
             if name is not None and names.count(name) > 1:
-                raise ValueError(f"{name} stands twice")
+                raise ValueError(f"{name} must not be listed twice")
         removable = {*defaults, *_VENDOR_DEFAULTS}
         kept = [
             entry

@@ -1,6 +1,6 @@
 """Convert the legacy layout (train_input, eval_input, model, optimizer, runconfig).
 
-Only places and names change; values are validated afterwards, in the Trainer layout.
+Only key paths change; values are validated afterwards in the Trainer layout.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MODEL: dict[str, KeyPath] = {
     "mixed_precision": (*PRECISION, "enabled"),
     "fp16_type": (*PRECISION, "fp16_type"),
 }
-"""Keys of ``model`` that are not about the model; all others go to ``init.model``."""
+"""Keys of ``model`` that leave the section; all others go to ``init.model``."""
 
 OPTIMIZER: dict[str, KeyPath] = {
     **_same(
@@ -102,7 +102,7 @@ GPU_ONLY = (
     "init_method",
     "sync_batchnorm",
 )
-"""Keys of ``runconfig`` that say nothing to a CSX; dropped, as the vendor's client does."""
+"""Keys of ``runconfig`` without meaning on a CSX; dropped, as by the vendor's client."""
 
 NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
     "model": ("lora_params", "selective_grad", "compression"),
@@ -115,22 +115,26 @@ NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
         "experimental",
     ),
 }
-"""Keys per section that become callbacks which WaferStream does not have."""
+"""Keys by section that need callbacks which WaferStream does not have."""
 
 
 SECTIONS = ("train_input", "eval_input", "model", "optimizer", "sparsity", "runconfig", "wandb")
 
 
 def is_legacy(data: Mapping[str, Any]) -> bool:
-    """Whether a file is written in the legacy layout."""
+    """Tell whether ``data`` is in the legacy layout."""
     return "trainer" not in data and any(section in data for section in SECTIONS)
 
 
 def convert_legacy(data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The same configuration in the Trainer layout, by the table of section 2.1.
+    """Convert a legacy configuration to the Trainer layout.
 
-    ``where`` names the file. Raises ConfigError for a section or ``runconfig`` key that the
-    table does not have, and for one that WaferStream does not support.
+    Args:
+        data: Content of the file.
+        where: Name of the file, for errors.
+
+    Raises:
+        ConfigError: a section or a ``runconfig`` key is unknown or not supported.
     """
     data = copy.deepcopy(dict(data))
     _refuse_unknown(data, SECTIONS, "", where)
@@ -156,14 +160,14 @@ def convert_legacy(data: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _section(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     section = data.get(name)
     if section is not None and not isinstance(section, dict):
-        raise ConfigError(f"{name!r} holds no mapping", where=where, value=repr(section))
+        raise ConfigError(f"{name!r} must be a mapping", where=where, value=repr(section))
     return section or {}
 
 
 def _move_keys(
     trainer: dict[str, Any], section: dict[str, Any], places: Mapping[str, KeyPath]
 ) -> None:
-    """Take the keys of ``places`` out of a section; null meant "not set" in this layout."""
+    """Move the keys of ``places`` out of a section; null means "not set" in this layout."""
     for key, path in places.items():
         if (value := section.pop(key, None)) is not None:
             put(trainer, path, value)
@@ -210,7 +214,7 @@ def _add_callback(trainer: dict[str, Any], entry: dict[str, Any]) -> None:
 
 
 def _schedulers(rate: Any, where: str) -> list[dict[str, Any]]:
-    """``learning_rate`` as a number, one scheduler, or a list of them."""
+    """Convert ``learning_rate``: a number, one scheduler, or a list of schedulers."""
     if not isinstance(rate, list | dict):
         return [{"ConstantLR": {"learning_rate": rate}}]
     entries = [_scheduler(entry, where) for entry in (rate if isinstance(rate, list) else [rate])]
@@ -218,10 +222,10 @@ def _schedulers(rate: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _scheduler(entry: Any, where: str) -> dict[str, Any]:
-    """``{scheduler: Linear, ...}`` as ``{LinearLR: {...}}``."""
+    """Convert ``{scheduler: Linear, ...}`` to ``{LinearLR: {...}}``."""
     if not isinstance(entry, dict) or not isinstance(entry.get("scheduler"), str):
         raise ConfigError(
-            "an entry of 'optimizer.learning_rate' names no scheduler",
+            "an entry of 'optimizer.learning_rate' must name a scheduler",
             where=where,
             value=repr(entry),
             rule="a number, or mappings with the key 'scheduler'",

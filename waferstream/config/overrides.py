@@ -1,4 +1,4 @@
-"""Values from the command line, laid over a resolved configuration."""
+"""Apply command-line values to a resolved configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 KeyPath = tuple[str, ...]
-"""Keys from ``trainer`` down; below ``callbacks`` and ``loggers`` comes the name of a class."""
+"""Keys from ``trainer`` down; below ``callbacks`` and ``loggers``, the name of a class."""
 
 INIT: KeyPath = ("init",)
 BACKEND: KeyPath = (*INIT, "backend")
@@ -27,7 +27,7 @@ _LISTS = ("callbacks", "loggers")
 
 @dataclass(frozen=True)
 class Override:
-    """A value that the user typed, and what becomes of the one in the file.
+    """A typed value and the rule that combines it with the value of the file.
 
     ``set`` replaces it, ``prepend`` puts the typed entries before those of the file, ``merge``
     adds the typed keys to those of the file and wins where both have one
@@ -40,7 +40,7 @@ class Override:
     how: Literal["set", "prepend", "merge"] = "set"
 
     def over(self, old: Any) -> Any:
-        """The value that takes the place of ``old``."""
+        """Return the value that replaces ``old``."""
         match self.how:
             case "set":
                 return self.value
@@ -51,9 +51,9 @@ class Override:
 
 
 def apply_overrides(trainer: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """The ``trainer`` mapping, as ``Params.dump`` writes it, with typed values laid over it.
+    """Return a copy of the ``trainer`` mapping with typed values applied.
 
-    A mode's section (``fit``, ``validate``, ``validate_all``) that the file lacks is not made.
+    A missing section of a mode (``fit``, ``validate``, ``validate_all``) is not created.
     """
     result = copy.deepcopy(trainer)
     for override in overrides:
@@ -64,12 +64,12 @@ def apply_overrides(trainer: dict[str, Any], overrides: Iterable[Override]) -> d
 
 
 def put(trainer: dict[str, Any], path: KeyPath, value: Any) -> None:
-    """Set the value at ``path``; mappings, callbacks and loggers on the way are made."""
+    """Set the value at ``path``; create missing mappings, callbacks and loggers."""
     _holder(trainer, path)[path[-1]] = value
 
 
 def _holder(data: Any, path: KeyPath) -> dict[str, Any]:
-    """The mapping that holds the last key of ``path``."""
+    """Return the mapping that holds the last key of ``path``."""
     for key in path[:-1]:
         if isinstance(data, list):
             data = _entry(data, key)
@@ -81,7 +81,7 @@ def _holder(data: Any, path: KeyPath) -> dict[str, Any]:
 
 
 def _entry(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The entry ``{name: arguments}`` of a list, added where it is missing."""
+    """Return the arguments of entry ``{name: arguments}``, adding the entry where missing."""
     for entry in entries:
         if name in entry:
             break

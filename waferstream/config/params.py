@@ -1,4 +1,4 @@
-"""params.yaml in the Trainer layout, whole (cluster_interface.md, section 2.2)."""
+"""Read params.yaml in either layout, apply the command line, and validate the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Scope = Literal["train", "validate"]
 
 
 class InitConfig(Section):
-    """``trainer.init``: everything that is built before the first step."""
+    """Section ``trainer.init``: everything that is built before the first step."""
 
     backend: BackendConfig = BackendConfig()
     """``device: CSX`` is the short form of ``backend: {backend_type: CSX}``."""
@@ -86,13 +86,13 @@ class InitConfig(Section):
         return self
 
     def callback(self, kind: type[Kind]) -> Kind | None:
-        """The callback of that class; None if none runs."""
+        """Return the callback of a class, or None if none is configured."""
         return next((each for each in self.callbacks if isinstance(each, kind)), None)
 
     def micro_batch_size(self, scope: Scope) -> int | Literal["auto"] | Explore | None:
-        """``csx.performance.micro_batch_size``: of the scope, else global, else ``auto``.
+        """Return ``csx.performance.micro_batch_size`` of a scope, else global, else ``auto``.
 
-        None means that a system runs its whole share at once.
+        None stands for one micro-batch per system.
         """
         scoped = ScopedTrainFlags if scope == "train" else ScopedValidateFlags
         flags = (self.callback(scoped), self.callback(GlobalFlags))
@@ -102,7 +102,7 @@ class InitConfig(Section):
 
 
 class FitConfig(Section):
-    """``trainer.fit``: training, with evaluation in between where there is data for it."""
+    """Section ``trainer.fit``: training, with evaluations where evaluation data is given."""
 
     train_dataloader: DataLoaderConfig
     val_dataloader: DataLoaders = ()
@@ -110,22 +110,22 @@ class FitConfig(Section):
 
 
 class ValidateConfig(Section):
-    """``trainer.validate``: one evaluation."""
+    """Section ``trainer.validate``: one evaluation."""
 
     val_dataloader: DataLoaderConfig
     ckpt_path: StartFrom = "newest"
 
 
 class ValidateAllConfig(Section):
-    """``trainer.validate_all``: every checkpoint on every data set."""
+    """Section ``trainer.validate_all``: every checkpoint on every data set."""
 
     val_dataloaders: DataLoaders = ()
     ckpt_paths: Annotated[tuple[CheckpointPath, ...], one_or_many] = ()
-    """Files or globs; none means every checkpoint in ``model_dir``."""
+    """Files or globs; every checkpoint in ``model_dir`` if empty."""
 
 
 class TrainerConfig(Section):
-    """``trainer``: how it is built, and what each mode runs."""
+    """Section ``trainer``: its construction and the sections of the modes."""
 
     init: InitConfig
     fit: FitConfig | None = None
@@ -134,20 +134,25 @@ class TrainerConfig(Section):
 
 
 class Params(Section):
-    """The whole file, resolved: defaults filled in, short forms written out.
+    """Resolved params.yaml: defaults filled in, short forms expanded.
 
-    Loading what ``dump`` gives yields an equal ``Params``.
+    Loading the output of ``dump`` yields an equal ``Params``.
     """
 
     trainer: TrainerConfig
 
 
 def load_params(path: Path, overrides: Sequence[Override] = ()) -> Params:
-    """The configuration of a run.
+    """Load the configuration of a run.
 
-    The file is validated on its own before typed values are laid over it, so that an error
-    names the one or the other. Raises ConfigError.
+    Args:
+        path: File in the Trainer layout or in the legacy layout.
+        overrides: Values of the command line.
+
+    Raises:
+        ConfigError: a key or value of the file or of the command line is wrong.
     """
+    # Validate the file before typed values are applied, so that an error names its origin.
     data, where = load_yaml(path), str(path)
     if is_legacy(data):
         where = f"{path} (legacy layout, read as Trainer layout)"
@@ -161,13 +166,13 @@ def load_params(path: Path, overrides: Sequence[Override] = ()) -> Params:
 
 
 def _one_phase(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Unwrap ``trainer: [{trainer: ...}]``; several phases are refused."""
+    """Unwrap ``trainer: [{trainer: ...}]``; refuse several phases."""
     phases = data.get("trainer")
     if not isinstance(phases, list):
         return data
     if len(phases) != 1 or not isinstance(phases[0], dict) or list(phases[0]) != ["trainer"]:
         raise ConfigError(
-            "runs of several phases are not supported yet",
+            "a run must have one phase",
             where=where,
             value=f"'trainer' is a list of {len(phases)}",
             rule="one mapping, or a list with one 'trainer' item",

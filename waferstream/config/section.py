@@ -1,4 +1,4 @@
-"""What the sections of params.yaml share: how absent keys are written, and how refusals read."""
+"""Base classes of the sections of params.yaml and validators that several sections share."""
 
 from __future__ import annotations
 
@@ -24,24 +24,21 @@ StepCount = Annotated[int, Field(ge=1, le=MAX_STEP)]
 """A number of steps, at least one."""
 
 StepInterval = Annotated[int, Field(ge=0, le=MAX_STEP)]
-"""Every so many steps; 0 means never."""
+"""An interval in steps; 0 means never."""
 
 
 class Section(Config):
-    """A mapping of params.yaml.
-
-    Written back as plain data; a key that is None because nobody set it is left out.
-    """
+    """Mapping of params.yaml; a key that is None because it was not set is not written back."""
 
     model_config = ConfigDict(serialize_by_alias=True, ser_json_inf_nan="constants")
 
     def dump(self) -> dict[str, Any]:
-        """The section as plain data, ready to be written as YAML."""
+        """Return the section as plain data for YAML."""
         return self.model_dump(mode="json")
 
     @model_serializer(mode="wrap")
     def plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What ``dump`` writes."""
+        """Serialize the section without keys that were not set."""
         data: dict[str, Any] = handler(self)
         fields = type(self).model_fields.items()
         optional = {field.alias or name for name, field in fields if field.default is None}
@@ -57,16 +54,18 @@ def _as_list(value: object) -> object:
 
 
 one_or_many = BeforeValidator(_as_list)
-"""Lets a list be written as its single entry, or as null when it is empty."""
+"""Accept a single entry for a list of one, and null for an empty list."""
 
 
 def not_supported(remedy: str) -> PydanticCustomError:
-    """The refusal of something that the vendor's layout knows and WaferStream does not."""
-    return PydanticCustomError("not_supported", "known, but not supported yet", {"remedy": remedy})
+    """Build the error for a feature of the vendor's layout that WaferStream lacks."""
+    return PydanticCustomError(
+        "not_supported", "known to the real machine, not supported here", {"remedy": remedy}
+    )
 
 
 def not_yet(*values: str, remedy: str) -> BeforeValidator:
-    """Refuses single values."""
+    """Build a validator that refuses single values."""
 
     def refuse(value: object) -> object:
         if value in values:
@@ -82,19 +81,24 @@ def _refuse_if_on(value: object) -> None:
 
 
 NotYet = Annotated[None, BeforeValidator(_refuse_if_on)]
-"""A key that is refused unless it is switched off."""
+"""Type of a key that must be absent or switched off."""
 
 
 class Named(Section):
-    """One class with its arguments; the fields of a subclass are the arguments."""
+    """Class name with arguments, written ``{ClassName: {arguments}}``.
+
+    The fields of a subclass are the arguments. A family of classes is a tagged union,
+    ``Annotated[Annotated[A, Tag("A")] | Annotated[B, Tag("B")], Discriminator(class_name)]``, so
+    that an error names the class, the argument, and the nearest known word.
+    """
 
     @property
     def class_name(self) -> str:
-        """The name under which it stands in the file."""
+        """The class name as written in the file."""
         return type(self).__name__
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name, as Python values."""
+        """Return the arguments by name as Python values."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     @model_validator(mode="before")
@@ -107,12 +111,12 @@ class Named(Section):
 
     @model_serializer(mode="wrap")
     def plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """``{ClassName: {arguments}}`` as plain data."""
+        """Serialize to ``{ClassName: {arguments}}``."""
         return {self.class_name: super().plain(handler)}
 
 
 def class_name(value: object) -> str | None:
-    """The class that ``{ClassName: {arguments}}`` names; None if the shape is another."""
+    """Return the class name of ``{ClassName: {arguments}}``; None for any other shape."""
     if isinstance(value, Named):
         return value.class_name
     if isinstance(value, Mapping) and len(value) == 1:

@@ -31,7 +31,7 @@ from wsc.core.errors import nearest
 
 
 class ModelConfig(Section):
-    """Which model, with keys that its class validates; ``dump`` gives them all."""
+    """Section ``trainer.init.model``: a registered name; the model class validates other keys."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -43,7 +43,7 @@ FloatType = Literal["float32", "bfloat16", "float16"]
 
 
 class PrecisionConfig(Section):
-    """Mixed precision over fp32 masters (cluster_interface.md, sections 2.2 and 3.7).
+    """Section ``trainer.init.precision``: mixed precision over fp32 masters.
 
     ============================  =============  =============
     setting                       weights travel kernels compute
@@ -63,26 +63,26 @@ class PrecisionConfig(Section):
     loss_scaling_factor: Annotated[
         PositiveFloat, not_yet("dynamic", remedy="give a number; bfloat16 needs no other than 1.0")
     ] = 1.0
-    """The loss is multiplied by this before the backward pass, the gradients divided after it."""
+    """Factor on the loss before the backward pass; gradients are divided by it afterwards."""
     initial_loss_scale: NotYet = None
     steps_per_increase: NotYet = None
     min_loss_scale: NotYet = None
     max_loss_scale: NotYet = None
     max_gradient_norm: PositiveFloat | None = None
-    """Gradients are scaled down to this global L2 norm."""
+    """Largest global L2 norm of the gradients."""
     max_gradient_value: PositiveFloat | None = None
-    """Gradients are clipped to this absolute value."""
+    """Largest absolute value of a gradient element."""
     log_loss_scale: bool = False
-    """Log the loss scale; a fixed one stands in the configuration."""
+    """Log the loss scale."""
 
     @property
     def stream_dtype(self) -> FloatType:
-        """The type in which weights leave the weight store."""
+        """Dtype of weights on the stream."""
         return self.fp16_type if self.enabled else "float32"
 
     @property
     def compute_dtype(self) -> FloatType:
-        """The type in which kernels compute."""
+        """Dtype of the kernels."""
         return self.fp16_type if self.enabled and self.precision_opt_level > 0 else "float32"
 
 
@@ -105,20 +105,20 @@ def _refuse_url(path: object) -> object:
 CheckpointPath = Annotated[Path, BeforeValidator(_refuse_url)]
 
 StartFrom = CheckpointPath | Literal["newest"] | None
-"""A checkpoint to start from: a file, the newest in ``model_dir``, or (null) none at all."""
+"""Checkpoint to start from: a file, the newest in ``model_dir``, or none (null)."""
 
 
 class CheckpointConfig(Section):
-    """When checkpoints are written and how they are read (cluster_interface.md, section 2.2)."""
+    """Section ``trainer.init.checkpoint``: when checkpoints are written, how they are read."""
 
     steps: StepInterval | None = None
-    """Write every so many steps and after the last one; None and 0 mean never."""
+    """Interval in steps between checkpoints, plus one after the last step; None, 0: never."""
     autoload_last_checkpoint: bool = True
-    """Start from the newest checkpoint in ``model_dir`` when none is named."""
+    """Start from the newest checkpoint in ``model_dir`` if none is named."""
     disable_strict_checkpoint_loading: bool = False
-    """Allow weights that are missing or not expected."""
+    """Allow missing and unexpected weights."""
     save_initial_checkpoint: bool = False
-    """Write the initial weights before the first step of a run that starts from none."""
+    """Write a checkpoint of the initial weights before the first step."""
     checkpoint_name: Annotated[str, AfterValidator(_check_name)] = "checkpoint_{step}.mdl"
     checkpoint_root: NotYet = None
     strict_version: bool = True
@@ -135,11 +135,11 @@ EvalFrequency = Annotated[
 
 
 class LoopConfig(Section):
-    """The length of a run (cluster_interface.md, section 2.2).
+    """Section ``trainer.init.loop``: length of a run and interval of evaluations.
 
-    ``num_steps`` counts from where the run starts and wins over ``max_steps``, which counts from
-    step 0; ``num_epochs``, of ``steps_per_epoch`` steps or one pass over the data, replaces
-    ``num_steps``.
+    ``num_steps`` counts from the start of the run and overrides ``max_steps``, which counts from
+    step 0. ``num_epochs`` replaces ``num_steps``; an epoch has ``steps_per_epoch`` steps, or one
+    pass over the data.
     """
 
     num_steps: StepCount | None = None
@@ -147,23 +147,23 @@ class LoopConfig(Section):
     num_epochs: PositiveInt | None = None
     steps_per_epoch: StepCount | None = None
     eval_frequency: EvalFrequency = 1.0
-    """int: evaluate every so many steps. float: every such fraction of the run. 0: never."""
+    """int: interval in steps. float: fraction of the run. 0: never."""
     eval_steps: StepCount | None = None
-    """Batches of one evaluation; None takes the whole data."""
+    """Batches per evaluation; None evaluates all data."""
     grad_accum_steps: PositiveInt = 1
-    """For other devices; a cluster cuts the global batch into micro-batches itself."""
+    """Ignored: the cluster cuts the global batch into micro-batches itself."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if self.num_epochs is not None and self.num_steps is not None:
-            raise ValueError("num_steps and num_epochs exclude each other")
+            raise ValueError("num_steps and num_epochs are mutually exclusive")
         if self.steps_per_epoch is not None and self.num_epochs is None:
-            raise ValueError("steps_per_epoch needs num_epochs")
+            raise ValueError("steps_per_epoch requires num_epochs")
         return self
 
 
 Role = Literal["crd", "wrk", "wgt", "act", "cmd", "br", "chf"]
-"""Short names of the cluster's tasks (cluster_interface.md, section 1.1)."""
+"""Short names of the real cluster's tasks."""
 
 ROLES: tuple[str, ...] = get_args(Role)
 
@@ -171,7 +171,7 @@ LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
 
 
 def _upper(value: Any) -> Any:
-    """``info`` is INFO, and ``"20"`` the number."""
+    """Convert ``info`` to INFO and ``"20"`` to 20."""
     if not isinstance(value, str):
         return value
     return int(value) if value.isdecimal() else value.upper()
@@ -181,7 +181,7 @@ Level = Annotated[LevelName | int, BeforeValidator(_upper)]
 
 
 def levels_by_role(value: Any) -> Any:
-    """One level for all as a level for each role; a mapping ``role[.tag][.phase]: level`` as is."""
+    """Expand one level to all roles; keep a mapping ``role[.tag][.phase]: level``."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -196,18 +196,18 @@ def levels_by_role(value: Any) -> Any:
 
 
 class LoggingConfig(Section):
-    """Log settings (cluster_interface.md, section 2.2)."""
+    """Section ``trainer.init.logging``."""
 
     log_steps: StepCount = 1
-    """Print the loss every so many steps."""
+    """Interval in steps between progress lines."""
     log_level: Level = "INFO"
-    """Of the user's process."""
+    """Log level of the user's process."""
     wsc_log_level: Annotated[dict[str, Level], BeforeValidator(levels_by_role)] = Field(
         default_factory=dict
     )
-    """Of the real cluster's tasks; emulated roles report to the user's process alone."""
+    """Log levels of the real cluster's tasks; no effect here."""
     enable_act_frequency: bool = False
-    """Fetch losses on log steps only: an emulated cluster always does."""
+    """Fetch losses on log steps only; an emulated cluster always does."""
 
 
 def _refuse_micro_batch(value: object) -> None:
@@ -223,15 +223,15 @@ def _refuse_micro_batch(value: object) -> None:
 
 
 class DataLoaderConfig(Section):
-    """Which data, with keys that the processor validates; ``dump`` gives them all."""
+    """Data loader: a registered data processor, which validates all other keys."""
 
     model_config = ConfigDict(extra="allow")
 
     data_processor: str
     batch_size: PositiveInt
-    """Samples of a step over all systems together."""
+    """Samples per step over all systems (global batch)."""
     micro_batch_size: Annotated[None, BeforeValidator(_refuse_micro_batch)] = None
 
 
 DataLoaders = Annotated[tuple[DataLoaderConfig, ...], one_or_many]
-"""One mapping or a list of them."""
+"""One data loader or a list."""

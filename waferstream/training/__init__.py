@@ -1,1 +1,1 @@
-"""The training program behind run.py."""
+"""Train and evaluate: the program that the command runs on cstorch."""

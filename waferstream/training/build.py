@@ -1,4 +1,4 @@
-"""From configuration to what a cstorch program is made of: model, optimizer, scheduler."""
+"""Build model, optimizer, schedulers, traced steps and data loaders from the configuration."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Step = Callable[[Batch], Any]
 
 
 def make_model(init: InitConfig) -> nn.Module:
-    """The model with its initial weights."""
+    """Build the model with its initial weights."""
     return build_model(init.model.dump(), init.seed, "trainer.init.model")
 
 
 def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
-    """The optimizer, with weight decay on matrices only, and its schedulers.
+    """Build the optimizer, with weight decay on matrices only, and its schedulers.
 
     Biases and norm weights (tensors of one dimension) are not decayed, as in the vendor's zoo.
     """
@@ -58,7 +58,7 @@ def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:
 def training_step(
     init: InitConfig, model: nn.Module, optimizer: Optimizer, schedulers: list[Scheduler]
 ) -> Step:
-    """Forward, backward, clipping, update, schedule; traced into one program."""
+    """Return the traced training step: forward, backward, clipping, update, schedule."""
     scaler = cstorch.amp.GradScaler(init.precision.loss_scaling_factor)
 
     @cstorch.trace
@@ -79,7 +79,7 @@ def training_step(
 
 
 def evaluation_step(model: nn.Module) -> Step:
-    """Forward only."""
+    """Return the traced evaluation step: forward only."""
 
     @cstorch.trace
     def evaluate(batch: Batch) -> torch.Tensor:
@@ -92,7 +92,7 @@ def evaluation_step(model: nn.Module) -> Step:
 def make_loader(
     init: InitConfig, config: DataLoaderConfig, scope: Scope, where: str
 ) -> cstorch.utils.data.DataLoader:
-    """A loader that input workers build by themselves.
+    """Return a loader that each input worker builds for itself.
 
     ConfigError or DataError, here and now, if its batches cannot be shared by the systems, or if
     the model cannot read the first one.
@@ -106,12 +106,12 @@ def make_loader(
 
 
 def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
-    """Refuse a global batch of which not every system gets a micro-batch."""
+    """Refuse a global batch that leaves a system without a micro-batch."""
     check_shares(batch_size, init.micro_batch_size(scope), init.backend.cluster_config.num_csx)
 
 
 def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:
-    """Refuse data that the model cannot read, as far as the first batch shows."""
+    """Refuse data whose first batch has token ids outside the model's vocabulary."""
     batch = loader.local.batch(0)
     for feature in model_config(init.model.dump(), "trainer.init.model").features():
         if feature.name not in batch:

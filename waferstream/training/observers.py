@@ -1,4 +1,4 @@
-"""Who is told how a run goes: progress lines, event files, the history for picture and summary.
+"""Observe a run: progress lines, event files, and the history for figure and summary.
 
 Observers look on; nothing they do changes a weight.
 """
@@ -21,7 +21,7 @@ from wsc.core.hyper_schedules import HyperSchedule
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """The state of training at a log step; ``losses`` are those since the last log step."""
+    """State of training at a log step; ``losses`` since the previous log step."""
 
     step: int
     losses: tuple[tuple[int, float], ...]
@@ -38,7 +38,7 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """A finished evaluation: mean loss over its batches, and at what pace."""
+    """Result of an evaluation: mean loss over its batches, and throughput."""
 
     step: int
     batches: int
@@ -48,20 +48,20 @@ class EvaluationLog:
 
 
 class Observer(Protocol):
-    """Called in the order of events; all methods must be quick."""
+    """Receiver of a run's events, in order; methods must return quickly."""
 
     def trained(self, log: TrainingLog) -> None:
-        """A log step of training is done."""
+        """Receive a finished log step."""
 
     def evaluated(self, log: EvaluationLog) -> None:
-        """An evaluation is done."""
+        """Receive a finished evaluation."""
 
     def close(self) -> None:
-        """The run is over, well or not."""
+        """Receive the end of the run, successful or not."""
 
 
 class Progress:
-    """The progress bar and the vendor's progress lines."""
+    """Progress bar and the vendor's progress lines."""
 
     def __init__(self, machine: str, batch_size: int, log: Callable[[str], None]) -> None:
         self._machine = machine
@@ -103,7 +103,7 @@ class Progress:
             self._bar.close()
 
     def _say(self, line: str) -> None:
-        """Above the bar on the terminal, and into run.log."""
+        """Print a line above the progress bar and append it to run.log."""
         if self._bar is None:
             print(line, flush=True)
         else:
@@ -141,7 +141,7 @@ class Events:
 
 
 class History:
-    """Remembers a run for its picture and its summary."""
+    """Record of a run for its figure and its summary."""
 
     def __init__(self) -> None:
         self.train: list[tuple[int, float]] = []
@@ -160,11 +160,11 @@ class History:
         self.evaluations.append((log.step, log.loss, log.perplexity))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class TrainingReporter:
-    """Collects the steps of a run, and tells observers of them when a log step is done.
+    """Collector of a run's steps; notifies observers at log steps.
 
     ``rate`` is the schedule of the learning rate, None where it is constant.
     """

@@ -1,11 +1,11 @@
-"""The files of a run below ``model_dir`` (cluster_interface.md, section 4.6).
+"""Create and write the folder of one run below ``model_dir``.
 
 model_dir/
     checkpoint_<step>.mdl, checkpoints_index.yaml
     run_summary.json, loss.png            of the newest run
     latest_run.log -> <timestamp>/run.log
     <timestamp>/
-        run.log                           everything the run said
+        run.log                           all log lines
         trainer_params.yaml, cluster.yaml the resolved configuration
         events.out.tfevents.*             for TensorBoard
 """
@@ -26,7 +26,7 @@ from wsc.core.errors import ConfigError
 
 
 class _RunLog(logging.FileHandler):
-    """A log file; a line that cannot be written is an OSError instead of a printed stack trace."""
+    """Log file that raises OSError when a line cannot be written."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with naming(Path(self.baseFilename)):
@@ -38,12 +38,12 @@ class _RunLog(logging.FileHandler):
         raise error
 
     def close(self) -> None:
-        with suppress(OSError):  # was told when the line was written
+        with suppress(OSError):  # reported when the line was written
             super().close()
 
 
 class RunFolder:
-    """Makes the folder of one run and keeps its log. Close it to release the log file."""
+    """Folder of one run with its log; close it to release the log file."""
 
     def __init__(self, model_dir: Path) -> None:
         self.model_dir = model_dir
@@ -52,14 +52,14 @@ class RunFolder:
             self._log = _RunLog(self.path / "run.log")
         except OSError as error:
             raise ConfigError(
-                "the model folder cannot be written", where=str(model_dir), value=error.strerror
+                "model_dir must be writable", where=str(model_dir), value=error.strerror
             ) from error
         self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
         logging.getLogger("waferstream").addHandler(self._log)
         self._point_latest()
 
     def save_configuration(self, params: Params, cluster: ClusterSpec) -> None:
-        """Write what the run was really started with."""
+        """Write the resolved configuration of the run."""
         files = {
             "trainer_params.yaml": params.dump(),
             "cluster.yaml": cluster.model_dump(mode="json"),
@@ -69,7 +69,7 @@ class RunFolder:
                 partial.write_text(dump_yaml(data))
 
     def note(self, line: str) -> None:
-        """Put a line into run.log alone; the terminal has it already."""
+        """Append a line to run.log that the terminal already shows."""
         self._log.emit(logging.makeLogRecord({"msg": line, "levelname": "INFO"}))
 
     def close(self) -> None:
@@ -86,13 +86,13 @@ class RunFolder:
 
 
 def _new_folder(model_dir: Path) -> Path:
-    """Named by the first millisecond, from now on, that no other run has taken."""
+    """Create a folder named by the first free millisecond."""
     while True:
         path = model_dir / datetime.now().strftime("%Y%m%d_%H%M%S_%f")[:-3]
         try:
             path.mkdir(parents=True)
         except FileExistsError:
-            if not path.exists():  # it is model_dir that is in the way, a link to nowhere
+            if not path.exists():  # model_dir itself is a dangling link
                 raise
         else:
             return path

@@ -1,6 +1,6 @@
-"""The plan of a training run: where it starts and ends, and at which steps something is due.
+"""Plan a training run: its first and last step, and the steps of logs, checkpoints, evaluations.
 
-Pure arithmetic on step numbers. Steps count from 1; "after step s" is when s is due.
+Steps count from 1; an action that is due at step s happens after step s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Stage:
     evaluates: bool  # after the last step
 
     def relative(self, steps: set[int]) -> list[int]:
-        """Those of ``steps`` that lie in the stage, counted from its beginning."""
+        """Return the ``steps`` of this stage, counted from its first step."""
         return sorted(step - self.first + 1 for step in steps if self.first <= step <= self.last)
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is due when, from the step after ``start`` (already done) to ``end``."""
+    """Steps of a run and their actions, from ``start`` (already done) exclusive to ``end``."""
 
     start: int
     end: int
@@ -72,7 +72,7 @@ def plan_run(
 
 
 def run_end(loop: LoopConfig, start: int, steps_in_epoch: int) -> int:
-    """The last step: ``num_steps`` more, or up to ``max_steps``, or whole epochs (default one)."""
+    """Return the last step: by ``num_steps``, else ``max_steps``, else epochs (default one)."""
     if loop.num_steps is not None:
         return start + loop.num_steps
     if loop.max_steps is not None:
@@ -81,7 +81,7 @@ def run_end(loop: LoopConfig, start: int, steps_in_epoch: int) -> int:
 
 
 def _eval_interval(loop: LoopConfig, num_steps: int) -> int:
-    """Steps between evaluations; a float is a fraction of the run."""
+    """Return the steps between evaluations."""
     if isinstance(loop.eval_frequency, float):
         return max(1, round(loop.eval_frequency * num_steps))
     return loop.eval_frequency

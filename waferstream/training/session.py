@@ -1,4 +1,4 @@
-"""One run from start to finish; backend, cluster and files are closed whatever happens."""
+"""Run one session from start to finish; backend, cluster and files are always closed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
 from waferstream.training.observers import Events, History, Observer, Progress
 from waferstream.training.run_folder import RunFolder
-from waferstream.training.summary import log_pace, summarize, write_results
+from waferstream.training.summary import log_throughput, summarize, write_results
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.errors import ConfigError
 
@@ -28,14 +28,20 @@ log = logging.getLogger("waferstream")
 def run_session(
     params: Params, mode: Mode, cluster_file: Path | None = None, trace: Path | None = None
 ) -> None:
-    """Train or evaluate on the machine of ``cluster_file``; WaferStreamError if it fails.
+    """Train or evaluate, write the results, and print ``Weights SHA-256: <hex>``.
 
-    Writes a trace of both clocks to ``trace``, if given. Ends with the line
-    ``Weights SHA-256: <hex>`` where there are weights.
+    Args:
+        params: Configuration of the run.
+        mode: What to run.
+        cluster_file: YAML file of the machine; the default machine if None.
+        trace: File for a Perfetto trace of emulated and measured time.
+
+    Raises:
+        WaferStreamError: the run failed.
     """
     if trace is not None:
         check_trace(trace)
-    torch.set_num_threads(1)  # this process only traces; the cores belong to the cluster
+    torch.set_num_threads(1)  # the cores belong to the cluster
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     history = History()
     with ExitStack() as stack:
@@ -54,24 +60,24 @@ def run_session(
     start_up = backend.start_up
     summary = summarize(params, cluster, mode, trainer.model, outcome, history, start_up)
     write_results(params.trainer.init.model_dir, summary)
-    log_pace(history, cluster.machine, summary.num_csx)
+    log_throughput(history, cluster.machine, summary.num_csx)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
 
 
 def check_trace(path: Path) -> None:
-    """Refuse, before anything is trained or captured, a trace that could not be written at last."""
+    """Refuse a trace file that could not be written at the end of the run."""
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise ConfigError(
-            "the trace cannot be written",
+            "the folder of the trace must exist and be writable",
             where="--trace",
             value=path,
-            rule="its folder exists and may be written to",
+            remedy="name a file in a writable folder",
         )
 
 
 def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> Backend:
-    """The backend that a configuration asks for; ``record`` what a trace shows."""
+    """Build the backend of a configuration; ``record`` keeps activities for a trace."""
     init = params.trainer.init
     job = init.backend.cluster_config
     precision = init.precision

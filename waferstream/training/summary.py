@@ -1,4 +1,4 @@
-"""What a finished run leaves beside its checkpoints: ``run_summary.json`` and ``loss.png``."""
+"""Write ``run_summary.json`` and ``loss.png`` of a finished run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PICTURE_NAME = "loss.png"
 
 
 def write_results(model_dir: Path, summary: RunSummary) -> None:
-    """Write the summary, and the picture if there is a loss to draw."""
+    """Write the summary, and the figure if any loss was recorded."""
     write_json(model_dir / SUMMARY_NAME, summary.to_json())
     if summary.train or summary.eval:
         evaluations = [(step, loss) for step, loss, _ in summary.eval]
@@ -47,7 +47,7 @@ def summarize(
     history: History,
     start_up: StartUp | None,
 ) -> RunSummary:
-    """The run in numbers."""
+    """Summarize a run."""
     trainer = params.trainer
     init = trainer.init
     data = trainer.fit.train_dataloader if trainer.fit else None
@@ -79,8 +79,8 @@ def summarize(
     )
 
 
-def log_pace(history: History, machine: MachineSpec, num_csx: int) -> None:
-    """Say how fast training was, measured and emulated; nothing if nothing was trained."""
+def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None:
+    """Log measured and emulated throughput, unless nothing was trained."""
     if history.samples:
         log.info(
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds

@@ -1,7 +1,6 @@
-"""The trainer: a program on cstorch, like one that a user writes by hand.
+"""Train and evaluate a configured model with cstorch, as a hand-written program does.
 
-Builds model, optimizer and data from the configuration, then runs executor loops: training in
-stages, an evaluation after each. Everything else (progress, events, pictures) observes.
+Training runs in stages with an evaluation after each; progress, events and figures observe it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ log = logging.getLogger("waferstream")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is left when a run is over."""
+    """Result of a run."""
 
     first_step: int
     last_step: int
@@ -51,7 +50,7 @@ class Outcome:
 
 
 class Trainer:
-    """One run of one configuration on one backend."""
+    """Run of one configuration on one backend."""
 
     def __init__(self, params: Params, backend: Backend, observers: Sequence[Observer]) -> None:
         self._trainer = params.trainer
@@ -62,14 +61,14 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._checkpoint: Path | None = None
-        self._profiler = Profiler()  # of all training stages together
+        self._profiler = Profiler()  # over all training stages
         with backend.device:
             self.model: nn.Module = make_model(self._init)
         cstorch.compile(self.model, backend)
         self._evaluate_step: Step = evaluation_step(self.model)
 
     def fit(self, evaluates: bool) -> Outcome:
-        """Train, with evaluations in between where ``evaluates`` and there is data for them."""
+        """Train; evaluate in between if ``evaluates`` and evaluation data is configured."""
         fit = self._trainer.fit
         if fit is None or self._init.optimizer is None:
             missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
@@ -107,7 +106,7 @@ class Trainer:
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
 
     def validate(self) -> Outcome:
-        """One evaluation of one checkpoint."""
+        """Evaluate one checkpoint."""
         validation = self._trainer.validation
         if validation is None:
             raise ConfigError("evaluation needs trainer.validate", where="params file")
@@ -117,7 +116,7 @@ class Trainer:
         return self._evaluated()
 
     def validate_all(self) -> Outcome:
-        """Every checkpoint on every data set."""
+        """Evaluate every checkpoint on every data set."""
         section = self._trainer.validate_all
         if section is None or not section.val_dataloaders:
             missing = "trainer.validate_all" + (".val_dataloaders" if section else "")
@@ -126,7 +125,9 @@ class Trainer:
         if not section.ckpt_paths:
             paths = [self._folder.path / entry.file for entry in self._folder.entries()]
         if not paths:
-            raise ConfigError("no checkpoint to evaluate", where=str(self._folder.path))
+            raise ConfigError(
+                "model_dir holds no checkpoint to evaluate", where=str(self._folder.path)
+            )
         loaders = self._loaders(section.val_dataloaders, "trainer.validate_all.val_dataloaders")
         for path in paths:
             self._restore(path)
@@ -159,7 +160,9 @@ class Trainer:
             self._save(stage.first + executor.iteration)
 
         for batch in executor:
-            loss = step(batch)  # the first call installs; a step runs when its iteration ends
+            loss = step(
+                batch
+            )  # the first call installs the program; a step runs when its iteration ends
             if self._saves_initially:
                 self._save(plan.start)
             report(loss)
@@ -167,12 +170,12 @@ class Trainer:
 
     @property
     def _saves_initially(self) -> bool:
-        """Whether the checkpoint of the initial weights is still to be written."""
+        """Whether a checkpoint of the initial weights is still due."""
         asked = self._init.checkpoint.save_initial_checkpoint
         return asked and self._checkpoint is None and self._backend.is_e2e_execution
 
     def _loaders(self, configs: Sequence[DataLoaderConfig], where: str) -> Sequence[DataLoader]:
-        """Loaders of evaluation data, made once: a new loader would be a new program."""
+        """Build the evaluation loaders once: a new loader would be a new program."""
         return [
             make_loader(self._init, config, "validate", f"{where}[{index}]")
             for index, config in enumerate(configs)
@@ -211,7 +214,7 @@ class Trainer:
         log.info("Saved checkpoint %s", draft.final)
 
     def _start_from(self, path: Path | str | None) -> None:
-        """Restore the named checkpoint, or the newest, or start afresh."""
+        """Restore the named or the newest checkpoint, or start from initial weights."""
         self._folder.prepare()
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
@@ -242,7 +245,7 @@ class Trainer:
         cstorch.backends.csx.performance.micro_batch_size = self._init.micro_batch_size(scope)
 
     def _nothing_left(self, plan: RunPlan) -> Outcome:
-        """The checkpoint is already at the last step: say so, and show the weights it holds."""
+        """Report that the checkpoint is at the last step, with the digest of its weights."""
         log.info("Nothing left to train: %s is at step %d", self._checkpoint, plan.start)
         if self._checkpoint is None:
             return Outcome(plan.start + 1, plan.start, None, None)
@@ -258,7 +261,7 @@ class Trainer:
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Files that a path or glob names, in sorted order."""
+    """Return the files that match a path or glob, sorted."""
     found = sorted(pattern.parent.glob(pattern.name))
     if not found:
         raise ConfigError("no checkpoint matches", where="validate_all.ckpt_paths", value=pattern)
