@@ -58,6 +58,7 @@ def _run(arguments: Arguments) -> None:
     if backend.backend_type != "CSX":
         raise ConfigError(
             "backend_type must be CSX",
+            code="device-not-emulated",
             where="trainer.init.backend.backend_type",
             value=backend.backend_type,
             remedy="run the model on CPU or GPU with plain PyTorch",

@@ -81,5 +81,5 @@ class BackendConfig(Section):
     @model_validator(mode="after")
     def _stop_once(self) -> Self:
         if self.compile_only and self.validate_only:
-            raise ValueError("compile_only and validate_only exclude each other")
+            raise ValueError("compile_only and validate_only are mutually exclusive")
         return self

@@ -160,7 +160,9 @@ def convert_legacy(data: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _section(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     section = data.get(name)
     if section is not None and not isinstance(section, dict):
-        raise ConfigError(f"{name!r} must be a mapping", where=where, value=repr(section))
+        raise ConfigError(
+            f"{name!r} must be a mapping", code="not-a-mapping", where=where, value=repr(section)
+        )
     return section or {}
 
 
@@ -200,7 +202,9 @@ def _move_optimizer(trainer: dict[str, Any], section: dict[str, Any], where: str
         trainer["init"]["schedulers"] = _schedulers(rate, where)
     kind = section.pop("optimizer_type", None)
     if kind is None:
-        raise ConfigError("key 'optimizer.optimizer_type' is missing", where=where)
+        raise ConfigError(
+            "optimizer must have the key 'optimizer_type'", code="missing-key", where=where
+        )
     trainer["init"]["optimizer"] = {_class_in_any_case(str(kind)): section}
 
 
@@ -226,6 +230,7 @@ def _scheduler(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict) or not isinstance(entry.get("scheduler"), str):
         raise ConfigError(
             "an entry of 'optimizer.learning_rate' must name a scheduler",
+            code="scheduler-without-name",
             where=where,
             value=repr(entry),
             rule="a number, or mappings with the key 'scheduler'",
@@ -257,5 +262,8 @@ def _refuse_unknown(data: Mapping[str, Any], known: Sequence[str], prefix: str, 
 
 def _not_supported(key: str, where: str) -> ConfigError:
     return ConfigError(
-        f"{key!r} is known, but not supported yet", where=where, remedy="remove the key"
+        f"{key!r} is known to the real machine, not supported here",
+        code="not-supported",
+        where=where,
+        remedy="remove the key",
     )

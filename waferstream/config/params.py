@@ -69,7 +69,7 @@ class InitConfig(Section):
         if not isinstance(data, dict) or "device" not in data:
             return data
         if "backend" in data:
-            raise ValueError("device and backend exclude each other")
+            raise ValueError("device and backend are mutually exclusive")
         if data["device"] not in get_args(DeviceType):
             raise ValueError(f"device is CSX, CPU or GPU, not {data['device']!r}")
         rest = {key: value for key, value in data.items() if key != "device"}
@@ -173,6 +173,7 @@ def _one_phase(data: dict[str, Any], where: str) -> dict[str, Any]:
     if len(phases) != 1 or not isinstance(phases[0], dict) or list(phases[0]) != ["trainer"]:
         raise ConfigError(
             "a run must have one phase",
+            code="several-phases",
             where=where,
             value=f"'trainer' is a list of {len(phases)}",
             rule="one mapping, or a list with one 'trainer' item",

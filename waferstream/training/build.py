@@ -116,7 +116,8 @@ def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, wh
     for feature in model_config(init.model.dump(), "trainer.init.model").features():
         if feature.name not in batch:
             raise DataError(
-                "the data lacks what the model reads",
+                "the data must have every input of the model",
+                code="model-input-missing",
                 where=where,
                 value=f"{', '.join(batch)}; no {feature.name}",
                 remedy="use the data processor that goes with this model",
@@ -124,7 +125,8 @@ def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, wh
         largest = batch[feature.name].max().item()
         if feature.below is not None and largest >= feature.below:
             raise DataError(
-                "the data holds a number that the model does not know",
+                "token ids must be below the size of the model's vocabulary",
+                code="token-out-of-vocabulary",
                 where=where,
                 value=f"{feature.name} {largest}",
                 rule=f"below {feature.below}",

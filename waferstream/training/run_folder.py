@@ -52,7 +52,10 @@ class RunFolder:
             self._log = _RunLog(self.path / "run.log")
         except OSError as error:
             raise ConfigError(
-                "model_dir must be writable", where=str(model_dir), value=error.strerror
+                "model_dir must be writable",
+                code="model-dir-not-writable",
+                where=str(model_dir),
+                value=error.strerror,
             ) from error
         self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
         logging.getLogger("waferstream").addHandler(self._log)

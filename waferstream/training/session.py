@@ -70,6 +70,7 @@ def check_trace(path: Path) -> None:
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise ConfigError(
             "the folder of the trace must exist and be writable",
+            code="trace-not-writable",
             where="--trace",
             value=path,
             remedy="name a file in a writable folder",

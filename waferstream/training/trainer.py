@@ -72,7 +72,9 @@ class Trainer:
         fit = self._trainer.fit
         if fit is None or self._init.optimizer is None:
             missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
-            raise ConfigError(f"training needs {missing}", where="params file")
+            raise ConfigError(
+                f"training requires {missing}", code="missing-key", where="params file"
+            )
         self._start_from(fit.ckpt_path)
         loader = make_loader(
             self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
@@ -109,7 +111,9 @@ class Trainer:
         """Evaluate one checkpoint."""
         validation = self._trainer.validation
         if validation is None:
-            raise ConfigError("evaluation needs trainer.validate", where="params file")
+            raise ConfigError(
+                "evaluation requires trainer.validate", code="missing-key", where="params file"
+            )
         loaders = self._loaders((validation.val_dataloader,), "trainer.validate.val_dataloader")
         self._start_from(validation.ckpt_path)
         self._evaluate_all(loaders)
@@ -120,13 +124,17 @@ class Trainer:
         section = self._trainer.validate_all
         if section is None or not section.val_dataloaders:
             missing = "trainer.validate_all" + (".val_dataloaders" if section else "")
-            raise ConfigError(f"eval_all needs {missing}", where="params file")
+            raise ConfigError(
+                f"eval_all requires {missing}", code="missing-key", where="params file"
+            )
         paths = [path for pattern in section.ckpt_paths for path in _matching(pattern)]
         if not section.ckpt_paths:
             paths = [self._folder.path / entry.file for entry in self._folder.entries()]
         if not paths:
             raise ConfigError(
-                "model_dir holds no checkpoint to evaluate", where=str(self._folder.path)
+                "model_dir must hold a checkpoint to evaluate",
+                code="no-checkpoint",
+                where=str(self._folder.path),
             )
         loaders = self._loaders(section.val_dataloaders, "trainer.validate_all.val_dataloaders")
         for path in paths:
@@ -264,5 +272,10 @@ def _matching(pattern: Path) -> list[Path]:
     """Return the files that match a path or glob, sorted."""
     found = sorted(pattern.parent.glob(pattern.name))
     if not found:
-        raise ConfigError("no checkpoint matches", where="validate_all.ckpt_paths", value=pattern)
+        raise ConfigError(
+            "ckpt_paths must match a checkpoint",
+            code="no-checkpoint",
+            where="validate_all.ckpt_paths",
+            value=pattern,
+        )
     return found

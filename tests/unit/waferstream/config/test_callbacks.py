@@ -95,12 +95,15 @@ def test_explore_is_a_word_or_a_range() -> None:
         ([{"KeepNCheckpoint": {"n": 1}}], "did you mean 'KeepNCheckpoints'?"),
         ([{"CheckLos": None}], "did you mean 'CheckLoss'?"),
         ([{"KeepNCheckpoints": {"n": 0}}], "callbacks[0].KeepNCheckpoints.n"),
-        ([{"KeepNCheckpoints": {"n": 1}}, {"KeepNCheckpoints": {"n": 2}}], "stands twice"),
+        (
+            [{"KeepNCheckpoints": {"n": 1}}, {"KeepNCheckpoints": {"n": 2}}],
+            "must not be listed twice",
+        ),
         ([{"ScopedTrainFlags": {"csx.performance.microbatch_size": 1}}], f"'{MICRO}'?"),
         ([{"ScopedTrainFlags": {MICRO: 0}}], MICRO),
         ([{"ScopedTrainFlags": {MICRO: {"explore": {"min": 4, "max": 2}}}}], "above max 2"),
         ([{"ScopedTrainFlags": {MICRO: {"explore": {"most": 2}}}}], "most"),
-        ([{"GlobalFlags": {"csx.debug.drop_data": True}}], "not supported yet"),
+        ([{"GlobalFlags": {"csx.debug.drop_data": True}}], "not supported here"),
         ([{"GlobalFlags": {"csx.precision.optimization_level": 2}}], "precision_opt_level: 2"),
         ([{"GlobalFlags": {"csx.performance.max_transfer_bytes": 2**32}}], "2147483648"),
         (

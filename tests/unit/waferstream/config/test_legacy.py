@@ -196,10 +196,10 @@ def test_every_runconfig_key_has_a_place(key: str) -> None:
     [
         (legacy(runconfig={"max_step": 1}), "did you mean 'max_steps'?"),
         (legacy(runconfg={}), "did you mean 'runconfig'?"),
-        (legacy(runconfig=[1]), "'runconfig' holds no mapping"),
-        (legacy(runconfig={"dump_activations": True}), "not supported yet"),
+        (legacy(runconfig=[1]), "'runconfig' must be a mapping"),
+        (legacy(runconfig={"dump_activations": True}), "not supported here"),
         (legacy(runconfig={"drop_data": True}), "csx.debug.drop_data"),
-        (legacy(model={"name": "x", "lora_params": {"r": 4}}), "not supported yet"),
+        (legacy(model={"name": "x", "lora_params": {"r": 4}}), "not supported here"),
         (legacy(wandb={"project": "x"}), "'wandb' is known"),
         (legacy(sparsity=0.5), "trainer.init.sparsity"),
         (legacy(model={}), "'trainer.init.model.name' is missing"),
@@ -207,7 +207,7 @@ def test_every_runconfig_key_has_a_place(key: str) -> None:
         (legacy(optimizer={"optimizer_type": "Foo", "learning_rate": 1}), "unknown class 'Foo'"),
         (
             legacy(optimizer={"optimizer_type": "SGD", "learning_rate": [{"total_iters": 1}]}),
-            "names no scheduler",
+            "must name a scheduler",
         ),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from appliance.spec import ClusterSpec
 from tests.support.disks import full_disk
+from tests.support.errors import raises
 from tests.support.tiny_run import write_run
 from waferstream.config.params import load_params
 from waferstream.training.run_folder import RunFolder
@@ -47,14 +48,14 @@ def test_the_saved_configuration_starts_the_same_run(tmp_path) -> None:
 def test_a_folder_below_a_file_is_refused(tmp_path) -> None:
     """Before anything is trained."""
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="the model folder cannot be written"):
+    with raises(ConfigError, "model-dir-not-writable"):
         RunFolder(tmp_path / "file" / "model_dir")
 
 
 def test_a_folder_that_is_a_link_to_nowhere_is_refused(tmp_path) -> None:
     """Instead of trying one name after the other."""
     (tmp_path / "model_dir").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="the model folder cannot be written"):
+    with raises(ConfigError, "model-dir-not-writable"):
         RunFolder(tmp_path / "model_dir")
 
 
