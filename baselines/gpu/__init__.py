@@ -1,10 +1,10 @@
-"""The GPU clusters that people compare with: training steps, scaling curves, inference.
+"""GPU clusters for comparison: training steps, scaling curves and inference.
 
 A step is compute, exposed communication, pipeline bubble and optimizer (``step``); compute is
 arithmetic at a sustained share of the peak plus memory traffic (``compute``), communication is
-bytes over bandwidth plus latency (``collectives``, ``communication``). Chips and networks are data
-(``hardware``), and so is what a software stack makes of them (``software``). Fitted on the
-calibration rows of the GPU table and on nothing else.
+bytes over bandwidth plus latency (``communication``). Chips and networks (``hardware``) and
+software stacks (``software``) are tables of presets. Fitted on the calibration rows of the GPU
+table only.
 """
 
 from baselines.gpu.curve import KINDS, CurvePolicy, GpuPoint, gpu_curve
@@ -16,16 +16,18 @@ from baselines.gpu.hardware import (
     H100,
     H100_500W,
     H200,
-    FastNetwork,
+    HOST,
+    NETWORK_50G,
+    NETWORK_200G,
+    NETWORK_400G,
+    WAFERLLM_TESTBED,
     GpuClusterSpec,
     GpuSpec,
     HostSpec,
     NetworkSpec,
-    SlowNetwork,
 )
-from baselines.gpu.inference import WAFERLLM_TESTBED, decode_s_per_token, prefill_s, request_s
+from baselines.gpu.inference import decode_s_per_token, prefill_s, request_s
 from baselines.gpu.memory import GpuMemory, training_memory
-from baselines.gpu.parallelism import Parallelism, Recompute, Sharding
 from baselines.gpu.software import (
     AUTOCAST_DDP,
     DEEPSPEED,
@@ -37,7 +39,7 @@ from baselines.gpu.software import (
     SoftwareSpec,
 )
 from baselines.gpu.step import StepTime, model_flops_utilisation, step_time
-from baselines.gpu.workload import Workload
+from baselines.gpu.workload import Parallelism, Recompute, Sharding, Workload
 
 __all__ = [
     "A100_40",
@@ -51,13 +53,16 @@ __all__ = [
     "H100",
     "H100_500W",
     "H200",
+    "HOST",
     "KINDS",
     "MEGATRON",
+    "NETWORK_50G",
+    "NETWORK_200G",
+    "NETWORK_400G",
     "TORCHTITAN",
     "TORCHTITAN_EAGER",
     "WAFERLLM_TESTBED",
     "CurvePolicy",
-    "FastNetwork",
     "GpuClusterSpec",
     "GpuMemory",
     "GpuPoint",
@@ -67,7 +72,6 @@ __all__ = [
     "Parallelism",
     "Recompute",
     "Sharding",
-    "SlowNetwork",
     "SoftwareSpec",
     "StepTime",
     "Workload",

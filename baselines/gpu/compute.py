@@ -1,7 +1,7 @@
-"""Arithmetic and memory traffic of one micro-batch on one GPU.
+"""Seconds of arithmetic and memory traffic of one micro-batch on one GPU.
 
-A layer is matrix products at a share of the peak, attention at that of its kernel, and everything
-that only moves activations at the bandwidth of HBM. The three add up. So small layers are less
+A layer takes the sum of three terms: matrix products at a share of the peak, attention at the share
+of its kernel, and activation traffic at the bandwidth of HBM. Small layers are therefore less
 efficient without a fitted curve: arithmetic grows with the square of the hidden size, traffic
 linearly.
 """
@@ -9,28 +9,28 @@ linearly.
 from __future__ import annotations
 
 from baselines.gpu.hardware import GpuClusterSpec, GpuSpec
-from baselines.gpu.parallelism import Parallelism, Recompute
 from baselines.gpu.software import SoftwareSpec
-from baselines.gpu.workload import Workload
+from baselines.gpu.workload import Parallelism, Recompute, Workload
 
 _ALIGNED = 8
-"""Elements of 16 bit in the 16 bytes that tensor cores want every row to begin at."""
+"""Elements of 16 bit in the 16 bytes to which tensor cores want every row aligned."""
 
 _MATMUL_PASSES: dict[Recompute, float] = {"none": 3, "selective": 3.5, "full": 4}
 _OTHER_PASSES: dict[Recompute, float] = {"none": 3, "selective": 4, "full": 4}
-"""Forward passes that forward, backward (worth two) and recomputation amount to."""
+"""Equivalent forward passes of a step: forward (1), backward (2) and recomputation."""
 
 _FLASH_PASSES: dict[Recompute, float] = {"none": 3.5, "selective": 3.5, "full": 4.5}
-"""The same of fused attention, whose backward pass makes the scores anew: five matrix products
-against two. Selective recomputation keeps its result."""
+"""Equivalent forward passes of fused attention, whose backward pass recomputes the scores: five
+matrix products against two. Selective recomputation keeps its result."""
 
 
 def layer_s(
     workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
 ) -> float:
-    """Seconds of one layer, forward and backward, for one micro-batch on one GPU.
+    """Return the seconds of one layer, forward and backward, for one micro-batch on one GPU.
 
-    Tensor parallelism divides all of it but for what every rank reads or writes whole.
+    Tensor parallelism divides everything except the passes that every rank makes over whole
+    vectors (``whole_passes``).
     """
     arithmetic = _matmul_s(workload, parallelism, gpu, software) + _attention_s(
         workload, parallelism, gpu, software
@@ -42,7 +42,7 @@ def layer_s(
 def head_s(
     workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
 ) -> float:
-    """Seconds of output projection and loss, in 16 bit and never recomputed."""
+    """Return the seconds of output projection and loss, in 16 bit and never recomputed."""
     tokens = parallelism.micro_batch * workload.seq_len
     flops = 6 * workload.head_parameters * tokens
     moved = software.vocabulary_bytes * workload.vocab * tokens
@@ -51,9 +51,12 @@ def head_s(
 
 
 def optimizer_s(owned_parameters: float, threads: int, cluster: GpuClusterSpec) -> float:
-    """Seconds of an Adam update: 16-bit gradient in, 12 bytes of state in and out, weight out.
+    """Return the seconds of an Adam update: gradient in, 12 bytes of state in and out, weight out.
 
-    On the GPU, or by so many ``threads`` of the host: then gradient and weight pass PCIe.
+    Args:
+        owned_parameters: Parameters that one rank updates; gradients and weights have 16 bit.
+        threads: Host threads that run the update; gradient and weight then pass PCIe. 0: the GPU.
+        cluster: The hardware.
     """
     if not threads:
         return owned_parameters * (2 + 2 * 12 + 2) / _hbm(cluster.gpu)
@@ -65,6 +68,7 @@ def optimizer_s(owned_parameters: float, threads: int, cluster: GpuClusterSpec) 
 def _matmul_s(
     workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
 ) -> float:
+    """Return the seconds of all matrix products of one layer, without tensor parallelism."""
     tokens = parallelism.micro_batch * workload.seq_len
     flops = _MATMUL_PASSES[parallelism.recompute] * 2 * workload.layer_parameters * tokens
     rate = _matmul_flops_per_s(gpu, software)
@@ -76,9 +80,11 @@ def _matmul_s(
 def _attention_s(
     workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
 ) -> float:
+    """Return the seconds of attention of one layer, without tensor parallelism."""
     scores = parallelism.micro_batch * workload.scores_per_sequence / workload.layers
     flops = 4 * scores * workload.hidden / workload.heads
-    if software.flash_attention:  # masked scores are skipped: half of them
+    if software.flash_attention:
+        # Masked scores, half of all, are skipped.
         share = gpu.flash_share * software.attention_speed
         passes = _FLASH_PASSES[parallelism.recompute]
         return passes * flops / 2 / (gpu.flops_16bit_per_s * share)
@@ -90,6 +96,7 @@ def _attention_s(
 def _traffic_s(
     workload: Workload, parallelism: Parallelism, gpu: GpuSpec, software: SoftwareSpec
 ) -> float:
+    """Return the seconds that one layer moves activations through HBM."""
     tokens = parallelism.micro_batch * workload.seq_len
     divided = (software.hidden_passes - software.whole_passes) / parallelism.tensor
     passes = _OTHER_PASSES[parallelism.recompute] / 3 * (divided + software.whole_passes)
@@ -97,12 +104,15 @@ def _traffic_s(
 
 
 def _matmul_flops_per_s(gpu: GpuSpec, software: SoftwareSpec) -> float:
+    """Return the sustained 16-bit rate of matrix products."""
     return gpu.flops_16bit_per_s * gpu.matmul_share * software.matmul_speed
 
 
 def _alignment(extent: int, gpu: GpuSpec) -> float:
+    """Return the relative speed of a matrix product with this extent."""
     return gpu.misaligned_share if extent % _ALIGNED else 1.0
 
 
 def _hbm(gpu: GpuSpec) -> float:
+    """Return the sustained HBM bandwidth in bytes per second."""
     return gpu.hbm_bandwidth_bytes_per_s * gpu.hbm_share

@@ -1,4 +1,4 @@
-"""How training scales over the number of GPUs, with a parallelism that fits their memory."""
+"""Scaling curves of GPU clusters: the fastest parallelism that fits, for each count of GPUs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Literal
 
 from baselines.gpu.hardware import GpuClusterSpec
 from baselines.gpu.memory import GpuMemory, training_memory
-from baselines.gpu.parallelism import Parallelism, Recompute
 from baselines.gpu.software import FSDP, MEGATRON
 from baselines.gpu.step import StepTime, model_flops_utilisation, step_time
-from baselines.gpu.workload import Workload
+from baselines.gpu.workload import Parallelism, Recompute, Workload
 from wsc.core.errors import ConfigError
 
 Kind = Literal["ddp", "zero3", "tensor+pipeline"]
@@ -20,14 +19,18 @@ KINDS: tuple[Kind, ...] = ("ddp", "zero3", "tensor+pipeline")
 
 @dataclass(frozen=True)
 class CurvePolicy:
-    """What holds along a curve; ConfigError unless exactly one of the two batches is given."""
+    """Batch and parallelism kinds of a whole curve.
+
+    Raises:
+        ConfigError: Not exactly one of the two batches is given, or a size is below 1.
+    """
 
     global_batch: int | None = None
-    """Sequences of a step, on however many GPUs: strong scaling."""
+    """Sequences of a step for any number of GPUs: strong scaling."""
     samples_per_gpu: int | None = None
-    """Sequences of a step for every GPU: weak scaling."""
+    """Sequences of a step per GPU: weak scaling."""
     kinds: tuple[Kind, ...] = KINDS
-    """Of parallelism to choose from."""
+    """Parallelism kinds to choose from."""
     largest_micro_batch: int = 16
     float8: bool = False
 
@@ -35,7 +38,8 @@ class CurvePolicy:
         given = [size for size in (self.global_batch, self.samples_per_gpu) if size is not None]
         if len(given) != 1 or given[0] < 1 or self.largest_micro_batch < 1 or not self.kinds:
             raise ConfigError(
-                "the policy of a curve settles no batch, micro-batch or kind of parallelism",
+                "a curve policy must have exactly one batch, a micro-batch and a parallelism kind",
+                code="curve-policy-incomplete",
                 where="global_batch, samples_per_gpu, largest_micro_batch, kinds",
                 value=(
                     self.global_batch,
@@ -47,13 +51,13 @@ class CurvePolicy:
             )
 
     def batch(self, gpus: int) -> int:
-        """Sequences of a step on so many GPUs."""
+        """Return the sequences of a step on ``gpus``."""
         return self.global_batch or gpus * (self.samples_per_gpu or 0)
 
 
 @dataclass(frozen=True)
 class GpuPoint:
-    """One count of GPUs; without ``step`` and ``parallelism`` where nothing fits their memory."""
+    """One count of GPUs; without ``step`` and ``parallelism`` if nothing fits their memory."""
 
     gpus: int
     samples_per_s: float
@@ -61,38 +65,46 @@ class GpuPoint:
     utilisation: float
     """Model FLOPs over the 16-bit peak of all GPUs, idle ones included (MFU)."""
     memory: GpuMemory
-    """Of the way chosen; where nothing fits, of the one that needs least."""
+    """Memory of the chosen parallelism; if nothing fits, of the one that needs least."""
     parallelism: Parallelism | None = None
     step: StepTime | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether the model can be trained on so many GPUs."""
+        """Whether the model can be trained on this number of GPUs."""
         return self.step is not None
 
 
 def gpu_curve(
     workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, counts: Sequence[int]
 ) -> list[GpuPoint]:
-    """A point for every count of GPUs: the fastest kind of parallelism that fits.
+    """Return a point for every count of GPUs: the fastest parallelism kind that fits.
 
-    DDP and ZeRO-3 run as FSDP does; tensor parallelism inside a node with a pipeline over nodes
-    runs as Megatron does. A pipeline takes one sequence at a time; without one, micro-batches are
-    as large as fit. Ranks that the batch does not divide by wait for the others; GPUs that no copy
-    of the model or no sequence is left for stay idle. Raises ConfigError for a count below 1.
+    DDP and ZeRO-3 use the FSDP software stack; tensor parallelism inside a node with a pipeline
+    over nodes uses Megatron. A pipeline takes one sequence at a time; without one, micro-batches
+    are as large as fits. If the ranks do not divide the batch, some wait for the others; GPUs
+    without a copy of the model or a sequence stay idle.
+
+    Raises:
+        ConfigError: A count is below 1.
     """
     if any(count < 1 for count in counts):
         raise ConfigError(
-            "a count of GPUs is not positive", where="counts", value=min(counts), rule="at least 1"
+            "a count of GPUs must be positive",
+            code="gpu-count-not-positive",
+            where="counts",
+            value=min(counts),
+            rule="at least 1",
         )
     return [_point(workload, cluster, policy, count) for count in counts]
 
 
 def _point(workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int) -> GpuPoint:
+    """Return the fastest point that fits, or else the one that needs least memory."""
     tried = [
-        _first_fit(workload, cluster, policy, gpus, ways)
+        _first_fit(workload, cluster, policy, gpus, candidates)
         for kind in policy.kinds
-        for ways in _ways(workload, cluster, policy, gpus, kind)
+        for candidates in _candidates(workload, cluster, policy, gpus, kind)
     ]
     fitting = [point for point in tried if point.fits]
     if fitting:
@@ -105,10 +117,10 @@ def _first_fit(
     cluster: GpuClusterSpec,
     policy: CurvePolicy,
     gpus: int,
-    ways: Sequence[Parallelism],
+    candidates: Sequence[Parallelism],
 ) -> GpuPoint:
-    """Of ways that differ in the micro-batch, the first that fits; ranks without work stay idle."""
-    for parallelism in ways:
+    """Return the first of ``candidates``, which differ in the micro-batch alone, that fits."""
+    for parallelism in candidates:
         software = MEGATRON if parallelism.model_parallel > 1 else FSDP
         ranks = min(gpus // parallelism.model_parallel, policy.batch(gpus))
         used = ranks * parallelism.model_parallel
@@ -124,10 +136,10 @@ def _first_fit(
     return GpuPoint(gpus, 0.0, 0.0, 0.0, memory)
 
 
-def _ways(
+def _candidates(
     workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int, kind: Kind
 ) -> Iterator[list[Parallelism]]:
-    """Ways to train, those that differ in the micro-batch alone together, the largest first."""
+    """Yield lists of parallelisms that differ in the micro-batch alone, the largest first."""
     tensor = _power_of_two(min(gpus, cluster.gpus_per_node)) if kind == "tensor+pipeline" else 1
     recomputes: tuple[Recompute, ...] = ("none", "full")
     for pipeline in _pipelines(workload, gpus // tensor, kind):
@@ -151,9 +163,11 @@ def _ways(
 
 
 def _pipelines(workload: Workload, nodes: int, kind: Kind) -> list[int]:
+    """Return the powers of two that a pipeline may have as its depth."""
     most = min(nodes, workload.layers) if kind == "tensor+pipeline" else 1
     return [1 << power for power in range(most.bit_length())]
 
 
 def _power_of_two(most: int) -> int:
+    """Return the largest power of two up to ``most``."""
     return 1 << (most.bit_length() - 1)

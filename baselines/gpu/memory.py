@@ -1,8 +1,8 @@
-"""Bytes that training keeps on one GPU, and whether they fit.
+"""Bytes that training keeps on one GPU, compared with its memory.
 
 Mixed precision with Adam: 16-bit weights and gradients, 12 bytes of fp32 master weight and moments
 per parameter (Rajbhandari et al., 2020). Activations after Korthikanti et al., 2022: 34 bytes per
-token, layer and hidden element, and what attention keeps of its scores.
+token, layer and hidden element, plus the attention scores kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from dataclasses import dataclass
 
 from baselines.gpu.communication import WEIGHT_BYTES
 from baselines.gpu.hardware import GpuSpec
-from baselines.gpu.parallelism import Parallelism
 from baselines.gpu.software import SoftwareSpec
-from baselines.gpu.workload import Workload
+from baselines.gpu.workload import Parallelism, Workload
 
 STATE_BYTES = 12
-"""Of the optimizer per parameter: fp32 master weight and both moments of Adam."""
+"""Bytes of optimizer state per parameter: fp32 master weight and both moments of Adam."""
 
 LAYER_BYTES = 34
-"""Kept of a layer per token and hidden element; Korthikanti et al., 2022, without the scores."""
+"""Bytes kept by a layer per token and hidden element, without scores; Korthikanti et al., 2022."""
 
 LOGIT_BYTES = 6
-"""Per token and vocabulary entry: logits in 16 bit and in fp32."""
+"""Bytes per token and vocabulary entry: logits in 16 bit and in fp32."""
 
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Bytes on the GPU that holds most."""
+    """Bytes on the GPU that holds the most."""
 
     weights_bytes: float
     gradients_bytes: float
@@ -36,6 +35,7 @@ class GpuMemory:
 
     @property
     def total_bytes(self) -> float:
+        """Sum of all parts."""
         return (
             self.weights_bytes
             + self.gradients_bytes
@@ -44,20 +44,21 @@ class GpuMemory:
         )
 
     def fits(self, gpu: GpuSpec) -> bool:
-        """Whether it fits the usable part of the GPU's memory."""
+        """Return whether the total fits the usable part of the GPU's memory."""
         return self.total_bytes <= gpu.hbm_bytes * gpu.usable_share
 
 
 def training_memory(
     workload: Workload, parallelism: Parallelism, gpus: int, software: SoftwareSpec
 ) -> GpuMemory:
-    """What one of ``gpus`` holds; ConfigError if the degrees do not divide them."""
+    """Return the bytes on one of ``gpus``; ConfigError if the degrees do not divide them."""
     ranks = parallelism.data_parallel(gpus)
     parameters = workload.parameters / parallelism.model_parallel
     at_stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}[parallelism.sharding]
     weights = parameters * WEIGHT_BYTES
     states = 0.0 if parallelism.optimizer_threads else parameters * STATE_BYTES
-    if at_stage == 3:  # the shard, and two layers gathered: one in use, one arriving
+    if at_stage == 3:
+        # The own shard, and two gathered layers: one in use, one arriving.
         weights = weights / ranks + 2 * WEIGHT_BYTES * workload.layer_parameters
     return GpuMemory(
         weights_bytes=weights,
@@ -68,7 +69,7 @@ def training_memory(
 
 
 def _activations(workload: Workload, parallelism: Parallelism, software: SoftwareSpec) -> float:
-    """The first stage of a pipeline holds the micro-batches of all stages (1F1B)."""
+    """Return the activation bytes of the first stage, which holds most micro-batches (1F1B)."""
     tokens = parallelism.micro_batch * workload.seq_len
     in_flight = min(parallelism.micro_batches, parallelism.pipeline)
     scores = software.stored_score_bytes * workload.heads * workload.seq_len

@@ -1,165 +1,255 @@
-"""What a training stack makes of a GPU: fused or not, how it communicates, what it exposes.
+"""Specification of a training software stack, and presets with the source of each number.
 
-One class per stack, as one would fit a software release: numbers are fitted where calibration rows
-of that stack exist and shared otherwise. Never per model and never per row.
+Numbers are fitted where calibration rows of a stack exist, and shared between stacks otherwise;
+never fitted per model or per row. A shared number has a name, and every preset of another stack
+than the one it varies states all numbers. "Dao" is FlashAttention-2 (arXiv 2307.08691).
 """
 
 from __future__ import annotations
 
-from pydantic import NonNegativeFloat, PositiveFloat
+from typing import Annotated
 
-from timing.hardware.sourced import sourced
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from timing.hardware.sourced import Preset, Sourced, preset
 from wsc.core.config import Config
 
 
 class SoftwareSpec(Config):
-    """FSDP with fused attention, one unit per layer; LLM Foundry of 2023."""
+    """A training software stack: which kernels it fuses, and how it communicates."""
 
-    name: str = "FSDP"
-    flash_attention: bool = True
-    matmul_speed: PositiveFloat = sourced(
-        1.0, "derived", "against what the GPU sustains: shares of GPUs are fitted with this stack"
-    )
-    attention_speed: PositiveFloat = sourced(
-        0.5, "published", "first FlashAttention (Triton); Dao: the second is twice as fast"
-    )
-    hidden_passes: PositiveFloat = sourced(
-        105,
-        "derived",
-        "16-bit reads and writes of one hidden vector per token and layer, forward and backward:"
-        " matrix operands 48, norms, GELU, residuals, copies and bias sums 57",
-    )
-    whole_passes: PositiveFloat = sourced(
-        12,
-        "derived",
-        "of those, what tensor parallelism does not divide beside sequence parallelism (Korthikanti"
-        " et al., 2022): inputs of the blocks and their partial results, three times, since the"
-        " backward pass has two products for each",
-    )
-    vocabulary_bytes: PositiveFloat = sourced(
-        42,
-        "derived",
-        "bytes moved per token and vocabulary entry: 16-bit logits and their gradient, cast to"
-        " fp32 for the loss and back",
-    )
-    score_bytes: NonNegativeFloat = sourced(
-        0, "derived", "bytes moved per score of the attention matrix; none with fused attention"
-    )
-    stored_score_bytes: NonNegativeFloat = sourced(
-        0, "derived", "bytes kept per score for the backward pass; none with fused attention"
-    )
-    gradient_bytes: PositiveFloat = sourced(
-        2, "published", "per parameter, communicated and kept; 16-bit mixed precision"
-    )
-    float8_share: PositiveFloat = sourced(
-        0.77,
-        "fitted",
-        "G0378 against G0377: share of the 8-bit peak against that of the 16-bit peak,"
-        " casts and scaling included",
-    )
-    bucket_parameters: NonNegativeFloat = sourced(
-        0, "derived", "in one collective; 0: those of a layer, which is a unit of FSDP"
-    )
-    gathers_matrices: bool = False
-    """Whether ZeRO-3 gathers every weight matrix when its module runs, as DeepSpeed does, rather
-    than as much as other collectives carry."""
-    exposed_share: NonNegativeFloat = sourced(
-        1.0,
-        "derived",
-        "of communication that computing does not hide: the rows of the first fit"
-        " (G0007 to G0159) show none hidden, a free fit gives 1.14",
-        le=1,
-    )
-    reduces_to_owner: bool = False
+    name: str
+    flash_attention: bool
+    """Whether attention is one fused kernel."""
+    matmul_speed: PositiveFloat
+    """Speed of matrix products relative to the GPU's ``matmul_share``."""
+    attention_speed: PositiveFloat
+    """Speed of fused attention relative to FlashAttention-2."""
+    hidden_passes: PositiveFloat
+    """16-bit reads and writes of one hidden vector per token and layer, forward and backward."""
+    whole_passes: PositiveFloat
+    """Those of ``hidden_passes`` that tensor parallelism does not divide."""
+    vocabulary_bytes: PositiveFloat
+    """Bytes moved per token and vocabulary entry."""
+    score_bytes: NonNegativeFloat
+    """Bytes moved per score of the attention matrix."""
+    stored_score_bytes: NonNegativeFloat
+    """Bytes kept per score for the backward pass."""
+    gradient_bytes: PositiveFloat
+    """Bytes of one gradient, communicated and kept."""
+    float8_share: PositiveFloat
+    """Share of the 8-bit peak relative to the share of the 16-bit peak."""
+    bucket_parameters: NonNegativeFloat
+    """Parameters in one collective; 0: those of a layer."""
+    gathers_matrices: bool
+    """Whether ZeRO-3 gathers each weight matrix when its module runs, as DeepSpeed does."""
+    exposed_share: Annotated[NonNegativeFloat, Field(le=1)]
+    """Share of communication that computing does not hide."""
+    reduces_to_owner: bool
     """Whether ZeRO-1 and ZeRO-2 send each rank's slice of a bucket of gradients in a collective of
-    its own, as DeepSpeed of 2022 does, rather than by one reduce-scatter."""
+    its own, as DeepSpeed of 2022 does, instead of one reduce-scatter."""
 
 
-class TorchTitan(SoftwareSpec):
-    """TorchTitan with torch.compile."""
+_FULL_SPEED = Sourced(
+    1.0, "derived", "against what the GPU sustains: shares of GPUs are fitted with this stack"
+)
+_FIRST_FLASH = Sourced(
+    0.5, "published", "first FlashAttention (Triton); Dao: the second is twice as fast"
+)
+_FUSED_PASSES = Sourced(
+    105,
+    "derived",
+    "16-bit reads and writes of one hidden vector per token and layer, forward and backward:"
+    " matrix operands 48, norms, GELU, residuals, copies and bias sums 57",
+)
+_SEQUENCE_PARALLEL_PASSES = Sourced(
+    12,
+    "derived",
+    "of those, what tensor parallelism does not divide beside sequence parallelism (Korthikanti"
+    " et al., 2022): inputs of the blocks and their partial results, three times, since the"
+    " backward pass has two products for each",
+)
+_CAST_LOGITS = Sourced(
+    42,
+    "derived",
+    "bytes moved per token and vocabulary entry: 16-bit logits and their gradient, cast to"
+    " fp32 for the loss and back",
+)
+_NO_SCORES_MOVED = Sourced(
+    0, "derived", "bytes moved per score of the attention matrix; none with fused attention"
+)
+_NO_SCORES_STORED = Sourced(
+    0, "derived", "bytes kept per score for the backward pass; none with fused attention"
+)
+_GRADIENTS_16BIT = Sourced(
+    2, "published", "per parameter, communicated and kept; 16-bit mixed precision"
+)
+_FLOAT8 = Sourced(
+    0.77,
+    "fitted",
+    "G0378 against G0377: share of the 8-bit peak against that of the 16-bit peak,"
+    " casts and scaling included",
+)
+_ONE_LAYER = Sourced(
+    0, "derived", "in one collective; 0: those of a layer, which is a unit of FSDP"
+)
+_NONE_HIDDEN = Sourced(
+    1.0,
+    "derived",
+    "of communication that computing does not hide: the rows of the first fit"
+    " (G0007 to G0159) show none hidden, a free fit gives 1.14",
+)
 
-    name: str = "TorchTitan, compiled"
-    attention_speed: PositiveFloat = sourced(1.0, "published", "FlashAttention-2 of PyTorch")
-
-
-class TorchTitanEager(TorchTitan):
-    """TorchTitan without torch.compile."""
-
-    name: str = "TorchTitan, eager"
-    hidden_passes: PositiveFloat = sourced(
+_FSDP = preset(
+    SoftwareSpec,
+    "FSDP with fused attention, one unit per layer; LLM Foundry of 2023",
+    name="FSDP",
+    flash_attention=True,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=_FIRST_FLASH,
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=_ONE_LAYER,
+    gathers_matrices=False,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=False,
+)
+_TORCHTITAN = preset(
+    SoftwareSpec,
+    "TorchTitan with torch.compile",
+    name="TorchTitan, compiled",
+    flash_attention=True,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=Sourced(1.0, "published", "FlashAttention-2 of PyTorch"),
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=_ONE_LAYER,
+    gathers_matrices=False,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=False,
+)
+_TORCHTITAN_EAGER = preset(
+    SoftwareSpec,
+    "TorchTitan without torch.compile",
+    variant_of=_TORCHTITAN,
+    name="TorchTitan, eager",
+    hidden_passes=Sourced(
         242, "fitted", "G0376 against G0377: norms, rotary embedding and SwiGLU are not fused"
-    )
-
-
-class DeepSpeed(SoftwareSpec):
-    """DeepSpeed ZeRO with fp16 weights and unfused attention; GenSLM of 2022."""
-
-    name: str = "DeepSpeed"
-    flash_attention: bool = False
-    score_bytes: NonNegativeFloat = sourced(
+    ),
+)
+_DEEPSPEED = preset(
+    SoftwareSpec,
+    "DeepSpeed ZeRO with fp16 weights and unfused attention; GenSLM of 2022",
+    name="DeepSpeed",
+    flash_attention=False,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=_FIRST_FLASH,
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=Sourced(
         90.5, "fitted", "G0268 G0272 G0277 G0281 G0284 G0289 G0292: Selene, ZeRO-3"
-    )
-    stored_score_bytes: NonNegativeFloat = sourced(2, "derived", "fp16 probabilities")
-    bucket_parameters: NonNegativeFloat = sourced(
+    ),
+    stored_score_bytes=Sourced(2, "derived", "fp16 probabilities"),
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=Sourced(
         5e8, "published", "reduce_bucket_size and allgather_bucket_size in the code of GenSLM"
-    )
-    gathers_matrices: bool = True
-    reduces_to_owner: bool = True
-
-
-class AutocastDdp(DeepSpeed):
-    """DDP with autocast and unfused attention; GenSLM of 2022."""
-
-    name: str = "DDP, autocast"
-    score_bytes: NonNegativeFloat = sourced(
+    ),
+    gathers_matrices=True,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=True,
+)
+_AUTOCAST_DDP = preset(
+    SoftwareSpec,
+    "DDP with autocast and unfused attention; GenSLM of 2022",
+    variant_of=_DEEPSPEED,
+    name="DDP, autocast",
+    score_bytes=Sourced(
         135, "fitted", "G0326 G0330 G0332 G0334 G0338: softmax in fp32, casts around it"
-    )
-    stored_score_bytes: NonNegativeFloat = sourced(6, "derived", "probabilities in fp32 and fp16")
-    gradient_bytes: PositiveFloat = sourced(4, "published", "fp32 weights, fp32 gradients")
-
-
-class GptNeox(SoftwareSpec):
-    """GPT-NeoX of December 2022 with fused attention, no sequence parallelism, and ZeRO-1."""
-
-    name: str = "GPT-NeoX"
-    hidden_passes: PositiveFloat = sourced(
+    ),
+    stored_score_bytes=Sourced(6, "derived", "probabilities in fp32 and fp16"),
+    gradient_bytes=Sourced(4, "published", "fp32 weights, fp32 gradients"),
+)
+_GPT_NEOX = preset(
+    SoftwareSpec,
+    "GPT-NeoX of December 2022 with fused attention, no sequence parallelism, and ZeRO-1",
+    name="GPT-NeoX",
+    flash_attention=True,
+    matmul_speed=_FULL_SPEED,
+    attention_speed=_FIRST_FLASH,
+    hidden_passes=Sourced(
         150,
         "derived",
         "counted in its megatron/model/transformer.py: matrix operands 48; beside them 38 forward"
         " and 64 backward, of which 45 split, rotate, copy and join Q, K and V for the kernel",
-    )
-    whole_passes: PositiveFloat = sourced(
+    ),
+    whole_passes=Sourced(
         37, "derived", "as of FSDP, and norms, biases and residual sums, which every rank repeats"
-    )
-    vocabulary_bytes: PositiveFloat = sourced(
+    ),
+    vocabulary_bytes=Sourced(
         58, "derived", "counted in its megatron/mpu/cross_entropy.py, in fp32 and step by step"
-    )
-    bucket_parameters: NonNegativeFloat = sourced(
+    ),
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=Sourced(
         5e8, "published", "reduce_bucket_size and allgather_bucket_size of Pythia up to 2.8B"
-    )
-    reduces_to_owner: bool = True
-
-
-class Megatron(SoftwareSpec):
-    """Megatron-Core with tensor, pipeline and data parallelism."""
-
-    name: str = "Megatron"
-    attention_speed: PositiveFloat = sourced(1.0, "published", "FlashAttention-2")
-    exposed_share: NonNegativeFloat = sourced(
-        0,
-        "published",
-        "source of G0402: data-parallel communication overlaps with computing",
-        le=1,
-    )
-    matmul_speed: PositiveFloat = sourced(
+    ),
+    gathers_matrices=False,
+    exposed_share=_NONE_HIDDEN,
+    reduces_to_owner=True,
+)
+_MEGATRON = preset(
+    SoftwareSpec,
+    "Megatron-Core with tensor, pipeline and data parallelism",
+    name="Megatron",
+    flash_attention=True,
+    matmul_speed=Sourced(
         0.822, "fitted", "G0402: smaller matrix products, kernels that wait for each other"
-    )
+    ),
+    attention_speed=Sourced(1.0, "published", "FlashAttention-2"),
+    hidden_passes=_FUSED_PASSES,
+    whole_passes=_SEQUENCE_PARALLEL_PASSES,
+    vocabulary_bytes=_CAST_LOGITS,
+    score_bytes=_NO_SCORES_MOVED,
+    stored_score_bytes=_NO_SCORES_STORED,
+    gradient_bytes=_GRADIENTS_16BIT,
+    float8_share=_FLOAT8,
+    bucket_parameters=_ONE_LAYER,
+    gathers_matrices=False,
+    exposed_share=Sourced(
+        0, "published", "source of G0402: data-parallel communication overlaps with computing"
+    ),
+    reduces_to_owner=False,
+)
 
+PRESETS: dict[str, Preset[SoftwareSpec]] = {
+    "FSDP": _FSDP,
+    "TORCHTITAN": _TORCHTITAN,
+    "TORCHTITAN_EAGER": _TORCHTITAN_EAGER,
+    "DEEPSPEED": _DEEPSPEED,
+    "AUTOCAST_DDP": _AUTOCAST_DDP,
+    "GPT_NEOX": _GPT_NEOX,
+    "MEGATRON": _MEGATRON,
+}
+"""Every preset by the name of its constant, for the list of sources."""
 
-FSDP = SoftwareSpec()
-TORCHTITAN = TorchTitan()
-TORCHTITAN_EAGER = TorchTitanEager()
-DEEPSPEED = DeepSpeed()
-AUTOCAST_DDP = AutocastDdp()
-GPT_NEOX = GptNeox()
-MEGATRON = Megatron()
+FSDP = _FSDP.spec
+TORCHTITAN = _TORCHTITAN.spec
+TORCHTITAN_EAGER = _TORCHTITAN_EAGER.spec
+DEEPSPEED = _DEEPSPEED.spec
+AUTOCAST_DDP = _AUTOCAST_DDP.spec
+GPT_NEOX = _GPT_NEOX.spec
+MEGATRON = _MEGATRON.spec

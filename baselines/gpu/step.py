@@ -1,29 +1,28 @@
-"""One training step on a GPU cluster, attributed.
+"""Seconds of one training step on a GPU cluster, by cause.
 
     step = (m + (p - 1) / v) x slowest stage + exposed communication of the step + optimizer
 
-for m micro-batches and p pipeline stages of v parts; a stage computes, and sends what nothing
-hides. ``(p - 1) / v`` stage times are the bubble (Narayanan et al., 2021); what stages send to each
-other is hidden. Communication once per step hides behind one micro-batch at most.
+for m micro-batches and p pipeline stages of v parts. A stage is compute and the communication that
+compute does not hide. ``(p - 1) / v`` stage times are the bubble (Narayanan et al., 2021);
+transfers between stages are hidden. Communication once per step hides behind at most one
+micro-batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baselines.gpu.collectives import Group
-from baselines.gpu.communication import data_traffic, tensor_traffic_s
+from baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
 from baselines.gpu.compute import head_s, layer_s, optimizer_s
 from baselines.gpu.hardware import GpuClusterSpec
-from baselines.gpu.parallelism import Parallelism
 from baselines.gpu.software import SoftwareSpec
-from baselines.gpu.workload import Workload
+from baselines.gpu.workload import Parallelism, Workload
 from wsc.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds of one step by what they go to, and what the step trains on."""
+    """Seconds of one step by cause, and the size of its batch."""
 
     compute_s: float
     tensor_s: float
@@ -38,15 +37,18 @@ class StepTime:
 
     @property
     def total_s(self) -> float:
+        """Seconds of the whole step."""
         parts = (self.compute_s, self.tensor_s, self.data_s, self.bubble_s, self.optimizer_s)
         return sum(parts)
 
     @property
     def samples_per_s(self) -> float:
+        """Sequences per second."""
         return self.samples / self.total_s
 
     @property
     def tokens_per_s(self) -> float:
+        """Tokens per second."""
         return self.tokens / self.total_s
 
 
@@ -57,7 +59,12 @@ def step_time(
     cluster: GpuClusterSpec,
     software: SoftwareSpec,
 ) -> StepTime:
-    """The time of a step on ``gpus``; ConfigError if the degrees do not divide GPUs or layers."""
+    """Return the time of a step on ``gpus``.
+
+    Raises:
+        ConfigError: The GPUs are no multiple of those of one copy of the model, or the pipeline
+            has more stages than the model has layers.
+    """
     _check_stages(workload, parallelism)
     ranks = parallelism.data_parallel(gpus)
     data_group = Group(ranks, cluster, stride=parallelism.tensor)
@@ -87,7 +94,7 @@ def step_time(
 def model_flops_utilisation(
     workload: Workload, tokens_per_s: float, gpus: int, cluster: GpuClusterSpec
 ) -> float:
-    """Model FLOPs per second over the 16-bit peak of all GPUs (MFU)."""
+    """Return model FLOPs per second over the 16-bit peak of all GPUs (MFU)."""
     peak = gpus * cluster.gpu.flops_16bit_per_s
     return workload.model_flops_per_token * tokens_per_s / peak
 
@@ -98,14 +105,15 @@ def _stage(
     cluster: GpuClusterSpec,
     software: SoftwareSpec,
 ) -> tuple[float, float]:
-    """Computing and exposed tensor-parallel seconds of the slowest stage, which has the head."""
+    """Return compute and exposed tensor-parallel seconds of the slowest stage, that of the head."""
     layers = -(-workload.layers // parallelism.pipeline)
     compute = layers * layer_s(workload, parallelism, cluster.gpu, software) + head_s(
         workload, parallelism, cluster.gpu, software
     )
     group = Group(parallelism.tensor, cluster)
     traffic = layers * tensor_traffic_s(workload, parallelism, group)
-    if parallelism.overlap_tensor:  # in as many chunks as ranks; the first has nothing to hide it
+    if parallelism.overlap_tensor:
+        # Sent in as many chunks as there are ranks; nothing hides the first one.
         first = traffic / parallelism.tensor
         return compute, first + max(0.0, traffic - first - compute)
     return compute, software.exposed_share * traffic
@@ -115,7 +123,8 @@ def _check_stages(workload: Workload, parallelism: Parallelism) -> None:
     stages = parallelism.pipeline * parallelism.virtual_stages
     if stages > workload.layers:
         raise ConfigError(
-            "the pipeline has more stages than the model has layers",
+            "pipeline stages must be at most the layers of the model",
+            code="more-stages-than-layers",
             where="pipeline x virtual_stages",
             value=stages,
             rule=f"at most {workload.layers}",

@@ -15,11 +15,59 @@ GPU clusters.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
+from wsc.core.config import Config, validate
+
 Status = Literal["published", "derived", "fitted", "assumed"]
+
+Spec = TypeVar("Spec", bound=Config)
+
+
+class Sourced(NamedTuple):
+    """A value of a preset with its status and source."""
+
+    value: Any
+    status: Status
+    source: str
+
+
+@dataclass(frozen=True)
+class Preset(Generic[Spec]):
+    """A named product or release: an instance of a neutral spec whose numbers have sources."""
+
+    title: str
+    spec: Spec
+    values: Mapping[str, Any]
+    """Arguments of the spec: ``Sourced`` numbers, and plain values such as names and switches."""
+    stated: Mapping[str, Sourced]
+    """Numbers that the preset states itself, without those of the preset it is a variant of."""
+
+
+def preset(
+    kind: type[Spec], title: str, *, variant_of: Preset[Spec] | None = None, **values: Any
+) -> Preset[Spec]:
+    """Build a preset of ``kind``.
+
+    Args:
+        kind: A configuration class whose fields have no default of any product.
+        title: One line that describes the product, without a full stop.
+        variant_of: Another preset of the same product line, whose values hold unless given.
+        **values: One value for each field; numbers as ``Sourced``.
+
+    Raises:
+        ConfigError: A field has no value, a value breaks a rule, or a name is not a field.
+    """
+    every = {**(variant_of.values if variant_of else {}), **values}
+    plain = {
+        name: given.value if isinstance(given, Sourced) else given for name, given in every.items()
+    }
+    stated = {name: given for name, given in values.items() if isinstance(given, Sourced)}
+    return Preset(title, validate(kind, plain, title), every, stated)
 
 
 def sourced(

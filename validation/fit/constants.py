@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import get_annotations, getmembers, isclass
+from types import ModuleType
 
 import baselines
 import timing
+from timing.hardware.sourced import Sourced
 from validation import published_programs
 from validation.report.tables import number
 from wsc.core.config import Config
@@ -21,9 +23,9 @@ class Constant:
     """A number of the emulated machine; see ``timing.hardware.sourced``."""
 
     holder: str
-    """The class of configuration that it is a default of."""
+    """The configuration class that it is a default of, or the preset that states it."""
     title: str
-    """What that class describes."""
+    """One line that describes the holder."""
     name: str
     value: object
     status: str
@@ -45,30 +47,43 @@ class Constant:
 
 
 def constants() -> tuple[Constant, ...]:
-    """Return the constants of every configuration class that holds any, by module.
+    """Return the constants of every configuration class and preset that states any, by module.
 
-    A class that specialises another, as ``Cs3Spec`` does, has only what it states itself.
+    A class that specialises another, and a preset that is a variant of another, have only what
+    they state themselves. A number that several presets state is listed with the first of them.
     """
-    return tuple(constant for kind in _classes() for constant in _stated(kind))
-
-
-def _classes() -> Iterator[type[Config]]:
-    modules = (
-        module
+    modules = [
+        import_module(module.name)
         for package in (timing, baselines, published_programs)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    )
+    ]
+    of_classes = [
+        constant for module in modules for kind in _classes(module) for constant in _defaults(kind)
+    ]
+    return *of_classes, *_of_presets(modules)
+
+
+def _classes(module: ModuleType) -> list[type[Config]]:
+    found = [
+        kind
+        for _, kind in getmembers(module, isclass)
+        if issubclass(kind, Config) and kind.__module__ == module.__name__
+    ]
+    return sorted(found, key=lambda kind: len(kind.__mro__))
+
+
+def _of_presets(modules: Iterable[ModuleType]) -> Iterator[Constant]:
+    """Yield what the presets in ``PRESETS`` of each module state."""
+    seen: set[tuple[str, Sourced]] = set()
     for module in modules:
-        members = getmembers(import_module(module.name), isclass)
-        of_module = [
-            kind
-            for _, kind in members
-            if issubclass(kind, Config) and kind.__module__ == module.name
-        ]
-        yield from sorted(of_module, key=lambda kind: len(kind.__mro__))
+        for holder, preset in getattr(module, "PRESETS", {}).items():
+            for name, stated in preset.stated.items():
+                if (name, stated) not in seen:
+                    seen.add((name, stated))
+                    yield Constant(holder, preset.title, name, *stated)
 
 
-def _stated(kind: type[Config]) -> Iterator[Constant]:
+def _defaults(kind: type[Config]) -> Iterator[Constant]:
     title = (kind.__doc__ or "").strip().partition("\n")[0].rstrip(".")
     for name in get_annotations(kind):
         field = kind.model_fields.get(name)

@@ -19,10 +19,10 @@ from baselines.gpu import (
     H100,
     H100_500W,
     MEGATRON,
+    NETWORK_200G,
     TORCHTITAN_EAGER,
     WAFERLLM_TESTBED,
     GpuClusterSpec,
-    NetworkSpec,
 )
 from validation.families.gpu_rates import decode_rate, prefill_rate, training_rate
 from validation.rows.gpu_runs import GpuRun, gpu_run
@@ -39,13 +39,13 @@ def fit_fsdp(rows: Sequence[Row]) -> Constants:
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
-        chip = "GpuSpec" if run.cluster.gpu.name.startswith("A100") else "H100Sxm"
+        chip = "A100_80" if run.cluster.gpu.name.startswith("A100") else "H100"
         share = constants[f"{chip}.matmul_share"]
         return training_rate(row, _with_gpu(run, matmul_share=share))
 
     start = {
-        "GpuSpec.matmul_share": A100_80.matmul_share,
-        "H100Sxm.matmul_share": H100.matmul_share,
+        "A100_80.matmul_share": A100_80.matmul_share,
+        "H100.matmul_share": H100.matmul_share,
     }
     return _least_squares(rows, predict, start)
 
@@ -55,16 +55,16 @@ def fit_torchtitan(rows: Sequence[Row]) -> Constants:
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
-        changed = {"float8_share": constants["SoftwareSpec.float8_share"]}
+        changed = {"float8_share": constants["FSDP.float8_share"]}
         if run.software == TORCHTITAN_EAGER:
-            changed["hidden_passes"] = constants["TorchTitanEager.hidden_passes"]
-        share = constants["H100Capped.matmul_share"]
+            changed["hidden_passes"] = constants["TORCHTITAN_EAGER.hidden_passes"]
+        share = constants["H100_500W.matmul_share"]
         return training_rate(row, _with_gpu(_with_software(run, **changed), matmul_share=share))
 
     start = {
-        "H100Capped.matmul_share": H100_500W.matmul_share,
-        "SoftwareSpec.float8_share": FSDP.float8_share,
-        "TorchTitanEager.hidden_passes": TORCHTITAN_EAGER.hidden_passes,
+        "H100_500W.matmul_share": H100_500W.matmul_share,
+        "FSDP.float8_share": FSDP.float8_share,
+        "TORCHTITAN_EAGER.hidden_passes": TORCHTITAN_EAGER.hidden_passes,
     }
     return _least_squares(rows, predict, start)
 
@@ -74,17 +74,17 @@ def fit_deepspeed(rows: Sequence[Row]) -> Constants:
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
-        stack = "AutocastDdp" if run.parallelism.sharding == "ddp" else "DeepSpeed"
+        stack = "AUTOCAST_DDP" if run.parallelism.sharding == "ddp" else "DEEPSPEED"
         run = _with_software(run, score_bytes=constants[f"{stack}.score_bytes"])
-        run = _with_gpu(run, misaligned_share=constants["GpuSpec.misaligned_share"])
-        run = _with_network(run, misaligned_hops=constants["NetworkSpec.misaligned_hops"])
+        run = _with_gpu(run, misaligned_share=constants["A100_80.misaligned_share"])
+        run = _with_network(run, misaligned_hops=constants["NETWORK_200G.misaligned_hops"])
         return training_rate(row, run)
 
     start = {
-        "DeepSpeed.score_bytes": DEEPSPEED.score_bytes,
-        "AutocastDdp.score_bytes": AUTOCAST_DDP.score_bytes,
-        "GpuSpec.misaligned_share": A100_80.misaligned_share,
-        "NetworkSpec.misaligned_hops": NetworkSpec().misaligned_hops,
+        "DEEPSPEED.score_bytes": DEEPSPEED.score_bytes,
+        "AUTOCAST_DDP.score_bytes": AUTOCAST_DDP.score_bytes,
+        "A100_80.misaligned_share": A100_80.misaligned_share,
+        "NETWORK_200G.misaligned_hops": NETWORK_200G.misaligned_hops,
     }
     return _least_squares(rows, predict, start)
 
@@ -93,16 +93,16 @@ def fit_megatron(rows: Sequence[Row]) -> Constants:
     """How fast matrix products are under tensor parallelism."""
 
     def predict(row: Row, constants: Constants) -> float:
-        speed = constants["Megatron.matmul_speed"]
+        speed = constants["MEGATRON.matmul_speed"]
         return training_rate(row, _with_software(gpu_run(row), matmul_speed=speed))
 
-    return _least_squares(rows, predict, {"Megatron.matmul_speed": MEGATRON.matmul_speed})
+    return _least_squares(rows, predict, {"MEGATRON.matmul_speed": MEGATRON.matmul_speed})
 
 
 def fit_prefill(rows: Sequence[Row]) -> Constants:
     """Bandwidth of the testbed's links, from prompts."""
-    nvlink = "WaferLlmA100.nvlink_bandwidth_bytes_per_s"
-    nic = "WaferLlmNetwork.nic_bandwidth_bytes_per_s"
+    nvlink = "WAFERLLM_A100.nvlink_bandwidth_bytes_per_s"
+    nic = "WAFERLLM_NETWORK.nic_bandwidth_bytes_per_s"
 
     def predict(row: Row, constants: Constants) -> float:
         cluster = _testbed(
@@ -122,11 +122,11 @@ def fit_decode(rows: Sequence[Row]) -> Constants:
     """Latencies of the testbed's links and what it draws from HBM, from decoded tokens."""
 
     def predict(row: Row, constants: Constants) -> float:
-        hop_s = constants["WaferLlmNetwork.tree_hop_s"]
+        hop_s = constants["WAFERLLM_NETWORK.tree_hop_s"]
         cluster = _testbed(
-            {"hbm_share": constants["WaferLlmA100.hbm_share"]},
+            {"hbm_share": constants["WAFERLLM_A100.hbm_share"]},
             {
-                "nvlink_hop_s": constants["WaferLlmNetwork.nvlink_hop_s"],
+                "nvlink_hop_s": constants["WAFERLLM_NETWORK.nvlink_hop_s"],
                 "tree_hop_s": hop_s,
                 "nic_hop_s": hop_s,
             },
@@ -134,9 +134,9 @@ def fit_decode(rows: Sequence[Row]) -> Constants:
         return decode_rate(row, cluster)
 
     start = {
-        "WaferLlmA100.hbm_share": WAFERLLM_TESTBED.gpu.hbm_share,
-        "WaferLlmNetwork.nvlink_hop_s": WAFERLLM_TESTBED.network.nvlink_hop_s,
-        "WaferLlmNetwork.tree_hop_s": WAFERLLM_TESTBED.network.tree_hop_s,
+        "WAFERLLM_A100.hbm_share": WAFERLLM_TESTBED.gpu.hbm_share,
+        "WAFERLLM_NETWORK.nvlink_hop_s": WAFERLLM_TESTBED.network.nvlink_hop_s,
+        "WAFERLLM_NETWORK.tree_hop_s": WAFERLLM_TESTBED.network.tree_hop_s,
     }
     return _least_squares(rows, predict, start)
 

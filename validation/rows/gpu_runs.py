@@ -19,15 +19,17 @@ from baselines.gpu import (
     GPT_NEOX,
     H100,
     H200,
+    HOST,
     MEGATRON,
+    NETWORK_50G,
+    NETWORK_200G,
+    NETWORK_400G,
     TORCHTITAN,
     TORCHTITAN_EAGER,
-    FastNetwork,
     GpuClusterSpec,
     NetworkSpec,
     Parallelism,
     Sharding,
-    SlowNetwork,
     SoftwareSpec,
     Workload,
     training_memory,
@@ -71,7 +73,7 @@ def gpu_run(row: Row) -> GpuRun:
 def _foundry(row: Row) -> GpuRun:
     """LLM Foundry: MPT with a vocabulary of 50,368, tied embeddings and learned positions."""
     shardings: dict[str, Sharding] = {"FSDP FULL_SHARD": "zero3", "FSDP SHARD_GRAD_OP": "zero2"}
-    network = FastNetwork() if gpu_of(row) in (H100, H200) else NetworkSpec()
+    network = NETWORK_400G if gpu_of(row) in (H100, H200) else NETWORK_200G
     return GpuRun(
         replace(_decoder(row, vocab=50_368), tied_embeddings=True, learned_positions=True),
         Parallelism(
@@ -88,14 +90,14 @@ def _foundry(row: Row) -> GpuRun:
 
 
 def _selene(row: Row) -> GpuRun:
-    return _genslm(row, NetworkSpec())
+    return _genslm(row, NETWORK_200G)
 
 
 def _polaris(row: Row) -> GpuRun:
     """The largest model alone, whose configuration file is of a run on Polaris."""
     if not row.text("workload").endswith("25B"):
         _unstated(row)
-    return _genslm(row, SlowNetwork())
+    return _genslm(row, NETWORK_50G)
 
 
 def _genslm(row: Row, network: NetworkSpec) -> GpuRun:
@@ -153,7 +155,7 @@ def _torchtitan(row: Row) -> GpuRun:
             overlap_tensor="async" in text or pipeline > 1,
         ),
         count(row, "n_gpus"),
-        _cluster(row, FastNetwork()),
+        _cluster(row, NETWORK_400G),
         TORCHTITAN if "compile" in text or tensor > 1 else TORCHTITAN_EAGER,
     )
 
@@ -179,7 +181,7 @@ def _megatron(row: Row) -> GpuRun:
             overlap_tensor=True,
         ),
         gpus,
-        _cluster(row, FastNetwork()),
+        _cluster(row, NETWORK_400G),
         MEGATRON,
     )
 
@@ -212,7 +214,7 @@ def _pythia(row: Row) -> GpuRun:
                 recompute="full",
             ),
             gpus,
-            _cluster(row, SlowNetwork()),
+            _cluster(row, NETWORK_50G),
             GPT_NEOX,
         )
     )
@@ -273,7 +275,7 @@ def _batch(row: Row) -> int:
 
 def _cluster(row: Row, network: NetworkSpec) -> GpuClusterSpec:
     return GpuClusterSpec(
-        gpu=gpu_of(row), gpus_per_node=count(row, "gpus_per_node"), network=network
+        gpu=gpu_of(row), gpus_per_node=count(row, "gpus_per_node"), network=network, host=HOST
     )
 
 

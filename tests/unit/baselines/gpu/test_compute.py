@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from baselines.gpu import (
+    DGX_A100,
     FSDP,
-    GpuClusterSpec,
     GpuSpec,
     HostSpec,
     Parallelism,
@@ -16,6 +16,10 @@ from baselines.gpu import (
 from baselines.gpu.compute import head_s, layer_s, optimizer_s
 
 GPU = GpuSpec(
+    name="round numbers",
+    hbm_bytes=1,
+    usable_share=1,
+    nvlink_bandwidth_bytes_per_s=1,
     flops_16bit_per_s=2000,
     flops_8bit_per_s=4000,
     matmul_share=0.5,
@@ -47,12 +51,12 @@ def layer(workload: Workload = MODEL, software: SoftwareSpec = SOFTWARE, **split
     return layer_s(workload, Parallelism(micro_batch=3, **split), GPU, software)
 
 
-def test_a_layer_is_its_products_its_attention_and_what_it_moves() -> None:
+def test_layer_s_adds_products_attention_and_traffic() -> None:
     """One after the other."""
     assert layer() == pytest.approx(PRODUCTS_S + FLASH_S + MOVED_S)
 
 
-def test_recomputing_repeats_what_it_is_told_to() -> None:
+def test_layer_s_repeats_recomputed_work() -> None:
     """Half of the products and all that is cheap, or a whole forward pass."""
     assert layer(recompute="selective") == pytest.approx(
         3.5 / 3 * PRODUCTS_S + FLASH_S + 4 / 3 * MOVED_S
@@ -62,7 +66,7 @@ def test_recomputing_repeats_what_it_is_told_to() -> None:
     )
 
 
-def test_attention_that_is_not_fused_computes_masked_scores_and_moves_them() -> None:
+def test_unfused_attention_computes_and_moves_masked_scores() -> None:
     """At the rate of matrix products, a tenth of it where heads are misaligned."""
     products_s, moved_s = 3 * 4 * SCORES * 8 / 1000, 9 * SCORES / 100
     rest_s = PRODUCTS_S + MOVED_S
@@ -73,19 +77,19 @@ def test_attention_that_is_not_fused_computes_masked_scores_and_moves_them() -> 
     assert layer(many, UNFUSED) == pytest.approx(rest_s + 10 * products_s + 2 * moved_s)
 
 
-def test_a_misaligned_hidden_size_slows_the_products() -> None:
-    """To a tenth; what is moved and attention do not notice."""
+def test_misaligned_hidden_size_slows_products() -> None:
+    """To a tenth; traffic and attention are unchanged."""
     odd = replace(MODEL, hidden=20, parameters=2 * 16 * 20 + 2 * 5000)
     expected = 10 * PRODUCTS_S + 20 / 16 * (FLASH_S + MOVED_S)
     assert layer(odd) == pytest.approx(expected)
 
 
-def test_eight_bits_speed_up_the_products_alone() -> None:
+def test_float8_speeds_up_products_only() -> None:
     """Twice the peak, of which three quarters are reached."""
     assert layer(float8=True) == pytest.approx(PRODUCTS_S / 1.5 + FLASH_S + MOVED_S)
 
 
-def test_tensor_parallelism_divides_all_but_what_every_rank_moves_whole() -> None:
+def test_tensor_parallelism_divides_all_but_whole_passes() -> None:
     """Ten of thirty passes."""
     software = SOFTWARE.model_copy(update={"whole_passes": 10})
     assert layer(software=software, tensor=4) == pytest.approx(
@@ -93,7 +97,7 @@ def test_tensor_parallelism_divides_all_but_what_every_rank_moves_whole() -> Non
     )
 
 
-def test_the_head_is_one_more_product_and_its_logits() -> None:
+def test_head_s_is_one_product_and_its_logits() -> None:
     """256 weights, forward and backward, and 40 bytes to each of 16 entries."""
     expected = 6 * 256 * TOKENS / 1000 + 40 * 16 * TOKENS / 100
     assert head_s(MODEL, Parallelism(micro_batch=3), GPU, SOFTWARE) == pytest.approx(expected)
@@ -102,15 +106,15 @@ def test_the_head_is_one_more_product_and_its_logits() -> None:
     )
 
 
-def test_an_update_moves_28_bytes_or_takes_the_threads_of_the_host() -> None:
-    """There, gradient and weight pass PCIe besides."""
+def test_optimizer_s_on_the_gpu_and_on_the_host() -> None:
+    """On the host, gradient and weight also pass PCIe."""
     host = HostSpec(adam_per_core_s=10, pcie_bandwidth_bytes_per_s=50)
-    cluster = GpuClusterSpec(gpu=GPU, host=host)
+    cluster = DGX_A100.model_copy(update={"gpu": GPU, "host": host})
     assert optimizer_s(700, 0, cluster) == pytest.approx(700 * 28 / 100)
     assert optimizer_s(700, 2, cluster) == pytest.approx(700 / 20 + 700 * 4 / 50)
 
 
-def test_a_workload_counts_its_parts() -> None:
+def test_workload_counts_its_parts() -> None:
     """Embeddings, heads, scores, and arithmetic by convention."""
     assert (MODEL.head_parameters, MODEL.layer_parameters, MODEL.head_size) == (256, 5000, 8)
     assert MODEL.scores_per_sequence == 2 * 2 * 4 * 4

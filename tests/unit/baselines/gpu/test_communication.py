@@ -1,38 +1,43 @@
-"""What ranks send each other: rings, trees, and what each stage of ZeRO gathers and reduces."""
+"""Collectives over rings and trees, and the traffic of each ZeRO stage."""
 
 from dataclasses import replace
 
 import pytest
 
 from baselines.gpu import (
+    A100_80,
     DEEPSPEED,
     FSDP,
+    HOST,
     GpuClusterSpec,
-    GpuSpec,
     NetworkSpec,
     Parallelism,
     Workload,
 )
-from baselines.gpu.collectives import (
+from baselines.gpu.communication import (
     Group,
     all_reduce_s,
+    data_traffic,
     gather_latency_s,
     gather_s,
     ring_latency_s,
+    tensor_traffic_s,
 )
-from baselines.gpu.communication import data_traffic, tensor_traffic_s
 
 NETWORK = NetworkSpec(
     nic_bandwidth_bytes_per_s=10, nvlink_hop_s=1, nic_hop_s=10, tree_hop_s=2, misaligned_hops=3
 )
 CLUSTER = GpuClusterSpec(
-    gpu=GpuSpec(nvlink_bandwidth_bytes_per_s=100), gpus_per_node=4, network=NETWORK
+    gpu=A100_80.model_copy(update={"nvlink_bandwidth_bytes_per_s": 100}),
+    gpus_per_node=4,
+    network=NETWORK,
+    host=HOST,
 )
 TWO_NODES = Group(8, CLUSTER)
 MODEL = Workload(parameters=512 + 2 * 5000, hidden=16, layers=2, heads=2, seq_len=4, vocab=16)
 
 
-def test_a_group_takes_as_many_nodes_as_its_stride_asks_for() -> None:
+def test_group_counts_nodes_by_its_stride() -> None:
     """Four GPUs to a node; every second of them leaves two ranks there, every eighth one."""
     spans = [Group(8, CLUSTER, stride) for stride in (1, 2, 4, 8)]
     assert [(group.ranks_per_node, group.nodes) for group in spans] == [
@@ -44,7 +49,7 @@ def test_a_group_takes_as_many_nodes_as_its_stride_asks_for() -> None:
     assert Group(9, CLUSTER).nodes == 3
 
 
-def test_a_ring_has_nvlink_inside_a_node_and_all_nics_of_its_ranks_between() -> None:
+def test_group_bandwidth_is_nvlink_or_the_nics_of_its_ranks() -> None:
     """Never more than NVLink carries."""
     assert Group(4, CLUSTER).bandwidth_bytes_per_s == 100
     assert [Group(8, CLUSTER, stride).bandwidth_bytes_per_s for stride in (1, 2, 4)] == [40, 20, 10]
@@ -52,7 +57,7 @@ def test_a_ring_has_nvlink_inside_a_node_and_all_nics_of_its_ranks_between() -> 
     assert Group(8, CLUSTER.model_copy(update={"network": fast})).bandwidth_bytes_per_s == 100
 
 
-def test_a_gather_sends_all_but_ones_own_share_and_passes_every_rank() -> None:
+def test_gather_s_sends_all_but_the_own_share() -> None:
     """Of eight ranks in two nodes, one step goes between nodes and six inside."""
     assert gather_s(800, TWO_NODES) == 800 * 7 / 8 / 40
     assert ring_latency_s(TWO_NODES) == 6 * 1 + 1 * 10
@@ -60,7 +65,7 @@ def test_a_gather_sends_all_but_ones_own_share_and_passes_every_rank() -> None:
     assert gather_latency_s(65, TWO_NODES) == gather_latency_s(8, TWO_NODES) == 3 * 16
 
 
-def test_an_all_reduce_takes_the_shorter_of_ring_and_tree() -> None:
+def test_all_reduce_s_is_the_faster_of_ring_and_tree() -> None:
     """Up and down: a chain of three inside a node and one level over two nodes, or twice around."""
     assert all_reduce_s(0, TWO_NODES) == 2 * (3 * 1 + 1 * 2)
     assert all_reduce_s(0, Group(2, CLUSTER)) == 2 * 1
@@ -73,7 +78,7 @@ def test_an_all_reduce_takes_the_shorter_of_ring_and_tree() -> None:
     ("sharding", "per_micro_batch", "per_step"),
     [("zero1", 0, 2), ("zero2", 2, 0), ("zero3", 3, 0)],
 )
-def test_a_stage_of_zero_gathers_and_reduces(
+def test_data_traffic_of_each_zero_stage(
     sharding: str, per_micro_batch: int, per_step: int
 ) -> None:
     """Both 16-bit weights and gradients, one collective to a layer; ZeRO-3 gathers them twice."""
@@ -82,21 +87,21 @@ def test_a_stage_of_zero_gathers_and_reduces(
     assert traffic == pytest.approx((per_micro_batch * one, per_step * one))
 
 
-def test_under_a_pipeline_weights_stay_gathered() -> None:
+def test_data_traffic_under_a_pipeline_gathers_once_per_step() -> None:
     """Once a step, half of the parameters and of the layers."""
     one = gather_s(MODEL.parameters, TWO_NODES) + ring_latency_s(TWO_NODES)
     traffic = data_traffic(MODEL, Parallelism("zero3", pipeline=2), TWO_NODES, FSDP)
     assert traffic == pytest.approx((0, 2 * one))
 
 
-def test_ddp_sums_its_gradients_once() -> None:
+def test_data_traffic_of_ddp_is_one_all_reduce() -> None:
     """By an all-reduce; alone, a rank sends nothing."""
     whole = all_reduce_s(2 * MODEL.parameters, TWO_NODES)
     assert data_traffic(MODEL, Parallelism("ddp"), TWO_NODES, FSDP) == (0, whole)
     assert data_traffic(MODEL, Parallelism("zero3"), Group(1, CLUSTER), FSDP) == (0, 0)
 
 
-def test_deepspeed_gathers_matrix_by_matrix_and_reduces_buckets() -> None:
+def test_deepspeed_gathers_matrices_and_reduces_buckets() -> None:
     """Of 768, 256, 1024 and 1024 elements, all aligned; halved by two tensor-parallel ranks.
 
     On 64 ranks, shards of whole 16 bytes take multiples of 512 elements. 10,512 parameters are
@@ -118,7 +123,7 @@ def test_deepspeed_gathers_matrix_by_matrix_and_reduces_buckets() -> None:
     assert latency_s(4, 64) == pytest.approx(2 * (2 * (3 + 3 + 3 + 3)) + 1)
 
 
-def test_slices_of_owners_are_collectives_of_their_own() -> None:
+def test_reduces_to_owner_adds_one_collective_per_rank() -> None:
     """Three buckets to gather; to reduce, three and a slice for each of eight owners."""
     software = DEEPSPEED.model_copy(update={"bucket_parameters": 4096})
     sent = 2 * gather_s(2 * MODEL.parameters, TWO_NODES)
@@ -132,7 +137,7 @@ def test_slices_of_owners_are_collectives_of_their_own() -> None:
     ("recompute", "parallel_blocks", "times"),
     [("none", False, 4), ("full", False, 6), ("none", True, 3), ("full", True, 4)],
 )
-def test_tensor_parallel_ranks_sum_the_activations_of_a_layer(
+def test_tensor_traffic_s_counts_all_reduces_of_a_layer(
     recompute: str, parallel_blocks: bool, times: int
 ) -> None:
     """Three sequences of four tokens of 16 elements, two bytes each."""

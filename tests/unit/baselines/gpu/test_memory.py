@@ -10,6 +10,8 @@ from baselines.gpu import (
     H200,
     GpuMemory,
     Parallelism,
+    Recompute,
+    Sharding,
     Workload,
     training_memory,
 )
@@ -17,12 +19,12 @@ from baselines.gpu import (
 LLAMA_8B = Workload(8_030_000_000, 4096, 32, 32, 8192, 128_256)
 
 
-def states(sharding, gpus=8):
+def states(sharding: Sharding, gpus: int = 8) -> tuple[float, float, float]:
     memory = training_memory(LLAMA_8B, Parallelism(sharding), gpus, FSDP)
     return memory.weights_bytes, memory.gradients_bytes, memory.optimizer_bytes
 
 
-def test_every_stage_of_zero_divides_one_more_part():
+def test_each_zero_stage_divides_one_more_part() -> None:
     """16 bytes per parameter in all: 2 of weight, 2 of gradient, 12 of optimizer."""
     parameters = LLAMA_8B.parameters
     assert states("ddp") == (2 * parameters, 2 * parameters, 12 * parameters)
@@ -36,7 +38,7 @@ def test_every_stage_of_zero_divides_one_more_part():
     )
 
 
-def test_model_parallelism_divides_states_and_recomputing_saves_activations():
+def test_model_parallelism_and_recomputation_save_memory() -> None:
     """Eight GPUs share one copy; a layer's input is a fraction of what a layer keeps."""
     whole = training_memory(LLAMA_8B, Parallelism("ddp"), 8, FSDP)
     split = training_memory(LLAMA_8B, Parallelism("ddp", tensor=8), 8, FSDP)
@@ -47,7 +49,7 @@ def test_model_parallelism_divides_states_and_recomputing_saves_activations():
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_what_is_kept_for_the_backward_pass(recompute):
+def test_activations_kept_for_the_backward_pass(recompute: Recompute) -> None:
     """Of three sequences of 8,192: layers, or their inputs and one layer at a time, and logits."""
     tokens = 3 * 8192
     layer, boundary = 34 * 4096 * tokens, 2 * 4096 * tokens
@@ -61,7 +63,7 @@ def test_what_is_kept_for_the_backward_pass(recompute):
     assert memory.activations_bytes == kept + 6 * 128_256 * tokens
 
 
-def test_a_pipeline_keeps_the_micro_batches_in_flight():
+def test_pipeline_keeps_the_micro_batches_in_flight() -> None:
     """A quarter of the layers, four times: 1F1B does not save activations on the first stage."""
     whole = training_memory(LLAMA_8B, Parallelism("zero1"), 8, FSDP)
     stages = training_memory(LLAMA_8B, Parallelism("zero1", pipeline=4, micro_batches=8), 8, FSDP)
@@ -69,7 +71,7 @@ def test_a_pipeline_keeps_the_micro_batches_in_flight():
     assert stages.weights_bytes == whole.weights_bytes / 4
 
 
-def test_unfused_attention_keeps_its_scores():
+def test_unfused_attention_keeps_its_scores() -> None:
     """They grow with the square of the sequence."""
     fused, unfused = (
         training_memory(LLAMA_8B, Parallelism("ddp"), 1, software).activations_bytes
@@ -78,14 +80,14 @@ def test_unfused_attention_keeps_its_scores():
     assert unfused - fused == pytest.approx(6 * LLAMA_8B.scores_per_sequence)
 
 
-def test_a_gpu_can_be_filled_to_its_usable_share():
+def test_fits_up_to_the_usable_share() -> None:
     """To the byte."""
     half = A100_80.model_copy(update={"hbm_bytes": 1000, "usable_share": 0.5})
     assert GpuMemory(100, 100, 100, 200).fits(half)
     assert not GpuMemory(100, 100, 100, 201).fits(half)
 
 
-def test_whether_it_fits_depends_on_the_gpu():
+def test_fits_depends_on_the_gpu() -> None:
     """Llama 8B with ZeRO-3 on 16 GPUs and a sequence of 8,192: not in 40 GB, well in 141 GB."""
     memory = training_memory(LLAMA_8B, Parallelism("zero3"), 16, FSDP)
     assert [memory.fits(gpu) for gpu in (A100_40, A100_80, H200)] == [False, True, True]

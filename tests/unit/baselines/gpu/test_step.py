@@ -15,15 +15,19 @@ from baselines.gpu import (
     MEGATRON,
     TORCHTITAN,
     TORCHTITAN_EAGER,
+    GpuClusterSpec,
     Parallelism,
+    Recompute,
+    Sharding,
+    SoftwareSpec,
     Workload,
     model_flops_utilisation,
     step_time,
     training_memory,
 )
-from baselines.gpu.collectives import Group
-from baselines.gpu.communication import data_traffic, tensor_traffic_s
+from baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
 from baselines.gpu.compute import head_s, layer_s
+from tests.support.errors import raises
 from wsc.core.errors import ConfigError
 
 MPT_7B = Workload(
@@ -32,11 +36,17 @@ MPT_7B = Workload(
 GPT_18B = Workload(18_400_000_000, 6144, 40, 48, 2048, 51_200)
 
 
-def seconds(workload, parallelism, gpus, cluster=DGX_A100, software=FSDP):
+def seconds(
+    workload: Workload,
+    parallelism: Parallelism,
+    gpus: int,
+    cluster: GpuClusterSpec = DGX_A100,
+    software: SoftwareSpec = FSDP,
+) -> float:
     return step_time(workload, parallelism, gpus, cluster, software).total_s
 
 
-def test_a_published_run_is_met():
+def test_step_time_meets_a_published_run() -> None:
     """G0096: MPT 7B on eight A100-80GB trains on 37,130 tokens per second."""
     step = step_time(MPT_7B, Parallelism(micro_batch=6, micro_batches=2), 8, DGX_A100, FSDP)
     assert step.tokens_per_s == pytest.approx(37_130, rel=0.05)
@@ -45,7 +55,7 @@ def test_a_published_run_is_met():
     assert utilisation == pytest.approx(0.6423, rel=0.05)
 
 
-def test_parts_add_up_to_the_whole():
+def test_step_time_parts_add_up_to_the_total() -> None:
     """Attribution loses no time."""
     step = step_time(GPT_18B, Parallelism("zero1", 8, 4, 1, 16), 64, DGX_H100, MEGATRON)
     parts = (step.compute_s, step.tensor_s, step.data_s, step.bubble_s, step.optimizer_s)
@@ -53,7 +63,7 @@ def test_parts_add_up_to_the_whole():
     assert min(parts) >= 0
 
 
-def test_the_bubble_is_that_of_a_full_pipeline():
+def test_bubble_of_a_full_pipeline() -> None:
     """Of m + p - 1 slots p - 1 are idle; twice as many parts per stage halve them."""
     plain = Parallelism("zero1", tensor=8, pipeline=4, micro_batches=12)
     step = step_time(GPT_18B, plain, 32, DGX_H100, MEGATRON)
@@ -66,7 +76,9 @@ def test_the_bubble_is_that_of_a_full_pipeline():
 @pytest.mark.parametrize("sharding", ["zero1", "zero2"])
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 @pytest.mark.parametrize("nics", [2e8, 2e9, 2e11])
-def test_what_computing_does_not_hide_is_exposed(sharding, share, nics):
+def test_communication_that_compute_does_not_hide_is_exposed(
+    sharding: Sharding, share: float, nics: float
+) -> None:
     """A share of it at least, once per step or per micro-batch, and all that outlasts computing."""
     network = DGX_A100.network.model_copy(update={"nic_bandwidth_bytes_per_s": nics})
     cluster = DGX_A100.model_copy(update={"network": network})
@@ -82,7 +94,7 @@ def test_what_computing_does_not_hide_is_exposed(sharding, share, nics):
 
 
 @pytest.mark.parametrize("nvlink", [1e9, 3e11])
-def test_tensor_parallel_traffic_is_hidden_but_for_its_first_chunk(nvlink):
+def test_overlapped_tensor_traffic_exposes_its_first_chunk(nvlink: float) -> None:
     """Or as little as the stack hides, in turn with computing; a stage has its share of layers."""
     gpu = DGX_A100.gpu.model_copy(update={"nvlink_bandwidth_bytes_per_s": nvlink})
     cluster = DGX_A100.model_copy(update={"gpu": gpu})
@@ -99,13 +111,13 @@ def test_tensor_parallel_traffic_is_hidden_but_for_its_first_chunk(nvlink):
     assert hidden.bubble_s == pytest.approx(2 * (hidden.compute_s + hidden.tensor_s))
 
 
-def test_one_gpu_communicates_nothing():
+def test_one_gpu_communicates_nothing() -> None:
     """Nothing to reduce, to gather or to wait for."""
     step = step_time(MPT_7B, Parallelism("ddp"), 1, DGX_A100, FSDP)
     assert (step.tensor_s, step.data_s, step.bubble_s) == (0, 0, 0)
 
 
-def test_recomputing_costs_up_to_a_third():
+def test_recomputing_costs_up_to_a_third() -> None:
     """None, half of the matrix products, a whole forward pass."""
     none, selective, full = (
         step_time(MPT_7B, Parallelism(recompute=kind), 8, DGX_A100, FSDP).compute_s
@@ -114,7 +126,7 @@ def test_recomputing_costs_up_to_a_third():
     assert none < selective < full < 4 / 3 * none * 1.001
 
 
-def test_small_layers_are_less_efficient():
+def test_small_layers_are_less_efficient() -> None:
     """Traffic grows with the hidden size, arithmetic with its square."""
     small = Workload(125_311_488, 768, 12, 12, 2048, 50_368, True, True)
     rates = [
@@ -129,7 +141,7 @@ def test_small_layers_are_less_efficient():
     assert rates[0] < 0.8 * rates[1]
 
 
-def test_misaligned_heads_are_slow():
+def test_misaligned_heads_are_slow() -> None:
     """Heads of 115 elements miss the tensor cores, which want multiples of 8."""
     aligned = Workload(244_464_576, 1920, 12, 16, 2048, 69)
     odd = replace(aligned, hidden=1840)
@@ -141,7 +153,7 @@ def test_misaligned_heads_are_slow():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 9), st.sampled_from(["ddp", "zero1", "zero2", "zero3"]))
-def test_more_gpus_never_make_a_step_of_the_same_micro_batch_shorter(power, sharding):
+def test_step_time_never_falls_with_gpus_at_one_micro_batch(power: int, sharding: Sharding) -> None:
     """Communication only grows, the optimizer aside, which is a sliver of the step."""
     step_of = [
         step_time(MPT_7B, Parallelism(sharding, micro_batch=4), gpus, DGX_A100, FSDP)
@@ -151,7 +163,7 @@ def test_more_gpus_never_make_a_step_of_the_same_micro_batch_shorter(power, shar
     assert step_of[1].compute_s == step_of[0].compute_s
 
 
-def test_reducing_to_owners_takes_a_collective_per_rank():
+def test_reducing_to_owners_adds_a_collective_per_rank() -> None:
     """DeepSpeed's ZeRO-2 of 2022 slows with the square of the ranks, ZeRO-3 linearly."""
 
     def data_s(sharding, gpus):
@@ -164,7 +176,7 @@ def test_reducing_to_owners_takes_a_collective_per_rank():
     assert data_s("zero3", 1024) / data_s("zero3", 512) == pytest.approx(2, rel=0.1)
 
 
-def test_misaligned_shards_take_more_steps():
+def test_misaligned_shards_take_more_steps() -> None:
     """4,096 x 4,096 is divided into shards of whole 16 bytes by 1,024 ranks; 4,100 x 4,100 is not.
 
     FSDP gathers a layer at once, padded, so that it does not notice.
@@ -181,7 +193,7 @@ def test_misaligned_shards_take_more_steps():
     assert fsdp[1] == pytest.approx(fsdp[0])
 
 
-def test_an_optimizer_on_the_host_takes_its_threads_and_frees_the_gpu():
+def test_host_optimizer_uses_threads_and_frees_the_gpu() -> None:
     """A core steps 81 million parameters per second; weights and gradients pass PCIe."""
     on_gpu = Parallelism(micro_batch=4)
     on_host = replace(on_gpu, optimizer_threads=4)
@@ -194,7 +206,7 @@ def test_an_optimizer_on_the_host_takes_its_threads_and_frees_the_gpu():
     assert gpu.total_bytes - host.total_bytes == pytest.approx(12 * owned)
 
 
-def test_an_all_reduce_over_a_tree_barely_notices_the_size_of_the_cluster():
+def test_tree_all_reduce_hardly_grows_with_the_cluster() -> None:
     """DDP at 4,096 GPUs communicates hardly longer than at 512."""
     few, many = (
         step_time(MPT_7B, Parallelism("ddp"), gpus, DGX_A100, AUTOCAST_DDP).data_s
@@ -203,7 +215,7 @@ def test_an_all_reduce_over_a_tree_barely_notices_the_size_of_the_cluster():
     assert few < many < 1.05 * few
 
 
-def test_asynchronous_tensor_parallelism_and_compilation_help():
+def test_asynchronous_tensor_parallelism_and_compilation_help() -> None:
     """What overlaps is not waited for; what is fused is not moved."""
     plain = Parallelism("zero3", tensor=8, micro_batch=4)
     hidden = replace(plain, overlap_tensor=True)
@@ -215,10 +227,10 @@ def test_asynchronous_tensor_parallelism_and_compilation_help():
     )
 
 
-def test_blocks_beside_each_other_are_summed_once():
-    """GPT-J: of four all-reduces per layer, six if it is computed again, one or two less."""
+def test_parallel_blocks_are_summed_once() -> None:
+    """GPT-J: of four all-reduces per layer, six if it is recomputed, one or two less."""
 
-    def tensor_s(recompute, parallel_blocks):
+    def tensor_s(recompute: Recompute, parallel_blocks: bool) -> float:
         one = replace(GPT_18B, parallel_blocks=parallel_blocks)
         split = Parallelism("zero1", tensor=8, recompute=recompute)
         return step_time(one, split, 8, DGX_A100, FSDP).tensor_s
@@ -227,11 +239,11 @@ def test_blocks_beside_each_other_are_summed_once():
     assert tensor_s("full", True) == pytest.approx(4 / 6 * tensor_s("full", False))
 
 
-def test_without_sequence_parallelism_every_rank_repeats_the_norms():
+def test_whole_passes_are_repeated_by_every_rank() -> None:
     """One GPU does not notice; eight, which divide less among them, do."""
     repeating = FSDP.model_copy(update={"whole_passes": 37})
 
-    def compute_s(software, tensor):
+    def compute_s(software: SoftwareSpec, tensor: int) -> float:
         split = Parallelism("zero1", tensor=tensor)
         return step_time(GPT_18B, split, 8, DGX_A100, software).compute_s
 
@@ -239,24 +251,27 @@ def test_without_sequence_parallelism_every_rank_repeats_the_norms():
     assert compute_s(repeating, 8) > 1.01 * compute_s(FSDP, 8)
 
 
-def test_float8_helps_on_a_chip_that_has_it():
+def test_float8_helps_on_a_chip_that_supports_it() -> None:
     """An H100 doubles its peak; an A100 has no such unit and only pays for the casts."""
     wide, narrow = Parallelism(micro_batch=4), Parallelism(micro_batch=4, float8=True)
     assert seconds(MPT_7B, narrow, 8, DGX_H100) < seconds(MPT_7B, wide, 8, DGX_H100)
     assert seconds(MPT_7B, narrow, 8, DGX_A100) > seconds(MPT_7B, wide, 8, DGX_A100)
 
 
-def test_what_does_not_divide_or_is_not_positive_is_refused():
+def test_indivisible_or_nonpositive_degrees_are_refused() -> None:
     """GPUs by copies of the model, layers by stages, degrees and sizes from 1."""
-    with pytest.raises(ConfigError, match="no multiple"):
+    with raises(ConfigError, "gpus-not-divisible"):
         step_time(MPT_7B, Parallelism(tensor=8), 12, DGX_A100, FSDP)
-    with pytest.raises(ConfigError, match="more stages"):
+    with raises(ConfigError, "more-stages-than-layers"):
         step_time(MPT_7B, Parallelism(pipeline=64), 64, DGX_A100, FSDP)
-    with pytest.raises(ConfigError, match="micro_batch "):
+    with pytest.raises(ConfigError) as refused:
         Parallelism(micro_batch=0)
-    with pytest.raises(ConfigError, match="optimizer_threads "):
+    assert refused.value.where == "micro_batch"
+    with pytest.raises(ConfigError) as refused:
         Parallelism(optimizer_threads=-1)
-    with pytest.raises(ConfigError, match="layers of a workload"):
+    assert refused.value.where == "optimizer_threads"
+    with pytest.raises(ConfigError) as refused:
         replace(MPT_7B, layers=0)
-    with pytest.raises(ConfigError, match="embeddings"):
+    assert refused.value.where == "layers"
+    with raises(ConfigError, "fewer-parameters-than-embeddings"):
         replace(MPT_7B, parameters=1000)
