@@ -1,82 +1,70 @@
-"""A running cluster as its user sees it: one object, whatever it runs on.
+"""A running cluster as its user controls it, in this process or on Ray.
 
-``start_cluster`` elaborates the roles and brings them up in this process or on Ray. Both kinds
-are driven by the same Coordinator; on Ray it is an actor of its own and calls go through a proxy.
+``start_cluster`` elaborates the roles and starts them. Both kinds of cluster run the same
+Coordinator; on Ray it is an actor of its own, behind a proxy with the same methods.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
 
-from appliance.coordinator import Coordinator
+import numpy as np
+import torch
+
+from appliance.coordinator import Coordinator, Roles, StepResult
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
-from appliance.roles import Roles
 from appliance.spec import ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
 from timing.hardware import MachineSpec
-from wsc.core.errors import ApplianceRuntimeServerError
-from wsc.core.program import TensorSpec
-from wsc.core.role import RoleSpec
+from timing.timeline import Occupancy
+from wsc.core.installation import Installation
+from wsc.core.program import Mode, TensorSpec
+from wsc.core.role import Interval
 
 
-@dataclass(frozen=True)
-class CoordinatorFactory:
-    """How to build the coordinator where it will run, once its roles are up."""
+class Cluster(Protocol):
+    """A running cluster. ``Coordinator`` implements it, and documents each method.
 
-    parameters: tuple[TensorSpec, ...]
-    size: ClusterSize
-    machine: MachineSpec
-    record: bool
+    After ``shutdown`` every other method raises ApplianceRuntimeServerError.
+    """
 
-    def __call__(self, roles: Roles) -> Coordinator:
-        size = self.size
-        clock = ClusterTiming(self.machine, size.num_csx, size.num_servers, record=self.record)
-        return Coordinator(self.parameters, size.num_servers, clock, roles)
+    def install(self, installation: Installation) -> None:
+        """Give every role its part of a program."""
 
+    def run(
+        self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
+    ) -> list[StepResult]:
+        """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
 
-class Cluster:
-    """A handle on a running cluster; ``shutdown`` ends every process it started."""
+    def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Send initial weights to the weight servers that own them."""
 
-    def __init__(self, hosted: Any) -> None:
-        self._hosted: Any | None = hosted
+    def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
+        """Write a checkpoint file: states that are tensors, then ``objects``."""
 
-    def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the coordinator and wait for its result.
+    def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
+        """Read states that are tensors from a checkpoint file."""
 
-        ApplianceRuntimeServerError after ``shutdown``.
-        """
-        if self._hosted is None:
-            raise ApplianceRuntimeServerError(
-                "the cluster has ended",
-                rule="a job that fails or is interrupted ends it, for it stops within a step",
-                remedy="make a new backend and go on from a checkpoint",
-            )
-        return self._hosted.invoke(method, *args, **kwargs)
+    def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return copies of the fp32 masters of these parameters."""
 
-    def shutdown(self) -> None:
-        """End the cluster. Idempotent; called on success, failure and Ctrl-C alike."""
-        if self._hosted is not None:
-            self._hosted.shutdown()
-            self._hosted = None
+    def digest(self) -> str:
+        """Return the SHA-256 of all weights."""
 
+    def peak_bytes(self) -> dict[str, dict[str, int]]:
+        """Return the peak SRAM bytes by kind of each CS node in the last job."""
 
-class _HostedHere:
-    """A coordinator in this process."""
-
-    def __init__(self, factory: CoordinatorFactory, specs: Sequence[RoleSpec]) -> None:
-        self._roles = LocalRoles(specs)
-        self._coordinator = factory(self._roles)
-
-    def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._coordinator, method)(*args, **kwargs)
+    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+        """Return the recorded activities, in emulated and in measured time."""
 
     def shutdown(self) -> None:
-        self._roles.shutdown()
+        """End every process that the cluster started. Idempotent."""
 
 
 def start_cluster(
@@ -86,24 +74,38 @@ def start_cluster(
     seed: int,
     record: bool = False,
 ) -> Cluster:
-    """Bring up a cluster that holds ``parameters`` (all zero at first).
+    """Start a cluster that holds ``parameters``, all zero at first.
 
-    With ``record`` the emulated clock keeps every activity for a trace. Raises
-    ApplianceResourceExhausted if the model does not fit, ClusterJobInitError if the roles do not
-    come up.
+    With ``record`` the emulated clock keeps every activity for a trace.
+
+    Raises:
+        ApplianceResourceExhausted: The model does not fit MemoryX.
+        ClusterJobInitError: The roles do not start.
     """
     roles = elaborate(parameters, size, spec.machine, seed)
-    factory = CoordinatorFactory(tuple(parameters), size, spec.machine, record)
+    make = partial(_make_coordinator, tuple(parameters), size, spec.machine, record)
     if spec.runtime.kind == "local":
-        return Cluster(_HostedHere(factory, roles))
-    from appliance.ray.coordinator import RayHosted  # noqa: PLC0415  (half a second)
+        return make(LocalRoles(roles))
+    from appliance.ray.coordinator import RayCluster  # noqa: PLC0415  (takes half a second)
 
     session = f"waferstream-{uuid.uuid4().hex[:8]}"
-    return Cluster(RayHosted(factory, roles, spec.runtime, session))
+    return RayCluster(make, roles, spec.runtime, session)
 
 
 def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
-    """Micro-batches side by side on a node, such that nodes and lanes fill a host's cores."""
+    """Return how many micro-batches a node runs side by side so that all host cores are busy."""
     if runtime.kind == "local":
         return 1
     return max(1, cores_of_host(runtime.cores) // num_csx)
+
+
+def _make_coordinator(
+    parameters: tuple[TensorSpec, ...],
+    size: ClusterSize,
+    machine: MachineSpec,
+    record: bool,
+    roles: Roles,
+) -> Coordinator:
+    """Build the coordinator in the process where it will run, once its roles have started."""
+    timing = ClusterTiming(machine, size.num_csx, size.num_servers, record=record)
+    return Coordinator(parameters, size.num_servers, timing, roles)

@@ -1,7 +1,8 @@
-"""The coordinator: one running cluster, driven step by step.
+"""The coordinator: controls the roles of one running cluster.
 
-Starts jobs, gathers what the nodes report into one result per step, advances the emulated clock,
-and has the weight servers save, restore and show weights. Knows roles only by name.
+It starts jobs, reduces the reports of the nodes to one result per step, advances the emulated
+clock, and lets the weight servers save, restore and return weights. It reaches roles only through
+the protocol ``Roles``, which ``LocalRoles`` (this process) and ``RayRoles`` (actors) implement.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from appliance.roles import Roles
 from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.optim.cost import clips_by_norm, update_cost
 from simulator.cluster_timing import ClusterTiming
@@ -23,7 +23,7 @@ from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
 from timing.timeline import Occupancy
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceNanError
+from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError
 from wsc.core.installation import Installation
 from wsc.core.names import server_name
 from wsc.core.program import Mode, TensorSpec, assign_servers
@@ -44,14 +44,48 @@ class StepResult:
     timing: StepTiming
 
 
+class Roles(Protocol):
+    """The roles of one running cluster; ``server`` is the name of a weight server.
+
+    Every method raises a WaferStreamError: the role's own, or an ApplianceRuntimeServerError for
+    any other exception and for a role that died. After a failed ``run`` the roles are unusable
+    and must be shut down.
+    """
+
+    def run(self, job: Job) -> list[Report]:
+        """Run a job on every role; return when all have finished."""
+
+    def install(self, installation: Installation) -> None:
+        """Give every role its part of a program, in parallel where possible."""
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
+        """Call ``WeightHolder.fill`` of one weight server."""
+
+    def save(self, server: str, path: Path, state: str) -> None:
+        """Call ``WeightHolder.save`` of one weight server."""
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        """Call ``WeightHolder.restore`` of one weight server."""
+
+    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
+        """Call ``WeightHolder.masters`` of one weight server."""
+
+    def shutdown(self) -> None:
+        """End every role with its processes, sockets and memory. Idempotent."""
+
+
 class Coordinator:
-    """Drives the roles of one cluster."""
+    """Coordinator of one cluster; owns the roles from construction to ``shutdown``."""
 
     def __init__(
-        self, parameters: Sequence[TensorSpec], num_servers: int, clock: ClusterTiming, roles: Roles
+        self,
+        parameters: Sequence[TensorSpec],
+        num_servers: int,
+        timing: ClusterTiming,
+        roles: Roles,
     ) -> None:
-        self._roles = roles
-        self._clock = clock
+        self._running_roles: Roles | None = roles
+        self._timing = timing
         self._micro_batches: dict[Mode, int] = {}
         self._reports: list[Report] = []
         self._owner = assign_servers(parameters, num_servers)
@@ -59,80 +93,104 @@ class Coordinator:
 
     def install(self, installation: Installation) -> None:
         """Give every role its part of a program."""
-        self._roles.call_all("install", installation)
+        self._roles.install(installation)
         program, optimizer = installation.program, installation.optimizer
         costed = CostedProgram.of(
             program,
             installation.plan,
-            self._clock.machine,
+            self._timing.machine,
             update=update_cost(optimizer, program.parameter),
             clips_by_norm=clips_by_norm(optimizer),
             loading=installation.feed.loading,
         )
-        self._clock.follow(costed)
+        self._timing.follow(costed)
         self._micro_batches[program.mode] = program.num_micro_batches
 
     def run(
         self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
     ) -> list[StepResult]:
-        """Run steps ``first_step`` to ``last_step`` (from 1, inclusive).
+        """Run steps ``first_step`` to ``last_step`` (from 1, inclusive) of an installed program.
 
-        Raises what a role failed with, and, with ``check_finite``, ApplianceNanError if a result
-        of a step is not finite.
+        Raises:
+            ApplianceNanError: A result is not finite, and ``check_finite`` is set.
+            WaferStreamError: A role failed (see ``Roles``).
         """
         job = Job(mode, first_step, last_step)
-        reports = self._roles.run(job)
-        self._reports = reports
-        results = list(self._step_results(job, reports))
+        self._reports = self._roles.run(job)
+        results = list(self._step_results(job, self._reports))
         if check_finite:
             for result in results:
                 _check_finite(result, mode)
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Hand initial weights to the servers that own them."""
-        for server, names in self._by_server(values):
-            self._roles.call(server, "store.fill", {name: values[name] for name in names})
+        """Send initial weights to the weight servers that own them."""
+        for index, server in enumerate(self._servers):
+            owned = {name: value for name, value in values.items() if self._owner[name] == index}
+            self._roles.fill(server, owned)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
-        """Have the servers write to a new file one after the other, then finish it.
+        """Write a new checkpoint file: each server appends its tensors in turn, then ``objects``.
 
-        ``states`` are of CLUSTER_STATES, ``objects`` the states that are no tensors.
-        CheckpointError if the file cannot be written.
+        Args:
+            path: The file; it must not exist.
+            states: Keys of CLUSTER_STATES to write.
+            objects: States that are not tensors, of JSON types.
+
+        Raises:
+            CheckpointError: The file cannot be written.
         """
         for state in states:
             for server in self._servers:
-                self._roles.call(server, "persistence.save", path, state)
+                self._roles.save(server, path, state)
         write_metadata(path, objects)
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
-        """Have the servers read from a file what they hold of ``states``.
+        """Let each server read its tensors of ``states`` from a checkpoint file.
 
-        CheckpointError if it is damaged or does not match.
+        Raises:
+            CheckpointError: The file is damaged, or does not match and ``strict`` is set.
         """
         for state in CLUSTER_STATES:
             if state in states:
                 for server in self._servers:
-                    self._roles.call(server, "persistence.restore", path, state, strict)
+                    self._roles.restore(server, path, state, strict)
 
-    def masters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(name, fp32 master) of every parameter in sorted name order, one at a time."""
-        for name in sorted(self._owner):
-            (array,) = self._roles.call(server_name(self._owner[name]), "masters", [name])
-            yield name, array
+    def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return copies of the fp32 masters of these parameters."""
+        found: dict[str, np.ndarray] = {}
+        for index, server in enumerate(self._servers):
+            owned = [name for name in names if self._owner[name] == index]
+            if owned:
+                found.update(zip(owned, self._roles.masters(server, owned), strict=True))
+        return found
 
     def digest(self) -> str:
-        """SHA-256 of all weights."""
-        return weights_digest(self.masters())
+        """Return the SHA-256 of all weights."""
+        # One parameter at a time: Ray's object store is too small for a whole model.
+        masters = (self.masters([name]) for name in sorted(self._owner))
+        return weights_digest(item for master in masters for item in master.items())
 
     def peak_bytes(self) -> dict[str, dict[str, int]]:
-        """Peak SRAM bytes by kind of each CS node in the last job."""
+        """Return the peak SRAM bytes by kind of each CS node in the last job."""
         return {report.role: report.peak_bytes for report in self._reports if report.peak_bytes}
 
     def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
-        """What each role did when: all of emulated time, and the last job in measured time."""
+        """Return all activities in emulated time, and those of the last job in measured time."""
         measured = {report.role: report.intervals for report in self._reports if report.intervals}
-        return self._clock.occupancies, measured
+        return self._timing.occupancies, measured
+
+    def shutdown(self) -> None:
+        """End the roles. Idempotent."""
+        if self._running_roles is not None:
+            self._running_roles.shutdown()
+            self._running_roles = None
+
+    @property
+    def _roles(self) -> Roles:
+        if self._running_roles is None:
+            raise cluster_ended()
+        return self._running_roles
 
     def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
         total = self._micro_batches[job.mode]
@@ -141,17 +199,24 @@ class Coordinator:
         for step in job.steps:
             by_micro_batch = [values[step, index] for index in range(total)]
             means = tuple(sum(column) / total for column in zip(*by_micro_batch, strict=True))
-            yield StepResult(step, means, norms.get(step), self._clock.step(job.mode, step))
+            yield StepResult(step, means, norms.get(step), self._timing.step(job.mode, step))
 
-    def _by_server(self, names: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
-        for index, server in enumerate(self._servers):
-            yield server, [name for name in names if self._owner[name] == index]
+
+def cluster_ended() -> ApplianceRuntimeServerError:
+    """Return the error for a call to a cluster after its end."""
+    return ApplianceRuntimeServerError(
+        "the cluster has ended",
+        code="cluster-ended",
+        rule="a job that fails or is interrupted ends its cluster",
+        remedy="make a new backend and continue from a checkpoint",
+    )
 
 
 def _check_finite(result: StepResult, mode: Mode) -> None:
     if not all(map(math.isfinite, result.values)):
         raise ApplianceNanError(
             f"the {mode} loss of step {result.step} is not finite",
+            code="loss-not-finite",
             value=", ".join(map(str, result.values)),
             rule="losses are finite numbers",
             remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "

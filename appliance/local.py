@@ -1,13 +1,13 @@
-"""All roles in this process: one thread, one mailbox order, the same bits every time."""
+"""All roles in this process: one thread, one message order, bitwise reproducible."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
-from typing import Any
+from pathlib import Path
 
+import numpy as np
 import torch
 
 from appliance.cores import UnlimitedCores
@@ -17,12 +17,13 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     WaferStreamError,
 )
+from wsc.core.installation import Installation
 from wsc.core.messages import Envelope
-from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec
+from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, WeightHolder
 
 
 class LocalRoles:
-    """Roles that take turns: the oldest message is handled first."""
+    """Roles that run one at a time; the oldest message is handled first."""
 
     def __init__(self, specs: Sequence[RoleSpec]) -> None:
         self._roles: dict[str, Role] = {
@@ -36,46 +37,67 @@ class LocalRoles:
     def _run(self, job: Job) -> list[Report]:
         mail: deque[Envelope] = deque()
         for name, role in self._roles.items():
-            with _blamed(name):
+            with _failures_of(name):
                 mail.extend(role.begin(job))
         while mail:
             envelope = mail.popleft()
-            with _blamed(envelope.target):
+            with _failures_of(envelope.target):
                 mail.extend(self._roles[envelope.target].handle(envelope))
         if waiting := [name for name, role in self._roles.items() if not role.finished]:
             raise ApplianceDeadlockError(
-                "no message is left but some roles wait", value=", ".join(waiting)
+                "no message is left but some roles wait",
+                code="roles-stalled",
+                value=", ".join(waiting),
             )
         return [role.report() for role in self._roles.values()]
 
-    def call(self, role: str, method: str, *args: Any) -> Any:
-        with _blamed(role):
-            return attrgetter(method)(self._roles[role])(*args)
+    def install(self, installation: Installation) -> None:
+        for name, role in self._roles.items():
+            with _failures_of(name):
+                role.install(installation)
 
-    def call_all(self, method: str, *args: Any) -> None:
-        for role in self._roles:
-            self.call(role, method, *args)
+    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
+        with _failures_of(server):
+            self._holder(server).fill(values)
+
+    def save(self, server: str, path: Path, state: str) -> None:
+        with _failures_of(server):
+            self._holder(server).save(path, state)
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        with _failures_of(server):
+            self._holder(server).restore(path, state, strict)
+
+    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
+        with _failures_of(server):
+            return self._holder(server).masters(names)
 
     def shutdown(self) -> None:
         self._roles.clear()
 
+    def _holder(self, server: str) -> WeightHolder:
+        role = self._roles[server]
+        if not isinstance(role, WeightHolder):
+            raise TypeError(f"{server} holds no weights")
+        return role
+
 
 @contextmanager
-def _blamed(role: str) -> Iterator[None]:
-    """Name the role that fails without an error of ours, as Ray does for an actor."""
+def _failures_of(role: str) -> Iterator[None]:
+    """Convert a foreign exception of a role to an error that names the role, as on Ray."""
     try:
         yield
     except WaferStreamError:
         raise
-    except Exception as error:  # whatever the user's model and loader may raise
+    except Exception as error:  # the user's model and loader may raise anything
         raise ApplianceRuntimeServerError(
-            f"{role} failed", where=role, value=repr(error)
+            f"{role} failed", code="role-failed", where=role, value=repr(error)
         ) from error
 
 
 @contextmanager
 def _single_threaded() -> Iterator[None]:
-    """Compute on one thread, as every actor does: the number of threads can change a bit."""
+    """Compute on one thread, as every actor does: the number of threads can change bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

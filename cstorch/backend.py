@@ -153,7 +153,7 @@ class Backend:
             self._tell_start_up(compiled.program, optimizer)
         else:
             self.installed.pop(installation.mode, None)  # not in all roles any more
-            self.cluster.invoke("install", installation)
+            self.cluster.install(installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps of an installed program; ApplianceError when the time of the job is over.
@@ -164,9 +164,7 @@ class Backend:
         cluster = self._running()
         self._check_time()
         try:
-            results: list[StepResult] = cluster.invoke(
-                "run", mode, first_step, last_step, self.check_loss
-            )
+            results = cluster.run(mode, first_step, last_step, self.check_loss)
         except ApplianceNanError:
             raise
         except BaseException:
@@ -178,12 +176,11 @@ class Backend:
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
         """Have the cluster write ``states`` to a new file, and ``objects`` with them."""
-        self._running().invoke("save", path.absolute(), states, objects)
+        self._running().save(path.absolute(), states, objects)
 
     def weights_digest(self) -> str:
         """SHA-256 of the weights as they are in MemoryX now."""
-        digest: str = self._running().invoke("digest")
-        return digest
+        return self._running().digest()
 
     def shutdown(self) -> None:
         """End the cluster and free the place for another backend. Idempotent."""
@@ -203,7 +200,7 @@ class Backend:
             raise WaferStreamError(
                 "nothing was recorded for a trace", remedy="set ClusterConfig(record=True)"
             )
-        emulated, measured = self._running().invoke("activities")
+        emulated, measured = self._running().activities()
         write_trace(path, emulated, measured)
 
     def _start(self, installation: Installation, size: ClusterSize) -> Cluster:
@@ -214,7 +211,7 @@ class Backend:
         parameters = installation.program.parameters
         cluster = start_cluster(parameters, size, config.cluster, self.seed, record=config.record)
         try:
-            cluster.invoke("install", installation)
+            cluster.install(installation)
             self._load_weights(cluster)
         except BaseException:
             cluster.shutdown()

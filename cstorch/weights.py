@@ -40,11 +40,11 @@ def load_weights(cluster: Cluster, model: nn.Module, restored: Restored | None) 
     values = {name: p.detach() for name, p in model.named_parameters()}
     if restored is None or not restored.has_all_weights:
         log.info("About to send initial weights")
-        cluster.invoke("load_weights", values)
+        cluster.load_weights(values)
         log.info("Finished sending initial weights")
     if restored is not None:
         path, strict = restored.path, restored.strict
         if "model" in restored.states:
             check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
         log.info("Loading weights from checkpoint %s", path)
-        cluster.invoke("restore", path, restored.states, strict)
+        cluster.restore(path, restored.states, strict)

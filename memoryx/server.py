@@ -6,10 +6,12 @@ gradients become updates in ``memoryx.updater``, and each update may let further
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import torch
 
 from memoryx.norms import NormExchange
 from memoryx.persistence import Persistence
@@ -60,14 +62,14 @@ class WeightServer:
         owner = assign_servers(spec.parameters, spec.num_servers)
         owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
         self.store = WeightStore(owned)
-        self.persistence = Persistence(self.store)
+        self._persistence = Persistence(self.store)
         self._installed: dict[Mode, Installation] = {}
 
     def install(self, installation: Installation) -> None:
         self._installed[installation.mode] = installation
         if installation.optimizer is not None:
             self.store.train_with(installation.optimizer)
-            self.persistence.catch_up()
+            self._persistence.catch_up()
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         installed = self._installed[job.mode]
@@ -108,8 +110,20 @@ class WeightServer:
     def report(self) -> Report:
         return self._report
 
+    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy initial values into the masters of these parameters."""
+        self.store.fill(values)
+
+    def save(self, path: Path, state: str) -> None:
+        """Append the tensors of one checkpoint state to a file."""
+        self._persistence.save(path, state)
+
+    def restore(self, path: Path, state: str, strict: bool) -> None:
+        """Read the tensors of one checkpoint state from a file."""
+        self._persistence.restore(path, state, strict)
+
     def masters(self, names: Sequence[str]) -> list[np.ndarray]:
-        """Copies of some masters, for digests and for handing weights to the user."""
+        """Return copies of the fp32 masters of these parameters."""
         return [self.store.masters[name].numpy().copy() for name in names]
 
     def _begin_updates(self, job: Job, installed: Installation) -> None:

@@ -1,28 +1,35 @@
-"""A role in a process of its own: a thin shell that gives it a link and runs its loop."""
+"""A role in a process of its own: the actor gives it a link and runs its message loop."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import ray
 import torch
 
 from appliance.cores import CorePool, cores_of_host
-from appliance.ray.memory import keep_memory
-from appliance.role_loop import run_role
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import Link, open_link
+from wsc.core.installation import Installation
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec
+
+# mallopt(3), malloc.h
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
+
+_LARGEST_MMAP_THRESHOLD_BYTES = 32 << 20  # glibc refuses more on 64 bits
+_NEVER_TRIM = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Presence:
-    """Where a role has come up. ``host`` is Ray's id of the host, ``address`` is for the link."""
+    """Location of a started role: Ray's id of the host, process, link address and log file."""
 
     host: str
     pid: int
@@ -31,31 +38,31 @@ class Presence:
 
 
 class HostedProcess:
-    """What every actor of the cluster starts as: one thread, and the user's search path.
+    """Base of every actor of the cluster: one compute thread, and the user's search path.
 
-    ``search_path`` is ``sys.path`` of the process that starts the actor: what can be imported
-    there can be imported here. It comes before anything that needs it to be unpickled.
+    ``search_path`` is ``sys.path`` of the process that starts the actor, so that the actor can
+    import what its starter can. It arrives before any argument that needs it to be unpickled.
     """
 
     def __init__(self, search_path: Sequence[str]) -> None:
         sys.path.extend(path for path in search_path if path not in sys.path)
         torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
-        keep_memory()
+        _keep_memory()
 
     def log_path(self) -> str:
-        """The file that Ray has made this process' standard error."""
+        """Return the file that Ray has made this process' standard error."""
         return os.readlink("/proc/self/fd/2")
 
 
 class RoleActor(HostedProcess):
-    """Hosts one role. Called in this order: ``open``, ``connect``, then ``run`` and ``call``."""
+    """Actor of one role. Call order: ``open``, ``connect``, then the others."""
 
     _runtime: RuntimeSpec
     _link: Link
     _role: Role
 
     def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
-        """Open the link and say where it is."""
+        """Open the role's link and return where it is."""
         self._runtime = runtime
         self._link = open_link(
             runtime.link,
@@ -69,18 +76,46 @@ class RoleActor(HostedProcess):
         return Presence(host, os.getpid(), self._link.endpoint.address, self.log_path())
 
     def open_cores(self) -> CorePool:
-        """The pool of this host's cores; one role of each host opens it for all of them."""
+        """Open the pool of this host's cores; one role of each host opens it for all of them."""
         return CorePool(cores_of_host(self._runtime.cores))
 
     def connect(self, spec: RoleSpec, directory: Mapping[str, str], cores: CorePool) -> None:
-        """Learn where the other roles are, and build this one."""
+        """Record the addresses of the other roles, and build this one."""
         self._link.endpoint.connect(directory)
         self._role = spec.build(RoleContext(self._link.arena, cores))
 
     def run(self, job: Job) -> Report:
-        """Do the role's part of a job."""
-        return run_role(self._role, self._link.endpoint, job, self._runtime.stall_timeout_s)
+        """Run the role's part of a job: handle messages as they arrive, send answers at once.
 
-    def call(self, method: str, *args: Any) -> Any:
-        """Call a method of the role, as of ``Roles.call``."""
-        return attrgetter(method)(self._role)(*args)
+        Raises what the role raises, and the endpoint's ApplianceRuntimeServerError when a peer is
+        gone or ApplianceDeadlockError when no message arrives for ``stall_timeout_s``.
+        """
+        role, endpoint = self._role, self._link.endpoint
+        for envelope in role.begin(job):
+            endpoint.send(envelope)
+        while not role.finished:
+            for envelope in role.handle(endpoint.receive(self._runtime.stall_timeout_s)):
+                endpoint.send(envelope)
+        return role.report()
+
+    def install(self, installation: Installation) -> None:
+        """Give the role its part of a program."""
+        self._role.install(installation)
+
+    def call(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Call a method of the role by name; ``RayRoles.call`` is the typed side of this call."""
+        return getattr(self._role, method)(*args, **keywords)
+
+
+def _keep_memory() -> None:
+    """Keep freed memory in this process; no effect where the C library has no ``mallopt``.
+
+    By default glibc gives every thread a heap of its own and returns large blocks to the kernel
+    as soon as they are freed. Two lanes of one process then spend their time on page faults,
+    under one lock in the kernel. One heap for all threads that only grows avoids both.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _NEVER_TRIM)

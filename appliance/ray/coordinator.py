@@ -1,57 +1,76 @@
-"""The coordinator as an actor: it owns the roles and hosts the object that drives them.
+"""The coordinator as an actor: it owns the roles, and the user's process holds a typed proxy.
 
-The user's process holds a proxy. Roles are children of the coordinator and the coordinator is a
-child of the user's process, so whichever ends, all below it end too.
+Roles are children of the coordinator and the coordinator is a child of the user's process, so
+when one of them ends, all processes below it end too.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+import numpy as np
 import ray
+import torch
 
+from appliance.coordinator import Coordinator, Roles, StepResult, cluster_ended
 from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
 from appliance.ray.roles import RayRoles, wait_until_ended
-from appliance.roles import Roles
 from appliance.spec import RuntimeSpec
+from timing.timeline import Occupancy
+from wsc.core.installation import Installation
 from wsc.core.names import COORDINATOR
-from wsc.core.role import RoleSpec
+from wsc.core.program import Mode
+from wsc.core.role import Interval, RoleSpec
 
-Factory = Callable[[Roles], object]
+P = ParamSpec("P")
+T = TypeVar("T")
+Hosted = TypeVar("Hosted")
+
+Factory = Callable[[Roles], Hosted]
 """Builds the hosted object around running roles; picklable."""
 
 
 class HostedCoordinator(HostedProcess):
-    """The actor: roles, and one object that was built around them."""
+    """The actor: roles, and one object that is built around them."""
 
     _hosted: object
 
     def start(
-        self, factory: Factory, specs: Sequence[RoleSpec], runtime: RuntimeSpec, session: str
+        self,
+        factory: Factory[object],
+        specs: Sequence[RoleSpec],
+        runtime: RuntimeSpec,
+        session: str,
     ) -> list[Presence]:
-        """Start the roles and build the object; returns where the roles are."""
+        """Start the roles, build the object, and return where the roles are."""
         roles = RayRoles(specs, runtime, session)
         self._hosted = factory(roles)
         return roles.presences
 
-    def invoke(self, method: str, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
-        """Call a method of the object."""
+    def invoke(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Call a method of the object by name; ``RayHosted.invoke`` is the typed side."""
         return getattr(self._hosted, method)(*args, **keywords)
 
 
-class RayHosted:
-    """The user's end: starts Ray if need be, the coordinator, and through it the roles.
+class RayHosted(Generic[Hosted]):
+    """An object on a coordinator actor, seen from the user's process.
 
-    Errors that are raised over there are raised here as themselves. Use ``shutdown`` in a
-    ``finally``: it also ends a call that Ctrl-C interrupted.
+    The constructor starts Ray if needed, the coordinator, and through it the roles. Errors raised
+    in an actor are raised here with their own type and fields. Call ``shutdown`` in a ``finally``
+    block: it also ends a call that Ctrl-C interrupted.
     """
 
     def __init__(
-        self, factory: Factory, specs: Sequence[RoleSpec], runtime: RuntimeSpec, session: str
+        self,
+        factory: Factory[Hosted],
+        specs: Sequence[RoleSpec],
+        runtime: RuntimeSpec,
+        session: str,
     ) -> None:
         self._logs: dict[str, str] = {}
         self._presences: list[Presence] = []
@@ -69,9 +88,21 @@ class RayHosted:
             self.shutdown()
             raise
 
-    def invoke(self, method: str, *args: Any, **keywords: Any) -> Any:
-        """Call a method of the hosted object and return its result."""
-        return self._wait_for(self._actor.invoke.remote(method, args, keywords))
+    def invoke(
+        self,
+        method: Callable[Concatenate[Hosted, P], T],
+        *args: P.args,
+        **keywords: P.kwargs,
+    ) -> T:
+        """Call a method of the hosted object and return its result.
+
+        Raises:
+            ApplianceRuntimeServerError: The cluster has ended, or the coordinator died.
+        """
+        if self._actor is None:
+            raise cluster_ended()
+        result: T = self._wait_for(self._actor.invoke.remote(method.__name__, args, keywords))
+        return result
 
     def shutdown(self) -> None:
         """End the coordinator, its roles, and Ray if it was started here. Idempotent."""
@@ -85,3 +116,36 @@ class RayHosted:
 
     def _wait_for(self, future: Any, timeout_s: float | None = None) -> Any:
         return gather({COORDINATOR: future}, self._logs, timeout_s)[COORDINATOR]
+
+
+class RayCluster(RayHosted[Coordinator]):
+    """A cluster on Ray: each method calls that of the Coordinator (see there)."""
+
+    def install(self, installation: Installation) -> None:
+        self.invoke(Coordinator.install, installation)
+
+    def run(
+        self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
+    ) -> list[StepResult]:
+        return self.invoke(Coordinator.run, mode, first_step, last_step, check_finite)
+
+    def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
+        self.invoke(Coordinator.load_weights, values)
+
+    def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
+        self.invoke(Coordinator.save, path, states, objects)
+
+    def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
+        self.invoke(Coordinator.restore, path, states, strict)
+
+    def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        return self.invoke(Coordinator.masters, names)
+
+    def digest(self) -> str:
+        return self.invoke(Coordinator.digest)
+
+    def peak_bytes(self) -> dict[str, dict[str, int]]:
+        return self.invoke(Coordinator.peak_bytes)
+
+    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+        return self.invoke(Coordinator.activities)

@@ -1,4 +1,4 @@
-"""Waiting for many roles at once, and telling the cause of a failure from its consequences."""
+"""Wait for results of many roles, and convert Ray's failures to errors of this project."""
 
 from __future__ import annotations
 
@@ -7,42 +7,52 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from appliance.ray.failures import explained, is_symptom
-from wsc.core.errors import ClusterJobInitError
+from wsc.core.errors import (
+    ApplianceDeadlockError,
+    ApplianceRuntimeServerError,
+    ClusterJobInitError,
+    WaferStreamError,
+)
 
 _CAUSE_S = 2.0  # how long to wait, after a symptom, for the failure behind it
+_SYMPTOMS = (ApplianceRuntimeServerError, ApplianceDeadlockError)
 
 
 def gather(
     futures: Mapping[str, Any], logs: Mapping[str, str], timeout_s: float | None = None
 ) -> dict[str, Any]:
-    """The results of all roles, in the order of ``futures``; ``logs`` are files to point at.
+    """Wait for the results of all roles and return them in the order of ``futures``.
 
-    The first failure ends the wait. A role that failed by itself is blamed at once; one that lost
-    its link to another, or waited in vain, only if no such role is found a moment later.
-    Raises ClusterJobInitError when some role is not ready after ``timeout_s``.
+    The first failure ends the wait. A role that failed by itself is named at once; a role that
+    lost its link to another, or waited for a message in vain, is named only if no other role
+    fails within a moment. ``logs`` are the log files of the roles, for the error.
+
+    Raises:
+        ClusterJobInitError: A role is not ready after ``timeout_s``.
+        WaferStreamError: The error of the role that failed first.
     """
     unfinished = {future: role for role, future in futures.items()}
     results = {}
     for role, outcome in _outcomes(unfinished, timeout_s):
         if isinstance(outcome, RayError):
-            blamed, error = _cause(role, outcome, _outcomes(unfinished, _CAUSE_S))
-            raise explained(blamed, error, logs.get(blamed)) from error
+            failed, error = _cause(role, outcome, _outcomes(unfinished, _CAUSE_S))
+            raise _error_of(failed, error, logs.get(failed)) from error
         results[role] = outcome
     if unfinished:
         raise ClusterJobInitError(
-            "some roles did not come up",
+            "some roles did not start in time",
+            code="roles-not-started",
             value=", ".join(unfinished.values()),
             rule=f"runtime.start_timeout_s: {timeout_s:g}",
-            remedy="raise it, or free this computer of other work",
+            remedy="raise runtime.start_timeout_s, or stop other work on this computer",
         )
     return {role: results[role] for role in futures}
 
 
 def _outcomes(unfinished: dict[Any, str], timeout_s: float | None) -> Iterator[tuple[str, Any]]:
-    """Results and errors as they come, struck off ``unfinished``, until the time is over."""
+    """Yield results and errors as they arrive, and remove them from ``unfinished``."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while unfinished:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -60,8 +70,45 @@ def _outcome(future: Any) -> Any:
 
 
 def _cause(role: str, error: RayError, others: Iterable[tuple[str, Any]]) -> tuple[str, RayError]:
-    if is_symptom(error):
+    """Return the role and error behind a symptom, or the symptom if no other role fails."""
+    if _is_symptom(error):
         for other, outcome in others:
-            if isinstance(outcome, RayError) and not is_symptom(outcome):
+            if isinstance(outcome, RayError) and not _is_symptom(outcome):
                 return other, outcome
     return role, error
+
+
+def _is_symptom(error: RayError) -> bool:
+    """Whether a role failed because another did: it lost its link to it, or waited in vain."""
+    return isinstance(error, RayTaskError) and isinstance(error.cause, _SYMPTOMS)
+
+
+def _error_of(role: str, error: RayError, log_path: str | None = None) -> WaferStreamError:
+    """Return the error to raise for a failed role: its own, if it is a WaferStreamError."""
+    where = role if log_path is None else f"{role}, log: {log_path}"
+    if isinstance(error, RayTaskError):
+        if isinstance(error.cause, WaferStreamError):
+            return error.cause
+        return ApplianceRuntimeServerError(
+            f"{role} failed", code="role-failed", where=where, value=repr(error.cause)
+        )
+    if isinstance(error, RayActorError):
+        return ApplianceRuntimeServerError(
+            f"{role} died",
+            code="role-died",
+            where=where,
+            value=_reason(error),
+            rule="every role lives as long as the cluster",
+            remedy="read the end of its log; the usual reason is that the host ran out of memory",
+        )
+    return ApplianceRuntimeServerError(
+        f"{role} cannot be reached", code="role-unreachable", where=where, value=error
+    )
+
+
+def _reason(error: RayActorError) -> str:
+    """Return the first sentence of Ray's last line, or all of it if the actor was not built."""
+    text = str(error)
+    if error.actor_init_failed:
+        return text
+    return text.splitlines()[-1].partition(" Some common causes")[0]

@@ -1,7 +1,7 @@
 """All roles of a cluster as Ray actors.
 
-Ray places the actors and carries the control of a job; the roles' own messages travel on the
-links between them. Nothing is detached: when the process that made the roles ends, they end.
+Ray places the actors and carries the calls that control a job; the roles exchange their own
+messages over links. No actor is detached: all end with the process that started them.
 """
 
 from __future__ import annotations
@@ -9,31 +9,52 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
 import ray
-from ray.util.placement_group import PlacementGroup, remove_placement_group
+import torch
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from appliance.ray.actor import Presence, RoleActor
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
-from appliance.ray.placement import cpus_of, reserve
 from appliance.spec import RuntimeSpec
-from wsc.core.role import Job, Report, RoleSpec
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.installation import Installation
+from wsc.core.names import node_name
+from wsc.core.role import Job, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0
 _POLL_S = 0.01
+
+# CPUs that a role asks of Ray. Any number of roles fits a laptop; the pool of cores limits how
+# many compute at a time.
+_SHARE_OF_A_CPU = 0.001
+_NODE_PREFIX = node_name(0).rstrip("0")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class RayRoles:
     """Roles that run in parallel, each in its own process.
 
-    ``session`` is a name that no other cluster on these hosts has. The constructor returns when
-    all roles are built and connected. It raises ClusterJobInitError when Ray has no room for them
-    or they do not come up within ``runtime.start_timeout_s``, and whatever a role raises while it
-    is built.
+    The constructor returns when all roles are built and connected.
+
+    Args:
+        specs: How to build each role.
+        runtime: Where and how the actors run.
+        session: A name that is unique among the clusters on these hosts.
+
+    Raises:
+        ClusterJobInitError: Ray has no capacity for the roles, or they do not start within
+            ``runtime.start_timeout_s``.
+        WaferStreamError: A role could not be built.
     """
 
     def __init__(self, specs: Sequence[RoleSpec], runtime: RuntimeSpec, session: str) -> None:
@@ -54,21 +75,41 @@ class RayRoles:
 
     @property
     def presences(self) -> list[Presence]:
-        """Where the roles are."""
+        """Locations of the roles."""
         return list(self._presences.values())
 
     def run(self, job: Job) -> list[Report]:
         futures = {role: actor.run.remote(job) for role, actor in self._actors.items()}
         return list(gather(futures, self._logs).values())
 
-    def call(self, role: str, method: str, *args: Any) -> Any:
-        future = self._actors[role].call.remote(method, *args)
-        return gather({role: future}, self._logs)[role]
-
-    def call_all(self, method: str, *args: Any) -> None:
-        shared = [ray.put(arg) for arg in args]  # once per host, not once per role
-        futures = {role: a.call.remote(method, *shared) for role, a in self._actors.items()}
+    def install(self, installation: Installation) -> None:
+        shared = ray.put(installation)  # sent once per host, not once per role
+        futures = {role: a.install.remote(shared) for role, a in self._actors.items()}
         gather(futures, self._logs)
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
+        self.call(server, WeightHolder.fill, values)
+
+    def save(self, server: str, path: Path, state: str) -> None:
+        self.call(server, WeightHolder.save, path, state)
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        self.call(server, WeightHolder.restore, path, state, strict)
+
+    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
+        return self.call(server, WeightHolder.masters, names)
+
+    def call(
+        self,
+        role: str,
+        method: Callable[Concatenate[R, P], T],
+        *args: P.args,
+        **keywords: P.kwargs,
+    ) -> T:
+        """Call a method of one role between jobs and return its result."""
+        future = self._actors[role].call.remote(method.__name__, args, keywords)
+        result: T = gather({role: future}, self._logs)[role]
+        return result
 
     def shutdown(self) -> None:
         if ray.is_initialized():
@@ -90,19 +131,19 @@ class RayRoles:
 
     def _place(self) -> None:
         """Start one actor per role."""
-        self._group = reserve(list(self._specs), self._runtime)
+        self._group = _reserve(list(self._specs), self._runtime)
         for bundle, role in enumerate(self._specs):
             options: dict[str, Any] = {
                 "name": f"{self._session}/{role}",
-                "num_cpus": cpus_of(role, self._runtime),
+                "num_cpus": _cpus_of(role, self._runtime),
                 "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, bundle),
             }
-            # A class of the role's own name: that is what ps and Ray's messages show.
+            # A class named after the role: ps and Ray's messages show this name.
             named = type(role, (RoleActor,), {})
             self._actors[role] = ray.remote(**options)(named).remote(sys.path)
 
     def _open(self) -> None:
-        """Have every role open its link, in time."""
+        """Let every role open its link, within ``start_timeout_s``."""
         futures = {
             role: actor.open.remote(role, self._runtime, self._session)
             for role, actor in self._actors.items()
@@ -110,7 +151,7 @@ class RayRoles:
         self._presences = gather(futures, {}, self._runtime.start_timeout_s)
 
     def _connect(self) -> None:
-        """Tell every role where the others are, and have it built."""
+        """Send every role the addresses of the others, and build it."""
         directory = {role: presence.address for role, presence in self._presences.items()}
         pools = self._pools()
         futures = {
@@ -122,13 +163,55 @@ class RayRoles:
         gather(futures, self._logs)
 
     def _pools(self) -> dict[str, Any]:
-        """For each host the pool of its cores, as the future result of one role there."""
+        """Return, for each host, the future pool of its cores, opened by one role there."""
         keepers = {presence.host: role for role, presence in self._presences.items()}
         return {host: self._actors[role].open_cores.remote() for host, role in keepers.items()}
 
 
+def _cpus_of(role: str, runtime: RuntimeSpec) -> float:
+    """Return the CPUs that a role asks of Ray: on a joined cluster one for each CS system."""
+    if runtime.address != "local" and role.startswith(_NODE_PREFIX):
+        return 1.0
+    return _SHARE_OF_A_CPU
+
+
+def _reserve(roles: Sequence[str], runtime: RuntimeSpec) -> PlacementGroup:
+    """Reserve a placement group with one bundle per role, in order: all roles fit, or none start.
+
+    Raises:
+        ClusterJobInitError: At once when the cluster has too few CPUs; after ``start_timeout_s``
+            when they do not become free, or the hosts are too few for the strategy.
+    """
+    bundles = [{"CPU": _cpus_of(role, runtime)} for role in roles]
+    requested = sum(bundle["CPU"] for bundle in bundles)
+    if requested > ray.cluster_resources().get("CPU", 0):
+        raise _does_not_fit("the Ray cluster has too few CPUs", "too-few-cpus", requested, runtime)
+    group: PlacementGroup = placement_group(bundles, strategy=runtime.placement)
+    if not group.wait(runtime.start_timeout_s):
+        remove_placement_group(group)
+        what = "the Ray cluster has no capacity for all roles now"
+        raise _does_not_fit(what, "no-capacity-on-ray", requested, runtime)
+    return group
+
+
+def _does_not_fit(
+    what: str, code: str, requested: float, runtime: RuntimeSpec
+) -> ClusterJobInitError:
+    total = ray.cluster_resources().get("CPU", 0)
+    free = ray.available_resources().get("CPU", 0)
+    hosts = sum(node["Alive"] for node in ray.nodes())
+    return ClusterJobInitError(
+        what,
+        code=code,
+        where=f"runtime.address: {runtime.address}",
+        value=f"{total:g} CPUs on {hosts} hosts, {free:g} of them free",
+        rule=f"{requested:g} CPUs, placed {runtime.placement}: one for each CS system",
+        remedy="lower num_csx, change runtime.placement, or add hosts",
+    )
+
+
 def wait_until_ended(presences: Iterable[Presence]) -> None:
-    """Wait a moment until the processes of killed roles on this host are gone."""
+    """Wait up to 5 s until the processes of killed roles on this host have ended."""
     here = ray.get_runtime_context().get_node_id()
     deadline = time.monotonic() + _END_S
     for presence in presences:

@@ -22,7 +22,7 @@ UNEVEN = {
 def observe(backend):
     """All that a user can see of a run: weights, results, emulated time to the picosecond."""
     more = backend.run("train", STEPS + 1, STEPS + 2)
-    peaks = backend.cluster.invoke("peak_bytes")
+    peaks = backend.cluster.peak_bytes()
     return {
         "digest": backend.weights_digest(),
         "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in more],

@@ -74,8 +74,8 @@ def office(choose=oldest_first):
     """A cluster with both programs installed and the weights loaded."""
     model, train, evaluate = programs()
     roles = SortingOffice(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
-    roles.call_all("install", train)
-    roles.call_all("install", evaluate)
+    roles.install(train)
+    roles.install(evaluate)
     for server in ("wgt-0", "wgt-1"):
         store = roles.roles[server].store
         store.fill({name: model.state_dict()[name] for name in store.masters})

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     hosted = RayHosted(Umpire, players(), RuntimeSpec(), sys.argv[1])
     try:
         print("ready", flush=True)
-        hosted.invoke("play", FOREVER)
+        hosted.invoke(Umpire.play, FOREVER)
     except KeyboardInterrupt:
         pass
     finally:

@@ -1,10 +1,9 @@
-"""Roles on a real Ray instance: they play, they fail with the right name, and they leave nothing."""
+"""Roles on a real Ray instance: jobs, failures that name the right role, and cleanup."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from appliance.ray.connection import enter
 from appliance.ray.coordinator import RayHosted
 from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
+from tests.support.errors import raises
 from tests.support.processes import command_of, descendants, running, wait_for_end
 from wsc.core.errors import (
     ApplianceRuntimeServerError,
@@ -27,7 +27,7 @@ from wsc.core.names import node_name
 from wsc.core.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
-from toy_roles import PlayerSpec, Umpire, players
+from toy_roles import Player, PlayerSpec, Umpire, players
 
 pytestmark = pytest.mark.ray
 
@@ -65,8 +65,8 @@ def sockets() -> str:
     return Path("/proc/net/unix").read_text()
 
 
-def test_private_instance_leaves_nothing() -> None:
-    """Roles that started Ray themselves take it along: no process, no shared memory, no name."""
+def test_private_ray_instance_leaves_nothing() -> None:
+    """Shutdown also ends a Ray instance that the roles started: no process, memory or name."""
     with roles_of(players()) as (roles, pids):
         roles.run(RALLY)
         tree = descendants(os.getpid())
@@ -79,7 +79,7 @@ def test_private_instance_leaves_nothing() -> None:
     assert address not in sockets()
 
 
-def test_interrupt_ends_everything() -> None:
+def test_interrupt_ends_every_process() -> None:
     """Ctrl-C in the user's process, in the midst of a job, ends the whole tree below it."""
     script = Path(__file__).with_name("ray_driver.py")
     command = [sys.executable, str(script), uuid.uuid4().hex]
@@ -96,77 +96,77 @@ def test_interrupt_ends_everything() -> None:
 
 
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
-def test_jobs_run_one_after_another(instance: None, link: str) -> None:
+def test_ray_roles_run_one_job_after_another(instance: None, link: str) -> None:
     """Two roles exchange a hundred payloads per job, over each link, and are ready for the next."""
     with roles_of(players(), RuntimeSpec(link=link)) as (roles, pids):
         for _ in range(2):
             reports = roles.run(RALLY)
             assert [report.role for report in reports] == ["a", "b"]
             assert reports[0].norms | reports[1].norms == NORMS
-        assert roles.call("b", "spec.name.upper") == "B"
-        roles.call_all("greet", "hello")
+        assert roles.call("b", Player.greet, "hello") == "hello from b"
     assert running(pids) == set()
     roles.shutdown()
 
 
-def test_domain_error_comes_back_as_itself(instance: None) -> None:
+def test_domain_error_keeps_its_type_and_fields(instance: None) -> None:
     """What a role raises reaches the user with its own type and fields."""
     with roles_of(players("domain error")) as (roles, _):
-        with pytest.raises(ConfigError, match="no such stroke") as caught:
+        with raises(ConfigError, "no-such-stroke") as caught:
             roles.run(RALLY)
         assert type(caught.value) is ConfigError
         assert (caught.value.where, caught.value.value) == ("b", "lob")
 
 
-def test_error_while_a_room_is_built_ends_the_start(instance: None) -> None:
+def test_error_while_a_role_is_built_ends_the_start(instance: None) -> None:
     """A role that cannot be built leaves no other role behind."""
     before = descendants(os.getpid())
-    with pytest.raises(ConfigError, match="cannot be built"):
+    with raises(ConfigError, "unbuildable"):
         RayRoles(players("unbuildable"), RuntimeSpec(), uuid.uuid4().hex)
     mine = {pid for pid in descendants(os.getpid()) - before if b"RoleActor" in command_of(pid)}
     assert mine == set()
 
 
-def test_defect_names_the_room_and_its_log(instance: None) -> None:
-    """An error that is none of ours says where it happened and where to read more."""
+def test_defect_names_the_role_and_its_log(instance: None) -> None:
+    """A foreign exception names the role where it happened and the log to read."""
     with roles_of(players("defect")) as (roles, _):
-        with pytest.raises(ApplianceRuntimeServerError, match="b failed") as caught:
+        with raises(ApplianceRuntimeServerError, "role-failed") as caught:
             roles.run(RALLY)
         assert caught.value.value == "ZeroDivisionError('a defect')"
+        assert str(caught.value.where).startswith("b,")
         assert Path(str(caught.value.where).rpartition("log: ")[2]).is_file()
 
 
-def test_dead_room_is_named_not_its_neighbour(instance: None) -> None:
-    """Of a role that died and one that lost its link to it, the dead one is blamed, in seconds."""
+def test_dead_role_is_named_not_its_neighbour(instance: None) -> None:
+    """Of a role that died and one that lost its link to it, the dead one is named."""
     with roles_of(players("dies")) as (roles, _):
-        start = time.monotonic()
-        with pytest.raises(ApplianceRuntimeServerError, match="b died") as caught:
+        with raises(ApplianceRuntimeServerError, "role-died") as caught:
             roles.run(RALLY)
-        assert time.monotonic() - start < 10
+        assert str(caught.value.where).startswith("b,")
         assert Path(str(caught.value.where).rpartition("log: ")[2]).is_file()
 
 
-def test_coordinator_hosts_an_object(instance: None) -> None:
+def test_ray_hosted_forwards_calls_and_errors(instance: None) -> None:
     """Calls are forwarded, errors come back as themselves, and a dead coordinator is named."""
     hosted = RayHosted(Umpire, players(), RuntimeSpec(), uuid.uuid4().hex)
     try:
-        pids = hosted.invoke("pids")
-        norms = hosted.invoke("play", RALLY)
+        pids = hosted.invoke(Umpire.pids)
+        norms = hosted.invoke(Umpire.play, RALLY)
         assert norms["a"] | norms["b"] == NORMS
-        with pytest.raises(ConfigError, match="the umpire resigned") as caught:
-            hosted.invoke("resign", reason="rain")
+        with raises(ConfigError, "resigned") as caught:
+            hosted.invoke(Umpire.resign, reason="rain")
         assert caught.value.value == "rain"
-        with pytest.raises(ApplianceRuntimeServerError, match="crd-0 died"):
-            hosted.invoke("die")
+        with raises(ApplianceRuntimeServerError, "role-died") as died:
+            hosted.invoke(Umpire.die)
+        assert str(died.value.where).startswith("crd-0,")
     finally:
         hosted.shutdown()
     assert wait_for_end(pids, timeout_s=10) == set()
 
 
-def test_too_few_cpus_are_counted(instance: None) -> None:
+def test_too_few_cpus_are_an_error(instance: None) -> None:
     """On a joined cluster each CS system asks for a CPU; a cluster without says how many it has."""
     specs = [PlayerSpec(node_name(index), node_name(0)) for index in range(1000)]
-    with pytest.raises(ClusterJobInitError, match="too few CPUs") as caught:
+    with raises(ClusterJobInitError, "too-few-cpus") as caught:
         RayRoles(specs, RuntimeSpec(address="auto"), uuid.uuid4().hex)
     assert str(caught.value.rule).startswith("1000 CPUs")
 
@@ -174,6 +174,6 @@ def test_too_few_cpus_are_counted(instance: None) -> None:
 def test_too_few_hosts_are_an_error(instance: None) -> None:
     """A strategy that one host cannot satisfy fails when the start time-out is over."""
     runtime = RuntimeSpec(placement="STRICT_SPREAD", start_timeout_s=1)
-    with pytest.raises(ClusterJobInitError, match="has no room now") as caught:
+    with raises(ClusterJobInitError, "no-capacity-on-ray") as caught:
         RayRoles(players(), runtime, uuid.uuid4().hex)
     assert "on 1 hosts" in str(caught.value.value)

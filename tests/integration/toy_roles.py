@@ -8,6 +8,7 @@ import torch
 
 from appliance.ray.roles import RayRoles
 from wsc.core.errors import ConfigError
+from wsc.core.installation import Installation
 from wsc.core.messages import Envelope, WeightsReady
 from wsc.core.role import Job, Report, RoleContext
 
@@ -25,7 +26,7 @@ class PlayerSpec:
 
     def build(self, context: RoleContext) -> "Player":
         if self.mood == "unbuildable":
-            raise ConfigError("this player cannot be built", where=self.name)
+            raise ConfigError("this player cannot be built", code="unbuildable", where=self.name)
         return Player(self, context)
 
 
@@ -38,6 +39,9 @@ class Player:
         self._context = context
         self._hits_left = 0
         self._norms: dict[int, float] = {}
+
+    def install(self, installation: Installation) -> None:
+        raise NotImplementedError("a player takes no program")
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         self._hits_left = job.last_step
@@ -67,7 +71,7 @@ class Player:
 
     def _fail(self) -> None:
         if self.spec.mood == "domain error":
-            raise ConfigError("no such stroke", where=self.name, value="lob")
+            raise ConfigError("no such stroke", code="no-such-stroke", where=self.name, value="lob")
         if self.spec.mood == "defect":
             raise ZeroDivisionError("a defect")
         if self.spec.mood == "dies":
@@ -98,7 +102,7 @@ class Umpire:
         return {presence.pid for presence in self.roles.presences}
 
     def resign(self, *, reason: str) -> None:
-        raise ConfigError("the umpire resigned", value=reason)
+        raise ConfigError("the umpire resigned", code="resigned", value=reason)
 
     def die(self) -> None:
         os._exit(7)

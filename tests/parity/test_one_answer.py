@@ -164,7 +164,7 @@ def test_every_step_and_micro_batch_draws_its_own_numbers():
     compiled = compile_model(Dice(), same, num_micro_batches=3, trains=False)
     size = ClusterSize(2)
     roles = LocalRoles(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
-    roles.call_all("install", installation(compiled, lambda: [same], None, size))
+    roles.install(installation(compiled, lambda: [same], None, size))
 
     def drawn():
         reports = roles.run(Job("eval", 1, 4))

@@ -51,7 +51,7 @@ def test_a_deeper_gpt_keeps_no_more_weights_on_a_node():
     def weights(num_layers):
         init = init_config(SLIM | {"num_hidden_layers": num_layers})
         peak = train_on_cluster(
-            init, Shape(2), 1, inspect=lambda backend: backend.cluster.invoke("peak_bytes")
+            init, Shape(2), 1, inspect=lambda backend: backend.cluster.peak_bytes()
         )
         return [peak[node]["weights"] for node in ("csx-0", "csx-1")]
 

@@ -6,11 +6,16 @@ it differs. Roles may compute inside ``handle`` and yield what they send as soon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
+import numpy as np
+import torch
+
+from wsc.core.installation import Installation
 from wsc.core.messages import Envelope
 from wsc.core.payload import Arena
 from wsc.core.program import Mode
@@ -63,8 +68,8 @@ class Role(Protocol):
 
     name: str
 
-    def install(self, installation: Any) -> None:
-        """Take this role's part of a program (a wsc.core.installation.Installation)."""
+    def install(self, installation: Installation) -> None:
+        """Keep this role's part of a program; a later program of the same mode replaces it."""
 
     def begin(self, job: Job) -> Iterator[Envelope]:
         """Start a job of an installed program; yields the messages that start it off."""
@@ -78,6 +83,33 @@ class Role(Protocol):
 
     def report(self) -> Report:
         """Results of the finished job."""
+
+
+@runtime_checkable
+class WeightHolder(Protocol):
+    """What else a role does that owns parameters: fp32 masters and their optimizer state."""
+
+    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy initial values into the masters of these parameters."""
+
+    def save(self, path: Path, state: str) -> None:
+        """Append the tensors of one checkpoint state (``model``, ``optimizer``) to a file.
+
+        Raises:
+            CheckpointError: The file cannot be written.
+        """
+
+    def restore(self, path: Path, state: str, strict: bool) -> None:
+        """Read the tensors of one checkpoint state from a file.
+
+        Without ``strict``, tensors that the file lacks keep their values.
+
+        Raises:
+            CheckpointError: The file is damaged or does not match the parameters.
+        """
+
+    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
+        """Return copies of the fp32 masters of these parameters."""
 
 
 class Cores(Protocol):

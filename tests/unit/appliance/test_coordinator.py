@@ -17,7 +17,7 @@ from tests.support.local_machine import (
     start,
 )
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceNanError, CheckpointError
+from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 SIZE = ClusterSize(2, num_servers=2)
@@ -114,13 +114,24 @@ def huge():
 
 
 def test_masters_are_the_model_s_weights():
-    """In sorted name order, as they were loaded; the digest is theirs."""
+    """As they were loaded; the digest is theirs."""
     running = cluster()
-    masters = list(running.masters())
     expected = {name: p.detach() for name, p in Regression().named_parameters()}
-    assert [name for name, _ in masters] == sorted(expected)
-    assert all(torch.equal(torch.from_numpy(array), expected[name]) for name, array in masters)
-    assert running.digest() == weights_digest(masters)
+    masters = running.masters(list(expected))
+    assert masters.keys() == expected.keys()
+    assert all(torch.equal(torch.from_numpy(masters[name]), expected[name]) for name in masters)
+    assert running.digest() == weights_digest(masters.items())
+
+
+def test_an_ended_cluster_refuses_calls():
+    """After shutdown, which may be called twice."""
+    running = cluster()
+    running.shutdown()
+    running.shutdown()
+    for call in (running.digest, partial(running.run, "train", 1, 1)):
+        with pytest.raises(ApplianceRuntimeServerError) as caught:
+            call()
+        assert caught.value.code == "cluster-ended"
 
 
 def test_training_changes_the_digest_and_evaluation_does_not():

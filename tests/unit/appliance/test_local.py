@@ -46,8 +46,24 @@ class Toy:
     def report(self):
         return Report(self.name)
 
-    def double(self, number):
-        return 2 * number
+    def install(self, installation):
+        pass
+
+
+class Holder(Toy):
+    """Holds weights that are called by their names."""
+
+    def fill(self, values):
+        self.held = dict(values)
+
+    def save(self, path, state):
+        path.write_text(state)
+
+    def restore(self, path, state, strict):
+        self.held = {path.read_text(): strict}
+
+    def masters(self, names):
+        return [self.held[name] for name in names]
 
 
 def test_the_oldest_message_is_handled_first():
@@ -68,11 +84,19 @@ def test_a_stall_names_who_waits():
     assert caught.value.value == "b, c"
 
 
-def test_methods_of_a_room_are_called_by_name():
-    """Also those of its parts."""
-    roles = LocalRoles([Toy("a")])
-    assert roles.call("a", "double", 21) == 42
-    assert roles.call("a", "name.upper") == "A"
+def test_calls_reach_the_weight_holder_they_name(tmp_path):
+    """Not another holder, and no role that holds no weights."""
+    roles = LocalRoles([Toy("a"), Holder("wgt-0"), Holder("wgt-1")])
+    path = tmp_path / "saved"
+    roles.fill("wgt-0", {"w": 0})
+    roles.fill("wgt-1", {"w": 1})
+    assert (roles.masters("wgt-0", ["w"]), roles.masters("wgt-1", ["w"])) == ([0], [1])
+    roles.save("wgt-0", path, "model")
+    roles.restore("wgt-1", path, "model", strict=True)
+    assert (roles.masters("wgt-0", ["w"]), roles.masters("wgt-1", ["model"])) == ([0], [True])
+    with pytest.raises(ApplianceRuntimeServerError) as caught:
+        roles.fill("a", {})
+    assert (caught.value.code, caught.value.where) == ("role-failed", "a")
 
 
 def test_roles_compute_on_one_thread():
@@ -102,12 +126,13 @@ def test_a_room_that_fails_is_named(method, monkeypatch):
         raise error
 
     roles = LocalRoles([Toy("a", at_first=("b",)), Toy("b", expects=1)])
+    failing = "b" if method == "handle" else "a"
     monkeypatch.setattr(Toy, method, fail, raising=False)
-    act = partial(roles.call, "b", method, None) if method == "install" else partial(roles.run, JOB)
+    act = partial(roles.install, None) if method == "install" else partial(roles.run, JOB)
     error = IndexError("no such word")
     with pytest.raises(ApplianceRuntimeServerError, match="failed") as caught:
         act()
-    assert caught.value.where == ("a" if method == "begin" else "b")
+    assert caught.value.where == failing
     assert "no such word" in str(caught.value)
     error = DataError("the data changed")
     with pytest.raises(DataError, match="the data changed"):
