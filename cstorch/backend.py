@@ -67,7 +67,7 @@ class Backend:
                 remedy="plain PyTorch runs on CPU and GPU without WaferStream",
             )
         if compile_only and validate_only:
-            raise ConfigError("compile_only and validate_only are mutually exclusive")
+            raise ConfigError("compile_only and validate_only exclude each other")
         self.backend_type = "CSX"
         self.cluster_config = cluster_config or ClusterConfig()
         self.compile_only = compile_only

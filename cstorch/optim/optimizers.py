@@ -143,7 +143,7 @@ class Adafactor(Optimizer):
             raise ConfigError("warmup_init needs relative_step", where=where)
         if hyper["relative_step"] and hyper["lr"] is not None:
             raise ConfigError(
-                "lr and relative_step are mutually exclusive",
+                "lr and relative_step exclude each other",
                 where=where,
                 value=hyper["lr"],
                 remedy="leave out lr and its scheduler, or switch off relative_step",

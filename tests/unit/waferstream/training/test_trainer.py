@@ -56,8 +56,8 @@ def test_a_checkpoint_of_another_model_is_taken_on_request_only(
 @pytest.mark.parametrize(
     ("sections", "missing"),
     [
-        ({}, "eval_all needs trainer.validate_all"),
-        ({"validate_all": {}}, "eval_all needs trainer.validate_all.val_dataloaders"),
+        ({}, "eval_all requires trainer.validate_all"),
+        ({"validate_all": {}}, "eval_all requires trainer.validate_all.val_dataloaders"),
     ],
 )
 def test_evaluating_all_needs_data(tmp_path, capsys, sections, missing) -> None:
