@@ -110,7 +110,7 @@ def plan_installation(
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
-    check_fits(SramPlan(program, machine.system))
+    check_fits(SramPlan.of(program, machine.system))
     tiers_of(program, machine.memoryx, state_bytes_per_element(optimizer, program.parameter))
     return Installation(
         program=program,

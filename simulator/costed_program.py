@@ -31,8 +31,8 @@ class CostedProgram:
     tiers: Tiers
     loading: Loading
     load_ps: int  # of one micro-batch, by the input workers of one system
-    update: UpdateCost = NO_UPDATE
-    clips_by_norm: bool = False
+    update: UpdateCost
+    clips_by_norm: bool
 
     @classmethod
     def of(
@@ -45,27 +45,32 @@ class CostedProgram:
         clips_by_norm: bool = False,
         loading: Loading = UNKNOWN_LOADING,
     ) -> CostedProgram:
-        """The costed of a program on machines of one kind, whatever their number of systems.
+        """Cost a program on machines of one kind, whatever their number of systems.
 
         Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
         """
-        tiers = tiers_of(program, machine.memoryx, update.state_bytes)
-        schedule = schedule_of(program, plan)
-        costed = cls(program, schedule, (), tiers, loading, 0, update, clips_by_norm)
-        return costed.at(program, machine)
+        return cls(
+            program,
+            schedule=schedule_of(program, plan),
+            tiers=tiers_of(program, machine.memoryx, update.state_bytes),
+            costs=segment_costs(program, machine.system),
+            loading=loading,
+            load_ps=_load_ps(program, machine, loading),
+            update=update,
+            clips_by_norm=clips_by_norm,
+        )
 
-    def at(self, program: Program, machine: MachineSpec) -> CostedProgram:
-        """The same at another micro-batch size, which changes the work of segments alone."""
-        elements = sum(spec.num_elements for spec in program.inputs)
+    def with_program(self, program: Program, machine: MachineSpec) -> CostedProgram:
+        """Return the same step at another micro-batch size, which changes segments' work alone."""
         return replace(
             self,
             program=program,
             costs=segment_costs(program, machine.system),
-            load_ps=machine.input.load_ps(self.loading, program.micro_batch_size, elements),
+            load_ps=_load_ps(program, machine, self.loading),
         )
 
-    def dealt(self, num_micro_batches: int) -> CostedProgram:
-        """The same for a batch of another number of micro-batches."""
+    def with_num_micro_batches(self, num_micro_batches: int) -> CostedProgram:
+        """Return the same step for a batch of another number of micro-batches."""
         return replace(self, program=replace(self.program, num_micro_batches=num_micro_batches))
 
     @cached_property
@@ -88,3 +93,8 @@ class CostedProgram:
         """The schedule cut into runs of steps that differ only in the names of their weights."""
         runs = groupby(self.schedule, lambda step: (step.load, self.costs[step.segment]))
         return tuple(tuple(steps) for _, steps in runs)
+
+
+def _load_ps(program: Program, machine: MachineSpec, loading: Loading) -> int:
+    elements = sum(spec.num_elements for spec in program.inputs)
+    return machine.input.load_ps(loading, program.micro_batch_size, elements)

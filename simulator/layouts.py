@@ -1,15 +1,15 @@
-"""One step at any micro-batch size: what is recomputed, where it lies on the wafer, what it costs.
+"""One step at any micro-batch size: recomputed segments, SRAM plan and costs.
 
 The larger the micro-batch, the more segments are recomputed for it to fit. Sizes for which the same
-segments are recomputed share a layout: the program, its sram_plan and its costed are made once
-and only scaled from size to size.
+segments are recomputed share a layout: its program, SRAM plan and costed program are made once and
+scaled from size to size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from simulator.costed_program import CostedProgram
 from timing.hardware import MachineSpec
@@ -27,7 +27,11 @@ from wsc.core.program import Program
 
 @dataclass
 class _Layout:
-    """What sizes share for which the same segments are recomputed; at any of these sizes."""
+    """What the micro-batch sizes share for which the same segments are recomputed.
+
+    ``sram_plan`` and ``costed`` are at any of these sizes; ``costed`` is there from the first size
+    on that is costed.
+    """
 
     program: ScalableProgram
     sram_plan: SramPlan
@@ -35,9 +39,10 @@ class _Layout:
 
 
 class Layouts:
-    """A step on the wafers of one machine; whatever is asked for is made once and kept.
+    """A step on the wafers of one machine at any micro-batch size; each result is kept.
 
-    ``costed_program_of`` makes the costed of a program that fits the wafer.
+    ``costed_program_of`` costs a program that fits the wafer. The caches of this class are
+    ``sram_plan`` and ``costed``, by micro-batch size, and ``_layout``, by recomputed segments.
     """
 
     def __init__(
@@ -49,9 +54,9 @@ class Layouts:
         self._program = program
         self._machine = machine
         self._costed_program_of = costed_program_of
-        self._layouts: dict[int, _Layout] = {}
-        self._sram_plans: dict[int, SramPlan] = {}
-        self._costed_programs: dict[int, CostedProgram] = {}
+        self.sram_plan = cache(self._sram_plan_at)
+        self.costed = cache(self._costed_at)
+        self._layout = cache(self._recomputing)
 
     @cached_property
     def smallest(self) -> Program:
@@ -63,39 +68,31 @@ class Layouts:
         """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
         return self._capacities[-1]
 
-    def sram_plan(self, micro_batch_size: int) -> SramPlan:
-        """Where one micro-batch lies, and what is recomputed for it.
+    def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:
+        """Plan the SRAM for one micro-batch, with as few segments recomputed as it takes.
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
-        if micro_batch_size not in self._sram_plans:
-            layout = self._layout(micro_batch_size)
-            sram_plan = layout.sram_plan.at(layout.program.at(micro_batch_size, 1))
-            check_fits(sram_plan)
-            self._sram_plans[micro_batch_size] = sram_plan
-        return self._sram_plans[micro_batch_size]
+        layout = self._layout(num_recomputed(self._capacities, micro_batch_size))
+        sram_plan = layout.sram_plan.with_program(layout.program.at(micro_batch_size, 1))
+        check_fits(sram_plan)
+        return sram_plan
 
-    def costed(self, micro_batch_size: int) -> CostedProgram:
-        """The step of a single micro-batch as the clock reads it; errors as of ``sram_plan``."""
-        if micro_batch_size not in self._costed_programs:
-            program = self.sram_plan(micro_batch_size).program
-            layout = self._layout(micro_batch_size)
-            layout.costed = (
-                self._costed_program_of(program)
-                if layout.costed is None
-                else layout.costed.at(program, self._machine)
-            )
-            self._costed_programs[micro_batch_size] = layout.costed
-        return self._costed_programs[micro_batch_size]
+    def _costed_at(self, micro_batch_size: int) -> CostedProgram:
+        """Cost the step of a single micro-batch; errors as of ``sram_plan``."""
+        sram_plan = self.sram_plan(micro_batch_size)
+        layout = self._layout(len(sram_plan.recomputed))
+        if layout.costed is None:
+            layout.costed = self._costed_program_of(sram_plan.program)
+            return layout.costed
+        return layout.costed.with_program(sram_plan.program, self._machine)
 
-    def _layout(self, micro_batch_size: int) -> _Layout:
-        count = num_recomputed(self._capacities, micro_batch_size)
-        if count not in self._layouts:
-            chosen = self._recomputable[:count]
-            program = self._program.changed(lambda p: recompute(p, chosen) if chosen else p)
-            sram_plan = SramPlan(program.at(CAPTURED_SIZES[0], 1), self._machine.system, chosen)
-            self._layouts[count] = _Layout(program, sram_plan)
-        return self._layouts[count]
+    def _recomputing(self, count: int) -> _Layout:
+        """Recompute the first ``count`` segments of those that can be."""
+        chosen = self._recomputable[:count]
+        program = self._program.changed(lambda p: recompute(p, chosen)) if chosen else self._program
+        sram_plan = SramPlan.of(program.at(CAPTURED_SIZES[0], 1), self._machine.system, chosen)
+        return _Layout(program, sram_plan)
 
     @cached_property
     def _capacities(self) -> tuple[int, ...]:

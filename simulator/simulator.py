@@ -164,7 +164,7 @@ class Simulator:
     def costed(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> CostedProgram:
         """The step at one micro-batch size, cut from a batch or from every system's share of it."""
         num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
-        return self._layouts.costed(micro_batch_size).dealt(num_micro_batches)
+        return self._layouts.costed(micro_batch_size).with_num_micro_batches(num_micro_batches)
 
     @cached_property
     def _layouts(self) -> Layouts:

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 from timing.hardware import WaferSpec
@@ -31,7 +30,7 @@ from wsc.core.program import OpWork, Program
 from wsc.core.units import PS_PER_S
 
 MOST_REPLICAS_PER_ROW = 10
-"""How often at most the hidden dimension lies side by side in a row of PEs."""
+"""Most copies of the hidden dimension side by side in a row of PEs."""
 
 
 class SegmentCost(NamedTuple):
@@ -46,30 +45,27 @@ class SegmentCost(NamedTuple):
 
 
 def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
-    """Time that the ops of each segment compute, and time that starting them takes.
+    """Return the cost of each segment for one micro-batch.
 
-    All are costed in the program's stream dtype, whatever the graph computes them in (see the top
-    of this file). Segments that share their work, as those of a ScalableProgram do, are looked at
-    once. Raises ApplianceCompilationError for an op of a family that has no cost.
+    All ops are costed in the program's stream dtype, whatever the graph computes them in (see the
+    top of this file). Raises ApplianceCompilationError for an op of a kind without a cost.
     """
-    works = {id(segment.work): segment.work for segment in program.segments}
-    times = Counter(id(segment.work) for segment in program.segments)
-    ops = {id(op): op for work in works.values() for op in work if op.kind != "view"}
-    form = {key: form_of(op) for key, op in ops.items()}
-    forms = {key: [form[id(op)] for op in work if id(op) in form] for key, work in works.items()}
+    # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
+    works = Counter(segment.work for segment in program.segments)
+    forms = {work: [form_of(op) for op in work if op.kind != "view"] for work in works}
     counts: Counter[Form] = Counter()
-    for key, each in forms.items():
-        for found in each:
-            counts[found] += times[key]
-    cycles = _on_best_grid(counts, wafer, program.stream_dtype)[1]
-    known = {
-        key: _segment_cost([cycles[found] for found in each], wafer) for key, each in forms.items()
+    for work, count in works.items():
+        for form in forms[work]:
+            counts[form] += count
+    _, cycles = _on_best_grid(counts, wafer, program.stream_dtype)
+    costs = {
+        work: _segment_cost([cycles[form] for form in each], wafer) for work, each in forms.items()
     }
-    return [known[id(segment.work)] for segment in program.segments]
+    return [costs[segment.work] for segment in program.segments]
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
-    """The layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
+    """Return the layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
     forms: Counter[Form] = Counter()
     for op, count in counts.items():
         forms[form_of(op)] += count
@@ -79,34 +75,33 @@ def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Gri
 def _on_best_grid(
     counts: Mapping[Form, int], wafer: WaferSpec, dtype: str
 ) -> tuple[Grid, Mapping[Form, Cycles]]:
-    """The same for ops of these forms, and what each form takes there.
+    """Return the layout with the fewest cycles in all, and what each cost function takes there.
 
-    Cycles are added up on the layout that has the fewest so far, until one has those of all ops;
-    the ops that take longest on the first layout come first, so that one that is far off is given
-    up after a few.
+    Most layouts are far off. So the ops that take longest on the first layout are added up first,
+    and a layout is given up as soon as it takes more than the best one so far.
     """
-    layouts = layouts_on(wafer, dtype)
-    first = {form: layouts[0].cycles(form) for form in counts}
-    forms = sorted(counts, key=lambda form: -counts[form] * first[form].total_cycles)
-    found = [[first[form] for form in forms], *([] for _ in layouts[1:])]
-    total = sum(counts[form] * first[form].total_cycles for form in forms)
-    queue = [*((0.0, which) for which in range(1, len(layouts))), (total, 0)]
-    heapify(queue)
-    while True:
-        total, which = queue[0]
-        done = found[which]
-        if len(done) == len(forms):
-            return layouts[which].grid, dict(zip(forms, done, strict=True))
-        form = forms[len(done)]
-        done.append(layouts[which].cycles(form))
-        heapreplace(queue, (total + counts[form] * done[-1].total_cycles, which))
+    first, *others = layouts_on(wafer, dtype)
+    best_cycles = {form: first.cycles(form) for form in counts}
+    forms = sorted(counts, key=lambda form: -counts[form] * best_cycles[form].total_cycles)
+    best, fewest = first, sum(counts[form] * best_cycles[form].total_cycles for form in forms)
+    for layout in others:
+        cycles: dict[Form, Cycles] = {}
+        total = 0.0
+        for form in forms:
+            cycles[form] = layout.cycles(form)
+            total += counts[form] * cycles[form].total_cycles
+            if total >= fewest:
+                break
+        else:
+            best, fewest, best_cycles = layout, total, cycles
+    return best.grid, best_cycles
 
 
 class Layout:
-    """What ops cost on one grid, at the efficiency of their family.
+    """Cycles of ops on one grid, divided by the efficiency of their kind.
 
-    Only the tokens of the fullest PE count, of which many micro-batches have as many; so what was
-    asked for is remembered.
+    Cycles depend only on the tokens of the fullest PE. Many micro-batch sizes have the same number
+    of these, so results are kept.
     """
 
     def __init__(self, grid: Grid, wafer: WaferSpec, dtype: str) -> None:
@@ -116,7 +111,7 @@ class Layout:
         self._known: dict[Form, Cycles] = {}
 
     def cycles(self, form: Form) -> Cycles:
-        """What the ops of a form take."""
+        """Return the cycles of an op with this cost function."""
         seen = form.on(self.grid)
         cycles = self._known.get(seen)
         if cycles is None:
@@ -130,7 +125,7 @@ class Layout:
 
 @lru_cache(maxsize=16)
 def layouts_on(wafer: WaferSpec, dtype: str) -> Sequence[Layout]:
-    """The layouts to choose from, with all that was asked of them."""
+    """Return the layouts to choose from; they keep the cycles of all ops costed so far."""
     columns = wafer.fabric.columns
     replicas_per_row = range(1, min(MOST_REPLICAS_PER_ROW, columns) + 1)
     grids = (Grid(wafer.fabric, columns // count) for count in replicas_per_row)

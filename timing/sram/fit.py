@@ -19,27 +19,29 @@ from wsc.core.units import format_bytes
 
 @dataclass(frozen=True)
 class SramPlan:
-    """A program on a wafer; ``recomputed`` are the forward segments that it runs twice."""
+    """What lies in the SRAM of a wafer while it runs a program.
+
+    ``recomputed`` are the forward segments that it runs twice. ``moments`` has one entry for each
+    segment of a micro-batch, in order; ``buffers`` the bytes that streams take at each of them.
+    """
 
     program: Program
     wafer: WaferSpec
-    recomputed: tuple[int, ...] = ()
+    recomputed: tuple[int, ...]
+    moments: tuple[Moment, ...]
+    buffers: tuple[int, ...]
 
-    def at(self, program: Program) -> SramPlan:
-        """The same at another micro-batch size: moments are lines over the samples."""
-        scaled = replace(self, program=program)
-        vars(scaled).update(moments=self.moments, buffers=self.buffers)
-        return scaled
+    @classmethod
+    def of(cls, program: Program, wafer: WaferSpec, recomputed: tuple[int, ...] = ()) -> SramPlan:
+        """Plan the SRAM for a program in which these segments are recomputed already."""
+        return cls(program, wafer, recomputed, moments(program), buffer_bytes(program, wafer))
 
-    @cached_property
-    def moments(self) -> tuple[Moment, ...]:
-        """Every segment of one micro-batch in order."""
-        return moments(self.program)
+    def with_program(self, program: Program) -> SramPlan:
+        """Return the plan for the same step at another micro-batch size.
 
-    @cached_property
-    def buffers(self) -> tuple[int, ...]:
-        """What streams take of the SRAM at each of the moments."""
-        return buffer_bytes(self.program, self.wafer)
+        Moments and buffers stay: they are given per sample, or do not depend on the samples.
+        """
+        return replace(self, program=program)
 
     def bytes_at(self, moment: Moment) -> int:
         """Activations, and weights and gradients passing through, at a moment of the step."""
@@ -70,7 +72,7 @@ def plan_sram(program: Program, wafer: WaferSpec) -> SramPlan:
     """
     enough = num_recomputed(capacities(program, wafer), program.micro_batch_size)
     chosen = recomputable(program)[:enough]
-    sram_plan = SramPlan(recompute(program, chosen) if chosen else program, wafer, chosen)
+    sram_plan = SramPlan.of(recompute(program, chosen) if chosen else program, wafer, chosen)
     check_fits(sram_plan)
     return sram_plan
 

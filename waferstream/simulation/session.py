@@ -208,7 +208,7 @@ def _trace(path: Path, study: Study, num_csx: int) -> None:
     """Write the second step, which begins in the midst of the first one's streams."""
     costed = study.costed(num_csx)
     dealt = min(costed.program.num_micro_batches, TRACED_ROUNDS * num_csx)
-    clock = study.simulator.clock(costed.dealt(dealt), num_csx, record=True)
+    clock = study.simulator.clock(costed.with_num_micro_batches(dealt), num_csx, record=True)
     clock.step(costed.program.mode, 1)
     clock.occupancies.clear()
     clock.step(costed.program.mode, 2)

@@ -1,18 +1,19 @@
-"""The same step at any micro-batch size, from two captures.
+"""Derive a step at any micro-batch size from captures at two sizes.
 
-Every extent of a captured step is an affine function of the number of samples in a micro-batch.
-So is how much an op does, but for products: their operations follow from their extents, as samples
-may be multiplied with each other. Two captures therefore give all others; a search over micro-batch
-sizes and a curve over cluster sizes capture no more than twice. What comes out is for the clock:
-kernels are not there, nor are views, which take no time.
+Every extent of a captured step is an affine function of the samples in a micro-batch. So are the
+operations of an op, except those of products: theirs follow from the extents, because samples may
+be multiplied with each other. Two captures therefore determine all other sizes, and a search over
+micro-batch sizes or a curve over cluster sizes captures no more than twice. The derived programs
+are for timing: they hold no kernels and no views, which take no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from copy import copy
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
@@ -22,100 +23,97 @@ CAPTURED_SIZES = (2, 4)
 """Micro-batch sizes to capture at; torch simplifies what has a single sample."""
 
 Affine = Callable[[int, int], int]
+"""Value at the wanted size, from the values at the smaller and at the larger captured size."""
 
 
+class _Pair(NamedTuple):
+    """An op as captured at both sizes."""
+
+    small: OpWork
+    large: OpWork
+
+
+@dataclass(frozen=True)
 class ScalableProgram:
-    """A step that was captured at two micro-batch sizes.
+    """A step captured at two micro-batch sizes.
 
-    It is kept as it is at the smaller one, and what each of its ops and inputs is at the larger.
+    Raises ApplianceCompilationError if the two captures do not consist of the same ops.
     """
 
-    def __init__(self, small: Program, large: Program) -> None:
+    small: Program
+    large: Program
+
+    def __post_init__(self) -> None:
+        small, large = self.small, self.large
         if [s.layer for s in small.segments] != [s.layer for s in large.segments] or any(
             [work.op for work in a.work] != [work.op for work in b.work]
             for a, b in zip(small.segments, large.segments, strict=True)
         ):
             raise ApplianceCompilationError(
                 "the ops of a step depend on the micro-batch size",
+                code="ops-depend-on-micro-batch-size",
                 value=f"{small.micro_batch_size} and {large.micro_batch_size} samples",
                 remedy="set csx.performance.micro_batch_size to an integer",
             )
-        shared: dict[tuple[OpWork, OpWork], OpWork] = {}  # one object for ops alike at both sizes
-
-        def share(a: OpWork, b: OpWork) -> OpWork:
-            if (a, b) not in shared:
-                shared[a, b] = replace(a)
-            return shared[a, b]
-
-        works = (
-            tuple(share(*ops) for ops in zip(a.work, b.work, strict=True) if ops[0].kind != "view")
-            for a, b in zip(small.segments, large.segments, strict=True)
-        )
-        self._small = _with_works(small, works)
-        self._samples = large.micro_batch_size - small.micro_batch_size
-        self._ops = [(op, b) for (_, b), op in shared.items()]
-        self._inputs = list(zip(small.inputs, large.inputs, strict=True))
 
     @property
     def parameter(self) -> dict[str, TensorSpec]:
-        """Its parameters by name, which no size changes."""
-        return self._small.parameter
+        """Its parameters by name; no size changes them."""
+        return self.small.parameter
+
+    @cached_property
+    def _work(self) -> tuple[dict[tuple[_Pair, ...], int], list[int]]:
+        """Ops without views: different lists of them, numbered, and each segment's number."""
+        numbers: dict[tuple[_Pair, ...], int] = {}
+        works = (
+            tuple(_Pair(*ops) for ops in zip(a.work, b.work, strict=True) if ops[0].kind != "view")
+            for a, b in zip(self.small.segments, self.large.segments, strict=True)
+        )
+        return numbers, [numbers.setdefault(work, len(numbers)) for work in works]
 
     def at(self, micro_batch_size: int, num_micro_batches: int) -> Program:
-        """The program for ``num_micro_batches`` micro-batches of this size.
-
-        Segments of equal work share it.
-        """
-        small, samples = self._small, self._samples
+        """Return the program for ``num_micro_batches`` micro-batches of this size."""
+        small = self.small
+        samples = self.large.micro_batch_size - small.micro_batch_size
         more = micro_batch_size - small.micro_batch_size
 
         def affine(a: int, b: int) -> int:
             return a + (b - a) * more // samples
 
-        ops = {id(a): _op(a, b, affine) for a, b in self._ops}
-        kinds = {id(segment.work): segment.work for segment in small.segments}
-        works = {key: tuple([ops[id(op)] for op in work]) for key, work in kinds.items()}
+        pairs, numbers = self._work
+        ops = {pair: _op(pair, affine) for pair in {pair for work in pairs for pair in work}}
+        works = [tuple([ops[pair] for pair in work]) for work in pairs]
         return replace(
             small,
             digest=f"{small.digest}-{micro_batch_size}",
-            inputs=tuple(_input(a, b, affine) for a, b in self._inputs),
-            segments=tuple(replace(s, work=works[id(s.work)]) for s in small.segments),
+            inputs=tuple(
+                replace(a, shape=tuple(map(affine, a.shape, b.shape)))
+                for a, b in zip(small.inputs, self.large.inputs, strict=True)
+            ),
+            segments=tuple(
+                replace(segment, work=works[number])
+                for segment, number in zip(small.segments, numbers, strict=True)
+            ),
             micro_batch_size=micro_batch_size,
             num_micro_batches=num_micro_batches,
         )
 
     def changed(self, change: Callable[[Program], Program]) -> ScalableProgram:
-        """The step after ops have been moved, which ``change`` does to it at any one size."""
-        program = change(self._small)
-        changed = copy(self)
-        changed._small = _with_works(program, (segment.work for segment in program.segments))
-        return changed
+        """Return the step after ``change``, which must move the same ops at both sizes."""
+        return ScalableProgram(change(self.small), change(self.large))
 
 
-def _with_works(program: Program, works: Iterable[tuple[OpWork, ...]]) -> Program:
-    """The program with these works; segments of the same ops share one object."""
-    shared: dict[tuple[int, ...], tuple[OpWork, ...]] = {}
-    segments = (
-        replace(segment, work=shared.setdefault(tuple(map(id, work)), work))
-        for segment, work in zip(program.segments, works, strict=True)
-    )
-    return replace(program, segments=tuple(segments))
-
-
-def _op(a: OpWork, b: OpWork, affine: Affine) -> OpWork:
+def _op(pair: _Pair, affine: Affine) -> OpWork:
+    a, b = pair
     shape = tuple(map(affine, a.shape, b.shape))
     if a.kind in ARITHMETIC_KINDS and a.flops:
         flops = a.flops * prod(shape) // prod(a.shape)
     else:
         flops = affine(a.flops, b.flops)
-    return OpWork(a.op, a.kind, flops, shape, a.streams, a.reruns)
-
-
-def _input(a: TensorSpec, b: TensorSpec, affine: Affine) -> TensorSpec:
-    return replace(a, shape=tuple(map(affine, a.shape, b.shape)))
+    return a._replace(flops=flops, shape=shape)
 
 
 def capture_both(capture: Callable[[int], Compiled]) -> ScalableProgram:
-    """From a function that captures a step at a micro-batch size."""
+    """Capture a step at both sizes; ``capture`` compiles it at a given micro-batch size."""
     small, large = (capture(size).program for size in CAPTURED_SIZES)
     return ScalableProgram(small, large)

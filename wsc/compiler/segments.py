@@ -8,7 +8,7 @@ of one Python function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from torch import fx
@@ -161,7 +161,7 @@ def _segment(
         outputs=tuple(node.name for node in cut.outputs),
         drops=tuple(names.get(node, node.name) for node in cut.drops),
         results=tuple((place, node.name) for place, node in cut.results),
-        work=tuple(replace(work_of(node, streamed), reruns=node in rerun) for node in cut.nodes),
+        work=tuple(work_of(node, streamed)._replace(reruns=node in rerun) for node in cut.nodes),
         stash=stash,
         working=memory.working(cut.nodes, cut.outputs),
     )

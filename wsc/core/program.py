@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Mode = Literal["train", "eval"]
 Phase = Literal["forward", "backward"]
@@ -48,8 +48,7 @@ class TensorSpec:
         return self.num_elements * BYTES_PER_ELEMENT[self.dtype]
 
 
-@dataclass(frozen=True)
-class OpWork:
+class OpWork(NamedTuple):
     """What the clock must know of one op: its cost family and how much it does.
 
     ``kind`` is a family of wsc.compiler.supported_ops ("matmul", "elementwise", "view", ...);

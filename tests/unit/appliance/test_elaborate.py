@@ -102,7 +102,7 @@ def test_too_few_micro_batches_are_refused(compiled):
 def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
     """Before anything starts, from the compiled program alone."""
     overhead = code_bytes(CS2)
-    peak = SramPlan(compiled.program, CS2).peak_bytes
+    peak = SramPlan.of(compiled.program, CS2).peak_bytes
     assert peak > 0
     small = MachineSpec(system=WaferSpec(sram_bytes=overhead + peak - 1))
     with pytest.raises(ApplianceResourceExhausted, match="of one train micro-batch") as caught:

@@ -23,7 +23,7 @@ PROGRAM = compile_model(Regression(), random_batches(1, 2)[0], 1).program
 
 def train(requested, rows_that_fit=ROWS, num_csx=1, **options):
     """Train on wafers with room for so many rows; returns losses and the weights' digest."""
-    one_too_many = SramPlan(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
+    one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
     role = one_too_many.peak_bytes - 1
     config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + role})
     with running_backend(cluster_config=config, **options) as backend:
@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_recomputed(requested, sizes, caplog):
             losses(training_step(backend), executor(2, loader(lambda: batches)))
             return backend.weights_digest()
 
-    whole, least = (SramPlan(each, CS2).peak_bytes for each in (program, foreseen))
+    whole, least = (SramPlan.of(each, CS2).peak_bytes for each in (program, foreseen))
     assert train_gpt(least) == train_gpt(whole)
     assert set(sizes()) == {MICRO_BATCH_SIZE}
     assert "layers are recomputed" in caplog.text

@@ -1,6 +1,6 @@
 """Norm, softmax, attention and the like, vector instructions, and the table of all families."""
 
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import pytest
 from hypothesis import given
@@ -63,7 +63,7 @@ def test_the_tokens_of_the_fullest_pe_decide(kind: str, op: str, hidden_pes: int
     form = form_of(work)
     assert form.on(grid).cycles(grid, "float16") == op_cycles(grid, work, "float16")
     if kind not in {"matmul", "attention", "reduction", "view"}:
-        longer = form_of(replace(work, shape=(8, 513, 768)))
+        longer = form_of(work._replace(shape=(8, 513, 768)))
         assert longer != form
         assert longer.on(grid) == form.on(grid)
 
@@ -100,7 +100,7 @@ def test_products_are_told_apart_by_whether_a_weight_streams() -> None:
 def test_density_reaches_streamed_products_alone() -> None:
     """Sparse weights make their products faster and change nothing else."""
     resident = _work("matmul")
-    streamed = replace(resident, shape=(64, 4096, 768, 3072), streams=True)
+    streamed = resident._replace(shape=(64, 4096, 768, 3072), streams=True)
     sparse, dense = (op_cycles(GRID, streamed, "float16", d).total_cycles for d in (0.1, 1.0))
     assert sparse < dense
     assert op_cycles(GRID, resident, "float16", 0.1) == op_cycles(GRID, resident, "float16", 1.0)

@@ -52,7 +52,7 @@ def test_a_layer_larger_than_the_wafer_passes_through(elements):
 def test_a_placement_counts_them():
     """What passes needs room beside what stays."""
     step = chain(10**10, 10**10)
-    sram_plan = SramPlan(step, CS2)
+    sram_plan = SramPlan.of(step, CS2)
     assert sram_plan.buffers == buffer_bytes(step, CS2)
     activations = sram_plan.peak.footprint.of(step.micro_batch_size)
     assert sram_plan.peak_bytes == activations + 2 * link_bytes(CS2)

@@ -55,7 +55,7 @@ def step(*work):
 
 def test_bytes_of_a_layer_are_those_of_its_segments():
     """Weights in stream dtype; what the forward pass leaves; the larger working set of the two."""
-    first, last = sram_report(SramPlan(step(), WAFER)).layers
+    first, last = sram_report(SramPlan.of(step(), WAFER)).layers
     assert (first.layer, first.weight_bytes) == ("first", (16 + 4) * 4)
     assert first.stash_bytes == 15 * MB  # two samples
     assert first.working_bytes == 15 * MB
@@ -65,7 +65,7 @@ def test_bytes_of_a_layer_are_those_of_its_segments():
 
 def test_the_peak_and_the_room_are_those_of_the_sram_plan():
     """The numbers add up to the SRAM of the wafer."""
-    sram_plan = SramPlan(step(), WAFER)
+    sram_plan = SramPlan.of(step(), WAFER)
     report = sram_report(sram_plan)
     assert report.peak_stash_bytes + report.peak_working_bytes == 17 * MB
     assert report.peak_buffer_bytes == sram_plan.buffers[1] == 0
@@ -89,7 +89,7 @@ def test_tiles_that_do_not_come_out_even_leave_pes_idle(
     tokens, features, columns, rows, utilisation
 ):
     """A grid of 10 x 20: features along the columns, tokens down the rows."""
-    first, last = sram_report(SramPlan(step(product(tokens, features)), WAFER)).layers
+    first, last = sram_report(SramPlan.of(step(product(tokens, features)), WAFER)).layers
     assert (first.columns, first.rows) == (columns, rows)
     assert first.utilisation == pytest.approx(utilisation)
     assert (last.columns, last.rows, last.utilisation) == (0, 0, 0.0)
@@ -98,42 +98,42 @@ def test_tiles_that_do_not_come_out_even_leave_pes_idle(
 def test_the_tokens_of_all_products_of_a_batch_count():
     """Four times five of them fill the rows that twenty fill."""
     work = OpWork("bmm", "matmul", 2 * 20 * 10 * 7, (4, 5, 10, 7), streams=True)
-    first, _ = sram_report(SramPlan(step(work), WAFER)).layers
+    first, _ = sram_report(SramPlan.of(step(work), WAFER)).layers
     assert (first.columns, first.rows, first.utilisation) == (10, 20, 1.0)
 
 
 def test_utilisation_is_weighted_by_the_time_of_each_product():
     """One product at full load and one of the same size at half take 1 + 2 units for 2."""
     full, half = product(40, 10, 7), product(10, 10, 28)
-    report = sram_report(SramPlan(step(full, half), WAFER))
+    report = sram_report(SramPlan.of(step(full, half), WAFER))
     assert report.layers[0].utilisation == pytest.approx(2 / 3)
 
 
 def test_only_products_with_streamed_weights_use_the_grid():
     """Not those of two activations, nor what is no product, nor a product of nothing."""
-    resident = replace(product(20, 10), streams=False)
+    resident = product(20, 10)._replace(streams=False)
     lookup = OpWork("embedding", "gather", 10, (1, 20, 10, 7), streams=True)
-    first, _ = sram_report(SramPlan(step(resident, lookup, product(0, 10)), WAFER)).layers
+    first, _ = sram_report(SramPlan.of(step(resident, lookup, product(0, 10)), WAFER)).layers
     assert (first.columns, first.rows, first.utilisation) == (0, 0, 0.0)
 
 
 def test_several_stretches_of_features_to_a_row():
     """A hidden dimension that fills half a row lies there twice, for other tokens."""
     grid = Grid(WAFER.fabric, 5)
-    report = sram_report(SramPlan(step(product(40, 5)), WAFER), grid)
+    report = sram_report(SramPlan.of(step(product(40, 5)), WAFER), grid)
     assert (report.layers[0].columns, report.layers[0].utilisation) == (10, 1.0)
 
 
 def test_the_report_is_plain_data():
     """So that it can be written as JSON and read by other programs."""
-    report = asdict(sram_report(SramPlan(step(product(20, 10)), WAFER)))
+    report = asdict(sram_report(SramPlan.of(step(product(20, 10)), WAFER)))
     assert json.loads(json.dumps(report))["layers"][0]["layer"] == "first"
 
 
 def test_the_text_says_what_fills_the_wafer():
     """Sizes for people; recomputed layers are told."""
     plain = step(product(20, 10))
-    text = report_text(sram_report(SramPlan(recompute(plain, [0]), CS2, (0,))))
+    text = report_text(sram_report(SramPlan.of(recompute(plain, [0]), CS2, (0,))))
     assert "CS-2, train: micro-batch of 2" in text
     assert "code and runtime" in text
     assert "free" in text
@@ -144,20 +144,20 @@ def test_the_text_says_what_fills_the_wafer():
 def test_the_text_says_how_much_is_missing():
     """A sram_plan that does not fit can be shown, too."""
     large = replace(step(), micro_batch_size=10**5)
-    assert "missing" in report_text(sram_report(SramPlan(large, CS2)))
+    assert "missing" in report_text(sram_report(SramPlan.of(large, CS2)))
 
 
 def test_alike_layers_share_a_line():
     """A model of a hundred layers is not a hundred lines."""
     segments = tuple(segment(i, layer=f"decoder.{i}") for i in range(100))
-    text = report_text(sram_report(SramPlan(program(segments=segments), CS2)))
+    text = report_text(sram_report(SramPlan.of(program(segments=segments), CS2)))
     assert "decoder.0 to decoder.99" in text
     assert "decoder.1 " not in text
 
 
 def test_the_stash_at_a_moment_is_told_by_layer():
     """In the order in which the layers made it."""
-    sram_plan = SramPlan(step(), WAFER)
+    sram_plan = SramPlan.of(step(), WAFER)
     found = stash_by_layer(sram_plan.program, sram_plan.moments[2])
     assert found == {"first": Footprint(MB, 4 * MB), "last": Footprint(0, MB)}
     assert sum(found.values(), Footprint()) == sram_plan.moments[2].stash

@@ -153,7 +153,7 @@ def test_the_largest_micro_batch_fits_and_one_more_does_not(count, internal, fix
     wafer = WaferSpec(sram_bytes=9 * GB + sram_gb * GB)
     size = largest_micro_batch(step, wafer)
     fits, too_large = (
-        SramPlan(replace(step, micro_batch_size=each), wafer).fits for each in (size, size + 1)
+        SramPlan.of(replace(step, micro_batch_size=each), wafer).fits for each in (size, size + 1)
     )
     assert fits or size == 0
     assert not too_large

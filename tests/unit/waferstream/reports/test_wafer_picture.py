@@ -35,7 +35,7 @@ STEP = program(
 def test_any_placement_can_be_drawn(tmp_path: Path, wafer, samples):
     """Nearly empty, nearly full, and more than there is room for; colours of every kind."""
     path = tmp_path / "wafer.png"
-    wafer_picture(path, SramPlan(replace(STEP, micro_batch_size=samples), wafer), "A wafer")
+    wafer_picture(path, SramPlan.of(replace(STEP, micro_batch_size=samples), wafer), "A wafer")
     image = imread(path)
     assert image.shape[:2] == (1040, 2600)
     assert image[..., :3].std() > 0.1
@@ -47,14 +47,14 @@ def test_no_two_words_of_a_wafer_lie_on_each_other(tmp_path: Path, samples: int)
     """Nor when next to nothing is in use, or next to nothing is free."""
     with drawn() as figures:
         wafer_picture(
-            tmp_path / "wafer.png", SramPlan(replace(STEP, micro_batch_size=samples), CS2), "A"
+            tmp_path / "wafer.png", SramPlan.of(replace(STEP, micro_batch_size=samples), CS2), "A"
         )
     assert overlapping(figures[0]) == []
 
 
 def test_a_wafer_says_what_the_table_says(tmp_path: Path) -> None:
     """In the same unit, with as many digits."""
-    sram_plan = SramPlan(replace(STEP, micro_batch_size=8), CS2)
+    sram_plan = SramPlan.of(replace(STEP, micro_batch_size=8), CS2)
     with drawn() as figures:
         wafer_picture(tmp_path / "wafer.png", sram_plan, "A wafer")
     written = words(figures[0])
@@ -65,5 +65,5 @@ def test_a_wafer_says_what_the_table_says(tmp_path: Path) -> None:
 def test_a_program_without_products_or_stash_can_be_drawn(tmp_path: Path):
     """There is nothing on the wafer then."""
     path = tmp_path / "wafer.png"
-    wafer_picture(path, SramPlan(program(segments=(segment(0),)), CS2), "Nothing")
+    wafer_picture(path, SramPlan.of(program(segments=(segment(0),)), CS2), "Nothing")
     assert path.stat().st_size > 10_000
