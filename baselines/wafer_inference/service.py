@@ -1,17 +1,16 @@
-"""A decoder that is served from several wafers: whole layers on each, activations in between.
+"""Decoding of a model that is served from several wafers, with whole layers on each.
 
-This is the weakest part of the model. What the vendor's service runs is not published; its kernels
-are taken to be those of WaferLLM but for one factor, fitted on one row, and nothing is known of
-speculative decoding, which later figures of the service rest on.
+This is the weakest part of the model. The kernels of the vendor's service are not published; they
+are assumed to be those of WaferLLM times one factor, fitted on one row. Speculative decoding, on
+which later figures of the service rely, is not modelled.
 """
 
 from __future__ import annotations
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from baselines.wafer_inference.costs import PE_COSTS, PeCosts
-from baselines.wafer_inference.decode import decode_s_per_token
-from baselines.wafer_inference.shapes import Decoder, Region
+from baselines.wafer_inference.phases import decode_s_per_token
+from baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
 from timing.hardware import CS3, WaferSpec
 from timing.hardware.sourced import sourced
 from timing.least import check_least
@@ -40,10 +39,11 @@ class ServiceSpec(Config):
 def service_s_per_token(
     model: Decoder, context: int, service: ServiceSpec, costs: PeCosts = PE_COSTS
 ) -> float:
-    """Seconds per token and user: all layers one after the other, and the hops between wafers.
+    """Return the seconds per token and user: all layers in sequence plus the hops between wafers.
 
-    Raises ConfigError if ``context`` is not positive, ApplianceResourceExhausted if the weights do
-    not fit.
+    Raises:
+        ConfigError: ``context`` is not positive.
+        ApplianceResourceExhausted: The weights do not fit.
     """
     check_least("a request", context=context)
     num_wafers, region = wafer_plan(model, context, service, costs)
@@ -54,10 +54,12 @@ def service_s_per_token(
 def wafer_plan(
     model: Decoder, context: int, service: ServiceSpec, costs: PeCosts = PE_COSTS
 ) -> tuple[int, Region]:
-    """How many wafers, and which regions: those that make most tokens per second and wafer.
+    """Return the number of wafers and the region with most tokens per second and wafer.
 
-    Fewest wafers alone would put a large decoder on regions that pack well and decode slowly.
-    Raises ApplianceResourceExhausted if ``most_wafers`` are too few.
+    Minimizing the wafers alone would choose regions that pack well and decode slowly.
+
+    Raises:
+        ApplianceResourceExhausted: More than ``most_wafers`` would be needed.
     """
     needed_bytes = model.weight_bytes + model.cache_bytes(context)
     plans = [(-(-needed_bytes // _held_bytes(region)), region) for region in _regions(service)]
@@ -65,7 +67,8 @@ def wafer_plan(
     if fitting:
         return min(fitting, key=lambda p: p[0] * decode_s_per_token(model, p[1], context, costs))
     raise ApplianceResourceExhausted(
-        "the decoder does not fit the wafers of the service",
+        "the decoder must fit the wafers of the service",
+        code="decoder-exceeds-service",
         where="weights and KV cache",
         value=f"{needed_bytes / 1e9:.1f} GB",
         rule=f"at most {service.most_wafers} wafers",
@@ -74,6 +77,7 @@ def wafer_plan(
 
 
 def _regions(service: ServiceSpec) -> list[Region]:
+    """Return the candidate regions, from small to large."""
     system = service.system
     largest = min(system.fabric.columns, system.fabric.rows)
     sides = range(service.side_step, largest + 1, service.side_step)
@@ -81,7 +85,7 @@ def _regions(service: ServiceSpec) -> list[Region]:
 
 
 def _held_bytes(region: Region) -> int:
-    """SRAM of all whole regions of this side on one wafer."""
+    """Return the SRAM bytes of all whole regions of this side on one wafer."""
     fabric = region.fabric
     num_regions = (fabric.columns // region.side) * (fabric.rows // region.side)
     return num_regions * region.side**2 * fabric.sram_bytes_per_pe

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from baselines.wafer_inference.costs import PE_COSTS
+from baselines.wafer_inference import PE_COSTS, Region
 from baselines.wafer_inference.mesh import alignment_cycles, matmul_cycles, mesh_matvec_cycles
-from baselines.wafer_inference.shapes import Region
 from validation.families.replay import CannotReplay
 from validation.published_programs.products import (
     PROGRAMS,

@@ -144,7 +144,7 @@ def test_columns_come_before_the_name(tmp_path):
     [
         ("mine decode", REGION | {"grid": "420x420"}, "shape of the decoder"),
         ("LLaMA3-8B decode", REGION | {"grid": "420x300"}, "not a square"),
-        ("LLaMA3-8B decode", REGION | {"grid": "900x900"}, "does not fit the wafer"),
+        ("LLaMA3-8B decode", REGION | {"grid": "900x900"}, "region-exceeds-wafer"),
         ("LLaMA3-8B decode [WaferLLM]", REGION, "not a square of PEs: empty"),
         ("LLaMA3-8B prefill", REGION | {"grid": "420x420", "seq_len": ""}, "no seq_len"),
         ("LLaMA3-8B prefill", REGION | {"grid": "420x420", "unit": "cycles"}, "not cycles"),
