@@ -8,29 +8,39 @@ or when another step of the same mode has taken its place on the cluster.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch.backend import Backend, current_backend
-from cstorch.compile import Fit, compile_afresh, compile_cached, model_of
-from cstorch.fitting import Recorded, optimizer_of, record_fitting
+from cstorch.compile import (
+    Fit,
+    compile_request,
+    first_size,
+    fit_to_wafer,
+    log_compiled,
+    model_of,
+)
 from cstorch.loop import Closure, Loop
 from cstorch.optim.clipping import recorded_clipping
-from cstorch.optim.recorder import RecordedScheduler, recording
+from cstorch.optim.recorder import RecordedScheduler, Recorder, recording
 from cstorch.step_values import StepValue
-from wsc.compiler.capture import Step
+from wsc.compiler.artifact import ArtifactCache
+from wsc.compiler.compile import compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import InputFeed
+from wsc.core.loading import Loading
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
-_Compiler = Callable[[Backend, Step, Sequence[torch.Tensor], Fit], Compiled]
+log = logging.getLogger("waferstream")
 
 
 @dataclass
@@ -132,19 +142,14 @@ class TracedStep:
         """
         backend = current_backend()
         call = _Call.of(self._function, args, kwargs)
-        recorded = _record(backend, call, Fit(size), compile_afresh)
-        return recorded.compiled, optimizer_of(backend, recorded)
+        recorded = _record(backend, call, Fit(size))
+        return recorded.compiled, recorded.optimizer
 
     def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
         call = _Call.of(self._function, args, kwargs)
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading)
-        recorded = record_fitting(
-            lambda fit: _record(backend, call, fit, compile_cached),
-            backend,
-            call.tensors[0].shape[0],
-            loop.loading,
-        )
+        recorded = _record_fitting(backend, call, loop.loading)
         program = recorded.compiled.program
         self._outputs = recorded.outputs
         self.mode = program.mode
@@ -152,7 +157,7 @@ class TracedStep:
         self.closures = recorded.closures
         self._schedulers = recorded.recorder.schedulers
         if backend.is_e2e_execution:
-            backend.install(recorded.compiled, feed, optimizer_of(backend, recorded))
+            backend.install(recorded.compiled, feed, recorded.optimizer)
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:
@@ -160,8 +165,44 @@ def trace(function: Callable[..., Any]) -> TracedStep:
     return TracedStep(function)
 
 
-def _record(backend: Backend, call: _Call, fit: Fit, compiler: _Compiler) -> Recorded:
-    """Trace and compile the step."""
+@dataclass(frozen=True)
+class _Recorded:
+    """A traced step, compiled for one micro-batch size."""
+
+    compiled: Compiled
+    was_cached: bool
+    outputs: Any  # what the step returns to the loop: placeholders
+    closures: list[Closure]
+    recorder: Recorder
+    optimizer: OptimizerSpec | None  # None if the step trains nothing
+
+
+def _record_fitting(backend: Backend, call: _Call, loading: Loading) -> _Recorded:
+    """Record a step at the micro-batch size that policy and wafer allow.
+
+    Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
+    """
+
+    def record_at(size: int) -> tuple[Compiled, OptimizerSpec | None]:
+        recorded = _record(backend, call, Fit(size))
+        return recorded.compiled, recorded.optimizer
+
+    batch_size = call.tensors[0].shape[0]
+    cache = None if backend.validate_only else backend.cache
+    log.info("Compiling the model. This may take a few minutes.")
+    first = Fit(first_size(backend, batch_size, record_at, loading))
+    recorded = _record(backend, call, first, cache)
+    fit = fit_to_wafer(backend, recorded.compiled.program, batch_size)
+    if fit != first:
+        recorded = _record(backend, call, fit, cache)
+    log_compiled(backend, recorded.compiled.program, was_cached=recorded.was_cached)
+    return recorded
+
+
+def _record(
+    backend: Backend, call: _Call, fit: Fit, cache: ArtifactCache | None = None
+) -> _Recorded:
+    """Trace and compile the step; without a cache nothing is looked up or kept."""
     trace = Trace()
     outputs: Any = None
 
@@ -174,6 +215,24 @@ def _record(backend: Backend, call: _Call, fit: Fit, compiler: _Compiler) -> Rec
             active_trace.reset(token)
         return trace.results
 
-    with recording() as recorder, recorded_clipping(model_of(backend), recorder):
-        compiled = compiler(backend, step, call.tensors, fit)
-    return Recorded(compiled, outputs, trace.closures, recorder)
+    model = model_of(backend)
+    inputs, request = compile_request(backend, call.tensors, fit)
+    with recording() as recorder, recorded_clipping(model, recorder):
+        compiled, was_cached = compile_step(step, model, inputs, request, cache)
+    optimizer = _optimizer_of(model, recorder, compiled)
+    return _Recorded(compiled, was_cached, outputs, trace.closures, recorder, optimizer)
+
+
+def _optimizer_of(model: nn.Module, recorder: Recorder, compiled: Compiled) -> OptimizerSpec | None:
+    """Return the optimizer of a step, None if it trains nothing.
+
+    Raises ApplianceCompilationError for gradients that no optimizer takes.
+    """
+    optimizer = recorder.spec({parameter: name for name, parameter in model.named_parameters()})
+    if compiled.program.mode == "train" and optimizer is None:
+        raise ApplianceCompilationError(
+            "the step computes gradients but steps no optimizer",
+            code="gradients-without-optimizer",
+            remedy="call optimizer.step() after loss.backward(), or leave backward() out",
+        )
+    return optimizer

@@ -24,7 +24,6 @@ from modelzoo.models.registry import build_model
 from waferstream.config.params import InitConfig, Params, load_params
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
-from wsc.core.micro_batches import Explore
 
 Gradients = list[torch.Tensor]
 
@@ -108,13 +107,11 @@ def clip(init: InitConfig, masters: Iterable[nn.Parameter]) -> None:
 
 
 def micro_batch_size(init: InitConfig, batch_size: int) -> int:
-    """``auto`` is the largest divisor of the batch that leaves 8 micro-batches or more."""
-    size = init.micro_batch_size("train")
-    if size == "auto":
-        return max(d for d in range(1, max(1, batch_size // 8) + 1) if batch_size % d == 0)
-    if isinstance(size, Explore):
-        raise SystemExit("explore trains nothing: choose a micro_batch_size")
-    return batch_size if size is None else size
+    """Return the samples of a micro-batch, as a run on 1 to 8 systems takes them."""
+    policy = init.micro_batch_policy("train")
+    if policy.name in ("explore", "fill_wafer"):
+        raise SystemExit(f"{policy.name} depends on the machine: state a micro_batch_size")
+    return policy.size(batch_size, num_csx=1)
 
 
 def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

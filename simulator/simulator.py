@@ -21,11 +21,11 @@ from swarmx.topology import Tree
 from timing.attribution import StepTiming, mean_step, samples_per_s
 from timing.hardware import EVEN, MachineSpec
 from timing.sram import SramPlan
-from timing.sram.even import rounds_of
 from timing.stalls import StreamCheck, check_streams
 from timing.timeline import State
 from wsc.compiler.scale import ScalableProgram
 from wsc.core.loading import UNKNOWN_LOADING, Loading
+from wsc.core.micro_batches import rounds_of
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import ARITHMETIC_KINDS, Program, plan_streams
 from wsc.core.rounds import Rounds

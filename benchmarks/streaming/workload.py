@@ -11,7 +11,7 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from modelzoo.models.registry import build_model
-from wsc.core.micro_batches import micro_batch_size
+from wsc.core.micro_batches import MicroBatchPolicy
 
 Precision = Literal["bf16-stream", "bf16", "fp32"]
 PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")
@@ -42,7 +42,7 @@ class Workload:
     @property
     def micro_batch_size(self) -> int:
         """Samples that the streamed cluster computes at a time: its own default."""
-        return micro_batch_size(self.batch_size, "auto", num_csx=1)
+        return MicroBatchPolicy("auto").size(self.batch_size, num_csx=1)
 
     @property
     def tokens(self) -> int:

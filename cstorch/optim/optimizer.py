@@ -70,11 +70,11 @@ class Optimizer(torch.optim.Optimizer):
         """
 
     def spec(
-        self, names: Mapping[int, str], schedulers: Sequence[RecordedScheduler] = ()
+        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler] = ()
     ) -> OptimizerSpec:
         """The update as data, complete with every hyper-parameter.
 
-        ``names`` maps ``id(parameter)`` to the parameter's name in the model. WaferStreamError for
+        ``names`` maps each parameter to its name in the model. WaferStreamError for
         a parameter without a name, ConfigError for a group whose learning rate nothing gives.
         """
         groups = (
@@ -90,7 +90,7 @@ class Optimizer(torch.optim.Optimizer):
         self,
         index: int,
         group: Mapping[str, Any],
-        names: Mapping[int, str],
+        names: Mapping[torch.Tensor, str],
         schedulers: Sequence[RecordedScheduler],
     ) -> ParamGroup:
         where = f"parameter group {index}"
@@ -146,8 +146,8 @@ def hyper_model(kind: type[Optimizer]) -> type[Config]:
     return create_model(kind.__name__, __base__=Config, **fields)
 
 
-def _name_of(parameter: torch.Tensor, names: Mapping[int, str]) -> str:
-    name = names.get(id(parameter))
+def _name_of(parameter: torch.Tensor, names: Mapping[torch.Tensor, str]) -> str:
+    name = names.get(parameter)
     if name is None:
         raise WaferStreamError(
             "the optimizer holds a parameter that the compiled model has not",

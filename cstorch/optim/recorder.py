@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import torch
+
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.hyper_schedules import HyperSchedule
 from wsc.core.optimizer import OptimizerSpec
@@ -39,7 +41,7 @@ class RecordedOptimizer(Protocol):
     """What becomes of an optimizer."""
 
     def spec(
-        self, names: Mapping[int, str], schedulers: Sequence[RecordedScheduler]
+        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler]
     ) -> OptimizerSpec:
         """The update as data; ``names`` as of ``Recorder.spec``."""
 
@@ -92,10 +94,10 @@ class Recorder:
             raise _refusal("a scheduler is stepped twice in one trace", "once per step")
         self.schedulers.append(scheduler)
 
-    def spec(self, names: Mapping[int, str]) -> OptimizerSpec | None:
+    def spec(self, names: Mapping[torch.Tensor, str]) -> OptimizerSpec | None:
         """What MemoryX has to do after the step; None if the trace steps no optimizer.
 
-        ``names`` maps ``id(parameter)`` to the parameter's name in the model.
+        ``names`` maps each parameter to its name in the model.
         """
         if self.optimizer is None:
             return None

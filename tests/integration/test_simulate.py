@@ -114,9 +114,9 @@ def test_what_cannot_be_simulated_is_one_clear_message(tmp_path, capsys, flags, 
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        (3, "micro_batch_size divides batch_size"),
-        (8, "have only 1 micro-batch to share"),
-        ({"explore": {"min": 5}}, "no micro-batch size to explore"),
+        (3, "[batch-not-divisible]"),
+        (8, "[system-without-micro-batch]"),
+        ({"explore": {"min": 5}}, "[no-size-to-explore]"),
     ],
 )
 def test_a_micro_batch_that_cannot_be_is_told_before_capture(tmp_path, capsys, size, words) -> None:

@@ -7,7 +7,6 @@ import yaml
 
 from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
-from wsc.core.micro_batches import micro_batch_size
 
 
 def test_the_script_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, capsys):
@@ -47,9 +46,17 @@ def test_what_it_cannot_train_is_told_without_a_traceback(init, fit, words, tmp_
         reference_loop.main()
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 8, 12, 22, 48, 64])
-def test_it_cuts_the_batch_as_the_cluster_does(batch_size):
-    """``auto`` means the same micro-batches for up to eight systems."""
-    init = init_config(callbacks=[])
-    size = reference_loop.micro_batch_size(init, batch_size)
-    assert size == micro_batch_size(batch_size, "auto", num_csx=1)
+@pytest.mark.parametrize(
+    ("batch_size", "size"), [(1, 1), (5, 1), (8, 1), (12, 1), (22, 2), (48, 6), (64, 8)]
+)
+def test_auto_micro_batch_size_without_a_cluster(batch_size: int, size: int) -> None:
+    """``auto`` takes the same micro-batches on up to eight systems."""
+    assert reference_loop.micro_batch_size(init_config(callbacks=[]), batch_size) == size
+
+
+@pytest.mark.parametrize("policy", ["explore", "fill_wafer"])
+def test_a_policy_that_depends_on_the_machine_is_refused(policy: str) -> None:
+    """The loop has no wafer to fill."""
+    flags = [{"ScopedTrainFlags": {"csx.performance.micro_batch_size": policy}}]
+    with pytest.raises(SystemExit, match=policy):
+        reference_loop.micro_batch_size(init_config(callbacks=flags), 64)

@@ -13,12 +13,12 @@ from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from simulator.simulator import Simulator
 from timing.hardware import MachineSpec, WaferSpec
 from timing.sram import largest_with_recompute
-from timing.sram.even import even_micro_batch, rounds_of
 from validation.families.replay import CannotReplay
 from validation.families.workloads import Mode, loading_of, micro_batch_of, program_of
 from validation.published_programs.releases import release_of, software_speed
 from validation.rows.row import Row
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.core.micro_batches import FILL_WAFER, rounds_of
 from wsc.core.units import seconds
 
 ADAMW = UpdateCost(state_bytes=8, flops=15)
@@ -82,7 +82,7 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
     micro_batch_size = (
         row.integer("micro_batch_per_csx")
         or stated
-        or even_micro_batch(batch_size, num_csx, _largest(program, machine.system))
+        or FILL_WAFER.size(batch_size, num_csx, _largest(program, machine.system), simulated=True)
     )
     update = ADAMW if mode == "train" else NO_UPDATE
     simulator = Simulator(program, machine, update=update, loading=loading_of(row))

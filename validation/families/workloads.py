@@ -91,7 +91,7 @@ def micro_batch_of(row: Row) -> int | None:
     trainer, stated = _trainer_of(row), model_of(row)
     of_file = trainer.init.model.dump()
     is_that_model = all(stated[key] == of_file[key] for key in ("hidden_size", "num_hidden_layers"))
-    size = trainer.init.micro_batch_size("train")
+    size = trainer.init.micro_batch_policy("train").requested
     return size if is_that_model and isinstance(size, int) else None
 
 

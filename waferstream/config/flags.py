@@ -14,20 +14,20 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
 from waferstream.config.section import Named, NotYet, not_supported
 from wsc.core.config import validate
-from wsc.core.micro_batches import Explore
+from wsc.core.micro_batches import FLAG, Explore
 
 MAX_TRANSFER_BYTES = 2 * 2**30
 
 
-MicroBatchSize = Literal["auto", "none"] | Explore | PositiveInt
-"""Samples that a system computes at a time. ``none``: its whole share of the batch."""
+MicroBatchSize = Literal["auto", "fill_wafer", "none"] | Explore | PositiveInt
+"""Samples per micro-batch, or the policy that chooses them (``wsc.core.micro_batches``)."""
 
 
 def _micro_batch_size(value: object) -> object:
     if value == "explore":
         return Explore()
     if isinstance(value, dict):
-        return validate(Explore, value, "csx.performance.micro_batch_size")
+        return validate(Explore, value, FLAG)
     return "none" if value is None else value
 
 

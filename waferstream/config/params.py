@@ -34,7 +34,7 @@ from waferstream.config.sections import (
 )
 from wsc.core.config import load_yaml, validate
 from wsc.core.errors import ConfigError
-from wsc.core.micro_batches import Explore
+from wsc.core.micro_batches import MicroBatchPolicy
 
 Kind = TypeVar("Kind", bound=Named)
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]
@@ -89,16 +89,13 @@ class InitConfig(Section):
         """Return the callback of a class, or None if none is configured."""
         return next((each for each in self.callbacks if isinstance(each, kind)), None)
 
-    def micro_batch_size(self, scope: Scope) -> int | Literal["auto"] | Explore | None:
-        """Return ``csx.performance.micro_batch_size`` of a scope, else global, else ``auto``.
-
-        None stands for one micro-batch per system.
-        """
+    def micro_batch_policy(self, scope: Scope) -> MicroBatchPolicy:
+        """Return ``csx.performance.micro_batch_size``: of the scope, else global, else ``auto``."""
         scoped = ScopedTrainFlags if scope == "train" else ScopedValidateFlags
         flags = (self.callback(scoped), self.callback(GlobalFlags))
         found = (each.micro_batch_size for each in flags if each is not None)
         size: MicroBatchSize = next((size for size in found if size is not None), "auto")
-        return None if size == "none" else size
+        return MicroBatchPolicy(None if size == "none" else size)
 
 
 class FitConfig(Section):

@@ -30,7 +30,6 @@ from waferstream.scaling.page import Comparison, page
 from waferstream.scaling.report import title
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.micro_batches import check_shares
 
 Run = Callable[[Sequence[str]], int]
 """Does one run of ``run.py`` with these arguments; returns its exit code."""
@@ -79,9 +78,9 @@ def check(experiment: Experiment, params: Params) -> None:
         raise ConfigError(
             "the scaling experiment trains", where="trainer.fit", value="not in the params file"
         )
-    size = params.trainer.init.micro_batch_size("train")
+    policy = params.trainer.init.micro_batch_policy("train")
     for num_csx in experiment.num_csx:
-        check_shares(fit.train_dataloader.batch_size, size, num_csx)
+        policy.check(fit.train_dataloader.batch_size, num_csx)
 
 
 def measure(experiment: Experiment, run: Run) -> Scaling:

@@ -100,6 +100,10 @@ class Detail:
     bill: TrainingBill | None
     """For the token budget that was given."""
     prices: PriceSpec
+    effective_batch: str
+    """Batch, micro-batches and micro-batch policy in one line."""
+    fill_wafer_size: int | None
+    """Samples per micro-batch of ``fill_wafer``, where ``auto`` takes fewer."""
 
 
 @dataclass(frozen=True)

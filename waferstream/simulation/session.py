@@ -38,7 +38,6 @@ from waferstream.simulation.text import headline, simulation_text
 from waferstream.training.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
 from wsc.core.loading import Loading
-from wsc.core.micro_batches import Explore, check_shares, check_systems
 from wsc.core.program import Program
 from wsc.version import VERSION
 
@@ -90,7 +89,7 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
         simulator,
         params.trainer.fit.train_dataloader.batch_size,
         step.tokens_per_sample,
-        params.trainer.init.micro_batch_size("train"),
+        params.trainer.init.micro_batch_policy("train"),
     )
 
 
@@ -112,6 +111,7 @@ def simulate(
     curve_s = time.perf_counter() - start_s
     looked_at = points[counts.index(closely)]
     program = study.costed(closely).program
+    size = study.policy.requested
     return Simulation(
         version=VERSION,
         commit=git_commit(Path(__file__).parent),
@@ -119,7 +119,7 @@ def simulate(
         model=ModelSummary(str(init.model.dump()["name"]), _parameters(program)),
         batch_size=study.batch_size,
         tokens_per_sample=study.tokens_per_sample,
-        micro_batch_size=_asked_for(study),
+        micro_batch_size=size if isinstance(size, int) else study.policy.name,
         stream_dtype=program.stream_dtype,
         optimizer=init.optimizer.class_name if init.optimizer else "no optimizer",
         points=points,
@@ -130,6 +130,8 @@ def simulate(
             layers=study.layers(closely),
             bill=_bill(request, looked_at.tokens_per_s, closely),
             prices=request.prices,
+            effective_batch=study.effective_batch(closely),
+            fill_wafer_size=study.fill_wafer_size(closely),
         ),
         error_bar=ERROR_BARS.get(machine.system.name),
         as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
@@ -142,11 +144,8 @@ def _check(params: Params, request: SimulationRequest, num_csx: int) -> None:
     """What can be told before minutes go into capturing; ConfigError says it."""
     init, fit = params.trainer.init, params.trainer.fit
     if fit is not None:
-        batch_size, size = fit.train_dataloader.batch_size, init.micro_batch_size("train")
-        if isinstance(size, int | Explore):
-            check_shares(batch_size, size, num_csx)
-        else:  # any share will do
-            check_systems(batch_size, num_csx)
+        policy = init.micro_batch_policy("train")
+        policy.check(fit.train_dataloader.batch_size, num_csx, simulated=True)
     model = model_config(init.model.dump(), "trainer.init.model")
     if request.token_budget is not None and not isinstance(model, LanguageConfig):
         raise ConfigError(
@@ -166,12 +165,6 @@ def _make_folder(model_dir: Path) -> Path:
             "the model folder cannot be written", where=str(model_dir), value=error.strerror
         ) from error
     return folder
-
-
-def _asked_for(study: Study) -> int | str:
-    if isinstance(study.micro_batch, Explore):
-        return "explore"
-    return "none" if study.micro_batch is None else study.micro_batch
 
 
 def _parameters(program: Program) -> int:

@@ -10,22 +10,21 @@ from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
 from swarmx.inventory import inventory
 from timing.sram import data_bytes
-from timing.sram.even import even_micro_batch, rounds_of, share_of
 from timing.start_up import start_up
 from waferstream.simulation.layers import layer_checks
 from waferstream.simulation.results import LayerCheck, Memory, Point, Starting
-from wsc.core.micro_batches import Explore, check_shares, explored_sizes
+from wsc.core.micro_batches import FILL_WAFER, MicroBatchPolicy, explored_sizes, rounds_of
 from wsc.core.program import BYTES_PER_ELEMENT, Program
 
 
 @dataclass(frozen=True)
 class Study:
-    """A global batch of one model on clusters of one kind; ``micro_batch`` is as asked for."""
+    """A global batch of one model on clusters of one kind."""
 
     simulator: Simulator
     batch_size: int
     tokens_per_sample: int | None
-    micro_batch: int | str | Explore | None
+    policy: MicroBatchPolicy
 
     def curve(self, counts: Sequence[int]) -> tuple[Point, ...]:
         """A point for each number of systems, in ascending order.
@@ -42,26 +41,29 @@ class Study:
         )
 
     def micro_batch_size(self, num_csx: int) -> int:
-        """Samples of a micro-batch.
+        """Return the samples of a micro-batch, as the policy chooses them."""
+        if self.policy.range is None:
+            self.policy.check(self.batch_size, num_csx, simulated=True)
+            largest = self.simulator.largest_micro_batch
+            return self.policy.size(self.batch_size, num_csx, largest, simulated=True)
+        sizes = explored_sizes(self.batch_size, self.policy.range, num_csx)
+        trials = explore(self.simulator, self.batch_size, sizes, num_csx)
+        return fastest(trials).micro_batch_size
 
-        ``auto`` fills the wafer in even rounds, as the emulated machine's compiler would. By a run
-        here it means a size that does not depend on 1 to 8 systems, so that the weights do not
-        either.
-        """
-        match self.micro_batch:
-            case None:
-                return share_of(self.batch_size, num_csx)
-            case Explore(explore=allowed):
-                sizes = explored_sizes(self.batch_size, allowed, num_csx)
-                trials = explore(self.simulator, self.batch_size, sizes, num_csx)
-                return fastest(trials).micro_batch_size
-            case int():
-                check_shares(self.batch_size, self.micro_batch, num_csx)
-                return self.micro_batch
-            case _:
-                # of a model without room for a single sample, the sram_plan of one says why
-                largest = max(1, self.simulator.largest_micro_batch)
-                return even_micro_batch(self.batch_size, num_csx, largest)
+    def effective_batch(self, num_csx: int) -> str:
+        """Return one line with batch, micro-batches and policy."""
+        program = self.costed(num_csx).program
+        return self.policy.describe(
+            self.batch_size, program.micro_batch_size, program.num_micro_batches
+        )
+
+    def fill_wafer_size(self, num_csx: int) -> int | None:
+        """Return the size of policy ``fill_wafer``, or None unless ``auto`` takes fewer samples."""
+        if self.policy.requested != "auto":
+            return None
+        largest = self.simulator.largest_micro_batch
+        size = FILL_WAFER.size(self.batch_size, num_csx, largest, simulated=True)
+        return size if size > self.micro_batch_size(num_csx) else None
 
     def _point(self, num_csx: int) -> Point:
         size = self.micro_batch_size(num_csx)

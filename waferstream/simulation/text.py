@@ -43,6 +43,13 @@ def _settings(simulation: Simulation) -> Iterator[str]:
         f"Weights stream in {simulation.stream_dtype}; {simulation.optimizer}; "
         f"micro-batch: {simulation.micro_batch_size}"
     )
+    detail = simulation.detail
+    yield f"On {counted(detail.num_csx, 'system')}: {detail.effective_batch}"
+    if detail.fill_wafer_size is not None:
+        yield (
+            f"Policy auto leaves the wafer unfilled, where {detail.fill_wafer_size:,} samples fit "
+            "at a time; to simulate a filled wafer set csx.performance.micro_batch_size: fill_wafer"
+        )
 
 
 def _table(simulation: Simulation) -> Iterator[Sequence[str]]:

@@ -17,7 +17,6 @@ from modelzoo.models.registry import build_model, model_config
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections import DataLoaderConfig
 from wsc.core.errors import DataError
-from wsc.core.micro_batches import check_shares
 
 Step = Callable[[Batch], Any]
 
@@ -107,7 +106,7 @@ def make_loader(
 
 def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
     """Refuse a global batch that leaves a system without a micro-batch."""
-    check_shares(batch_size, init.micro_batch_size(scope), init.backend.cluster_config.num_csx)
+    init.micro_batch_policy(scope).check(batch_size, init.backend.cluster_config.num_csx)
 
 
 def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:

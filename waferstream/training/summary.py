@@ -51,7 +51,7 @@ def summarize(
     trainer = params.trainer
     init = trainer.init
     data = trainer.fit.train_dataloader if trainer.fit else None
-    size = init.micro_batch_size("train")
+    size = init.micro_batch_policy("train").requested
     parameters = sum(parameter.numel() for parameter in model.parameters())
     measured = emulated = None
     if history.timings:

@@ -250,7 +250,8 @@ class Trainer:
         return None if callback is None else callback.n
 
     def _set_micro_batch(self, scope: Scope) -> None:
-        cstorch.backends.csx.performance.micro_batch_size = self._init.micro_batch_size(scope)
+        policy = self._init.micro_batch_policy(scope)
+        cstorch.backends.csx.performance.micro_batch_size = policy.requested
 
     def _nothing_left(self, plan: RunPlan) -> Outcome:
         """Report that the checkpoint is at the last step, with the digest of its weights."""

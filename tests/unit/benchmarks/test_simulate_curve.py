@@ -8,7 +8,8 @@ from tests.support.tiny_run import write_run
 
 def test_each_curve_is_timed_as_often_as_asked(tmp_path):
     """The fastest repeat is a curve's figure; capturing its step is counted apart."""
-    write_run(tmp_path)
+    fill_wafer = {"ScopedTrainFlags": {"csx.performance.micro_batch_size": "fill_wafer"}}
+    write_run(tmp_path, init__callbacks=[fill_wafer])
     path = tmp_path / "curves.json"
     params = str(tmp_path / "params.yaml")
     arguments = ["--sweep", "1-4", "--repeats", "2", "--json", str(path)]

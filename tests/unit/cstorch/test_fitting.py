@@ -40,7 +40,9 @@ def sizes(caplog):
     return lambda: [int(size) for size in re.findall(r"x micro-batch (\d+)", caplog.text)]
 
 
-@pytest.mark.parametrize(("requested", "size"), [("auto", 4), (8, 8), (None, 32)])
+@pytest.mark.parametrize(
+    ("requested", "size"), [("auto", 4), (8, 8), (None, 32), ("fill_wafer", 32)]
+)
 def test_what_fits_is_compiled_as_asked_for(sizes, requested, size):
     """Once; ``auto`` leaves eight micro-batches."""
     train(requested, compile_only=True)
@@ -53,6 +55,13 @@ def test_auto_cuts_smaller_what_does_not_fit(sizes, fits, size):
     found = train("auto", fits)
     assert sizes()[-1] == size
     assert found == train(size)
+
+
+@pytest.mark.parametrize(("fits", "num_csx", "size"), [(20, 1, 16), (32, 3, 8), (3, 2, 2)])
+def test_fill_wafer_takes_the_largest_divisor_that_fits(sizes, fits, num_csx, size):
+    """A run needs equal micro-batches, one for each system at least."""
+    train("fill_wafer", fits, num_csx, compile_only=True)
+    assert sizes()[-1] == size
 
 
 @pytest.mark.parametrize("requested", ["auto", 2])

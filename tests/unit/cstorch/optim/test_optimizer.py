@@ -26,7 +26,7 @@ def weights():
 
 @pytest.fixture
 def names(weights):
-    return {id(weights[0]): "first.weight", id(weights[1]): "second.weight"}
+    return {weights[0]: "first.weight", weights[1]: "second.weight"}
 
 
 @pytest.mark.parametrize("kind", CLASSES)

@@ -45,7 +45,7 @@ def test_tags_limit_a_scheduler_to_some_groups(optimizer, tags, rates):
     """Groups with any of the tags are set, the others keep their value, here and in the spec."""
     scheduler = lr_scheduler.ConstantLR(optimizer, learning_rate=0.5, param_group_tags=tags)
     assert scheduler.get_last_lr() == rates
-    names = {id(p): str(p.numel()) for group in optimizer.param_groups for p in group["params"]}
+    names = {p: str(p.numel()) for group in optimizer.param_groups for p in group["params"]}
     groups = optimizer.spec(names, [scheduler]).groups
     assert [group.at(7)["lr"] for group in groups] == rates
 
@@ -61,7 +61,7 @@ def test_the_update_is_the_same_whenever_it_is_recorded(optimizer):
     scheduler = lr_scheduler.LinearLR(
         optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=4
     )
-    names = {id(p): str(p.numel()) for group in optimizer.param_groups for p in group["params"]}
+    names = {p: str(p.numel()) for group in optimizer.param_groups for p in group["params"]}
     first = optimizer.spec(names, [scheduler])
     scheduler.step()
     assert optimizer.spec(names, [scheduler]) == first
@@ -69,7 +69,7 @@ def test_the_update_is_the_same_whenever_it_is_recorded(optimizer):
 
 def test_two_schedulers_may_not_set_the_same_number(optimizer):
     """Which of the two would hold is nobody's guess; chaining is what SequentialLR is for."""
-    names = {id(p): "x" for group in optimizer.param_groups for p in group["params"]}
+    names = {p: "x" for group in optimizer.param_groups for p in group["params"]}
     both = [lr_scheduler.ConstantLR(optimizer, learning_rate=rate) for rate in (0.1, 0.2)]
     with pytest.raises(ConfigError, match="chain them with SequentialLR"):
         optimizer.spec(names, both)

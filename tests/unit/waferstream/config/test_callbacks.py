@@ -69,20 +69,28 @@ def test_callbacks_are_read_with_their_arguments() -> None:
 def test_a_scoped_micro_batch_size_wins_over_a_global_one() -> None:
     """Scoped, else global, else auto; null is the whole share."""
     both = init_section(callbacks=[{"GlobalFlags": {MICRO: 8}}, {"ScopedTrainFlags": {MICRO: 4}}])
-    assert both.micro_batch_size("train") == 4
-    assert both.micro_batch_size("validate") == 8
-    assert init_section().micro_batch_size("train") == "auto"
-    assert init_section(callbacks=[{"ScopedTrainFlags": {}}]).micro_batch_size("train") == "auto"
-    assert (
-        init_section(callbacks=[{"GlobalFlags": {MICRO: None}}]).micro_batch_size("train") is None
-    )
+    assert both.micro_batch_policy("train").requested == 4
+    assert both.micro_batch_policy("validate").requested == 8
+    assert init_section().micro_batch_policy("train").name == "auto"
+    unset = init_section(callbacks=[{"ScopedTrainFlags": {}}])
+    assert unset.micro_batch_policy("train").name == "auto"
+    null = init_section(callbacks=[{"GlobalFlags": {MICRO: None}}])
+    assert null.micro_batch_policy("train").name == "none"
+
+
+def test_fill_wafer_is_a_policy() -> None:
+    """The word is read and written back."""
+    section = init_section(callbacks=[{"ScopedTrainFlags": {MICRO: "fill_wafer"}}])
+    assert section.micro_batch_policy("train").name == "fill_wafer"
+    assert init_section(callbacks=section.dump()["callbacks"]) == section
 
 
 def test_explore_is_a_word_or_a_range() -> None:
     """The word alone means all sizes."""
 
     def read(value: object) -> object:
-        return init_section(callbacks=[{"GlobalFlags": {MICRO: value}}]).micro_batch_size("train")
+        section = init_section(callbacks=[{"GlobalFlags": {MICRO: value}}])
+        return section.micro_batch_policy("train").requested
 
     assert read("explore") == read({"explore": {}}) == Explore()
     found = read({"explore": {"min": 2, "max": 8}})

@@ -127,7 +127,7 @@ def test_both_layouts_of_one_run_are_equal(tmp_path: Path) -> None:
     trainer.write_text(TRAINER)
     params = load_params(legacy)
     assert params == load_params(trainer)
-    assert params.trainer.init.micro_batch_size("train") == 60
+    assert params.trainer.init.micro_batch_policy("train").requested == 60
     assert params.trainer.init.precision.compute_dtype == "float32"
     assert params.trainer.init.schedulers[0].at(1525) == pytest.approx(6e-4)
 

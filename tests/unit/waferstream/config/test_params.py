@@ -50,7 +50,8 @@ free_keys = st.dictionaries(
 loaders = st.builds(lambda free: {**free, **LOADER}, free_keys)
 flags = options(
     **{
-        "csx.performance.micro_batch_size": counts | st.sampled_from(["auto", "none"]),
+        "csx.performance.micro_batch_size": counts
+        | st.sampled_from(["auto", "fill_wafer", "none"]),
         "csx.debug.ini": free_keys,
         "csx.debug.save_gpv": st.booleans(),
     }

@@ -61,6 +61,8 @@ SIMULATION = Simulation(
         ),
         bill=training_bill(1e9, 1e5, 4, PriceSpec()),
         prices=PriceSpec(),
+        effective_batch="Effective batch size is 3072: 1024 x micro-batch 3 (policy: auto)",
+        fill_wafer_size=None,
     ),
     error_bar=ErrorBar("CS-2", 22, 0.05, 0.1, 0.35),
     as_published=True,
@@ -93,6 +95,17 @@ def test_the_detail_is_of_the_point_asked_for() -> None:
     assert "illustrative" not in simulation_text(
         replace(SIMULATION, detail=replace(SIMULATION.detail, bill=None))
     )
+
+
+def test_the_policy_and_its_remedy_are_printed() -> None:
+    """The remedy appears only where ``auto`` leaves the wafer unfilled."""
+    text = simulation_text(SIMULATION)
+    assert SIMULATION.detail.effective_batch in text
+    assert "fill_wafer" not in text
+    detail = replace(SIMULATION.detail, fill_wafer_size=256)
+    text = simulation_text(replace(SIMULATION, detail=detail))
+    assert "256 samples" in text
+    assert "csx.performance.micro_batch_size: fill_wafer" in text
 
 
 def test_a_token_budget_takes_its_time_on_each_number_of_systems() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from memoryx.optim.cost import UpdateCost
 from simulator.simulator import Simulator
+from tests.support.errors import raises
 from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import MachineSpec, MemoryXSpec, WaferSpec
 from waferstream.simulation.study import Study
@@ -18,7 +20,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
-from wsc.core.micro_batches import Explore, SizeRange
+from wsc.core.micro_batches import Explore, MicroBatchPolicy, SizeRange
 
 BATCH = 48
 
@@ -33,7 +35,7 @@ def compiled_at(size: int) -> Compiled:
 @pytest.fixture(scope="module")
 def study() -> Study:
     simulator = Simulator(capture_both(compiled_at), MachineSpec(), update=UpdateCost(8, 15))
-    return Study(simulator, BATCH, 128, "auto")
+    return Study(simulator, BATCH, 128, MicroBatchPolicy("fill_wafer"))
 
 
 def on(study: Study, machine: MachineSpec) -> Study:
@@ -63,21 +65,22 @@ def test_efficiency_is_relative_to_the_first_point(study: Study) -> None:
 @pytest.mark.parametrize(
     ("micro_batch", "num_csx", "size", "rounds"),
     [
-        ("auto", 5, 10, 1),
+        ("auto", 5, 6, 2),
+        ("fill_wafer", 5, 10, 1),
         (4, 6, 4, 2),
         (None, 5, 10, 1),
         (Explore(explore=SizeRange(min=3, max=6)), 2, 6, 4),
     ],
 )
 def test_the_micro_batch_is_what_was_asked_for(
-    study: Study, micro_batch: object, num_csx: int, size: int, rounds: int
+    study: Study, micro_batch: Any, num_csx: int, size: int, rounds: int
 ) -> None:
-    """The most that fits in even rounds, a number, a system's whole share, the fastest."""
-    (point,) = replace(study, micro_batch=micro_batch).curve((num_csx,))
+    """A divisor, the most that fits in uniform rounds, a number, a whole share, the fastest."""
+    (point,) = replace(study, policy=MicroBatchPolicy(micro_batch)).curve((num_csx,))
     assert (point.micro_batch_size, point.num_rounds) == (size, rounds)
 
 
-def test_auto_goes_in_even_rounds_on_a_small_wafer(study: Study) -> None:
+def test_fill_wafer_takes_uniform_rounds_on_a_small_wafer(study: Study) -> None:
     """Seven of twelve samples would fit, so it takes two rounds of six."""
     footprint = study.simulator.sram_plan(7).peak_bytes
     reserved = MachineSpec().system.sram_bytes - study.memory(1).sram_room_bytes
@@ -85,22 +88,36 @@ def test_auto_goes_in_even_rounds_on_a_small_wafer(study: Study) -> None:
     assert 7 <= small.simulator.largest_micro_batch < 12
     (point,) = small.curve((4,))
     assert (point.micro_batch_size, point.num_rounds) == (6, 2)
+    whole = replace(small, batch_size=480, policy=MicroBatchPolicy("auto"))
+    fits = small.simulator.largest_micro_batch
+    assert whole.micro_batch_size(4) == max(d for d in range(1, fits + 1) if 480 % d == 0)
+
+
+def test_fill_wafer_size_is_known_where_auto_takes_less(study: Study) -> None:
+    """With 48 samples on one system: 6 by ``auto``, all by ``fill_wafer``."""
+    automatic = replace(study, policy=MicroBatchPolicy("auto"))
+    assert automatic.fill_wafer_size(1) == 48
+    assert automatic.fill_wafer_size(8) is None
+    assert study.fill_wafer_size(1) is None
+    assert automatic.effective_batch(2).endswith("48: 8 x micro-batch 6 (policy: auto)")
+    assert study.effective_batch(5).endswith("48: 5 x micro-batch 10 at most (policy: fill_wafer)")
 
 
 @pytest.mark.parametrize(
-    ("micro_batch", "num_csx", "words"),
+    ("micro_batch", "num_csx", "code"),
     [
-        ("auto", 49, "lower num_csx"),
-        (5, 2, "micro_batch_size divides batch_size"),
-        (8, 7, "only 6 micro-batches"),
+        ("auto", 49, "batch-below-systems"),
+        ("fill_wafer", 49, "batch-below-systems"),
+        (5, 2, "batch-not-divisible"),
+        (8, 7, "system-without-micro-batch"),
     ],
 )
 def test_a_batch_that_cannot_be_shared_is_refused(
-    study: Study, micro_batch: int | str, num_csx: int, words: str
+    study: Study, micro_batch: Any, num_csx: int, code: str
 ) -> None:
-    """With the numbers and a remedy, as a run would."""
-    with pytest.raises(ConfigError, match=words):
-        replace(study, micro_batch=micro_batch).curve((1, num_csx))
+    """As a run would refuse it."""
+    with raises(ConfigError, code):
+        replace(study, policy=MicroBatchPolicy(micro_batch)).curve((1, num_csx))
 
 
 def test_a_model_that_fits_no_wafer_is_refused(study: Study) -> None:
