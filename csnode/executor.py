@@ -24,7 +24,8 @@ from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.messages import BatchReleased, GradientReady, Message, WeightsReleased
 from wsc.core.packing import byte_ranges, unpack
-from wsc.core.payload import Payload, Slab
+from wsc.core.partial_sum import PartialSum
+from wsc.core.payload import Payload
 from wsc.core.program import Bucket
 from wsc.core.reduce_order import Subtree
 from wsc.core.rng import stream_key
@@ -45,7 +46,7 @@ class Inbox:
 
     weights: dict[tuple[RoundOfStep, int], Payload] = field(default_factory=dict)
     batches: dict[tuple[int, int], Payload] = field(default_factory=dict)
-    sent: dict[tuple[RoundOfStep, int, Subtree], Slab] = field(default_factory=dict)
+    sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = field(default_factory=dict)
 
 
 class InstalledKernels:
@@ -80,7 +81,7 @@ class Walk:
         self._inbox = inbox
         self._sram = sram
         self._report = report
-        self._packer = GradientPacker(installed.program, context, lanes)
+        self._packer = GradientPacker(installed.program.num_micro_batches, context, lanes)
         self._activation_bytes = 0
 
     def round(self, now: RoundOfStep, own: range) -> Iterator[Message | None]:
@@ -156,10 +157,10 @@ class Walk:
     def _reduce(
         self, now: RoundOfStep, bucket: Bucket, batches: Sequence[MicroBatch]
     ) -> Iterator[GradientReady]:
-        for subtree, slab in self._packer.pack(bucket, batches):
-            self._sram.change("gradients", slab.num_bytes)
-            self._inbox.sent[now, bucket.index, subtree] = slab
-            yield GradientReady(*now, bucket.index, subtree, slab)
+        for subtree, part in self._packer.pack(bucket, batches):
+            self._sram.change("gradients", bucket.num_bytes)
+            self._inbox.sent[now, bucket.index, subtree] = part
+            yield GradientReady(*now, bucket.index, subtree, part.payload)
 
     def _account(self, batches: Sequence[MicroBatch]) -> None:
         """Bring the ledger up to date with the activations that are held.

@@ -73,9 +73,9 @@ class CSNode:
             case BatchReady(step, micro_batch, payload):
                 self._inbox.batches[step, micro_batch] = payload
             case GradientReleased(step, round_index, bucket, subtree):
-                slab = self._inbox.sent.pop((RoundOfStep(step, round_index), bucket, subtree))
-                self._sram.change("gradients", -slab.num_bytes)
-                slab.free()
+                part = self._inbox.sent.pop((RoundOfStep(step, round_index), bucket, subtree))
+                self._sram.change("gradients", -part.payload.num_bytes)
+                part.release()
             case message:
                 raise TypeError(f"{self.name} does not take {type(message).__name__}")
         yield from self._advance()

@@ -6,7 +6,7 @@ gradients become updates in ``memoryx.updater``, and each update may let further
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.names import server_name
+from wsc.core.partial_sum import Credit
 from wsc.core.program import Mode, TensorSpec, assign_servers
 from wsc.core.role import Job, Report, RoleContext
 from wsc.core.schedule import collected_by, streamed_by
@@ -145,12 +146,12 @@ class WeightServer:
     def _stream(self) -> Iterator[Envelope]:
         yield from (self._to(self._spec.root, ready) for ready in self._streamer.send())
 
-    def _credit(self, source: str, gradient: GradientReady) -> Callable[[], None]:
-        """What to call when a gradient's payload has been read."""
+    def _credit(self, source: str, gradient: GradientReady) -> Credit:
+        """Return what gives a gradient's payload back when it has been read."""
         released = GradientReleased(
             gradient.step, gradient.round, gradient.bucket, gradient.subtree
         )
-        return lambda: self._credits.append(self._to(source, released))
+        return Credit(self._to(source, released), self._credits)
 
     def _settle(self, step: int, updated: Updated) -> Iterator[Envelope]:
         """Note what was updated, give credits back, pass on a norm."""

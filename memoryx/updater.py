@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import torch
 
-from memoryx.collector import GradientCollector, Sum
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms
 from memoryx.store import WeightStore
 from wsc.core.messages import GradientReady, NormPartial
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.packing import unpack
+from wsc.core.partial_sum import PartialSum
 from wsc.core.program import Bucket, Program
+from wsc.core.reduce_order import Merger
 from wsc.core.role import Cores, Interval
 
 
@@ -47,8 +48,8 @@ class Updater:
         self._cores = cores
         self._intervals = intervals
         self._position = {name: place for place, name in enumerate(program.trained)}
-        self._collectors: dict[tuple[int, int], GradientCollector] = {}
-        self._waiting: dict[int, dict[int, Sum]] = {}  # step -> bucket -> complete sum
+        self._mergers: dict[tuple[int, int], Merger[PartialSum]] = {}  # by step and bucket
+        self._waiting: dict[int, dict[int, PartialSum]] = {}  # step -> bucket -> complete sum
 
     def take(self, message: GradientReady, release: Callable[[], None]) -> Updated:
         """Take one subtree of a gradient bucket; ``release`` is called once it has been read."""
@@ -71,22 +72,27 @@ class Updater:
                 whole.flat.mul_(coefficient)
         return Updated(self._apply(step, sums))
 
-    def _add(self, message: GradientReady, release: Callable[[], None]) -> Sum | None:
-        """Add a subtree; the sum of the whole batch, scaled and clamped, when it is complete."""
+    def _add(self, message: GradientReady, release: Callable[[], None]) -> PartialSum | None:
+        """Add a subtree; return the sum of the whole batch, scaled and clamped, when complete."""
         key = (message.step, message.bucket)
-        collector = self._collectors.setdefault(
-            key, GradientCollector(self._program.num_micro_batches)
-        )
-        whole = collector.offer(message.subtree, message.payload, release)
-        if whole is not None:
-            del self._collectors[key]
-            if self._optimizer.loss_scale != 1.0:
-                whole.flat.div_(self._optimizer.loss_scale)
-            if self._optimizer.max_gradient_value is not None:
-                clip_value_([whole.flat], self._optimizer.max_gradient_value)
+        merger = self._mergers.setdefault(key, Merger(self._program.num_micro_batches, _add))
+        payload = message.payload
+        arrived = PartialSum([payload.view(torch.float32)], payload, on_release=release)
+        held = merger.offer(message.subtree, arrived)
+        if not merger.is_whole:
+            # A sum that must wait is copied: its sender gets the memory back at once. Only the
+            # one that completes the batch is used in place.
+            held.own(_memory_like)
+            return None
+        del self._mergers[key]
+        ((_, whole),) = merger.take()
+        if self._optimizer.loss_scale != 1.0:
+            whole.flat.div_(self._optimizer.loss_scale)
+        if self._optimizer.max_gradient_value is not None:
+            clip_value_([whole.flat], self._optimizer.max_gradient_value)
         return whole
 
-    def _wait_for_norm(self, step: int, bucket: int, whole: Sum) -> Updated:
+    def _wait_for_norm(self, step: int, bucket: int, whole: PartialSum) -> Updated:
         waiting = self._waiting.setdefault(step, {})
         waiting[bucket] = whole
         if len(waiting) < len(self._buckets):
@@ -99,7 +105,7 @@ class Updater:
             partial=NormPartial(step, self._server, tuple(zip(places, norms, strict=True)))
         )
 
-    def _apply(self, step: int, sums: Mapping[int, Sum]) -> tuple[str, ...]:
+    def _apply(self, step: int, sums: Mapping[int, PartialSum]) -> tuple[str, ...]:
         gradients = self._gradients(sums)
         with self._cores.lease():
             start_ns = time.perf_counter_ns()
@@ -109,13 +115,21 @@ class Updater:
             Interval("update", start_ns, stop_ns, step, f"{len(gradients)} tensors")
         )
         for whole in sums.values():
-            whole.give_back()
+            whole.release()
         return tuple(gradients)
 
-    def _gradients(self, sums: Mapping[int, Sum]) -> dict[str, torch.Tensor]:
+    def _gradients(self, sums: Mapping[int, PartialSum]) -> dict[str, torch.Tensor]:
         """Gradient of each parameter, as views of the sums."""
         gradients: dict[str, torch.Tensor] = {}
         for index, whole in sums.items():
             bucket = self._buckets[index]
             gradients.update(zip(bucket.names, unpack(whole.flat, bucket.specs), strict=True))
         return gradients
+
+
+def _add(left: PartialSum, right: PartialSum) -> PartialSum:
+    return left.add(right, _memory_like)
+
+
+def _memory_like(like: PartialSum) -> PartialSum:
+    return PartialSum([torch.empty_like(like.flat)], is_owned=True)

@@ -22,7 +22,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.names import server_name, switch_name
-from wsc.core.payload import Payload
+from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
 from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Subtree
 from wsc.core.role import Job, Report, RoleContext
@@ -47,25 +47,11 @@ class SwitchSpec:
         return Switch(self, context)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The gradient of a subtree: lent by a child, or a sum in a slab of our own."""
-
-    payload: Payload
-    give_back: Callable[[], None]
-    """Call once, when it has been read for the last time."""
-    is_own: bool
-
-    @property
-    def flat(self) -> torch.Tensor:
-        return self.payload.view(torch.float32)
-
-
 @dataclass
 class _Reduction:
     """The subtrees of one gradient bucket in one round, until all children have sent theirs."""
 
-    merger: Merger[_Part]
+    merger: Merger[PartialSum]
     micro_batches_left: int
 
 
@@ -80,7 +66,7 @@ class Switch:
         self._readers: dict[Place, int] = {}
         self._sources: dict[Place, str] = {}
         self._reductions: dict[Place, _Reduction] = {}
-        self._sent: dict[tuple[Place, Subtree], _Part] = {}
+        self._sent: dict[tuple[Place, Subtree], PartialSum] = {}
         self._credits: list[Envelope] = []
         self._installed: dict[Mode, Installation] = {}
 
@@ -108,7 +94,7 @@ class Switch:
             case GradientReady() as ready:
                 yield from self._reduce(envelope.source, ready)
             case GradientReleased(step, round_index, bucket, subtree):
-                self._sent.pop(((step, round_index, bucket), subtree)).give_back()
+                self._sent.pop(((step, round_index, bucket), subtree)).release()
                 yield from self._pop_credits()
             case message:
                 raise TypeError(f"{self.name} does not take {type(message).__name__}")
@@ -135,10 +121,15 @@ class Switch:
         place = (ready.step, ready.round, ready.bucket)
         total = self._rounds.num_micro_batches
         if place not in self._reductions:
-            merger: Merger[_Part] = Merger(total, self._sum)
+            merger: Merger[PartialSum] = Merger(total, self._sum)
             self._reductions[place] = _Reduction(merger, len(self._below(ready.round)))
         reduction = self._reductions[place]
-        lent = _Part(ready.payload, self._credit(child, ready), is_own=False)
+        released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
+        lent = PartialSum(
+            [ready.payload.view(torch.float32)],
+            ready.payload,
+            on_release=Credit(self._to(child, released), self._credits),
+        )
         reduction.merger.offer(ready.subtree, lent)
         reduction.micro_batches_left -= ready.subtree.size(total)
         yield from self._pop_credits()
@@ -150,29 +141,16 @@ class Switch:
                 self._sent[place, subtree] = part
                 yield self._to(up, GradientReady(*place, subtree, part.payload))
 
-    def _sum(self, left: _Part, right: _Part) -> _Part:
-        """Left plus right in a slab of our own; children get theirs back.
+    def _sum(self, left: PartialSum, right: PartialSum) -> PartialSum:
+        return left.add(right, self._allocate, self._on_a_core)
 
-        Which of the two is added to the other does not matter: a + b and b + a are the same bits.
-        """
-        own, other = (left, right) if left.is_own else (right, left)
-        if own.is_own:
-            with self._cores.lease():
-                own.flat.add_(other.flat)
-            other.give_back()
-            return own
-        slab = self._arena.allocate(left.payload.num_bytes)
-        total = _Part(slab, slab.free, is_own=True)
+    def _allocate(self, like: PartialSum) -> PartialSum:
+        slab = self._arena.allocate(like.payload.num_bytes)
+        return PartialSum([slab.view(torch.float32)], slab, is_owned=True, on_release=slab.free)
+
+    def _on_a_core(self, act: Callable[..., object], operands: Operands) -> None:
         with self._cores.lease():
-            torch.add(left.flat, right.flat, out=total.flat)
-        left.give_back()
-        right.give_back()
-        return total
-
-    def _credit(self, child: str, ready: GradientReady) -> Callable[[], None]:
-        """What to call when a child's gradient has been read."""
-        released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
-        return lambda: self._credits.append(self._to(child, released))
+            one_by_one(act, operands)
 
     def _pop_credits(self) -> Iterator[Envelope]:
         yield from self._credits

@@ -75,8 +75,11 @@ class Merger(Generic[Value]):
         self._add = add
         self._pending: dict[Subtree, Value] = {}
 
-    def offer(self, subtree: Subtree, value: Value) -> None:
-        """Take one subtree's value and merge as far up the tree as siblings allow."""
+    def offer(self, subtree: Subtree, value: Value) -> Value:
+        """Take one subtree's value and merge as far up the tree as siblings allow.
+
+        Returns the value that is now held for the micro-batches of ``subtree``.
+        """
         if subtree in self._pending:
             raise ValueError(f"{subtree} was offered twice")
         while (sibling := subtree.sibling()) in self._pending:
@@ -84,6 +87,7 @@ class Merger(Generic[Value]):
             value = self._add(value, other) if subtree < sibling else self._add(other, value)
             subtree = subtree.parent().promoted(self._num_micro_batches)
         self._pending[subtree] = value
+        return value
 
     def take(self) -> list[tuple[Subtree, Value]]:
         """Everything that is held, lowest micro-batch first; afterwards the merger is empty."""

@@ -40,9 +40,9 @@ def flat(batch):
 def packed(batches):
     """The subtrees with a copy of what their slabs hold, and the arena."""
     arena = StrictArena()
-    packer = GradientPacker(PROGRAM, RoleContext(arena, UnlimitedCores()), LANES)
-    slabs = packer.pack(SHARD, batches)
-    return {subtree: slab.view(torch.float32).clone() for subtree, slab in slabs}, arena
+    packer = GradientPacker(5, RoleContext(arena, UnlimitedCores()), LANES)
+    sums = packer.pack(SHARD, batches)
+    return {subtree: part.payload.view(torch.float32).clone() for subtree, part in sums}, arena
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -4,6 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.cores import UnlimitedCores
@@ -38,7 +40,12 @@ class Bench:
         slab.view(torch.float32).fill_(value)
         subtree = subtree or root(PROGRAM.num_micro_batches)
         message = GradientReady(step, 0, bucket, subtree, slab)
-        return self.updater.take(message, lambda: self.released.append((bucket, subtree)))
+
+        def release():
+            self.released.append((bucket, subtree))
+            slab.free()
+
+        return self.updater.take(message, release)
 
 
 @pytest.mark.parametrize("bucket", range(len(PLAN.gradients)))
@@ -62,6 +69,38 @@ def test_a_part_of_the_batch_waits_for_the_rest():
     assert bench.take(0, 1.0, Subtree(4, 2)).names == PLAN.gradients[0].names
     assert (bench.store.masters["last.weight"] == -5).all()
     assert len(bench.released) == 5
+
+
+@given(st.permutations(range(5)))
+def test_take_adds_in_the_reduce_order(order):
+    """Whatever arrives first, the sum is the canonical one, and memory goes back at once."""
+    values = [1e8, 1.0, -1e8, 3.0, 0.25]
+    bench = Bench()
+    for index in order:
+        bench.take(0, values[index], leaf(index, 5))
+        assert bench.arena.live == set()
+    v = torch.tensor(values)
+    expected = -(((v[0] + v[1]) + (v[2] + v[3])) + v[4])
+    assert (bench.store.masters["last.weight"] == expected).all()
+    assert len(bench.released) == 5
+
+
+def test_take_uses_a_whole_sum_in_place():
+    """One tree that added everything: the sender's memory is held until the norm is known."""
+    bench = Bench(max_gradient_norm=1.0)
+    bench.take(0, 2.0)
+    assert len(bench.arena.live) == 1
+    bench.take(1, 2.0)
+    bench.updater.clip_and_apply(1, norm=1.0)
+    assert bench.arena.live == set()
+
+
+def test_take_refuses_a_subtree_twice():
+    """A gradient counts once."""
+    bench = Bench()
+    bench.take(0, 1.0, Subtree(0, 0))
+    with pytest.raises(ValueError, match="twice"):
+        bench.take(0, 1.0, Subtree(0, 0))
 
 
 def test_with_a_norm_all_buckets_wait_for_each_other():

@@ -1,0 +1,111 @@
+"""Partial sums: added in fp32, in owned memory, and released after the last read."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.arenas import StrictArena
+from wsc.core.messages import Envelope, WeightsReleased
+from wsc.core.partial_sum import Credit, PartialSum
+from wsc.core.reduce_order import Merger, leaf, root
+
+COUNT = 5
+GENERATOR = torch.Generator().manual_seed(0)
+PARTS = torch.randn(COUNT, 3, generator=GENERATOR) * 10.0 ** torch.arange(COUNT)[:, None]
+SUM = ((PARTS[0] + PARTS[1]) + (PARTS[2] + PARTS[3])) + PARTS[4]
+
+
+class Sums:
+    """Makes sums in slabs that become unreadable as soon as they are released."""
+
+    def __init__(self) -> None:
+        self.senders, self.mine = StrictArena(), StrictArena()
+
+    def borrowed(self, values: torch.Tensor) -> PartialSum:
+        slab = self.senders.allocate(4 * values.numel())
+        slab.view(torch.float32).copy_(values)
+        return PartialSum([slab.view(torch.float32)], slab, on_release=slab.free)
+
+    def allocate(self, like: PartialSum) -> PartialSum:
+        slab = self.mine.allocate(4 * like.flat.numel())
+        return PartialSum([slab.view(torch.float32)], slab, is_owned=True, on_release=slab.free)
+
+    def add(self, left: PartialSum, right: PartialSum) -> PartialSum:
+        return left.add(right, self.allocate)
+
+
+@given(st.permutations(range(COUNT)))
+def test_add_in_reduce_order_gives_the_canonical_sum(order: list[int]) -> None:
+    """Whatever arrives first; senders get all their memory back, one slab is left."""
+    sums = Sums()
+    merger: Merger[PartialSum] = Merger(COUNT, sums.add)
+    for index in order:
+        merger.offer(leaf(index, COUNT), sums.borrowed(PARTS[index]))
+    ((subtree, whole),) = merger.take()
+    assert subtree == root(COUNT)
+    assert whole.is_owned
+    assert torch.equal(whole.flat, SUM)
+    assert sums.senders.live == set()
+    assert len(sums.mine.live) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_add_of_borrowed_sums_is_in_fp32(dtype: torch.dtype) -> None:
+    """The operands keep their bits, whatever their dtype."""
+    left, right = (PARTS[index].clamp(-100, 100).to(dtype) for index in (0, 1))
+    before = left.clone(), right.clone()
+    total = PartialSum([left]).add(PartialSum([right]), Sums().allocate)
+    assert torch.equal(total.flat, left.float() + right.float())
+    assert torch.equal(left, before[0])
+    assert torch.equal(right, before[1])
+
+
+@pytest.mark.parametrize("owned_first", [True, False])
+def test_add_reuses_the_owned_operand(owned_first: bool) -> None:
+    sums = Sums()
+    owned, borrowed = sums.borrowed(PARTS[0]), sums.borrowed(PARTS[1])
+    owned.own(sums.allocate)
+    pair = (owned, borrowed) if owned_first else (borrowed, owned)
+    assert sums.add(*pair) is owned
+    assert torch.equal(owned.flat, PARTS[0] + PARTS[1])
+    assert sums.mine.allocated == 1
+    assert sums.senders.live == set()
+
+
+def test_add_of_owned_sums_frees_one() -> None:
+    sums = Sums()
+    pair = [sums.borrowed(PARTS[index]) for index in (0, 1)]
+    for part in pair:
+        part.own(sums.allocate)
+    total = sums.add(*pair)
+    assert torch.equal(total.flat, PARTS[0] + PARTS[1])
+    assert len(sums.mine.live) == 1
+
+
+def test_own_copies_a_borrowed_sum_once() -> None:
+    sums = Sums()
+    part = sums.borrowed(PARTS[2])
+    for _ in range(2):
+        part.own(sums.allocate)
+    assert torch.equal(part.flat, PARTS[2])
+    assert sums.senders.live == set()
+    assert {part.payload} == sums.mine.live
+    assert sums.mine.allocated == 1
+
+
+def test_release_acts_once() -> None:
+    sums = Sums()
+    part = sums.borrowed(PARTS[0])
+    part.release()
+    part.release()
+    assert sums.senders.live == set()
+
+
+def test_credit_puts_its_message_into_the_outbox() -> None:
+    outbox: list[Envelope] = []
+    envelope = Envelope("br-0", "csx-0", WeightsReleased(1, 0, 0))
+    PartialSum([PARTS[0]], on_release=Credit(envelope, outbox)).release()
+    assert outbox == [envelope]

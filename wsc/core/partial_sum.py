@@ -1,0 +1,123 @@
+"""The gradient of some micro-batches on its way up the tree: borrowed from its sender or owned.
+
+CS nodes, switches and weight servers all add partial sums in the reduce order
+(wsc.core.reduce_order). They differ only in the memory that a sum takes and in who computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from wsc.core.messages import Envelope
+from wsc.core.payload import Payload
+
+Operands = Iterable[tuple[torch.Tensor, ...]]
+ForEach = Callable[[Callable[..., object], Operands], object]
+"""Calls a function on each tuple of operands: one after the other, or on several threads."""
+
+
+def one_by_one(act: Callable[..., object], operands: Operands) -> None:
+    """Call ``act`` on each tuple of operands, in this thread."""
+    for each in operands:
+        act(*each)
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Returns a borrowed payload: puts the message that says so into an outbox."""
+
+    envelope: Envelope
+    outbox: list[Envelope]
+
+    def __call__(self) -> None:
+        self.outbox.append(self.envelope)
+
+
+@dataclass
+class PartialSum:
+    """The gradient of one subtree of micro-batches.
+
+    ``tensors`` are one flat tensor, or one tensor for each parameter. An owned sum is fp32 and may
+    be added to in place; a borrowed one is only read, in the dtype in which it came. ``memory`` is
+    the payload behind the tensors, if there is one. ``on_release`` is called once, after the last
+    read.
+    """
+
+    tensors: Sequence[torch.Tensor]
+    memory: Payload | None = None
+    is_owned: bool = False
+    on_release: Callable[[], None] | None = None
+
+    @property
+    def flat(self) -> torch.Tensor:
+        """The only tensor of a sum that is kept flat."""
+        (flat,) = self.tensors
+        return flat
+
+    @property
+    def payload(self) -> Payload:
+        """The payload to send."""
+        assert self.memory is not None, "the sum is not in a payload"
+        return self.memory
+
+    def add(
+        self,
+        other: PartialSum,
+        allocate: Callable[[PartialSum], PartialSum],
+        for_each: ForEach = one_by_one,
+    ) -> PartialSum:
+        """Return the sum of both and release what is no longer read.
+
+        The sum is formed in an owned operand, in new memory if there is none. Which of the two is
+        added to the other does not matter: a + b and b + a are the same bits.
+
+        Args:
+            other: The sibling subtree.
+            allocate: Returns an owned sum of the same shapes, its contents undefined.
+            for_each: Adds tensor by tensor.
+        """
+        if not (self.is_owned or other.is_owned):
+            total = allocate(self)
+            pairs = zip(self.tensors, other.tensors, strict=True)
+            for_each(
+                _add_into,
+                ((to, *pair) for to, pair in zip(total.tensors, pairs, strict=True)),
+            )
+            self.release()
+            other.release()
+            return total
+        total, read = (self, other) if self.is_owned else (other, self)
+        for_each(torch.Tensor.add_, zip(total.tensors, read.tensors, strict=True))
+        read.release()
+        return total
+
+    def own(
+        self,
+        allocate: Callable[[PartialSum], PartialSum],
+        for_each: ForEach = one_by_one,
+    ) -> None:
+        """Copy a borrowed sum into new memory and release it; leave an owned one as it is."""
+        if self.is_owned:
+            return
+        copy = allocate(self)
+        for_each(torch.Tensor.copy_, zip(copy.tensors, self.tensors, strict=True))
+        self.release()
+        self.tensors, self.memory, self.is_owned = copy.tensors, copy.memory, True
+        self.on_release = copy.on_release
+
+    def release(self) -> None:
+        """Give the memory back, once."""
+        if self.on_release is not None:
+            self.on_release()
+            self.on_release = None
+
+
+def _add_into(target: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """``target = left + right`` in fp32, in one pass where the gradients are fp32 already."""
+    if left.dtype == torch.float32:
+        torch.add(left, right, out=target)
+    else:
+        target.copy_(left).add_(right)
