@@ -1,4 +1,4 @@
-"""What every test shares: one compute thread, so that bits and timings do not depend on the host."""
+"""Settings of every test: one compute thread, so that results do not depend on the host."""
 
 import signal
 
@@ -20,7 +20,7 @@ settings.load_profile("waferstream")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clusters on Ray take turns, while other tests run beside them (``make test``)."""
+    """Run Ray clusters one at a time while other tests run in parallel (``make test``)."""
     for item in items:
         if item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))

@@ -1,4 +1,4 @@
-"""Bad input ends in seconds with one clear message and a non-zero code, and leaves nothing half done."""
+"""Bad input ends with one clear message and a non-zero exit code, and leaves no partial files."""
 
 import pytest
 import yaml
@@ -38,8 +38,8 @@ WRONG_WORDS = {
         ),
     ],
 )
-def test_configuration_and_data(tmp_path, capsys, changes, words) -> None:
-    """A wrong key, value or dataset is named, with what is allowed or near, before any training."""
+def test_wrong_configuration_or_data_is_named(tmp_path, capsys, changes, words) -> None:
+    """A wrong key, value or dataset is named with allowed or similar ones before training."""
     code, _, err = run_here(write_run(tmp_path, **changes), capsys)
     assert code == 1
     for word in words:
@@ -47,8 +47,8 @@ def test_configuration_and_data(tmp_path, capsys, changes, words) -> None:
     assert not list((tmp_path / "model_dir").glob("*.mdl"))
 
 
-def test_duplicate_key(tmp_path, capsys) -> None:
-    """A key that stands twice is refused, with its line."""
+def test_duplicate_key_is_refused(tmp_path, capsys) -> None:
+    """A duplicate key is refused with its line."""
     flags = write_run(tmp_path)
     params = tmp_path / "params.yaml"
     params.write_text(params.read_text() + "trainer: {}\n")
@@ -58,8 +58,8 @@ def test_duplicate_key(tmp_path, capsys) -> None:
     assert "twice" in err or "duplicate" in err
 
 
-def test_missing_params_file(tmp_path, capsys) -> None:
-    """A params file that is not there is named."""
+def test_missing_params_file_is_named(tmp_path, capsys) -> None:
+    """The path of a missing params file is named."""
     code, _, err = run_here([f"--params={tmp_path / 'none.yaml'}"], capsys)
     assert code == 1
     assert "none.yaml" in err
@@ -67,7 +67,7 @@ def test_missing_params_file(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize("device", ["CPU", "GPU"])
 def test_other_devices_are_refused(tmp_path, capsys, device) -> None:
-    """Only CSX is emulated, and the message says what to use instead."""
+    """Only CSX is emulated; the message names the alternative."""
     code, _, err = run_here([*write_run(tmp_path), device], capsys)
     assert code == 1
     assert "only CSX is emulated" in err
@@ -75,15 +75,15 @@ def test_other_devices_are_refused(tmp_path, capsys, device) -> None:
     assert "plain PyTorch" in err
 
 
-def test_fewer_samples_than_systems(tmp_path, capsys) -> None:
+def test_batch_smaller_than_systems_is_refused(tmp_path, capsys) -> None:
     """A batch of 8 cannot be shared by 9 systems."""
     code, _, err = run_here([*write_run(tmp_path), "--num_csx=9"], capsys)
     assert code == 1
     assert "num_csx 9" in err
 
 
-def test_fewer_evaluated_samples_than_systems(tmp_path, capsys) -> None:
-    """The batch of an evaluation that comes after the training counts, too."""
+def test_evaluation_batch_smaller_than_systems_is_refused(tmp_path, capsys) -> None:
+    """The evaluation after the training is checked before the training."""
     flags = write_run(tmp_path, **{EVAL + "batch_size": 2})
     code, out, err = run_here([*flags, "--num_csx=4"], capsys)
     assert code == 1
@@ -91,8 +91,8 @@ def test_fewer_evaluated_samples_than_systems(tmp_path, capsys) -> None:
     assert "Compiling" not in out
 
 
-def test_a_trace_that_cannot_be_written(tmp_path, capsys) -> None:
-    """Found before the training whose trace it is."""
+def test_unwritable_trace_is_refused_before_training(tmp_path, capsys) -> None:
+    """The trace file is checked before training starts."""
     missing = tmp_path / "missing" / "trace.json"
     code, out, err = run_here([*write_run(tmp_path), f"--trace={missing}"], capsys)
     assert code == 1
@@ -101,8 +101,8 @@ def test_a_trace_that_cannot_be_written(tmp_path, capsys) -> None:
     assert not (tmp_path / "model_dir").exists()
 
 
-def test_model_that_does_not_fit(tmp_path, capsys) -> None:
-    """A MemoryX of one kilobyte is too small, and the message has both numbers."""
+def test_model_larger_than_memoryx_is_refused(tmp_path, capsys) -> None:
+    """A MemoryX of one kilobyte is too small; the message has both numbers."""
     flags = write_run(tmp_path)
     small = {"runtime": {"kind": "local"}, "machine": {"memoryx": {"dram_bytes": 1024}}}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(small))
@@ -115,7 +115,7 @@ def test_model_that_does_not_fit(tmp_path, capsys) -> None:
     ("sram_bytes", "remedy"),
     [(1000, "raise it or lower machine.system.fabric"), (3_549_601_000, "not even one sample")],
 )
-def test_wafer_too_small_for_the_activations(tmp_path, capsys, sram_bytes, remedy) -> None:
+def test_activations_larger_than_sram_are_refused(tmp_path, capsys, sram_bytes, remedy) -> None:
     """The activations of a micro-batch must fit the SRAM beside code (4,176 B of each PE)."""
     flags = write_run(tmp_path)
     system = {"name": "CS-2", "sram_bytes": sram_bytes}
@@ -128,7 +128,7 @@ def test_wafer_too_small_for_the_activations(tmp_path, capsys, sram_bytes, remed
 
 
 def test_damaged_checkpoint_is_named(tmp_path, capsys) -> None:
-    """A checkpoint that is cut short is refused by name when asked for by name."""
+    """A truncated checkpoint that the command names is refused by name."""
     flags = write_run(tmp_path)
     assert run_here(flags, capsys)[0] == 0
     newest = tmp_path / "model_dir" / "checkpoint_8.mdl"
@@ -151,8 +151,8 @@ def test_damaged_newest_checkpoint_is_skipped(tmp_path, capsys) -> None:
     assert digest_of(out) == whole
 
 
-def test_finished_run_started_again_says_so(tmp_path, capsys) -> None:
-    """Nothing is left to train: the same hash, and success."""
+def test_finished_run_has_nothing_left_to_train(tmp_path, capsys) -> None:
+    """A finished run prints the same hash and succeeds."""
     flags = write_run(tmp_path)
     first = digest_of(run_here(flags, capsys)[1])
     code, out, _ = run_here(flags, capsys)
@@ -163,7 +163,7 @@ def test_finished_run_started_again_says_so(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize("flag", ["--compile_only", "--validate_only"])
 def test_compile_and_validate_only_execute_nothing(tmp_path, capsys, flag) -> None:
-    """They stop after the compiler: no checkpoint, no hash."""
+    """The run stops after the compiler without checkpoint or hash."""
     code, out, _ = run_here([*write_run(tmp_path), flag], capsys)
     assert code == 0
     assert "Compile was successful!" in out

@@ -1,4 +1,4 @@
-"""What a run tells of the emulated machine, and how one number of cluster.yaml changes it."""
+"""A run reports the emulated machine, and one number of cluster.yaml changes the report."""
 
 import json
 
@@ -12,7 +12,7 @@ UNEVEN = {"jitter": {"seed": 3, "kernel_sigma": 0.1, "stragglers": {"csx-1": 1.5
 
 
 def run(folder, machine, *more):
-    """The exit code of a short run on two systems of that machine, and its summary if it ended."""
+    """Run shortly on two systems of ``machine``; return the exit code and the summary, if any."""
     folder.mkdir()
     flags = write_run(folder, init__loop={"max_steps": 2})
     spec = {"runtime": {"kind": "local"}, "machine": machine}
@@ -22,8 +22,8 @@ def run(folder, machine, *more):
     return code, json.loads(summary.read_text()) if summary.is_file() else None
 
 
-def test_a_run_tells_start_rate_and_causes(tmp_path, capsys) -> None:
-    """On the terminal for people, in the summary for programs; values do not feel the time."""
+def test_run_reports_start_up_rate_and_attribution(tmp_path, capsys) -> None:
+    """Terminal and summary report the times; values do not depend on them."""
     code, summary = run(tmp_path / "one", UNEVEN)
     lines = capsys.readouterr().out
     assert code == 0
@@ -49,8 +49,8 @@ def test_a_run_tells_start_rate_and_causes(tmp_path, capsys) -> None:
         ({"input": {"hdf5": {"samples_ps": 5}}}, ["input.hdf5", "did you mean 'sample_ps'"]),
     ],
 )
-def test_impossible_hardware_ends_with_one_message(tmp_path, capsys, machine, words) -> None:
-    """It names the file, the key and the rule, and nothing is left behind."""
+def test_impossible_hardware_is_refused(tmp_path, capsys, machine, words) -> None:
+    """The message names file, key and rule; no file is left."""
     code, summary = run(tmp_path / "bad", machine, "--validate_only")
     err = capsys.readouterr().err
     assert code == 1

@@ -1,4 +1,4 @@
-"""``run.py`` on real Ray: one answer, clean ends, and nothing lost when a process is killed."""
+"""``run.py`` on real Ray: reproducible weights, clean ends, no loss when a process is killed."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
 
 def role_process(root: int, role: str) -> int:
-    """The process of the actor that hosts a role, by the title that Ray gives it."""
+    """Find the process of the actor that hosts a role by its process title."""
     for pid in descendants(root):
         title = command_of(pid)
         if title.startswith(b"ray::") and role.encode() in title:
@@ -22,7 +22,7 @@ def role_process(root: int, role: str) -> int:
 
 
 def read_until(stream, phrase: str) -> str:
-    """Lines up to and including the first that holds ``phrase``."""
+    """Return the lines up to and including the first with ``phrase``."""
     lines = []
     for line in stream:
         lines.append(line)
@@ -33,15 +33,13 @@ def read_until(stream, phrase: str) -> str:
 
 @pytest.fixture(scope="module")
 def local_digest(tmp_path_factory) -> str:
-    """What one system in one process makes of the run."""
+    """Weights digest of the run on one system in one process."""
     code, out, err = finish(write_run(tmp_path_factory.mktemp("local")))
     assert code == 0, err
     return digest_of(out)
 
 
-def test_killed_role_is_named_and_the_run_continues_to_the_same_weights(
-    tmp_path: Path, local_digest: str
-) -> None:
+def test_killed_role_is_named_and_the_run_resumes(tmp_path: Path, local_digest: str) -> None:
     """kill -9 of a CS node ends the run with its name and log; started again, with other numbers
     of systems and servers, it resumes and reaches the weights of the uninterrupted local run."""
     flags = [*write_run(tmp_path, kind="ray"), "--num_csx=3"]
@@ -66,7 +64,7 @@ def test_killed_role_is_named_and_the_run_continues_to_the_same_weights(
     assert digest_of(out) == local_digest
 
 
-def test_interrupted_run_leaves_no_process_and_an_intact_checkpoint(tmp_path: Path) -> None:
+def test_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     """Ctrl-C during training: exit code 130, no process of the run survives, resume works."""
     flags = [*write_run(tmp_path, kind="ray"), "--num_csx=2"]
     with start([*flags, "--max_steps=100000"]) as process:

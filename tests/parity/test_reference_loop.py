@@ -1,4 +1,4 @@
-"""The yardstick as a script: what it prints, and what it refuses to stand for."""
+"""The reference loop as a script: its digest, and the configurations that it refuses."""
 
 import sys
 
@@ -9,8 +9,8 @@ from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 
 
-def test_the_script_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, capsys):
-    """Its last line can be laid beside that of run.py for the same params.yaml."""
+def test_reference_loop_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, capsys):
+    """Its last line equals that of run.py for the same params.yaml."""
     init = init_config()
     params = tmp_path / "params.yaml"
     trainer = {"init": init.dump(), "fit": {"train_dataloader": LOADER}}
@@ -23,7 +23,7 @@ def test_the_script_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, caps
 
 @pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate"])
 def test_dropout_is_refused(rate):
-    """Torch draws random numbers in another order, so there is nothing to compare."""
+    """Torch draws random numbers in another order, so a comparison is impossible."""
     with pytest.raises(SystemExit, match="draws no random numbers"):
         reference_loop.train(init_config(GPT | {rate: 0.1}), [], batch_size=22)
 
@@ -36,8 +36,8 @@ def test_dropout_is_refused(rate):
         ({}, None, "no trainer.fit"),
     ],
 )
-def test_what_it_cannot_train_is_told_without_a_traceback(init, fit, words, tmp_path, monkeypatch):
-    """An optimizer without a fused twin, a mistake in the file, no data."""
+def test_unsupported_configuration_gives_one_message(init, fit, words, tmp_path, monkeypatch):
+    """An optimizer without a fused version, a mistake in the file, missing data."""
     params = tmp_path / "params.yaml"
     trainer = {"init": init_config().dump() | init, "fit": fit}
     params.write_text(yaml.safe_dump({"trainer": trainer}))

@@ -1,4 +1,4 @@
-"""The promise of weight streaming: a node holds activations, and of the weights only a window."""
+"""A node holds activations and a window of the weights, never all weights."""
 
 from functools import partial
 
@@ -26,7 +26,7 @@ SLIM = GPT | {"hidden_size": 8, "num_heads": 1, "filter_size": 8}
 
 
 def peaks(depth):
-    """Peak bytes by kind of two nodes that train a network of that depth for a step."""
+    """Train a network of ``depth`` layers for a step; return two nodes' peak bytes by kind."""
     model, batches = Regression(WIDTH, depth), random_batches(1, rows=4, width=WIDTH)
     compiled = compile_model(model, batches[0], num_micro_batches=2)
     size = ClusterSize(num_csx=2)
@@ -36,8 +36,8 @@ def peaks(depth):
     return cluster.peak_bytes()
 
 
-def test_a_deeper_model_keeps_no_more_weights_on_a_node():
-    """Sixteen times the layers, the same peak of weights; activations are what grows."""
+def test_peak_weight_bytes_do_not_grow_with_depth():
+    """Sixteen times the layers keep the peak of weights; only activations grow."""
     by_depth = [peaks(depth) for depth in DEPTHS]
     for node in ("csx-0", "csx-1"):
         shallow, *deeper = [peak[node] for peak in by_depth]
@@ -45,8 +45,8 @@ def test_a_deeper_model_keeps_no_more_weights_on_a_node():
         assert all(peak["activations"] > 2 * shallow["activations"] for peak in deeper)
 
 
-def test_a_deeper_gpt_keeps_no_more_weights_on_a_node():
-    """The same, as a user would see it: through cstorch, with tied embeddings."""
+def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth():
+    """The same through cstorch, with tied embeddings."""
 
     def weights(num_layers):
         init = init_config(SLIM | {"num_hidden_layers": num_layers})
@@ -60,8 +60,8 @@ def test_a_deeper_gpt_keeps_no_more_weights_on_a_node():
 
 @pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_nothing_on_a_node_is_a_view_of_a_weight(model, precision, monkeypatch):
-    """What a segment stashes shares no memory with the weights that streamed past.
+def test_stash_shares_no_memory_with_weights(model, precision, monkeypatch):
+    """Stashed activations are no views of streamed weights.
 
     In fp32 a cast would be no copy, so whatever autograd saves of a weight would be the payload.
     """
@@ -84,8 +84,8 @@ def test_nothing_on_a_node_is_a_view_of_a_weight(model, precision, monkeypatch):
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["bf16", "fp32"])
-def test_weights_that_were_released_may_be_overwritten(enabled, monkeypatch):
-    """With every slab filled with NaN as soon as it is free, training ends with the same bits."""
+def test_released_weights_may_be_overwritten(enabled, monkeypatch):
+    """Freed slabs are filled with NaN, and training ends with the same bits."""
     init = init_config(precision={"enabled": enabled})
     expected = train_on_cluster(init, Shape(2, servers=2), 2)
     monkeypatch.setattr(local_roles, "MemoryArena", StrictArena)

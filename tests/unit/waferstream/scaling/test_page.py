@@ -68,7 +68,7 @@ def test_the_page_stands_alone() -> None:
     assert "url(" not in text
 
 
-def test_one_answer_shows_the_digest_once_in_full() -> None:
+def test_bitwise_reproducible_shows_the_digest_once_in_full() -> None:
     """Yes, and the digest that all runs share."""
     parsed = Parsed(page(SCALING, None, PICTURE))
     assert "One answer: yes" in parsed.text

@@ -1,8 +1,7 @@
-"""The promise: one answer. Whatever the cluster looks like, training ends with the same weights,
-and they are those of a plain PyTorch loop, bit for bit.
+"""Training is bitwise reproducible: every cluster ends with the weights of a plain PyTorch loop.
 
-Digests are compared within one run of the tests and never written down: another torch or another
-processor may well have another one.
+Digests are compared within one test run and never stored: they differ between versions of torch
+and between processors.
 """
 
 from dataclasses import replace
@@ -101,44 +100,44 @@ def gpt_with_dropout():
 
 
 @by_shape(SHAPES)
-def test_no_shape_of_the_cluster_changes_a_bit(shape, gpt):
-    """Systems, fan-out and weight servers decide where things happen, never what comes out."""
+def test_weights_do_not_depend_on_the_cluster_shape(shape, gpt):
+    """Number of systems, fan-out and weight servers do not change the result."""
     size = ClusterSize(shape.num_csx, shape.servers)
     assert gpt.train(size, shape.fan_out) == default_reference()
 
 
 @by_shape([Shape(1, 4, 1), Shape(4, 3, 3), Shape(8, 2, 1)])
-def test_the_front_end_changes_no_bit(shape):
-    """A program written with cstorch ends with the weights of the plain loop."""
+def test_cstorch_program_equals_the_plain_loop(shape):
+    """A cstorch program ends with the weights of the plain loop."""
     assert train_on_cluster(init_config(), shape, STEPS) == default_reference()
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 @pytest.mark.parametrize("num_csx", [1, 3])
-def test_no_number_of_lanes_changes_a_bit(num_csx, lanes, gpt):
-    """Micro-batches side by side on a node give what they give one after the other."""
+def test_weights_do_not_depend_on_lanes(num_csx, lanes, gpt):
+    """Micro-batches side by side on a node give the bits of micro-batches in sequence."""
     assert gpt.train(ClusterSize(num_csx, 2, lanes=lanes)) == default_reference()
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
-def test_no_number_of_input_workers_changes_a_bit(num_workers, gpt):
-    """Every worker finds its nodes' rows of the same global batches."""
+def test_weights_do_not_depend_on_input_workers(num_workers, gpt):
+    """Every worker serves its nodes the same rows of the global batch."""
     assert gpt.train(ClusterSize(3, num_workers=num_workers)) == default_reference()
 
 
-def test_a_second_run_ends_with_the_same_bits(gpt_with_dropout):
-    """Nothing depends on the moment, the process' memory or what ran before."""
+def test_second_run_ends_with_the_same_weights(gpt_with_dropout):
+    """The result does not depend on time, memory contents or earlier runs."""
     size = ClusterSize(3, 2, lanes=2)
     assert gpt_with_dropout.train(size) == gpt_with_dropout.train(size)
 
 
-def test_more_steps_end_elsewhere():
-    """The digest does tell weights apart."""
+def test_digest_tells_weights_apart():
+    """More steps give another digest."""
     assert reference_digest(init_config(), STEPS + 1) != default_reference()
 
 
-def test_dropout_does_not_know_the_cluster(gpt_with_dropout):
-    """Random numbers belong to seed, step, micro-batch and op, so systems cannot change them."""
+def test_dropout_does_not_depend_on_the_cluster(gpt_with_dropout):
+    """Random streams are keyed by seed, step, micro-batch and op."""
     sizes = [
         ClusterSize(n, servers, lanes=n % 3 + 1) for n in (1, 2, 3, 4, 8) for servers in (1, 3)
     ]
@@ -146,20 +145,20 @@ def test_dropout_does_not_know_the_cluster(gpt_with_dropout):
 
 
 def test_dropout_depends_on_the_seed(gpt_with_dropout):
-    """Another seed draws other numbers, from the same initial weights."""
+    """Another seed gives other numbers from the same initial weights."""
     size = ClusterSize(2)
     assert gpt_with_dropout.train(size, seed=1) != gpt_with_dropout.train(size, seed=2)
 
 
 class Dice(Regression):
-    """A loss that is nothing but random numbers."""
+    """Model whose loss is a sum of random numbers."""
 
     def forward(self, x, y):
         return torch.rand_like(x).sum() + 0 * super().forward(x, y)
 
 
-def test_every_step_and_micro_batch_draws_its_own_numbers():
-    """On data that are always the same no two draws are; the same job again repeats them."""
+def test_steps_and_micro_batches_draw_different_numbers():
+    """With constant data no two draws are equal, and a repeated job repeats them."""
     same = {name: torch.ones(6, 4) for name in ("x", "y")}
     compiled = compile_model(Dice(), same, num_micro_batches=3, trains=False)
     size = ClusterSize(2)
@@ -186,8 +185,8 @@ def test_every_step_and_micro_batch_draws_its_own_numbers():
     ids=["bf16-in-bf16", "bf16-in-fp32", "fp32", "fp16-scaled"],
 )
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_every_precision_is_that_of_the_plain_loop(model, precision):
-    """Casts on the way to a node round as the plain loop's do; sums are fp32 in both."""
+def test_precisions_equal_the_plain_loop(model, precision):
+    """Casts round like those of the plain loop; sums are fp32 in both."""
     init = init_config(model | SHALLOW, precision={"max_gradient_norm": 0.5, **precision})
     assert train_on_cluster(init, Shape(3, 2, 3), STEPS) == reference_digest(init)
 
@@ -203,8 +202,8 @@ def test_every_precision_is_that_of_the_plain_loop(model, precision):
         ({"Lion": {"weight_decay": 0.1}}, {"max_gradient_norm": 0.5}),
     ],
 )
-def test_every_optimizer_is_that_of_the_plain_loop(optimizer, limits):
-    """MemoryX updates as torch's fused optimizers do, clipped before as torch clips."""
+def test_optimizers_equal_the_plain_loop(optimizer, limits):
+    """MemoryX updates and clips like torch's fused optimizers."""
     init = init_config(GPT | SHALLOW, optimizer=optimizer, precision=limits)
     assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
 
@@ -215,7 +214,7 @@ def uninterrupted():
 
 
 @by_shape([Shape(1), Shape(3, 2, 3), Shape(8, 4, 2)])
-def test_an_interrupted_run_ends_where_it_would_have_ended(shape, uninterrupted, tmp_path):
+def test_resumed_run_equals_an_uninterrupted_one(shape, uninterrupted, tmp_path):
     """Three steps, a checkpoint, and three more on another cluster are six steps."""
     path = tmp_path / "checkpoint.mdl"
     half = train_on_cluster(init_config(DROPOUT), Shape(2, servers=2), 3, save=path)
