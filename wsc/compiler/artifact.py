@@ -1,7 +1,7 @@
 """The compile cache: one folder per digest with the program, its schedule and its kernels.
 
 <compile_dir>/cs_<digits>/
-    compiled.pkl    what a cluster loads
+    compiled.json   the program and kernels that a cluster loads (wsc.compiler.compiled)
     schedule.txt    the static schedule, for people
     kernels.py      the generated kernels, for people
 """
@@ -9,15 +9,21 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import tempfile
 import warnings
 from pathlib import Path
 
-from wsc.compiler.compiled import Compiled
+from wsc.compiler.compiled import (
+    Compiled,
+    DamagedArtifactError,
+    compiled_from_json,
+    compiled_to_json,
+)
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ConfigError
+
+FILE = "compiled.json"
 
 
 class ArtifactCache:
@@ -27,31 +33,30 @@ class ArtifactCache:
         self.root = root
 
     def load(self, digest: str) -> Compiled | None:
-        """The artifact of a digest, or None; a damaged one is discarded with a warning."""
-        file = self.root / digest / "compiled.pkl"
-        if not file.exists():
+        """Return the artifact of a digest, or None; discard a damaged one with a warning."""
+        folder = self.root / digest
+        if not folder.exists():
             return None
         try:
-            compiled: Compiled = pickle.loads(file.read_bytes())
-        except Exception as error:  # any byte may be damaged; a recompile mends it
-            message = f"compile artifact {file} is damaged ({error}); compiling again"
+            return compiled_from_json((folder / FILE).read_bytes(), digest)
+        except (OSError, DamagedArtifactError) as error:
+            message = f"compile artifact {folder / FILE} is damaged ({error}); compiling again"
             warnings.warn(message, stacklevel=2)
-            shutil.rmtree(file.parent)
+            shutil.rmtree(folder, ignore_errors=True)
             return None
-        return compiled
 
     def store(self, compiled: Compiled) -> Path:
-        """Write an artifact; returns its folder. ConfigError if the cache can have no folder."""
+        """Write an artifact and return its folder; ConfigError if it cannot be created."""
         target = self.root / compiled.program.digest
         partial = self._new_folder(target.name)
         try:
-            (partial / "compiled.pkl").write_bytes(pickle.dumps(compiled))
+            (partial / FILE).write_text(compiled_to_json(compiled))
             (partial / "schedule.txt").write_text(schedule_listing(compiled.program))
             (partial / "kernels.py").write_text(_kernels_text(compiled))
             os.replace(partial, target)
         except OSError:
-            # Another process stored the same artifact first, or the disk is full: the cache is a
-            # convenience and never a reason to fail.
+            # Another process stored the same artifact first, or the disk is full. The cache is a
+            # convenience, so neither is a reason to fail.
             shutil.rmtree(partial, ignore_errors=True)
         return target
 
@@ -61,7 +66,8 @@ class ArtifactCache:
             return Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.root))
         except OSError as error:
             raise ConfigError(
-                "compile_dir is no folder that can be written to",
+                "compile_dir must be a writable folder",
+                code="compile-dir-not-writable",
                 where=str(self.root),
                 value=error.strerror,
             ) from error

@@ -1,11 +1,35 @@
-"""The result of a compile: what the artifact cache keeps and a cluster loads."""
+"""The result of a compile, and its JSON form for the compile cache.
+
+The JSON form holds plain data only: reading it executes nothing. Kernels are text, and become code
+in ``KernelSource.build`` alone, after ``compiled_from_json`` has checked the text against its
+SHA-256 and the digest that the caller asked for.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+from pydantic import TypeAdapter
+
+from wsc.compiler.precision import DTYPES
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program
+
+FORMAT = 1
+"""Version of the JSON form; other versions are not read."""
+
+_PROGRAM = TypeAdapter(Program)
+_DTYPES = {**DTYPES, "complex64": torch.complex64, "complex128": torch.complex128}
+_DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+class DamagedArtifactError(ValueError):
+    """A compile artifact is truncated, changed, foreign, or of another program."""
 
 
 @dataclass(frozen=True)
@@ -14,3 +38,79 @@ class Compiled:
 
     program: Program
     kernels: tuple[KernelSource, ...]
+
+
+def compiled_to_json(compiled: Compiled) -> str:
+    """Return the JSON form: format version, SHA-256 of the content, content."""
+    content = {
+        "program": _PROGRAM.dump_python(compiled.program, mode="json"),
+        "kernels": [_kernel_data(kernel) for kernel in compiled.kernels],
+    }
+    return json.dumps({"format": FORMAT, "sha256": _sha256(content), "content": content})
+
+
+def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
+    """Read the JSON form of the program with this digest.
+
+    Raises:
+        DamagedArtifactError: The text is not the JSON form, its content does not have the SHA-256
+            that it states, or the program has another digest.
+    """
+    try:
+        data = json.loads(text)
+        if data["format"] != FORMAT:
+            raise DamagedArtifactError(f"format {data['format']}, not {FORMAT}")
+        content = data["content"]
+        if data["sha256"] != _sha256(content):
+            raise DamagedArtifactError("content does not match its SHA-256")
+        program = _PROGRAM.validate_json(json.dumps(content["program"]))
+        kernels = tuple(_kernel(kernel) for kernel in content["kernels"])
+    except DamagedArtifactError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise DamagedArtifactError(f"not a compile artifact: {error!r}") from error
+    if program.digest != digest:
+        raise DamagedArtifactError(f"program {program.digest}, not {digest}")
+    if len(kernels) != len(program.segments):
+        raise DamagedArtifactError(f"{len(kernels)} kernels, {len(program.segments)} segments")
+    return Compiled(program, kernels)
+
+
+def _sha256(content: Any) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _kernel_data(kernel: KernelSource) -> dict[str, Any]:
+    return {
+        "text": kernel.text,
+        "modules": {name: list(place) for name, place in kernel.modules.items()},
+        "constants": {name: _tensor_data(tensor) for name, tensor in kernel.constants.items()},
+    }
+
+
+def _kernel(data: dict[str, Any]) -> KernelSource:
+    modules = {name: (str(module), str(attr)) for name, (module, attr) in data["modules"].items()}
+    if foreign := [module for module, _ in modules.values() if not module.startswith("wsc.")]:
+        raise DamagedArtifactError(f"kernel imports {', '.join(foreign)}, not of wsc")
+    constants = {name: _tensor(tensor) for name, tensor in data["constants"].items()}
+    return KernelSource(str(data["text"]), modules, constants)
+
+
+def _tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
+    # The whole storage is kept: a constant may be a view (strided, or expanded with stride 0).
+    storage = torch.empty(0, dtype=torch.uint8).set_(tensor.detach().cpu().untyped_storage())
+    return {
+        "dtype": _DTYPE_NAMES[tensor.dtype],
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "offset": tensor.storage_offset(),
+        "storage": base64.b64encode(storage.numpy().tobytes()).decode(),
+    }
+
+
+def _tensor(data: dict[str, Any]) -> torch.Tensor:
+    raw = bytearray(base64.b64decode(data["storage"], validate=True))
+    flat = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
+    typed = torch.empty(0, dtype=_DTYPES[data["dtype"]])
+    return typed.set_(flat.untyped_storage(), data["offset"], data["shape"], data["stride"])

@@ -1,25 +1,35 @@
 """The compile cache: the same step is compiled once; a damaged artifact costs a compile."""
 
-import pickle
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from tests.support.errors import raises
 from tests.support.local_machine import BF16, FP32, Regression, random_batches
 from tests.support.plain_steps import backward_step
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ConfigError
 
 REQUEST = CompileRequest(FP32, micro_batch_size=2, num_micro_batches=2, target="2 systems")
 
 
-def compiled(cache, request=REQUEST, model=None, rows=2, scale=1.0):
-    """The artifact, and whether it was found."""
+def compiled(
+    cache: ArtifactCache | None,
+    request: CompileRequest = REQUEST,
+    model: nn.Module | None = None,
+    rows: int = 2,
+    scale: float = 1.0,
+) -> tuple[Compiled, bool]:
+    """Return the artifact, and whether it was found in the cache."""
     model = model or Regression()
     step = backward_step(model, lambda loss: loss * scale)
     batch = random_batches(1, rows)[0]
@@ -27,12 +37,12 @@ def compiled(cache, request=REQUEST, model=None, rows=2, scale=1.0):
 
 
 @pytest.fixture
-def cache(tmp_path):
+def cache(tmp_path: Path) -> ArtifactCache:
     return ArtifactCache(tmp_path / "deep" / "cache")
 
 
-def test_the_same_step_is_found(cache):
-    """What comes out of the cache is what went in."""
+def test_load_finds_the_same_step(cache: ArtifactCache) -> None:
+    """The cache returns the stored program and kernels."""
     first, was_found = compiled(cache)
     assert not was_found
     again, was_found = compiled(cache)
@@ -54,23 +64,23 @@ def test_the_same_step_is_found(cache):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_another_step_is_not_found(change, cache):
-    """Precision, cluster, batch, passes, shapes, model and arithmetic all count."""
+def test_load_does_not_find_another_step(change: dict[str, Any], cache: ArtifactCache) -> None:
+    """Precision, cluster, batch, passes, shapes, model and arithmetic are all in the digest."""
     first, _ = compiled(cache)
     other, was_found = compiled(cache, **change)
     assert not was_found
     assert other.program.digest != first.program.digest
 
 
-def test_constants_count():
+def test_digest_covers_constants() -> None:
     """Two models that differ in a buffer have different programs."""
 
     class Masked(Regression):
-        def __init__(self, mask):
+        def __init__(self, mask: list[float]) -> None:
             super().__init__()
             self.register_buffer("mask", torch.tensor(mask))
 
-        def forward(self, x, y):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return super().forward(x * self.mask, y)
 
     digests = [
@@ -80,18 +90,18 @@ def test_constants_count():
     assert digests[0] == digests[2] != digests[1]
 
 
-def test_layers_count():
+def test_digest_covers_layers() -> None:
     """The same arithmetic, cut into other layers, is another program."""
 
     class Plain(nn.Sequential):
-        def forward(self, x, y):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return (self[2](self.tanh(self[0](x))) - y).square().mean()
 
-        def tanh(self, x):
+        def tanh(self, x: torch.Tensor) -> torch.Tensor:
             return torch.tanh(x)
 
     class Named(Plain):
-        def tanh(self, x):
+        def tanh(self, x: torch.Tensor) -> torch.Tensor:
             return self[1](x)
 
     as_function, as_module = (
@@ -102,7 +112,7 @@ def test_layers_count():
     assert as_module.digest != as_function.digest
 
 
-def test_weights_do_not_count(cache):
+def test_digest_ignores_weights(cache: ArtifactCache) -> None:
     """The program is the same for every value of the parameters."""
     compiled(cache)
     trained = Regression()
@@ -113,64 +123,96 @@ def test_weights_do_not_count(cache):
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda whole: b"", lambda whole: b"nonsense", lambda whole: whole[: len(whole) // 2]],
-    ids=["empty", "nonsense", "cut"],
+    [
+        lambda whole: b"",
+        lambda whole: b"nonsense",
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole.replace(b"torch.ops.aten.tanh", b"torch.ops.aten.cosh"),
+    ],
+    ids=["empty", "nonsense", "cut", "changed kernel"],
 )
-def test_a_damaged_artifact_is_compiled_again(damage, cache):
+def test_damaged_artifact_is_compiled_again(
+    damage: Callable[[bytes], bytes], cache: ArtifactCache
+) -> None:
     """With a warning that names the file; afterwards the cache is whole again."""
     first, _ = compiled(cache)
-    file = cache.root / first.program.digest / "compiled.pkl"
-    file.write_bytes(damage(file.read_bytes()))
-    with pytest.warns(UserWarning, match=r"compiled.pkl is damaged .* compiling again"):
+    file = cache.root / first.program.digest / "compiled.json"
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert file.read_bytes() != whole
+    with pytest.warns(UserWarning, match=r"compiled\.json"):
         again, was_found = compiled(cache)
     assert not was_found
     assert again.program == first.program
     assert compiled(cache)[1]
 
 
-def test_the_folder_is_for_people_too(cache):
-    """Schedule and kernels lie beside the pickle, as text."""
+def test_artifact_of_another_step_is_ignored(cache: ArtifactCache) -> None:
+    """A file copied to the folder of another digest is not what that digest asks for."""
+    first, _ = compiled(cache)
+    other, _ = compiled(cache, scale=2.0)
+    files = [cache.root / one.program.digest / "compiled.json" for one in (first, other)]
+    files[0].write_bytes(files[1].read_bytes())
+    with pytest.warns(UserWarning, match=r"compiled\.json"):
+        assert cache.load(first.program.digest) is None
+
+
+def test_foreign_folder_is_replaced(cache: ArtifactCache) -> None:
+    """A folder without ``compiled.json``, as an earlier version wrote it."""
+    digest = compiled(None)[0].program.digest
+    (cache.root / digest).mkdir(parents=True)
+    (cache.root / digest / "compiled.pkl").write_bytes(b"never read")
+    with pytest.warns(UserWarning, match=r"compiled\.json"):
+        assert not compiled(cache)[1]
+    assert compiled(cache)[1]
+
+
+def test_folder_holds_schedule_and_kernels_as_text(cache: ArtifactCache) -> None:
+    """Beside the JSON, for people."""
     first, _ = compiled(cache)
     folder = cache.root / first.program.digest
-    assert "StreamWeight" in (folder / "schedule.txt").read_text()
+    assert (folder / "schedule.txt").read_text()
     text = (folder / "kernels.py").read_text()
     assert text.count("# segment ") == len(first.program.segments)
     compile(text, "kernels.py", "exec")
-    assert pickle.loads((folder / "compiled.pkl").read_bytes()).program == first.program
 
 
-def test_many_may_store_at_once(cache):
-    """One of them wins, nobody fails, and nothing half-written is left."""
+def test_concurrent_stores_leave_one_artifact(cache: ArtifactCache) -> None:
+    """One store wins, none fails, and no partial folder is left."""
     first, _ = compiled(None)
     with ThreadPoolExecutor(8) as threads:
         targets = set(threads.map(lambda _: cache.store(first), range(16)))
     assert targets == {cache.root / first.program.digest}
     assert [path.name for path in cache.root.iterdir()] == [first.program.digest]
-    assert cache.load(first.program.digest).program == first.program
+    found = cache.load(first.program.digest)
+    assert found is not None
+    assert found.program == first.program
 
 
-def test_a_full_disk_is_no_reason_to_fail(cache, monkeypatch):
+def test_full_disk_does_not_fail_a_compile(
+    cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The step is compiled; the cache stays as it was."""
 
-    def full(*_):
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    monkeypatch.setattr("pathlib.Path.write_text", full)
     first, was_found = compiled(cache)
     assert not was_found
     assert first.program.segments
     assert list(cache.root.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_a_folder_is_named(tmp_path):
-    """A wrong compile_dir is the user's to mend, not a traceback of ours."""
+def test_unwritable_compile_dir_is_refused(tmp_path: Path) -> None:
+    """The error names the path."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="compile_dir") as caught:
+    with raises(ConfigError, "compile-dir-not-writable") as caught:
         compiled(ArtifactCache(tmp_path / "file"))
-    assert str(tmp_path / "file") in str(caught.value)
+    assert caught.value.where == str(tmp_path / "file")
 
 
-def test_looking_for_nothing_is_silent(cache):
+def test_load_of_an_empty_cache_is_silent(cache: ArtifactCache) -> None:
     """No folder, no artifact, no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
