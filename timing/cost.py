@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from timing.hardware import WaferSpec
 from timing.kernels import Cycles, Grid
-from timing.kernels.op_costs import Form, form_of
+from timing.kernels.op_costs import CostFunction, cost_function_of
 from timing.kernels.tensors import attention
 from wsc.core.program import OpWork, Program
 from wsc.core.units import PS_PER_S
@@ -52,8 +52,8 @@ def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
     """
     # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
     works = Counter(segment.work for segment in program.segments)
-    forms = {work: [form_of(op) for op in work if op.kind != "view"] for work in works}
-    counts: Counter[Form] = Counter()
+    forms = {work: [cost_function_of(op) for op in work if op.kind != "view"] for work in works}
+    counts: Counter[CostFunction] = Counter()
     for work, count in works.items():
         for form in forms[work]:
             counts[form] += count
@@ -66,15 +66,15 @@ def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
     """Return the layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
-    forms: Counter[Form] = Counter()
+    forms: Counter[CostFunction] = Counter()
     for op, count in counts.items():
-        forms[form_of(op)] += count
+        forms[cost_function_of(op)] += count
     return _on_best_grid(forms, wafer, dtype)[0]
 
 
 def _on_best_grid(
-    counts: Mapping[Form, int], wafer: WaferSpec, dtype: str
-) -> tuple[Grid, Mapping[Form, Cycles]]:
+    counts: Mapping[CostFunction, int], wafer: WaferSpec, dtype: str
+) -> tuple[Grid, Mapping[CostFunction, Cycles]]:
     """Return the layout with the fewest cycles in all, and what each cost function takes there.
 
     Most layouts are far off. So the ops that take longest on the first layout are added up first,
@@ -85,7 +85,7 @@ def _on_best_grid(
     forms = sorted(counts, key=lambda form: -counts[form] * best_cycles[form].total_cycles)
     best, fewest = first, sum(counts[form] * best_cycles[form].total_cycles for form in forms)
     for layout in others:
-        cycles: dict[Form, Cycles] = {}
+        cycles: dict[CostFunction, Cycles] = {}
         total = 0.0
         for form in forms:
             cycles[form] = layout.cycles(form)
@@ -108,9 +108,9 @@ class Layout:
         self.grid = grid
         self._wafer = wafer
         self._dtype = dtype
-        self._known: dict[Form, Cycles] = {}
+        self._known: dict[CostFunction, Cycles] = {}
 
-    def cycles(self, form: Form) -> Cycles:
+    def cycles(self, form: CostFunction) -> Cycles:
         """Return the cycles of an op with this cost function."""
         seen = form.on(self.grid)
         cycles = self._known.get(seen)

@@ -42,19 +42,23 @@ def _check_stream(stream: Stream) -> None:
     kinds = {(x.dtype, x.count) for x in slices}
     if len(kinds) != 1 or stream.repeats < 1:
         raise ApplianceCompilationError(
-            "a stream has no length",
+            "a stream's operand and store must have one dtype and length",
+            code="stream-operands-mismatch",
             value=[f"{count} x {dtype.name}" for dtype, count in kinds],
-            rule="an operand or a place to store, of one length and format if both; repeats >= 1",
+            rule="an operand, a store, or both with equal dtype and length; repeats >= 1",
         )
     if stream.operand is None and stream.receive is None:
         raise ApplianceCompilationError(
-            "a stream has no source", rule="an operand in memory, or a colour to receive"
+            "a stream must have a source",
+            code="stream-without-source",
+            rule="an operand in memory, a colour to receive, or both",
         )
     if stream.operand is not None and stream.operand.pitch:
         raise ApplianceCompilationError(
-            "a stream cannot read columns of a matrix",
+            "the operand of a stream must be contiguous or strided; got columns of a matrix",
+            code="stream-reads-columns",
             where=f"array {stream.operand.array.name!r}",
-            rule="an operand is one run; only what is stored may be columns",
+            rule="an operand has one run; only a store may be columns of a matrix",
         )
     for x in slices:
         packed = x.dtype.per_word
@@ -62,7 +66,8 @@ def _check_stream(stream: Stream) -> None:
         odd = any(number % packed for number in pairs)
         if odd or (packed > 1 and (x.stride > 1 or x.address % 4)):
             raise ApplianceCompilationError(
-                "a stream is no whole number of words",
+                "a stream must be a whole number of 32-bit words",
+                code="stream-partial-word",
                 where=f"array {x.array.name!r}",
                 value=f"{x.count} x {x.dtype.name} from element {x.start}, stride {x.stride}",
                 rule="16-bit elements travel in pairs: even start and count, stride 1",
@@ -74,10 +79,11 @@ def _check_axpy(axpy: Axpy) -> None:
     too_wide = axpy.indexed and axpy.factors.dtype is Dtype.FP32
     if axpy.factors.count % axpy.sums.count or too_wide:
         raise ApplianceCompilationError(
-            "an axpy cannot run",
+            "the factors of an axpy must be whole rows of its sums",
+            code="axpy-operands-mismatch",
             value=f"{axpy.factors.count} factors of {axpy.factors.dtype.name}, "
             f"{axpy.sums.count} sums, indexed: {axpy.indexed}",
-            rule="factors are whole rows of sums; a weight with an index has 16 bits",
+            rule="factors divide into rows as long as the sums; an indexed weight has 16 bits",
         )
 
 
@@ -87,10 +93,11 @@ def _check_gemv(gemv: Gemv) -> None:
     fits = not rest and not rest_of_vector and gemv.matrix.count == width * inner
     if not fits or gemv.matrix.dtype is not gemv.vector.dtype:
         raise ApplianceCompilationError(
-            "a matrix does not fit its vector and sums",
+            "the matrix of a gemv must have a row of sums per element of its vector",
+            code="gemv-operands-mismatch",
             value=f"{gemv.matrix.count} elements, vector {gemv.vector.count}, "
             f"sums {gemv.sums.count}",
-            rule="as many rows of a vector's sums as a vector has elements; one format",
+            rule="matrix elements = elements of one vector x sums of one vector; one dtype",
         )
 
 
@@ -98,10 +105,11 @@ def _check_gather(gather: Gather) -> None:
     width, rest = divmod(gather.out.count, gather.index.count)
     if rest or gather.table.count % width or gather.table.dtype is not gather.out.dtype:
         raise ApplianceCompilationError(
-            "rows cannot be gathered",
+            "the table and the result of a gather must be rows of one length",
+            code="gather-operands-mismatch",
             value=f"{gather.index.count} rows of {gather.table.count} elements "
             f"into {gather.out.count}",
-            rule="the result and the table are whole rows of one length and format",
+            rule="result and table are whole rows of one length and dtype",
         )
 
 
@@ -113,8 +121,9 @@ def _check_vector(vector: Vector) -> None:
     rest = length % vector.out.count if vector.op in _REDUCTIONS else vector.out.count - length
     if needed != given or rest or any(length % x.count for x in operands):
         raise ApplianceCompilationError(
-            f"the operands of {vector.op!r} do not fit",
+            f"the operands of {vector.op!r} must agree in number and length",
+            code="vector-operands-mismatch",
             value=f"{[x.count for x in operands]} elements into {vector.out.count}",
-            rule="as many operands as the op has, each as long as the longest or a divisor of it; "
-            "a reduction writes such a divisor, other ops the longest",
+            rule="one operand per argument of the op; every length divides the longest; the result "
+            "of a reduction divides it too, other results equal it",
         )

@@ -61,7 +61,12 @@ def random_defects(
     """
     for name, value in (("pe_yield", pe_yield), ("link_yield", link_yield)):
         if not 0 <= value <= 1:
-            raise ConfigError(f"{name} is no probability", value=value, rule="0 to 1")
+            raise ConfigError(
+                f"{name} must be a probability; got {value}",
+                code="yield-out-of-range",
+                value=value,
+                rule="0 to 1",
+            )
     random = np.random.default_rng(seed)
     dead = random.random((spec.rows, spec.columns)) >= pe_yield
     links: set[Link] = set()
@@ -86,11 +91,17 @@ def read_defects(path: Path, spec: FabricSpec) -> Defects:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("the file cannot be read", where=str(path), value=error) from error
+        raise ConfigError(
+            "the defect map must be a readable UTF-8 file",
+            code="defect-map-unreadable",
+            where=str(path),
+            value=error,
+        ) from error
     rows = [line.split(",") for line in lines]
     if not rows or rows[0] != _COLUMNS:
         raise ConfigError(
-            "the file has other columns",
+            "the first line of a defect map must name its columns",
+            code="defect-map-header",
             where=f"{path}, line 1",
             value=rows[0] if rows else "nothing",
             rule=f"the first line is {','.join(_COLUMNS)}",
@@ -117,18 +128,20 @@ def _check_crossed(spec: FabricSpec, dead: set[Coordinate], path: Path) -> None:
         for line, num_dead in sorted(Counter(pe[axis] for pe in dead).items()):
             if num_dead == length:
                 raise ConfigError(
-                    f"all PEs of a {name} are dead",
+                    f"every {name} of the wafer must have a working PE; got {name} {line} all dead",
+                    code="defect-map-splits-wafer",
                     where=str(path),
                     value=f"{name} {line}, {num_dead} PEs",
-                    rule=f"one PE of each {name} works: nothing reaches across a dead one",
-                    remedy="describe the larger part alone, with system.fabric in cluster.yaml",
+                    rule=f"at least one working PE per {name}: no wire crosses a dead {name}",
+                    remedy="describe only the larger part, with system.fabric in cluster.yaml",
                 )
 
 
 def _check_inside(spec: FabricSpec, pe: Coordinate, where: str) -> None:
     if not (0 <= pe[0] < spec.rows and 0 <= pe[1] < spec.columns):
         raise ConfigError(
-            "a defect lies outside of the wafer",
+            "a defect must lie on the wafer",
+            code="defect-outside-wafer",
             where=where,
             value=f"row {pe[0]}, column {pe[1]}",
             rule=f"rows 0 to {spec.rows - 1}, columns 0 to {spec.columns - 1}",
@@ -140,10 +153,11 @@ def _fields(fields: list[str], where: str) -> tuple[str, Coordinate, str]:
     known_direction = direction in _DIRECTIONS if kind == "link" else direction == ""
     if kind not in ("pe", "link") or not known_direction or not all(map(str.isdecimal, numbers)):
         raise ConfigError(
-            "a line is no defect",
+            "a line of a defect map must be a PE or a link",
+            code="defect-map-line",
             where=where,
             value=",".join(fields),
-            rule="pe,ROW,COLUMN, or link,ROW,COLUMN,east|south with numbers from 0 on",
+            rule="pe,ROW,COLUMN, or link,ROW,COLUMN,east|south with numbers from 0",
         )
     row, column = map(int, numbers)
     return kind, (row, column), direction

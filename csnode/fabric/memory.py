@@ -65,10 +65,11 @@ class SramArray:
         count = max(0, math.ceil((stop - start) / step))
         if step < 1 or count == 0:
             raise ApplianceCompilationError(
-                "an operand has no elements",
+                "an operand must have at least one element",
+                code="operand-empty",
                 where=f"array {self.name!r} of {self.length} elements",
                 value=f"[{index.start}:{index.stop}:{index.step}]",
-                rule="an operand walks forward over at least one element",
+                rule="start < stop, step >= 1",
             )
         return Slice(self, start, count, step)
 
@@ -101,16 +102,18 @@ class Layout:
         """
         if name in self.arrays or length < 1:
             raise ApplianceCompilationError(
-                f"array {name!r} cannot be placed",
+                f"array {name!r} must have a new name and at least one element",
+                code="array-name-or-length",
                 value=f"{length} elements",
-                rule="names are unique in a PE and lengths at least 1",
+                rule="names are unique in a PE; length >= 1",
             )
         num_bytes = length * dtype.num_bytes
         address = self._next_address(bank)
         if address + num_bytes > self._spec.sram_bytes_per_pe:
             raise ApplianceResourceExhausted(
-                f"array {name!r} does not fit into the SRAM of a PE",
-                value=f"{format_bytes(num_bytes)} behind {format_bytes(self.used_bytes)} in use",
+                f"array {name!r} must fit into the SRAM of a PE",
+                code="pe-sram-exceeded",
+                value=f"{format_bytes(num_bytes)} after {format_bytes(self.used_bytes)} in use",
                 rule=f"a PE has {format_bytes(self._spec.sram_bytes_per_pe)}",
                 remedy="spread the array over more PEs, or use a 16-bit format",
             )
@@ -123,7 +126,8 @@ class Layout:
         banks = self._spec.sram_banks
         if bank is not None and (bank % 2 or not 0 <= bank < banks):
             raise ApplianceCompilationError(
-                "an array cannot begin in this bank",
+                f"the bank of an array must be even and exist; got {bank}",
+                code="array-bank",
                 value=bank,
                 rule=f"even banks below {banks}: a 4-byte element covers two half-words",
             )

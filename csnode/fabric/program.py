@@ -51,10 +51,10 @@ class ColourRoutes:
     ring: Array
 
 
-Region = Any
+Selection = Any
 """An index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
 
-EVERYWHERE: Region = np.s_[:, :]
+EVERYWHERE: Selection = np.s_[:, :]
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,20 @@ class Program:
         """An array in every PE; errors as ``Layout.allocate``."""
         return self.layout.allocate(name, length, dtype, bank)
 
-    def pes(self, region: Region) -> Array:
+    def pes(self, selection: Selection) -> Array:
         """Numbers (row-major) of the PEs in a region; ApplianceCompilationError outside."""
         try:
-            return np.atleast_1d(self._grid[region]).ravel()
+            return np.atleast_1d(self._grid[selection]).ravel()
         except IndexError as error:
             raise ApplianceCompilationError(
-                "a region lies outside the fabric",
-                value=region,
+                "PEs of a program must lie on its fabric",
+                code="pe-outside-fabric",
+                value=selection,
                 rule=f"{self.fabric.rows} rows x {self.fabric.columns} columns",
             ) from error
 
     def route(
-        self, colour: int, region: Region, source: Port, *outputs: Port, position: int = 0
+        self, colour: int, selection: Selection, source: Port, *outputs: Port, position: int = 0
     ) -> None:
         """Send what enters from ``source`` on to ``outputs`` while the switch is at ``position``.
 
@@ -105,7 +106,7 @@ class Program:
         spec = self.fabric.spec
         _check_number("colour", colour, spec.colours)
         _check_number("switch position", position, spec.switch_positions)
-        pes = self.pes(region)
+        pes = self.pes(selection)
         if colour not in self._routes:
             self._routes[colour] = {}
             self._last[colour] = np.zeros(self.fabric.num_pes, dtype=np.int8)
@@ -116,11 +117,11 @@ class Program:
         tables[position][source, pes] |= sum(1 << port for port in set(outputs))
         self._last[colour][pes] = np.maximum(self._last[colour][pes], position)
 
-    def ring_mode(self, colour: int, region: Region) -> None:
+    def ring_mode(self, colour: int, selection: Selection) -> None:
         """After the last switch position the first one follows again."""
-        self._ring[colour][self.pes(region)] = True
+        self._ring[colour][self.pes(selection)] = True
 
-    def do(self, region: Region, *instructions: Instruction, thread: int = 0) -> None:
+    def do(self, selection: Selection, *instructions: Instruction, thread: int = 0) -> None:
         """Let a thread of the PEs in ``region`` go on with ``instructions`` after what it does.
 
         Raises ApplianceCompilationError when a stream is no whole number of words or an
@@ -129,7 +130,7 @@ class Program:
         _check_number("thread", thread, self.fabric.spec.micro_threads)
         for instruction in instructions:
             self._check(instruction)
-        pes = self.pes(region)
+        pes = self.pes(selection)
         role_of = self._role_of[thread]
         for before in np.unique(role_of[pes]):
             after = (int(before), instructions)
@@ -169,10 +170,11 @@ class Program:
             colour = getattr(instruction, name, None)
             if colour is not None and colour not in self._routes:
                 raise ApplianceCompilationError(
-                    "an instruction uses a colour without routes",
+                    "a colour must have routes before an instruction uses it",
+                    code="colour-without-route",
                     where=type(instruction).__name__,
                     value=colour,
-                    rule="route a colour before a role uses it",
+                    rule="call route(colour, ...) before do(...)",
                 )
         check_instruction(instruction)
 
@@ -195,5 +197,8 @@ def _nothing(fabric: Fabric) -> Array:
 def _check_number(what: str, number: int, limit: int) -> None:
     if not 0 <= number < limit:
         raise ApplianceCompilationError(
-            f"there is no such {what}", value=number, rule=f"0 to {limit - 1}"
+            f"{what} must be 0 to {limit - 1}; got {number}",
+            code=f"{what.replace(' ', '-')}-out-of-range",
+            value=number,
+            rule=f"0 to {limit - 1}",
         )

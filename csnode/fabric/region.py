@@ -30,7 +30,7 @@ from wsc.core.errors import ApplianceResourceExhausted
 
 
 @dataclass(frozen=True)
-class Placement:
+class Region:
     """int32 arrays: the physical ``row`` and ``column`` of each logical PE [rows, columns].
 
     ``east_cycles`` [rows, columns - 1] and ``south_cycles`` [rows - 1, columns]: cycles between
@@ -43,7 +43,7 @@ class Placement:
     south_cycles: Array
 
 
-def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placement:
+def working_region(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Region:
     """Place ``rows`` x ``columns`` PEs on the first physical rows that have enough working ones.
 
     Working PEs that defects cut off from most others are not used. Raises
@@ -51,7 +51,7 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
     """
     wires = Wires(spec, defects)
     row, column = _working(spec, wires.connected, rows, columns)
-    return Placement(
+    return Region(
         row=row,
         column=column,
         east_cycles=wires.cycles(row[:, :-1], column[:, :-1], row[:, 1:], column[:, 1:]),
@@ -59,7 +59,7 @@ def place(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Placem
     )
 
 
-class Region(NamedTuple):
+class RegionSize(NamedTuple):
     """A grid that can be placed, and the mean hops between its neighbours, without detours."""
 
     rows: int
@@ -67,7 +67,7 @@ class Region(NamedTuple):
     mean_hops: float
 
 
-def largest_region(spec: FabricSpec, defects: Defects) -> Region:
+def largest_region(spec: FabricSpec, defects: Defects) -> RegionSize:
     """The largest grid that can be placed.
 
     Raises ApplianceResourceExhausted if no PE works.
@@ -78,15 +78,16 @@ def largest_region(spec: FabricSpec, defects: Defects) -> Region:
     columns = int(working[rows - 1])
     if columns == 0:
         raise ApplianceResourceExhausted(
-            "nothing of the wafer works",
+            "at least one PE of the wafer must work",
+            code="no-working-pe",
             where="system.defects",
             value=f"{len(defects.pes)} dead PEs of {spec.num_pes}",
-            rule="at least one PE works",
+            rule="fewer dead PEs than PEs",
             remedy="describe a wafer with fewer defects in cluster.yaml",
         )
     row, column = _working(spec, alive, rows, columns)
     hops = [(abs(np.diff(row, axis=d)) + abs(np.diff(column, axis=d))).ravel() for d in (0, 1)]
-    return Region(rows, columns, float(np.concatenate([*hops, [1]]).mean()))
+    return RegionSize(rows, columns, float(np.concatenate([*hops, [1]]).mean()))
 
 
 def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[Array, Array]:
@@ -95,7 +96,8 @@ def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[A
     usable = np.nonzero(working >= columns)[0][:rows]
     if usable.size < rows:
         raise ApplianceResourceExhausted(
-            "the region does not fit on what works of the wafer",
+            f"the region must fit on the working PEs of the wafer; got {rows} x {columns}",
+            code="region-larger-than-working",
             value=f"{usable.size} of {spec.rows} rows have {columns} working PEs, "
             f"{int((working == 0).sum())} rows have none",
             rule=f"{rows} rows are needed",
@@ -152,11 +154,12 @@ class Fabric:
         spec = self.spec
         if not (0 < self.rows <= spec.rows and 0 < self.columns <= spec.columns):
             raise ApplianceResourceExhausted(
-                "the region is no part of the wafer",
+                "the region must lie on the wafer",
+                code="region-outside-wafer",
                 value=f"{self.rows} rows x {self.columns} columns",
                 rule=f"1 x 1 to {spec.rows} rows x {spec.columns} columns of PEs",
             )
-        _ = self.placement  # an impossible placement is refused here
+        _ = self.region  # raises for a region that does not fit
 
     @property
     def num_pes(self) -> int:
@@ -164,22 +167,22 @@ class Fabric:
         return self.rows * self.columns
 
     @cached_property
-    def placement(self) -> Placement | None:
+    def region(self) -> Region | None:
         """Which physical PE stands for each of the region; None on a wafer without defects."""
         if not self.defects:
             return None
-        return place(self.spec, self.defects, self.rows, self.columns)
+        return working_region(self.spec, self.defects, self.rows, self.columns)
 
     @cached_property
     def east_cycles(self) -> Array:
         """int32 [rows, columns - 1]: cycles between a router and the next one to the east."""
-        if self.placement is not None:
-            return self.placement.east_cycles
+        if self.region is not None:
+            return self.region.east_cycles
         return np.full((self.rows, self.columns - 1), self.spec.hop_cycles, dtype=np.int32)
 
     @cached_property
     def south_cycles(self) -> Array:
         """int32 [rows - 1, columns]: cycles between a router and the next one to the south."""
-        if self.placement is not None:
-            return self.placement.south_cycles
+        if self.region is not None:
+            return self.region.south_cycles
         return np.full((self.rows - 1, self.columns), self.spec.hop_cycles, dtype=np.int32)

@@ -8,7 +8,7 @@ from modelzoo.models.example import training_example
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid
-from timing.kernels.op_costs import KERNELS, op_cycles
+from timing.kernels.op_costs import COST_FUNCTIONS, op_cycles
 from wsc.compiler import supported_ops
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import StreamPrecision
@@ -26,7 +26,7 @@ def captured(name: str) -> Program:
 
 def test_every_family_of_ops_has_a_closed_form() -> None:
     """And no form is left of a family that is gone."""
-    assert KERNELS.keys() == set(supported_ops._FAMILY_OF.values())
+    assert COST_FUNCTIONS.keys() == set(supported_ops._FAMILY_OF.values())
 
 
 @pytest.mark.parametrize("name", TINY_MODELS)

@@ -70,7 +70,8 @@ class Grid:
     def __post_init__(self) -> None:
         if not 1 <= self.hidden_pes <= self.fabric.columns:
             raise ConfigError(
-                "the hidden dimension does not fit the grid",
+                f"hidden_pes must be 1 to {self.fabric.columns}; got {self.hidden_pes}",
+                code="hidden-pes-out-of-range",
                 where="hidden_pes",
                 value=self.hidden_pes,
                 rule=f"1 to {self.fabric.columns}, the columns of the grid",

@@ -1,4 +1,8 @@
-"""The closed form for each family of ops of a captured graph."""
+"""Cost function of every op kind of a captured graph.
+
+``cost_function_of`` binds the closed form of an op's kind to the sizes of the op. Ops with equal
+cost functions cost the same, so that callers evaluate each function once.
+"""
 
 from __future__ import annotations
 
@@ -15,126 +19,140 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 
 
-class Form(NamedTuple):
-    """A closed form with the numbers of an op. Many ops have the same, and so the same cost."""
+class CostFunction(NamedTuple):
+    """Closed form of one op, bound to the op's sizes."""
 
     kernel: Callable[..., Cycles]
     tokens: int | None
-    """Those that are spread over the PEs of a grid; None if the form spreads something else."""
-    numbers: tuple[Any, ...]
+    """Tokens that the grid spreads over its PEs; None if the kernel spreads something else."""
+    sizes: tuple[Any, ...]
     options: tuple[tuple[str, Any], ...]
 
-    def on(self, grid: Grid) -> Form:
-        """The same with as many tokens on every PE as on the fullest, which alone counts."""
+    def on(self, grid: Grid) -> CostFunction:
+        """Return the function with the tokens rounded up to a full tile on every PE of ``grid``.
+
+        The cost does not change: only the fullest PE counts. Ops whose tokens differ by less than a
+        tile become equal, which makes results reusable.
+        """
         if self.tokens is None:
             return self
         filled = grid.tokens(self.tokens) * grid.token_pes
-        return Form(self.kernel, filled, self.numbers, self.options)
+        return CostFunction(self.kernel, filled, self.sizes, self.options)
 
     def cycles(self, grid: Grid, dtype: str) -> Cycles:
-        """What the op costs on a grid; ``dtype``, a name of BYTES_PER_ELEMENT, of its elements."""
+        """Return the cost on a grid for elements of ``dtype``, a key of BYTES_PER_ELEMENT."""
         tokens = () if self.tokens is None else (self.tokens,)
-        return self.kernel(grid, *tokens, *self.numbers, dtype, **dict(self.options))
+        return self.kernel(grid, *tokens, *self.sizes, dtype, **dict(self.options))
 
 
 TRANSCENDENTAL = re.compile(
     r"(exp2?|expm1|log2?|log10|log1p|gelu|silu|tanh|sigmoid|log_sigmoid|softplus|mish|elu|erfc?"
     r"|sin|cos|tan|pow|r?sqrt)(_forward|_backward)?_?"
 )
-"""Elementwise ops with a special function of each element."""
+"""Names of elementwise ops that evaluate a special function of each element."""
 
 
 def op_cycles(grid: Grid, work: OpWork, dtype: str, density: float = 1.0) -> Cycles:
-    """What one op of a captured graph costs; ``dtype`` as for its form, errors as of ``form_of``.
+    """Return the cost of one op of a captured graph.
 
-    ``density`` is the share of non-zero weights, which only products with streamed weights feel.
+    Args:
+        grid: PEs that hold the op's tensors.
+        work: Kind, name and sizes of the op.
+        dtype: Element type, a key of BYTES_PER_ELEMENT.
+        density: Share of non-zero weights; only products with streamed weights depend on it.
+
+    Raises:
+        ApplianceCompilationError: The op's kind has no cost function.
     """
-    return form_of(work, density).cycles(grid, dtype)
+    return cost_function_of(work, density).cycles(grid, dtype)
 
 
-def form_of(work: OpWork, density: float = 1.0) -> Form:
-    """The form of one op; ApplianceCompilationError for an unknown family."""
-    family = KERNELS.get(work.kind)
-    if family is None:
+def cost_function_of(work: OpWork, density: float = 1.0) -> CostFunction:
+    """Return the cost function of one op; errors as in ``op_cycles``."""
+    bind = COST_FUNCTIONS.get(work.kind)
+    if bind is None:
         raise ApplianceCompilationError(
-            "an op has no cost on the emulated clock",
+            f"op kind must be one with a cost function; got {work.kind!r}",
+            code="op-kind-without-cost",
             where=work.op,
             value=work.kind,
-            rule=f"kinds: {', '.join(sorted(KERNELS))}",
+            rule=f"kinds: {', '.join(sorted(COST_FUNCTIONS))}",
         )
-    return family(work, density)
+    return bind(work, density)
 
 
-def _form(
-    kernel: Callable[..., Cycles], *numbers: Any, tokens: int | None = None, **options: Any
-) -> Form:
-    return Form(kernel, tokens, numbers, tuple(options.items()))
+def _bind(
+    kernel: Callable[..., Cycles], *sizes: Any, tokens: int | None = None, **options: Any
+) -> CostFunction:
+    return CostFunction(kernel, tokens, sizes, tuple(options.items()))
 
 
-def _over(tensor: Callable[..., Cycles], shape: Sequence[int], **options: Any) -> Form:
-    """The form of an op over a tensor, the last dimension of which is the hidden one."""
+def _bind_tensor(
+    kernel: Callable[..., Cycles], shape: Sequence[int], **options: Any
+) -> CostFunction:
+    """Bind a kernel over one tensor whose last dimension is the hidden one."""
     hidden = shape[-1] if shape else 1
-    return _form(_of_tokens, tensor, hidden, tokens=prod(shape[:-1]), **options)
+    return _bind(_tensor_cycles, kernel, hidden, tokens=prod(shape[:-1]), **options)
 
 
-def _of_tokens(
-    grid: Grid, tokens: int, tensor: Callable[..., Cycles], hidden: int, dtype: str, **options: Any
+def _tensor_cycles(
+    grid: Grid, tokens: int, kernel: Callable[..., Cycles], hidden: int, dtype: str, **options: Any
 ) -> Cycles:
-    return tensor(grid, (tokens, hidden), dtype, **options)
+    return kernel(grid, (tokens, hidden), dtype, **options)
 
 
-def _matmul(work: OpWork, density: float) -> Form:
-    """Streamed weights, a weight gradient (a single product of resident operands), or many."""
+def _matmul(work: OpWork, density: float) -> CostFunction:
+    """Bind a product: of streamed weights, a weight gradient (batch 1), or resident operands."""
     batch, rows, inner, columns = work.shape
     if work.streams:
-        return _form(weight_streaming, inner, columns, tokens=batch * rows, density=density)
+        return _bind(weight_streaming, inner, columns, tokens=batch * rows, density=density)
     if batch == 1:
-        return _form(weight_gradient, rows, columns, tokens=inner)
-    return _form(resident_product, batch, rows, inner, columns)
+        return _bind(weight_gradient, rows, columns, tokens=inner)
+    return _bind(resident_product, batch, rows, inner, columns)
 
 
-def _attention(work: OpWork, _: float) -> Form:
-    return _form(tensors.attention, *work.shape, backward=_is_backward(work))
+def _attention(work: OpWork, _: float) -> CostFunction:
+    return _bind(tensors.attention, *work.shape, backward=_is_backward(work))
 
 
-def _softmax(work: OpWork, _: float) -> Form:
+def _softmax(work: OpWork, _: float) -> CostFunction:
     if work.op.startswith("nll_loss"):
-        return _over(tensors.loss, work.shape)
-    return _over(tensors.softmax, work.shape, backward=_is_backward(work))
+        return _bind_tensor(tensors.loss, work.shape)
+    return _bind_tensor(tensors.softmax, work.shape, backward=_is_backward(work))
 
 
-def _norm(work: OpWork, _: float) -> Form:
-    return _over(tensors.norm, work.shape, backward=_is_backward(work))
+def _norm(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.norm, work.shape, backward=_is_backward(work))
 
 
-def _reduction(work: OpWork, _: float) -> Form:
-    """Which sums there are depends on the number of results beside that of tokens."""
-    return _form(tensors.reduction, work.shape, results=work.flops)
+def _reduction(work: OpWork, _: float) -> CostFunction:
+    # Tokens stay unbound: the number of results against the number of tokens selects the sums.
+    return _bind(tensors.reduction, work.shape, results=work.flops)
 
 
-def _gather(work: OpWork, _: float) -> Form:
-    return _over(tensors.gather, work.shape)
+def _gather(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.gather, work.shape)
 
 
-def _copy(work: OpWork, _: float) -> Form:
-    return _over(tensors.copy, work.shape)
+def _copy(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.copy, work.shape)
 
 
-def _random(work: OpWork, _: float) -> Form:
-    return _over(tensors.elementwise, work.shape, passes=tensors.RANDOM_PASSES)
+def _random(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(tensors.elementwise, work.shape, passes=tensors.RANDOM_PASSES)
 
 
-def _elementwise(work: OpWork, _: float) -> Form:
+def _elementwise(work: OpWork, _: float) -> CostFunction:
     if TRANSCENDENTAL.fullmatch(work.op):
-        return _over(tensors.transcendental, work.shape)
-    return _over(tensors.elementwise, work.shape)
+        return _bind_tensor(tensors.transcendental, work.shape)
+    return _bind_tensor(tensors.elementwise, work.shape)
 
 
-def _view(_work: OpWork, _density: float) -> Form:
-    return _form(_nothing_moves)
+def _view(_work: OpWork, _density: float) -> CostFunction:
+    return _bind(_no_cycles)
 
 
-def _nothing_moves(_grid: Grid, _dtype: str) -> Cycles:
+def _no_cycles(_grid: Grid, _dtype: str) -> Cycles:
     return Cycles()
 
 
@@ -142,7 +160,7 @@ def _is_backward(work: OpWork) -> bool:
     return "backward" in work.op
 
 
-KERNELS: Mapping[str, Callable[[OpWork, float], Form]] = {
+COST_FUNCTIONS: Mapping[str, Callable[[OpWork, float], CostFunction]] = {
     "matmul": _matmul,
     "attention": _attention,
     "norm": _norm,
@@ -154,4 +172,4 @@ KERNELS: Mapping[str, Callable[[OpWork, float], Form]] = {
     "elementwise": _elementwise,
     "view": _view,
 }
-"""Every family of wsc.compiler.supported_ops, by name."""
+"""How to bind the cost function of each op kind of ``wsc.compiler.supported_ops``."""

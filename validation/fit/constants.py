@@ -14,6 +14,7 @@ import baselines
 import timing
 from timing.hardware.sourced import Sourced
 from validation import published_programs
+from validation.published_programs.releases import RELEASE_SPEEDS
 from validation.report.tables import number
 from wsc.core.config import Config
 
@@ -60,7 +61,12 @@ def constants() -> tuple[Constant, ...]:
     of_classes = [
         constant for module in modules for kind in _classes(module) for constant in _defaults(kind)
     ]
-    return *of_classes, *_of_presets(modules)
+    title = "Fitted speeds of software releases"
+    of_releases = [
+        Constant("ReleaseSpeeds", title, one.name, one.speed, "fitted", one.source)
+        for one in RELEASE_SPEEDS
+    ]
+    return *of_classes, *_of_presets(modules), *of_releases
 
 
 def _classes(module: ModuleType) -> list[type[Config]]:

@@ -17,7 +17,7 @@ from timing.cost import best_grid
 from timing.hardware import CS2, CS3, WaferSpec
 from timing.kernels.op_costs import op_cycles
 from validation.families.training_runs import Run, run_of
-from validation.published_programs.releases import release_of
+from validation.published_programs.releases import release_name, release_of
 from validation.rows.row import Row
 from wsc.core.units import PS_PER_S, seconds
 
@@ -46,8 +46,8 @@ def fit_releases(rows: Sequence[Row]) -> dict[str, float]:
             wafer = CS2 if row.text("system") == CS2.name else CS3
             base = wafer.model_copy(update={"software_speed": 1.0})
             predicted = run_of(row, "train", base).samples_per_s
-            name = "_r".join((wafer.name.lower().replace("-", ""), "_".join(map(str, release))))
-            speeds.setdefault(f"ReleaseSpeeds.{name}", []).append(float(row.value) / predicted)
+            name = f"ReleaseSpeeds.{release_name(wafer.name, release)}"
+            speeds.setdefault(name, []).append(float(row.value) / predicted)
     return {name: float(np.mean(found)) for name, found in speeds.items()}
 
 

@@ -1,19 +1,15 @@
-"""How fast each release of the vendor's software runs the same model on the same system.
+"""Speed of each release of the vendor's software on the same model and system.
 
-Releases move throughput more than most errors of a model do, so that no two may be mixed in one
-fit. A factor is the speed in relation to what ``WaferSpec`` was fitted to; there is one for each
-release with a calibration row.
+Throughput changes more from release to release than most errors of the timing model, so a fit must
+not mix releases. A speed is relative to the release that ``WaferSpec`` was fitted to. There is one
+for each release with a calibration row.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass
 
-from pydantic import PositiveFloat
-
-from timing.hardware.sourced import sourced
-from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 
 Release = tuple[int, ...]
@@ -21,42 +17,56 @@ Release = tuple[int, ...]
 _NUMBER = re.compile(r"(?:R|rel-|release[ _])?(\d{1,2}(?:\.\d+)+)(?:\+\S*)?", re.IGNORECASE)
 
 
-class ReleaseSpeeds(Config):
-    """Fitted speeds."""
+@dataclass(frozen=True)
+class ReleaseSpeed:
+    """Fitted speed of one release on one system, with its calibration row."""
 
-    cs2_r1_9_2: PositiveFloat = sourced(0.714, "fitted", "T0060")
-    cs2_r2_1_1: PositiveFloat = sourced(0.729, "fitted", "T0062")
-    cs3_r2_5: PositiveFloat = sourced(1.889, "fitted", "T0074")
+    system: str
+    release: Release
+    speed: float
+    source: str
+
+    @property
+    def name(self) -> str:
+        """Name among the fitted constants."""
+        return release_name(self.system, self.release)
 
 
-RELEASE_SPEEDS = ReleaseSpeeds()
+RELEASE_SPEEDS = (
+    ReleaseSpeed("CS-2", (1, 9, 2), 0.714, "T0060"),
+    ReleaseSpeed("CS-2", (2, 1, 1), 0.729, "T0062"),
+    ReleaseSpeed("CS-3", (2, 5), 1.889, "T0074"),
+)
+
+
+def release_name(system: str, release: Release) -> str:
+    """Return the constant's name of a release, such as ``cs2_r1_9_2``."""
+    return f"{system.lower().replace('-', '')}_r{'_'.join(map(str, release))}"
 
 
 def release_of(text: str) -> Release | None:
-    """The release that a log names (``R2.1.1``, ``rel-2.4``, ``2.4.0+build``).
+    """Return the release that a log names (``R2.1.1``, ``rel-2.4``, ``2.4.0+build``).
 
-    None if it names none, or a date instead.
+    None if the text names no release, or a date instead.
     """
     found = _NUMBER.fullmatch(text)
     return tuple(map(int, found[1].split("."))) if found else None
 
 
 def software_speed(system: str, release: Release) -> float:
-    """The factor of a release on a ``CS-2`` or ``CS-3``: that of the newest one fitted by then.
+    """Return the speed of the newest fitted release on ``system`` that is not after ``release``.
 
-    Raises ConfigError for a release before all that were fitted: drift is largest there.
+    Raises:
+        ConfigError: Every fitted release is newer. Speeds changed most between early releases, so
+            none of the fitted ones applies.
     """
-    prefix = f"{system.lower().replace('-', '')}_r"
-    fitted: dict[Release, Any] = {
-        tuple(map(int, name.removeprefix(prefix).split("_"))): getattr(RELEASE_SPEEDS, name)
-        for name in ReleaseSpeeds.model_fields
-        if name.startswith(prefix)
-    }
+    fitted = {one.release: one.speed for one in RELEASE_SPEEDS if one.system == system}
     known = [candidate for candidate in fitted if candidate <= release]
     if not known:
         raise ConfigError(
-            "no calibration row of this release or one before",
+            "a release must not be older than the first one with a calibration row",
+            code="release-not-calibrated",
             value=".".join(map(str, release)),
             rule=f"{system}: from {'.'.join(map(str, min(fitted)))} on",
         )
-    return float(fitted[max(known)])
+    return fitted[max(known)]

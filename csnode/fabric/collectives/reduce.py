@@ -60,7 +60,10 @@ def route_reduce(program: Program, path: Path, tree: Tree, colours: tuple[int, i
     """
     if tree.num_pes != path.length:
         raise ApplianceCompilationError(
-            "tree and line differ in length", value=(tree.num_pes, path.length), rule="equal"
+            "a reduction tree must be as long as its line",
+            code="tree-length-mismatch",
+            value=f"tree of {tree.num_pes} PEs, line of {path.length}",
+            rule="equal",
         )
     for position in range(path.length if path.length > 1 else 0):
         _route(program, path, tree, position, colours)

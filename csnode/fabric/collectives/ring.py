@@ -129,7 +129,8 @@ def add_ring_all_reduce(
     chunk, rest = divmod(values.length, ring.size)
     if rest or chunk % values.dtype.per_word:
         raise ApplianceCompilationError(
-            f"array {values.name!r} does not divide among the PEs of a ring",
+            f"array {values.name!r} must divide into one chunk per PE of the ring",
+            code="ring-chunk-not-whole",
             value=f"{values.length} elements, {ring.size} PEs",
             rule="one chunk of whole 32-bit words per PE",
             remedy="pad the array",

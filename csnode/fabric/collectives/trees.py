@@ -33,7 +33,8 @@ class Tree:
                 branch.pop()
             if parent != (branch[-1] if branch else -1) or (position > 0 and parent < 0):
                 raise ApplianceCompilationError(
-                    "a reduction tree is not numbered in pre-order",
+                    "a reduction tree must be numbered in pre-order",
+                    code="tree-not-pre-order",
                     where=f"position {position}",
                     value=f"parent {parent}",
                     rule="each subtree is an interval of positions; only position 0 is a root",
@@ -114,7 +115,12 @@ def two_phase(num_pes: int, group: int | None = None) -> Tree:
     """Chains within groups, then a chain over the groups' leaders; sqrt(P) PEs to a group."""
     size = group or max(1, round(math.sqrt(num_pes)))
     if size < 1:
-        raise ApplianceCompilationError("a group has no PEs", value=group, rule="at least 1")
+        raise ApplianceCompilationError(
+            f"a group must have at least one PE; got {group}",
+            code="tree-group-empty",
+            value=group,
+            rule=">= 1",
+        )
     return Tree((-1, *(i - 1 if i % size else i - size for i in range(1, num_pes))))
 
 

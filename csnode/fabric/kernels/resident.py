@@ -148,9 +148,10 @@ def _steps(fabric: Fabric) -> int:
     short, steps = sorted((fabric.rows, fabric.columns))
     if steps % short:
         raise ApplianceCompilationError(
-            "SUMMA does not divide a rectangle of PEs",
+            "one side of the rectangle of a SUMMA must be a multiple of the other",
+            code="summa-sides-not-divisible",
             value=f"{fabric.rows} x {fabric.columns}",
-            rule="one side is a multiple of the other",
+            rule="rows divide columns, or columns divide rows",
         )
     return steps
 

@@ -86,10 +86,11 @@ def _check(fabric: Fabric, x: Array, layers: Sequence[Array]) -> None:
     fit = [layer.shape[0] for layer in layers] == widths[:-1]
     if not (layers and fit and fabric.rows > 1):
         raise ApplianceCompilationError(
-            "weights cannot be streamed past these activations",
+            "layers must fit their activations and the rows of PEs",
+            code="layers-not-streamable",
             value=f"{x.shape} and {[layer.shape for layer in layers]} on {fabric.rows} rows of PEs",
-            rule="each layer has as many inputs as the one before has outputs; "
-            "a row for weights and at least one for tokens",
+            rule="inputs of a layer = outputs of the layer before; one row of PEs for weights, at "
+            "least one for tokens",
         )
 
 

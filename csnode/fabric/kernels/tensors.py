@@ -99,9 +99,10 @@ def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype
 def _square_side(fabric: Fabric) -> int:
     if fabric.rows != fabric.columns:
         raise ApplianceCompilationError(
-            "attention needs a square of PEs",
+            "the PEs of an attention must be a square",
+            code="attention-grid-not-square",
             value=f"{fabric.rows} x {fabric.columns}",
-            rule="as many rows as columns",
+            rule="rows = columns",
         )
     return fabric.rows
 

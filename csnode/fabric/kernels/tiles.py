@@ -33,9 +33,10 @@ def split(matrix: Array, rows: int, columns: int, *, transposed: bool = False) -
     m, n = matrix.shape
     if m % rows or n % columns:
         raise ApplianceCompilationError(
-            "a matrix does not divide among the PEs",
+            "the sides of a matrix must be multiples of the sides of the grid of PEs",
+            code="matrix-not-divisible",
             value=f"{m} x {n} on {rows} x {columns} PEs",
-            rule="each PE has a tile of one size",
+            rule="every PE holds a tile of one size",
             remedy="pad the matrix with zeros",
         )
     order = (0, 2, 3, 1) if transposed else (0, 2, 1, 3)

@@ -212,7 +212,8 @@ class Datapath:
         rows = (weights >> np.uint32(16)) if axpy.indexed else self._threads.word[threads]
         if int(rows.max()) >= num_rows:
             raise ApplianceCompilationError(
-                "a weight has no row of factors",
+                "the row of a weight must exist in the factors of its axpy",
+                code="axpy-weight-without-row",
                 where=self._threads.describe(int(threads[0])),
                 value=f"row {int(rows.max())}",
                 rule=f"rows 0 to {num_rows - 1}",

@@ -90,7 +90,8 @@ def _check_ramps(program: Program, queues: Queues) -> None:
                 if lost.size:
                     row, column = divmod(int(lost[0]), program.fabric.columns)
                     raise ApplianceCompilationError(
-                        f"a PE cannot {name} on a colour",
+                        f"a PE must have a route at its ramp to {name} on a colour",
+                        code=f"{name}-without-ramp-route",
                         where=f"PE (row {row}, column {column})",
                         value=f"colour {colour}",
                         rule="a route of its router begins (to send) or ends (to receive) at RAMP",
@@ -104,16 +105,19 @@ def _fill(program: Program, memory: Memory, data: Mapping[str, ArrayLike]) -> No
         array = program.layout.arrays.get(name)
         if array is None:
             raise ApplianceCompilationError(
-                f"there is no array {name!r}", rule=f"one of {', '.join(program.layout.arrays)}"
+                f"data must be for an array of the program; got {name!r}",
+                code="unknown-array",
+                rule=f"one of {', '.join(program.layout.arrays)}",
             )
         shape = (fabric.rows, fabric.columns, array.length)
         try:
             filled = np.broadcast_to(np.asarray(values, dtype=np.float32), shape)
         except ValueError as error:
             raise ApplianceCompilationError(
-                f"the data of array {name!r} have the wrong shape",
+                f"the data of array {name!r} must broadcast to {shape}",
+                code="array-data-shape",
                 value=np.shape(values),
-                rule=f"what broadcasts to rows x columns x length = {shape}",
+                rule="a shape that broadcasts to [rows, columns, length]",
             ) from error
         memory.write(everywhere, array.whole, filled.reshape(fabric.num_pes, -1))
 
@@ -122,14 +126,16 @@ def _check_quiet(cores: Cores, network: Network) -> None:
     stuck = cores.threads.unfinished
     if stuck.size:
         raise ApplianceDeadlockError(
-            f"{stuck.size} threads wait for what never comes",
+            f"every thread must end; got {stuck.size} that wait forever",
+            code="threads-wait-forever",
             where="; ".join(cores.threads.describe(int(thread)) for thread in stuck[:3]),
             value=f"{network.wavelets.num_waiting} wavelets wait in routers",
             rule="every receive has a sender, and queues drain",
         )
     if network.wavelets.num_waiting:
         raise ApplianceDeadlockError(
-            "wavelets are left over when all threads have ended",
+            "every wavelet must be received before the last thread ends",
+            code="wavelets-left-over",
             value=f"{network.wavelets.num_waiting} wavelets",
             rule="every wavelet that reaches a core is received",
         )

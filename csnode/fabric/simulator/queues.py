@@ -177,20 +177,21 @@ def _target(
     row_step, column_step = _STEPS[output]
     rows, columns = pes // fabric.columns + row_step, pes % fabric.columns + column_step
     inside = (rows >= 0) & (rows < fabric.rows) & (columns >= 0) & (columns < fabric.columns)
-    _refuse(fabric, colour, output, pes[~inside], "a route leaves the region")
+    _check_none(fabric, colour, output, pes[~inside], "route-leaves-region")
     target = numbers.router[index, output.opposite, rows * fabric.columns + columns]
-    _refuse(fabric, colour, output, pes[target < 0], "a route ends in a router that has none")
+    _check_none(fabric, colour, output, pes[target < 0], "route-without-next-hop")
     wire = fabric.south_cycles if row_step else fabric.east_cycles
     delay = wire[np.minimum(rows, rows - row_step), np.minimum(columns, columns - column_step)]
     turns = source is not Port.RAMP and (source - output) % 2 == 1
     return target, delay + (spec.turn_cycles if turns else 0)
 
 
-def _refuse(fabric: Fabric, colour: int, output: Port, pes: Array, what: str) -> None:
-    if pes.size:
-        row, column = divmod(int(pes[0]), fabric.columns)
+def _check_none(fabric: Fabric, colour: int, output: Port, lossy_pes: Array, code: str) -> None:
+    if lossy_pes.size:
+        row, column = divmod(int(lossy_pes[0]), fabric.columns)
         raise ApplianceCompilationError(
-            what,
+            "a route must lead to a router of the region that routes its colour",
+            code=code,
             where=f"colour {colour}, PE (row {row}, column {column}), output {output.name}",
             rule="every wavelet that leaves a router enters another one that routes its colour",
         )

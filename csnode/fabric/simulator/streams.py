@@ -38,9 +38,10 @@ class Ramps:
         taken = self._listener[ears] >= 0
         if taken.any() or np.unique(ears).size < ears.size:
             raise ApplianceCompilationError(
-                "two threads of a PE receive one colour at the same time",
+                "one thread of a PE must receive a colour at a time; got two",
+                code="colour-received-twice",
                 where=self._threads.describe(int(threads[taken.argmax()])),
-                rule="one thread receives a colour; let the other one wait for a signal",
+                rule="one receiving thread per colour; let the other one wait for a signal",
             )
         self._listener[ears] = threads
 
@@ -140,9 +141,10 @@ class Streams:
             if (flags & CONTROL).any():
                 thread = threads[arriving][(flags & CONTROL) != 0][0]
                 raise ApplianceCompilationError(
-                    "a control wavelet meets a stream",
+                    "a control wavelet must end an axpy; got one in a stream",
+                    code="control-in-stream",
                     where=self._threads.describe(int(thread)),
-                    rule="only an Axpy ends with a control wavelet",
+                    rule="a stream ends by its length, only an Axpy by a control wavelet",
                     remedy="send it with to_cores=False",
                 )
         return value

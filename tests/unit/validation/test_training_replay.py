@@ -18,7 +18,7 @@ from validation.families.workloads import (
     sequence_length,
 )
 from validation.fit.training import fit_releases, fit_wafer
-from validation.published_programs.releases import RELEASE_SPEEDS
+from validation.published_programs.releases import software_speed
 from validation.rows.row import Row, read_rows
 from wsc.core.errors import ConfigError
 from wsc.core.loading import Loading
@@ -147,7 +147,7 @@ def test_a_row_runs_under_its_release(read: Any) -> None:
         {}, {"software": "R2.3.0"}, {"system": "CS-3", "software": "R2.6"}, {"software": "R1.7.1"}
     )
     assert wafer_of(plain) == CS2
-    assert wafer_of(stated).software_speed == RELEASE_SPEEDS.cs2_r2_1_1
+    assert wafer_of(stated).software_speed == software_speed("CS-2", (2, 1, 1))
     assert wafer_of(other) == CS3
     with pytest.raises(ConfigError):
         wafer_of(old)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from validation.published_programs.releases import RELEASE_SPEEDS, release_of, software_speed
+from tests.support.errors import raises
+from validation.published_programs.releases import (
+    RELEASE_SPEEDS,
+    release_of,
+    software_speed,
+)
 from wsc.core.errors import ConfigError
 
 
@@ -30,13 +35,16 @@ def test_a_release_is_told_by_its_number_alone(text: str, release: tuple[int, ..
 
 def test_a_release_has_the_speed_of_the_newest_that_was_fitted_by_then() -> None:
     """The next fitted release begins a new speed."""
-    assert software_speed("CS-2", (1, 9, 2)) == RELEASE_SPEEDS.cs2_r1_9_2
-    assert software_speed("CS-2", (2, 0, 3)) == RELEASE_SPEEDS.cs2_r1_9_2
-    assert software_speed("CS-2", (2, 3, 0)) == RELEASE_SPEEDS.cs2_r2_1_1
-    assert software_speed("CS-3", (2, 6)) == RELEASE_SPEEDS.cs3_r2_5
+    speeds = {one.name: one.speed for one in RELEASE_SPEEDS}
+    assert software_speed("CS-2", (1, 9, 2)) == speeds["cs2_r1_9_2"]
+    assert software_speed("CS-2", (2, 0, 3)) == speeds["cs2_r1_9_2"]
+    assert software_speed("CS-2", (2, 3, 0)) == speeds["cs2_r2_1_1"]
+    assert software_speed("CS-3", (2, 6)) == speeds["cs3_r2_5"]
 
 
 def test_a_release_before_all_fitted_ones_is_refused() -> None:
     """Releases 1.7 and 1.8 differ by a quarter on one model, and neither can be fitted."""
-    with pytest.raises(ConfigError, match=r"1\.8\.0(.|\n)*from 1\.9\.2 on"):
+    with raises(ConfigError, "release-not-calibrated") as caught:
         software_speed("CS-2", (1, 8, 0))
+    assert caught.value.value == "1.8.0"
+    assert "1.9.2" in str(caught.value.rule)

@@ -1,18 +1,27 @@
-"""Products whose operands move along lines of PEs: steps written out, blocks that fit."""
+"""Closed forms of products of resident operands: steps, blocks, and the simulator."""
 
+from __future__ import annotations
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timing.hardware.fabric import WSE2, WSE3
-from timing.kernels import Cycles
+from csnode.fabric import kernels
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.region import Fabric
+from timing.hardware.fabric import WSE2, WSE3, FabricSpec
+from timing.kernels import Cycles, Grid, resident
 from timing.kernels.resident import (
     MovingOperand,
     gradient_block,
     product_in_steps,
+    resident_product,
 )
 
 LONG, SHORT = Cycles(compute=100), Cycles(compute=1)
+
+
 SENT = 16 + 5
 """A vector instruction that sends, and the ramps of the two PEs."""
 
@@ -21,40 +30,46 @@ def waits(product: Cycles, steps: int, *moving: MovingOperand) -> float:
     return product_in_steps(WSE2, product, steps, moving).fabric
 
 
-def test_a_slice_that_comes_behind_a_longer_product_is_not_waited_for() -> None:
+SMALL = FabricSpec(columns=4, rows=4)
+
+
+machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3"])
+
+
+def test_product_in_steps_hides_slices_behind_products() -> None:
     """But for the first: ten wavelets over three hops, and a signal."""
     first = SENT + 3 + 10 + 1
     assert [waits(LONG, steps, MovingOperand(4, 10)) for steps in (1, 2, 5)] == [first] * 3
 
 
-def test_each_further_slice_waits_for_what_its_product_does_not_hide() -> None:
+def test_product_in_steps_waits_for_long_slices() -> None:
     """100 wavelets and their set-up; three of four times another PE has its turn."""
     first, later = SENT + 3 + 100 + 1, 16 + 100 + 3 / 4 * (5 + 1) + 1
     assert waits(SHORT, 5, MovingOperand(4, 100)) == first + 4 * (later - 17)
 
 
-def test_two_operands_share_the_ramp() -> None:
+def test_product_in_steps_shares_the_ramp() -> None:
     """100 and 50 wavelets one by one; the longer way is that of the second."""
     both = MovingOperand(4, 100), MovingOperand(8, 50)
     assert waits(SHORT, 1, *both) == SENT + 7 + 150 + 1
     assert waits(SHORT, 5, *both) == SENT + 7 + 150 + 1 + 4 * (150 - 17)
 
 
-def test_the_slices_of_two_senders_come_one_after_the_other() -> None:
+def test_product_in_steps_with_two_senders() -> None:
     """Three of nine times, between them, the turn changes."""
     two = MovingOperand(4, 100, senders=2)
     first, later = 2 * SENT + 3 + 200 + 1, 2 * (16 + 100 + 3 / 9 * (5 + 1)) + 1
     assert waits(SHORT, 5, two) == pytest.approx(first + 4 * (later - 17))
 
 
-def test_buffers_are_freed_for_all_steps_but_the_first_two() -> None:
+def test_product_in_steps_frees_buffers() -> None:
     """By a signal for each operand, whether it moves or not."""
     moving = MovingOperand(4, 10), MovingOperand(1, 10)
     for steps, freed in ((1, 0), (2, 0), (5, 3 * 2)):
         assert product_in_steps(WSE2, LONG, steps, moving).setup == 16 * steps + freed
 
 
-def test_what_lies_on_one_pe_does_not_move() -> None:
+def test_product_in_steps_on_one_pe_moves_nothing() -> None:
     """Each step is its product and the set-up."""
     alone = product_in_steps(WSE2, LONG, 5, [MovingOperand(1, 10), MovingOperand(1, 10)])
     assert alone == Cycles(compute=500, setup=5 * 16)
@@ -67,7 +82,7 @@ def test_what_lies_on_one_pe_does_not_move() -> None:
     outputs=st.integers(1, 60),
     even=st.booleans(),
 )
-def test_a_block_of_gradients_fits_a_bank(
+def test_gradient_block_fits_a_bank(
     parts: int, tokens: int, inputs: int, outputs: int, even: bool
 ) -> None:
     """Of 6 KiB, in fp32: a power of two of parts, one at least, and a divisor if asked for."""
@@ -79,8 +94,46 @@ def test_a_block_of_gradients_fits_a_bank(
         assert not even or parts % block == 0
 
 
-def test_the_fastest_block_is_taken() -> None:
+def test_gradient_block_is_the_fastest() -> None:
     """Eight, although all 64 would fit; of larger tiles two fit, of the largest not even one."""
     assert gradient_block(WSE2, 64, (10, 1, 1), "float16") == 8
     assert gradient_block(WSE2, 64, (1000, 32, 16), "float16") == 2
     assert gradient_block(WSE2, 6, (100, 2000, 1), "float16") == 1
+
+
+def test_resident_product_of_more_products_than_pes() -> None:
+    """32 products on 16 PEs take two rounds, each with its set-up, plus the same way once."""
+    grid = Grid.whole(SMALL)
+    one, two = (resident_product(grid, n, 8, 8, 8, "float32") for n in (16, 32))
+    assert two.total_cycles - one.total_cycles == 16 + 8 * 8 * (8 + 1)
+
+
+@machines
+@pytest.mark.parametrize("pes", [(1, 4), (4, 4), (6, 3)])
+@pytest.mark.parametrize("tile", [(16, 8), (4, 24), (2, 2)])
+def test_summa_matches_the_simulator(
+    machine: FabricSpec, pes: tuple[int, int], tile: tuple[int, int]
+) -> None:
+    """Within 3.5 %, whether products hide the slices that move (16 x 8) or not (2 x 2)."""
+    left = np.ones((pes[0] * tile[0], 2 * max(pes)))
+    right = np.ones((2 * max(pes), pes[1] * tile[1]))
+    taken = kernels.summa(Fabric(*pes, machine), left, right, Dtype.FP16).cycles
+    form = resident.summa(machine, pes, tile, left.shape[1], "float16")
+    assert form.total_cycles == pytest.approx(taken, rel=0.035)
+
+
+@machines
+@pytest.mark.parametrize("tile", [(4, 8, 2), (2, 16, 2), (1, 16, 32)])
+def test_weight_gradient_matches_the_simulator(
+    machine: FabricSpec, tile: tuple[int, int, int]
+) -> None:
+    """Within 3.5 %: parts of several PEs are multiplied side by side, or one at a time."""
+    (tokens, features, outputs), rows, columns = tile, 2, 4
+    x, dy = (
+        np.ones((rows * tokens, columns * features)),
+        np.ones((rows * tokens, columns * outputs)),
+    )
+    taken = kernels.weight_gradient(Fabric(rows, columns, machine), x, dy, Dtype.FP16).cycles
+    grid = Grid.whole(machine.model_copy(update={"rows": rows, "columns": columns}))
+    form = resident.weight_gradient(grid, *x.shape, dy.shape[1], "float16")
+    assert form.total_cycles == pytest.approx(taken, rel=0.035)

@@ -1,4 +1,6 @@
-"""Kernels on the simulated wafer agree with torch to the precision of their format."""
+"""Softmax, norms, attention, embedding and loss agree with torch."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
@@ -7,11 +9,16 @@ import torch.nn.functional as F
 
 from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import decode, encode
+from tests.support.errors import raises
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
+
+
 RANDOM = np.random.default_rng(5)
+
+
 ALL_DTYPES = pytest.mark.parametrize("dtype", Dtype)
 
 
@@ -31,59 +38,7 @@ def agree(result, expected, dtype, roundings, scale=1.0):
 
 
 @ALL_DTYPES
-def test_weight_gradients_are_summed_over_tokens_in_fp32(dtype):
-    """Exact for small integers in every format."""
-    x, dy = RANDOM.integers(-3, 4, (8, 6)), RANDOM.integers(-3, 4, (8, 12))
-    result = kernels.weight_gradient(Fabric(2, 3), x, dy, dtype)
-    np.testing.assert_array_equal(result.values, x.T @ dy)
-
-
-@pytest.mark.parametrize("outputs", [16, 64, 128])
-def test_gradients_that_do_not_fit_a_bank_are_made_in_blocks(outputs):
-    """8 features and up to 256 outputs on each of 4 PEs: blocks of all, of two, of one."""
-    x, dy = RANDOM.integers(-3, 4, (4, 16)), RANDOM.integers(-3, 4, (4, 4 * outputs))
-    result = kernels.weight_gradient(Fabric(1, 4), np.repeat(x, 2, axis=1), dy, Dtype.FP16)
-    np.testing.assert_array_equal(result.values, np.repeat(x, 2, axis=1).T @ dy)
-
-
-@ALL_DTYPES
-def test_gemv_is_a_matrix_times_a_vector(dtype):
-    """16 x 12 on 4 x 3 PEs, sums in fp32."""
-    a, x = normal(dtype, 16, 12), normal(dtype, 12)
-    result = kernels.gemv(Fabric(4, 3), a, x, dtype)
-    agree(result, reference(a) @ reference(x), Dtype.FP32, roundings=12, scale=6)
-
-
-@ALL_DTYPES
-@pytest.mark.parametrize("pes", [(1, 1), (2, 2), (4, 4), (1, 4), (4, 1), (2, 8), (4, 2)])
-@pytest.mark.parametrize("rows", [8, 24])
-def test_summa_is_a_product(dtype, pes, rows):
-    """Both operands broadcast, in slices as many as the longer side has PEs; sums in fp32."""
-    a, b = normal(dtype, rows, 16), normal(dtype, 16, 16)
-    result = kernels.summa(Fabric(*pes), a, b, dtype)
-    agree(result, reference(a) @ reference(b), Dtype.FP32, roundings=16, scale=6)
-
-
-def test_summa_wants_sides_that_divide():
-    """Slices of a line up with slices of b where one side is a multiple of the other."""
-    with pytest.raises(ApplianceCompilationError, match="rectangle"):
-        kernels.summa(Fabric(2, 3), np.ones((6, 6)), np.ones((6, 6)))
-
-
-def test_attention_wants_a_square():
-    """Its scores and values take turns along lines of one length."""
-    with pytest.raises(ApplianceCompilationError, match="square"):
-        kernels.attention(Fabric(2, 4), *(np.ones((8, 8)) for _ in "qkv"))
-
-
-def test_matrices_that_do_not_divide_are_refused():
-    """No PE may have a smaller tile."""
-    with pytest.raises(ApplianceCompilationError, match="does not divide"):
-        kernels.softmax(Fabric(2, 4), np.ones((4, 6)))
-
-
-@ALL_DTYPES
-def test_softmax_runs_along_rows(dtype):
+def test_softmax_runs_along_rows(dtype: Dtype) -> None:
     """4 tokens of 24 features on 2 x 6 PEs, large values included."""
     x = 8 * normal(dtype, 4, 24)
     result = kernels.softmax(Fabric(2, 6), x, dtype)
@@ -91,7 +46,7 @@ def test_softmax_runs_along_rows(dtype):
     agree(result, expected, dtype, roundings=24)
 
 
-def test_softmax_runs_along_rows_of_many_pes():
+def test_softmax_runs_along_rows_of_many_pes() -> None:
     """48 of them, so that those at one end are an instruction behind those at the other."""
     x = normal(Dtype.FP32, 2, 96)
     result = kernels.softmax(Fabric(1, 48), x)
@@ -99,7 +54,7 @@ def test_softmax_runs_along_rows_of_many_pes():
 
 
 @ALL_DTYPES
-def test_layer_norm_and_rms_norm(dtype):
+def test_layer_norm_and_rms_norm_agree_with_torch(dtype: Dtype) -> None:
     """4 tokens of 24 features on 2 x 6 PEs."""
     x, scale, shift = normal(dtype, 4, 24), normal(dtype, 24), normal(dtype, 24)
     weights = reference(scale), reference(shift)
@@ -109,9 +64,15 @@ def test_layer_norm_and_rms_norm(dtype):
     agree(rms, F.rms_norm(reference(x), (24,), weights[0], 1e-5), dtype, roundings=4, scale=4)
 
 
+def test_attention_needs_a_square() -> None:
+    """Its scores and values take turns along lines of one length."""
+    with raises(ApplianceCompilationError, "attention-grid-not-square"):
+        kernels.attention(Fabric(2, 4), *(np.ones((8, 8)) for _ in "qkv"))
+
+
 @ALL_DTYPES
 @pytest.mark.parametrize("side", [1, 2, 4])
-def test_attention_of_one_head(dtype, side):
+def test_attention_of_one_head_agrees_with_torch(dtype: Dtype, side: int) -> None:
     """8 queries, 16 keys, head size 8."""
     q, k, v = normal(dtype, 8, 8), normal(dtype, 16, 8), normal(dtype, 16, 8)
     result = kernels.attention(Fabric(side, side), q, k, v, dtype)
@@ -120,7 +81,7 @@ def test_attention_of_one_head(dtype, side):
 
 
 @ALL_DTYPES
-def test_an_embedding_copies_rows(dtype):
+def test_embedding_copies_rows(dtype: Dtype) -> None:
     """The bits of the table; a copy with its set-up for each token."""
     table, tokens = normal(dtype, 10, 12), RANDOM.integers(0, 10, 8)
     result = kernels.embedding(Fabric(2, 3), table, tokens, dtype)
@@ -129,7 +90,7 @@ def test_an_embedding_copies_rows(dtype):
 
 
 @ALL_DTYPES
-def test_cross_entropy_is_the_mean_over_tokens(dtype):
+def test_cross_entropy_is_the_mean_over_tokens(dtype: Dtype) -> None:
     """8 tokens, 24 classes, on 2 x 4 PEs."""
     logits, classes = normal(dtype, 8, 24), RANDOM.integers(0, 24, 8)
     result = kernels.cross_entropy(Fabric(2, 4), logits, classes, dtype)

@@ -1,4 +1,6 @@
-"""Rings folded into a line: short links, colours that never clash, sums that end in their keeper."""
+"""Rings folded into a line: short links, unmixed colours, sums that end in their keeper."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
@@ -10,8 +12,6 @@ from csnode.fabric.collectives import Ring, do_ring_sum, paths
 from csnode.fabric.dtypes import decode, encode
 from timing.hardware.fabric import WSE2
 
-SETUP = WSE2.vector_setup_cycles
-MESSAGE = 2 * WSE2.ramp_cycles + 1
 COLOURS = (0, 1, 2, 3)
 
 
@@ -22,8 +22,14 @@ def routed(size, rows=1):
     return program, ring
 
 
+SETUP = WSE2.vector_setup_cycles
+
+
+MESSAGE = 2 * WSE2.ramp_cycles + 1
+
+
 @pytest.mark.parametrize("size", range(2, 14))
-def test_no_link_is_longer_than_two_hops_and_no_router_mixes_colours(size):
+def test_ring_has_short_links_and_unmixed_colours(size: int) -> None:
     """One way in and one way out per router and colour, one switch position, all PEs once."""
     program, ring = routed(size)
     assert sorted(ring.positions) == list(range(size))
@@ -37,7 +43,7 @@ def test_no_link_is_longer_than_two_hops_and_no_router_mixes_colours(size):
 
 @settings(max_examples=20, deadline=None)
 @given(size=st.integers(2, 12), words=st.integers(1, 12), data=st.data())
-def test_a_sum_runs_once_round_and_ends_in_its_keeper(size, words, data):
+def test_ring_sum_ends_in_its_keeper(size: int, words: int, data: st.DataObject) -> None:
     """All links but the one behind the keeper, each a message and its hops; others keep nothing."""
     keeper = data.draw(st.integers(0, size - 1))
     program, ring = routed(size, rows=2)
@@ -53,7 +59,7 @@ def test_a_sum_runs_once_round_and_ends_in_its_keeper(size, words, data):
     assert outcome.cycles == SETUP + words + trip
 
 
-def test_16_bit_sums_round_at_every_pe_of_the_ring():
+def test_ring_sum_rounds_16_bit_sums_at_every_pe() -> None:
     """Bit for bit the order of the ring, from the PE behind the keeper on."""
     program, ring = routed(7)
     x, y = program.array("x", 4, Dtype.FP16), program.array("y", 4, Dtype.FP16)
@@ -67,7 +73,7 @@ def test_16_bit_sums_round_at_every_pe_of_the_ring():
     np.testing.assert_array_equal(found, total)
 
 
-def test_a_ring_of_one_copies_its_values():
+def test_ring_sum_of_one_pe_copies() -> None:
     """Nothing to add, nothing to route."""
     program, ring = routed(1)
     x, y = program.array("x", 3), program.array("y", 3)

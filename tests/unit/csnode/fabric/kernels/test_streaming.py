@@ -1,4 +1,6 @@
-"""Weight streaming: products with torch's values, outputs spread as inputs, and what it costs."""
+"""Weight streaming: values as in torch, outputs spread as inputs, and cycles."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
@@ -10,22 +12,22 @@ from csnode.fabric import Dtype, Fabric
 from csnode.fabric.defects import random_defects
 from csnode.fabric.dtypes import decode, encode
 from csnode.fabric.kernels import streamed_layers, weight_streaming
+from tests.support.errors import raises
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
+
+
 RANDOM = np.random.default_rng(5)
+
+
 ALL_DTYPES = pytest.mark.parametrize("dtype", Dtype)
 
 
 def normal(dtype, *shape):
     """Values that the format can hold."""
     return decode(encode(RANDOM.normal(size=shape), dtype), dtype)
-
-
-def small(*shape):
-    """Whole numbers whose products and sums are exact in every format."""
-    return RANDOM.integers(-2, 3, shape)
 
 
 def agree(values, x, *layers, dtype):
@@ -40,10 +42,15 @@ def agree(values, x, *layers, dtype):
     np.testing.assert_allclose(values, expected.numpy(), rtol=0, atol=tolerance)
 
 
+def small(*shape):
+    """Whole numbers whose products and sums are exact in every format."""
+    return RANDOM.integers(-2, 3, shape)
+
+
 @ALL_DTYPES
 @pytest.mark.parametrize("spec", [WSE2, WSE3])
 @pytest.mark.parametrize("outputs", [2, 7])
-def test_streamed_weights_give_the_product(dtype, spec, outputs):
+def test_weight_streaming_gives_the_product(dtype: Dtype, spec: FabricSpec, outputs: int) -> None:
     """11 inputs and fewer or more outputs than 4 columns, none a multiple; 6 tokens over 2 rows."""
     x, w = normal(dtype, 6, 11), normal(dtype, 11, outputs)
     agree(weight_streaming(Fabric(3, 4, spec), x, w, dtype).values, x, w, dtype=dtype)
@@ -55,7 +62,9 @@ def test_streamed_weights_give_the_product(dtype, spec, outputs):
     shape=st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8)),
     dtype=st.sampled_from(Dtype),
 )
-def test_any_shape_fits_any_grid(grid, shape, dtype):
+def test_weight_streaming_fits_any_shape_on_any_grid(
+    grid: tuple[int, int], shape: tuple[int, int, int], dtype: Dtype
+) -> None:
     """Uneven tokens, inputs and outputs are padded; whole numbers come out exactly."""
     tokens, inputs, outputs = shape
     x, w = small(tokens, inputs), small(inputs, outputs)
@@ -65,7 +74,7 @@ def test_any_shape_fits_any_grid(grid, shape, dtype):
 
 @ALL_DTYPES
 @pytest.mark.parametrize("columns", [1, 3])
-def test_outputs_of_a_layer_are_the_inputs_of_the_next(dtype, columns):
+def test_streamed_layers_chain_outputs_to_inputs(dtype: Dtype, columns: int) -> None:
     """(x w1) w2 in one program, nothing moved in between: the bits of two programs."""
     x, first, second = normal(dtype, 4, 5), normal(dtype, 5, 7), normal(dtype, 7, 4)
     fabric = Fabric(3, columns)
@@ -77,7 +86,7 @@ def test_outputs_of_a_layer_are_the_inputs_of_the_next(dtype, columns):
     assert both.cycles < between.cycles + after.cycles
 
 
-def test_each_column_keeps_as_many_outputs_side_by_side_as_it_has_inputs():
+def test_weight_streaming_spreads_outputs_as_inputs() -> None:
     """Ten outputs on four columns: three each, one on the last, as ten inputs lie."""
     x, w = small(2, 10), small(10, 10)
     outcome = weight_streaming(Fabric(2, 4), x, w).outcome
@@ -89,7 +98,7 @@ def test_each_column_keeps_as_many_outputs_side_by_side_as_it_has_inputs():
 
 
 @pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
-def test_zero_weights_are_not_sent(dtype):
+def test_weight_streaming_skips_zero_weights(dtype: Dtype) -> None:
     """The bits of the dense product with zeros; wavelets and time by the number of the others."""
     x, w = normal(dtype, 16, 32), normal(dtype, 32, 5)
     w[RANDOM.random(w.shape) < 0.75] = 0
@@ -103,7 +112,7 @@ def test_zero_weights_are_not_sent(dtype):
     assert sparse.cycles < dense.cycles
 
 
-def test_outputs_without_weights_are_zero():
+def test_weight_streaming_zeroes_outputs_without_weights() -> None:
     """Nothing of the output before is left in the accumulators."""
     x, w = normal(Dtype.FP16, 4, 6), normal(Dtype.FP16, 6, 6)
     w[:, 2:5] = 0
@@ -113,7 +122,7 @@ def test_outputs_without_weights_are_zero():
 
 
 @ALL_DTYPES
-def test_defects_cost_time_and_change_no_value(dtype):
+def test_weight_streaming_on_a_wafer_with_defects(dtype: Dtype) -> None:
     """Rings over working PEs only, some of them longer than two hops a link."""
     spec = FabricSpec(rows=8, columns=10)
     x, w = normal(dtype, 8, 9), normal(dtype, 9, 10)
@@ -126,7 +135,7 @@ def test_defects_cost_time_and_change_no_value(dtype):
     assert on_defects.cycles > healthy.cycles
 
 
-def test_the_ring_is_hidden_behind_the_next_output():
+def test_weight_streaming_hides_the_ring() -> None:
     """With long axpys, another output costs its axpys and additions, but no set-up and no trip."""
     features, tokens = 8, 16
     x, w = small(tokens, 4 * features), np.ones((4 * features, 16))
@@ -136,11 +145,11 @@ def test_the_ring_is_hidden_behind_the_next_output():
     assert many - few == pytest.approx(8 * (axpys + additions + control + signal), rel=0.03)
 
 
-def test_what_cannot_be_streamed_is_refused():
+def test_streamed_layers_refuse_what_does_not_fit() -> None:
     """Layers that do not fit each other, no layer, no row for tokens, and too much for a PE."""
     x, w = np.ones((4, 6)), np.ones((6, 5))
     for rows, layers in ((3, [w, w]), (3, []), (1, [w])):
-        with pytest.raises(ApplianceCompilationError, match="cannot be streamed"):
+        with raises(ApplianceCompilationError, "layers-not-streamable"):
             streamed_layers(Fabric(rows, 2), x, layers)
-    with pytest.raises(ApplianceResourceExhausted, match="'x' does not fit"):
+    with raises(ApplianceResourceExhausted, "pe-sram-exceeded"):
         weight_streaming(Fabric(2, 2), np.ones((5000, 6)), w)

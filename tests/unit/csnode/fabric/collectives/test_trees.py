@@ -1,5 +1,7 @@
 """Reduction trees: pre-order, and the costs of the published model."""
 
+from __future__ import annotations
+
 import itertools
 
 import pytest
@@ -7,38 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from csnode.fabric.collectives.trees import Tree, auto_generated, binomial, chain, star, two_phase
+from tests.support.errors import raises
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
-
-
-@given(num_pes=st.integers(1, 200), group=st.integers(1, 30))
-def test_named_trees_are_in_pre_order(num_pes, group):
-    """Building one checks it, whatever the number of PEs."""
-    trees = [chain(num_pes), star(num_pes), binomial(num_pes), two_phase(num_pes, group)]
-    assert all(tree.num_pes == num_pes for tree in trees)
-
-
-@pytest.mark.parametrize("levels", range(1, 9))
-def test_a_binary_tree_has_one_message_per_level(levels):
-    """2^k PEs: the root and the depth see k messages."""
-    tree = binomial(2**levels)
-    assert len(tree.children[0]) == max(tree.depths) == levels
-
-
-@pytest.mark.parametrize("parents", [(-1, 0, 0, 1), (-1, 2, 0), (0, 0), (-1, -1)])
-def test_other_numberings_are_refused(parents):
-    """A subtree that is no interval cannot be routed with two colours."""
-    with pytest.raises(ApplianceCompilationError, match="pre-order"):
-        Tree(parents)
-
-
-def test_costs_are_those_of_the_published_formulas():
-    """Timing model 2b, P = 16: chain, star (in its large limit) and tree."""
-    num_pes, words, message = 16, 32, 2 * WSE2.ramp_cycles + 1
-    assert chain(num_pes).cost(words, WSE2) == words + (message + 1) * (num_pes - 1)
-    assert star(num_pes).cost(words, WSE2) == words * (num_pes - 1) + message
-    tree = max(words * 4, words * num_pes * 4 / (2 * (num_pes - 1)) + num_pes - 1) + message * 4
-    assert binomial(num_pes).cost(words, WSE2) == tree
 
 
 def pre_orders(num_pes):
@@ -49,8 +22,38 @@ def pre_orders(num_pes):
             continue
 
 
+@given(num_pes=st.integers(1, 200), group=st.integers(1, 30))
+def test_named_trees_are_in_pre_order(num_pes: int, group: int) -> None:
+    """Building one checks it, whatever the number of PEs."""
+    trees = [chain(num_pes), star(num_pes), binomial(num_pes), two_phase(num_pes, group)]
+    assert all(tree.num_pes == num_pes for tree in trees)
+
+
+@pytest.mark.parametrize("levels", range(1, 9))
+def test_binomial_tree_has_one_message_per_level(levels: int) -> None:
+    """2^k PEs: the root and the depth see k messages."""
+    tree = binomial(2**levels)
+    assert len(tree.children[0]) == max(tree.depths) == levels
+
+
+@pytest.mark.parametrize("parents", [(-1, 0, 0, 1), (-1, 2, 0), (0, 0), (-1, -1)])
+def test_tree_refuses_other_numberings(parents: tuple[int, ...]) -> None:
+    """A subtree that is no interval cannot be routed with two colours."""
+    with raises(ApplianceCompilationError, "tree-not-pre-order"):
+        Tree(parents)
+
+
+def test_tree_cost_is_the_published_formula() -> None:
+    """Timing model 2b, P = 16: chain, star (in its large limit) and tree."""
+    num_pes, words, message = 16, 32, 2 * WSE2.ramp_cycles + 1
+    assert chain(num_pes).cost(words, WSE2) == words + (message + 1) * (num_pes - 1)
+    assert star(num_pes).cost(words, WSE2) == words * (num_pes - 1) + message
+    tree = max(words * 4, words * num_pes * 4 / (2 * (num_pes - 1)) + num_pes - 1) + message * 4
+    assert binomial(num_pes).cost(words, WSE2) == tree
+
+
 @pytest.mark.parametrize("words", [1, 4, 40])
-def test_the_search_comes_near_the_best_of_all_trees(words):
+def test_auto_generated_is_near_the_best_tree(words: int) -> None:
     """Against all 429 pre-order trees of 8 PEs."""
     trees = list(pre_orders(8))
     assert len(trees) == 429

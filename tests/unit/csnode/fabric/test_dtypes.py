@@ -1,4 +1,6 @@
-"""Number formats agree bit for bit with an independent implementation."""
+"""Storage formats agree bit for bit with torch."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from csnode.fabric.dtypes import Dtype, combine_words, decode, encode, multiply_add
 
 TORCH = {Dtype.FP32: torch.float32, Dtype.FP16: torch.float16, Dtype.BF16: torch.bfloat16}
+
+
 SINGLES = st.lists(st.floats(width=32), min_size=2, max_size=32)
 
 
@@ -18,14 +22,14 @@ def rounded(values, dtype):
 
 @pytest.mark.parametrize("dtype", Dtype)
 @given(values=SINGLES)
-def test_storing_rounds_like_torch(dtype, values):
+def test_encode_rounds_like_torch(dtype: Dtype, values: list[float]) -> None:
     """What comes back from memory is the value rounded to nearest even, NaN and infinity kept."""
     stored = decode(encode(np.array(values, dtype=np.float32), dtype), dtype)
     np.testing.assert_array_equal(stored, rounded(values, dtype))
 
 
 @pytest.mark.parametrize("dtype", Dtype)
-def test_two_16_bit_elements_share_a_word(dtype):
+def test_combine_words_handles_two_16_bit_elements(dtype: Dtype) -> None:
     """Combining words combines all elements in them, each rounded to its format."""
     left, right = np.linspace(-3, 3, 8), np.linspace(1, 2, 8)
     words = [encode(x, dtype).view(np.uint32) for x in (left, right)]
@@ -34,7 +38,7 @@ def test_two_16_bit_elements_share_a_word(dtype):
     np.testing.assert_array_equal(decode(total, dtype), rounded(expected, dtype))
 
 
-def test_an_fp16_sum_saturates_where_an_fp32_sum_does_not():
+def test_multiply_add_rounds_to_the_dtype_of_the_sum() -> None:
     """Adding 1 to 2048 is lost in fp16 and kept in fp32: the sum's format decides."""
     one, large = np.ones(1), np.full(1, 2048.0)
     for sums, expected in ((Dtype.FP16, 2048.0), (Dtype.FP32, 2049.0)):
@@ -44,7 +48,7 @@ def test_an_fp16_sum_saturates_where_an_fp32_sum_does_not():
         assert decode(bits, sums)[0] == expected
 
 
-def test_a_product_is_exact_before_it_is_added():
+def test_multiply_add_keeps_the_exact_product() -> None:
     """A fused multiply-add keeps the low bits of the product that two roundings would lose."""
     factor = np.float32(1 + 2**-12)
     bits = multiply_add(

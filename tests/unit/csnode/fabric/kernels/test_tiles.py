@@ -1,0 +1,15 @@
+"""Tiles of matrices on a grid of PEs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from csnode.fabric import Fabric, kernels
+from tests.support.errors import raises
+from wsc.core.errors import ApplianceCompilationError
+
+
+def test_split_refuses_a_matrix_that_does_not_divide() -> None:
+    """No PE may have a smaller tile."""
+    with raises(ApplianceCompilationError, "matrix-not-divisible"):
+        kernels.softmax(Fabric(2, 4), np.ones((4, 6)))

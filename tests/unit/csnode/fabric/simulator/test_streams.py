@@ -1,0 +1,91 @@
+"""Streams between memory and fabric."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from csnode.fabric import (
+    Control,
+    Dtype,
+    Fabric,
+    Port,
+    Program,
+    Stream,
+    receive,
+    run,
+)
+from csnode.fabric.collectives import add_reduce, chain, do_bus, paths, route_bus
+from tests.support.errors import raises
+from timing.hardware.fabric import WSE2
+from wsc.core.errors import ApplianceCompilationError
+
+RANDOM = np.random.default_rng(11)
+
+
+def line(num_pes, length=8, spec=WSE2, dtype=Dtype.FP32):
+    """A program on one row, colour 0 leading from the first PE to the last."""
+    program = Program(Fabric(1, num_pes, spec))
+    x = program.array("x", length, dtype)
+    program.route(0, np.s_[0, 0], Port.RAMP, Port.EAST)
+    program.route(0, np.s_[0, 1:-1], Port.WEST, Port.EAST)
+    program.route(0, np.s_[0, -1], Port.WEST, Port.RAMP)
+    return program, x
+
+
+def test_stream_refuses_a_control_wavelet() -> None:
+    """A stream knows its length; a control wavelet in front of it is a mistake."""
+    program = Program(Fabric(1, 2))
+    x = program.array("x", 2)
+    program.route(0, (0, 0), Port.RAMP, Port.EAST)
+    program.route(0, (0, 1), Port.WEST, Port.RAMP)
+    program.do((0, 0), Control(0, to_cores=True))
+    program.do((0, 1), receive(x.whole, 0))
+    with raises(ApplianceCompilationError, "control-in-stream"):
+        run(program, {})
+
+
+def test_stream_combines_by_maximum() -> None:
+    """A chain of maxima along a row, as a softmax over PEs needs it."""
+    program = Program(Fabric(2, 5))
+    x = program.array("x", 3)
+    add_reduce(program, paths.rows(program.fabric), chain(5), x.whole, (0, 1), combine="maximum")
+    data = RANDOM.normal(size=(2, 5, 3)).astype(np.float32)
+    np.testing.assert_array_equal(run(program, {"x": data}).read("x")[:, 0], data.max(axis=1))
+
+
+def test_stream_reads_a_strided_operand() -> None:
+    """Every third element, sent and stored one after the other."""
+    program = Program(Fabric(1, 2))
+    x = program.array("x", 9)
+    program.route(0, (0, 0), Port.RAMP, Port.EAST)
+    program.route(0, (0, 1), Port.WEST, Port.RAMP)
+    program.do((0, 0), Stream(operand=x[::3], send=0))
+    program.do((0, 1), receive(x[:3], 0))
+    data = np.stack([np.arange(9), np.zeros(9)])[None]
+    np.testing.assert_array_equal(run(program, {"x": data}).read("x")[0, 1, :3], [0, 3, 6])
+
+
+def test_stream_refuses_a_second_receiver_of_a_colour() -> None:
+    """Two at once would share its words by chance."""
+    program, x = line(2, 4)
+    program.do((0, 1), receive(x.whole, 0))
+    program.do((0, 1), receive(x.whole, 0), thread=1)
+    with raises(ApplianceCompilationError, "colour-received-twice"):
+        run(program, {})
+
+
+@pytest.mark.parametrize("dtype", list(Dtype))
+def test_stream_fills_columns_of_a_matrix(dtype: Dtype) -> None:
+    """Three rows of four, into columns 2 to 5 of rows of eight, here and there; others stay."""
+    program = Program(Fabric(1, 2))
+    part, whole = program.array("part", 12, dtype), program.array("whole", 24, dtype)
+    columns, line = whole.columns(2, 6, width=8), paths.rows(program.fabric)
+    route_bus(program, line, 0)
+    do_bus(program, line, 1, part.whole, columns, 0)
+    found = run(program, {"part": np.arange(1, 13), "whole": -1.0})
+    expected = -np.ones((2, 3, 8))
+    expected[:, :, 2:6] = np.arange(1, 13).reshape(3, 4)
+    np.testing.assert_array_equal(found.read("whole").reshape(2, 3, 8), expected)
+    rows = found.memory.read(np.array([0, 1]), columns).reshape(2, 3, 4)
+    np.testing.assert_array_equal(rows, expected[:, :, 2:6])

@@ -1,0 +1,71 @@
+"""Threads of a PE, and signals between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from csnode.fabric import (
+    Delay,
+    Dtype,
+    Fabric,
+    Port,
+    Program,
+    Signal,
+    Vector,
+    Wait,
+    receive,
+    run,
+    send,
+)
+from csnode.fabric.collectives import add_broadcast, paths
+from timing.hardware.fabric import WSE2
+
+SETUP = WSE2.vector_setup_cycles
+
+
+RAMPS = 2 * WSE2.ramp_cycles + 1
+
+
+def line(num_pes, length=8, spec=WSE2, dtype=Dtype.FP32):
+    """A program on one row, colour 0 leading from the first PE to the last."""
+    program = Program(Fabric(1, num_pes, spec))
+    x = program.array("x", length, dtype)
+    program.route(0, np.s_[0, 0], Port.RAMP, Port.EAST)
+    program.route(0, np.s_[0, 1:-1], Port.WEST, Port.EAST)
+    program.route(0, np.s_[0, -1], Port.WEST, Port.RAMP)
+    return program, x
+
+
+def test_threads_wait_for_signals() -> None:
+    """A thread that waits goes on after the signal, and not before."""
+    program, x = line(2, 4)
+    program.do((0, 0), Delay(200), Signal(0))
+    program.do((0, 0), Wait(0), send(x.whole, 0), thread=1)
+    program.do((0, 1), receive(x.whole, 0))
+    assert 200 < run(program, {}).cycles < 200 + SETUP + RAMPS + 10
+
+
+@pytest.mark.parametrize("others_signal", [3, 9, 10, 11])
+def test_signal_arrives_in_the_next_cycle(others_signal: int) -> None:
+    """The thread that waits goes on one cycle after the signal: 10, 1, then the vector op."""
+    program = Program(Fabric(1, 2))
+    x = program.array("x", 4)
+    program.do(np.s_[0, 0], Delay(10), Signal(0), thread=0)
+    program.do(np.s_[0, 0], Wait(0), Vector("copy", x.whole, x.whole), thread=1)
+    program.do(np.s_[0, 1], Delay(others_signal), Signal(0), thread=0)
+    program.do(np.s_[0, 1], Wait(0), thread=1)
+    copied = WSE2.vector_setup_cycles + 2
+    assert run(program, {}).finish_cycles[0, 0] == 10 + 1 + copied
+
+
+@pytest.mark.parametrize("instruction", ["vector", "delay"])
+def test_threads_of_one_role_may_be_an_instruction_apart(instruction: str) -> None:
+    """Words reach each PE a cycle later; the first begins its next op as a later one its first."""
+    program = Program(Fabric(1, 40))
+    x, y = program.array("x", 1), program.array("y", 1, bank=2)
+    op = Vector("copy", y.whole, x.whole) if instruction == "vector" else Delay(17)
+    add_broadcast(program, paths.rows(program.fabric), x.whole, 0)
+    program.do(np.s_[:, :], op, op, op)
+    found = run(program, {"x": 1}).finish_cycles[0]
+    np.testing.assert_array_equal(np.diff(found[1:-1]), 1)

@@ -1,0 +1,115 @@
+"""Cost functions of op kinds."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+
+from tests.support.errors import raises
+from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR
+from timing.kernels import Cycles, Grid, tensors
+from timing.kernels.op_costs import COST_FUNCTIONS, cost_function_of, op_cycles
+from timing.kernels.resident import (
+    weight_gradient,
+)
+from timing.kernels.streaming import weight_streaming
+from wsc.compiler.supported_ops import _FAMILIES
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import OpWork
+
+SHAPES = {
+    "matmul": (1, 4096, 768, 3072),
+    "attention": (96, 256, 256, 64),
+}
+
+
+def _work(kind: str, op: str = "op", *, streams: bool = False) -> OpWork:
+    shape = SHAPES.get(kind, (8, 512, 768))
+    return OpWork(op=op, kind=kind, flops=8 * 512, shape=shape, streams=streams)
+
+
+GRID = Grid.whole(WSE2)
+
+
+def test_every_op_kind_has_a_cost_function() -> None:
+    """No captured op is without a cost, and no form is without ops."""
+    assert set(COST_FUNCTIONS) == set(_FAMILIES)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_FAMILIES) - {"view"}))
+@pytest.mark.parametrize("op", ["op", "op_backward", "gelu", "nll_loss_forward"])
+def test_op_cycles_are_positive_on_every_wafer(kind: str, op: str) -> None:
+    """Costs are finite and positive, and no part is negative."""
+    for fabric in (WSE2, WSE3, WSE3_SIMULATOR):
+        cycles = op_cycles(Grid.whole(fabric), _work(kind, op), "bfloat16")
+        assert 0 < cycles.total_cycles < 1e9
+        assert min(astuple(cycles)) >= 0
+
+
+def test_op_cycles_of_a_view_are_zero() -> None:
+    """Nothing moves."""
+    assert op_cycles(GRID, _work("view"), "float16") == Cycles()
+
+
+@pytest.mark.parametrize("kind", sorted(_FAMILIES))
+@pytest.mark.parametrize("op", ["op", "op_backward", "gelu", "nll_loss_forward"])
+@pytest.mark.parametrize("hidden_pes", [750, 107])
+def test_cost_function_counts_the_fullest_pe(kind: str, op: str, hidden_pes: int) -> None:
+    """An op costs what it does with as many on every PE, so ops of like sizes cost the same."""
+    grid, work = Grid(WSE2, hidden_pes), _work(kind, op, streams=True)
+    form = cost_function_of(work)
+    assert form.on(grid).cycles(grid, "float16") == op_cycles(grid, work, "float16")
+    if kind not in {"matmul", "attention", "reduction", "view"}:
+        longer = cost_function_of(work._replace(shape=(8, 513, 768)))
+        assert longer != form
+        assert longer.on(grid) == form.on(grid)
+
+
+def test_op_cycles_of_a_loss_differ_from_a_softmax() -> None:
+    """The compiler files it under softmax, but it picks one class of each token."""
+    work = _work("softmax", "nll_loss_forward")
+    assert op_cycles(GRID, work, "float16") == tensors.loss(GRID, work.shape, "float16")
+    assert op_cycles(GRID, work, "float16") != op_cycles(GRID, _work("softmax"), "float16")
+
+
+def test_op_cycles_of_transcendental_ops() -> None:
+    """An addition is one vector instruction; a gelu has a function of each element besides."""
+    add, gelu = (op_cycles(GRID, _work("elementwise", op), "float16") for op in ("add", "gelu"))
+    assert add == tensors.elementwise(GRID, (8, 512, 768), "float16")
+    assert gelu == tensors.transcendental(GRID, (8, 512, 768), "float16")
+
+
+def test_op_cycles_refuse_an_unknown_kind() -> None:
+    """The error names the op and the families."""
+    with raises(ApplianceCompilationError, "op-kind-without-cost") as refusal:
+        op_cycles(GRID, _work("sorcery", "abracadabra"), "float16")
+    assert "abracadabra" in str(refusal.value)
+
+
+def test_op_cycles_distinguish_streamed_products() -> None:
+    """With a streamed weight, tokens are rows; else a single product is a weight gradient."""
+    streamed = op_cycles(GRID, _work("matmul", streams=True), "float16")
+    assert streamed == weight_streaming(GRID, 4096, 768, 3072, "float16")
+    resident = op_cycles(GRID, _work("matmul"), "float16")
+    assert resident == weight_gradient(GRID, 768, 4096, 3072, "float16")
+
+
+def test_op_cycles_use_density_for_streamed_products_only() -> None:
+    """Sparse weights make their products faster and change nothing else."""
+    resident = _work("matmul")
+    streamed = resident._replace(shape=(64, 4096, 768, 3072), streams=True)
+    sparse, dense = (op_cycles(GRID, streamed, "float16", d).total_cycles for d in (0.1, 1.0))
+    assert sparse < dense
+    assert op_cycles(GRID, resident, "float16", 0.1) == op_cycles(GRID, resident, "float16", 1.0)
+
+
+def test_op_cycles_backward_exceed_forward() -> None:
+    """Norm and attention; the backward pass of softmax has no exponentials."""
+    for kind in ("norm", "attention"):
+        forward, backward = (
+            op_cycles(GRID, _work(kind, op), "float16") for op in ("f", "backward")
+        )
+        assert backward.total_cycles > forward.total_cycles
+    softmax = [tensors.softmax(GRID, (4096, 768), "float16", backward=b) for b in (False, True)]
+    assert softmax[1].compute < softmax[0].compute
