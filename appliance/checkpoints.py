@@ -1,18 +1,17 @@
-"""The folder of checkpoints: each appears whole or not at all, and the last one is never lost.
+"""The folder of checkpoints of a run, written atomically.
 
 A checkpoint is written as ``.<name>.partial``, flushed, and renamed; a crash at any moment leaves
-the checkpoints before it as they were. ``checkpoints_index.yaml`` lists them in the order in which
-they were saved (cluster_interface.md, sections 2.2 and 4.6). The files are the truth: a listed file
-that is gone is skipped, a file that is not listed is found by its name.
+the earlier checkpoints as they were. ``checkpoints_index.yaml`` lists them in the order in which
+they were saved (cluster_interface.md, sections 2.2 and 4.6). The files have precedence over the
+index: a listed file that is missing is skipped, an unlisted file is found by its name.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,39 +20,22 @@ from pathlib import Path
 import yaml
 from pydantic import AwareDatetime, NonNegativeInt
 
-from memoryx.checkpoint import Reader, cannot_write
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import writing
 from wsc.core.config import Config, load_yaml, validate
 from wsc.core.errors import CheckpointError, ConfigError
+from wsc.core.files import PARTIAL_NAME, replacing
 
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
 DEFAULT_PATTERN = "checkpoint_{step}.mdl"
-_PARTIAL = ".{name}.partial"
+_NUM_SHOWN = 5  # keys of each kind in an error
 
 log = logging.getLogger("waferstream")
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; leaving the block makes it ``path``, in its place if any.
-
-    If the block fails, or the disk is full (CheckpointError), nothing of the new file is left. What
-    a process leaves that is killed meanwhile, ``prepare`` removes.
-    """
-    partial = path.with_name(_PARTIAL.format(name=path.name))
-    with _writing(path):
-        try:
-            partial.unlink(missing_ok=True)
-            yield partial
-            _flush(partial)
-            partial.rename(path)
-            _flush(path.parent)
-        finally:
-            partial.unlink(missing_ok=True)
-
-
 class Entry(Config):
-    """One known checkpoint: its step, its file in the folder, and when it was saved (UTC)."""
+    """One known checkpoint: its step, its file in the folder, and its time of saving (UTC)."""
 
     step: NonNegativeInt
     file: str
@@ -66,7 +48,7 @@ class _Index(Config):
 
 @dataclass(frozen=True)
 class Draft:
-    """A checkpoint that is being written to ``partial``; it will be ``final``."""
+    """A checkpoint while it is written: its path now, and its path once it is complete."""
 
     partial: Path
     final: Path
@@ -75,8 +57,8 @@ class Draft:
 class CheckpointFolder:
     """The checkpoints of one ``model_dir``.
 
-    ``pattern`` names the files and holds ``{step}``; ``keep`` is how many of the newest to keep
-    (None: all). Only files that this folder's index lists are ever removed.
+    ``pattern`` is the file name, with ``{step}`` in it; ``keep`` is the number of newest
+    checkpoints to keep (None: all). Only files that this folder's index lists are removed.
     """
 
     def __init__(
@@ -84,43 +66,49 @@ class CheckpointFolder:
     ) -> None:
         if pattern.count("{step}") != 1 or Path(pattern).name != pattern:
             raise ConfigError(
-                "the checkpoint name does not work",
+                "checkpoint_name must be a file name that contains {step} once",
+                code="checkpoint-name",
                 where="checkpoint_name",
                 value=pattern,
-                rule="a file name that holds {step} once",
             )
         if keep is not None and keep < 1:
             raise ConfigError(
-                "at least one checkpoint must be kept", where="KeepNCheckpoints.n", value=keep
+                "KeepNCheckpoints.n must be at least 1",
+                code="keep-too-few",
+                where="KeepNCheckpoints.n",
+                value=keep,
             )
         self.path = model_dir
         self._pattern = pattern
         self._keep = keep
 
     def prepare(self) -> None:
-        """Make the folder, and remove what a writer that died has left in it."""
-        with _writing(self.path), self._lock(wait=False) as is_locked:
-            if is_locked:  # otherwise someone is writing right now
-                for partial in self.path.glob(_PARTIAL.format(name="*")):
-                    log.warning("Removing unfinished checkpoint %s", partial)
+        """Make the folder, and remove incomplete files that a killed process left."""
+        with writing(self.path), self._lock(wait=False) as is_locked:
+            if is_locked:  # otherwise another process is writing now
+                for partial in self.path.glob(PARTIAL_NAME.format(name="*")):
+                    log.warning("Removing incomplete file %s", partial)
                     partial.unlink()
 
     @contextmanager
     def draft(self, step: int) -> Iterator[Draft]:
-        """Write a checkpoint: the caller fills ``partial``, leaving the block makes it ``final``.
+        """Yield a draft to write to; when the block ends well it becomes a checkpoint.
 
-        If the block fails, or the disk is full (CheckpointError), nothing of it is left and the
-        checkpoints before it are untouched. Waits while another process writes.
+        If the block fails, nothing of it is left and the earlier checkpoints are unchanged. Waits
+        while another process writes.
+
+        Raises:
+            CheckpointError: The file cannot be written, for example because the disk is full.
         """
-        with _writing(self.path), self._lock():
+        with writing(self.path), self._lock():
             now = datetime.now(UTC)
             final = self._name(step, now)
-            with whole(final) as partial:
+            with replacing(final, durable=True) as partial:
                 yield Draft(partial, final)
             self._index(Entry(step=step, file=final.name, time=now))
 
     def entries(self) -> list[Entry]:
-        """Known checkpoints whose files exist, oldest first."""
+        """Return the checkpoints whose files exist, oldest first."""
         listed = {entry.file: entry for entry in self._listed()}
         for file in self.path.glob("*"):
             if file.name not in listed and (step := self._step_of(file.name)) is not None:
@@ -129,7 +117,7 @@ class CheckpointFolder:
         return sorted(listed.values(), key=lambda entry: (entry.time, entry.step))
 
     def newest(self) -> Path | None:
-        """The checkpoint saved last that can be read; damaged ones are skipped with a warning."""
+        """Return the newest readable checkpoint; skip damaged ones with a warning."""
         for entry in reversed(self.entries()):
             path = self.path / entry.file
             try:
@@ -141,7 +129,7 @@ class CheckpointFolder:
         return None
 
     def _name(self, step: int, now: datetime) -> Path:
-        """A name that no file has: the plain one, or one with the time appended."""
+        """Return a path that does not exist: the plain one, or one with the time appended."""
         plain = self.path / self._pattern.replace("{step}", str(step))
         final = plain
         while final.exists():
@@ -150,7 +138,7 @@ class CheckpointFolder:
         return final
 
     def _step_of(self, name: str) -> int | None:
-        """The step in a file name of this pattern, or None for another file."""
+        """Return the step in a file name of this pattern, or None for another file."""
         plain = Path(self._pattern)
         stem, suffix = (
             re.escape(part).replace(re.escape("{step}"), r"(?P<step>\d+)")
@@ -160,7 +148,7 @@ class CheckpointFolder:
         return int(match["step"]) if match else None
 
     def _listed(self) -> list[Entry]:
-        """Entries of the index whose files exist; none if the index is missing or broken."""
+        """Return index entries whose files exist; none if the index is missing or damaged."""
         path = self.path / INDEX_NAME
         if not path.exists():
             return []
@@ -172,18 +160,21 @@ class CheckpointFolder:
         return [entry for entry in index.checkpoints if (self.path / entry.file).exists()]
 
     def _index(self, new: Entry) -> None:
-        """Add an entry to the index, and drop the oldest files beyond ``keep``."""
+        """Add an entry to the index, and remove the oldest files beyond ``keep``."""
         entries = [*self._listed(), new]
         kept = entries[-self._keep :] if self._keep is not None else entries
         for entry in entries[: len(entries) - len(kept)]:
             (self.path / entry.file).unlink(missing_ok=True)
         data = _Index(checkpoints=tuple(kept)).model_dump(mode="json")
-        with whole(self.path / INDEX_NAME) as partial:
+        with replacing(self.path / INDEX_NAME, durable=True) as partial:
             partial.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
 
     @contextmanager
     def _lock(self, wait: bool = True) -> Iterator[bool]:
-        """Be the only writer; the lock ends with the process. Yields whether it was obtained."""
+        """Lock the folder for writing; yield whether the lock was obtained.
+
+        The lock ends with the process.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / LOCK_NAME).open("w") as file:
             try:
@@ -197,18 +188,37 @@ class CheckpointFolder:
                 fcntl.flock(file, fcntl.LOCK_UN)  # children forked meanwhile hold the file too
 
 
-def _flush(path: Path) -> None:
-    """Make a file's bytes, or a folder's names, survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def check_keys(expected: Iterable[str], found: Iterable[str], *, strict: bool, where: str) -> None:
+    """Compare a model's keys with those of a checkpoint; if they differ, warn.
+
+    Args:
+        expected: Keys of the model.
+        found: Keys of the checkpoint.
+        strict: Raise an error instead of the warning.
+        where: The checkpoint, for the message.
+
+    Raises:
+        CheckpointError: The keys differ, and ``strict`` is set.
+    """
+    ours, theirs = dict.fromkeys(expected), dict.fromkeys(found)
+    missing = [key for key in ours if key not in theirs]
+    unexpected = [key for key in theirs if key not in ours]
+    if not missing and not unexpected:
+        return
+    difference = "; ".join(_described(missing, unexpected))
+    if strict:
+        raise CheckpointError(
+            "the checkpoint does not match the model",
+            code="checkpoint-keys-mismatch",
+            where=where,
+            value=difference,
+            remedy="load a checkpoint of this model, or disable_strict_checkpoint_loading",
+        )
+    log.warning("The checkpoint %s does not match the model: %s", where, difference)
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise cannot_write(path, error) from error
+def _described(missing: Sequence[str], unexpected: Sequence[str]) -> Iterator[str]:
+    for word, keys in (("missing", missing), ("unexpected", unexpected)):
+        if keys:
+            more = f", ... ({len(keys)} in total)" if len(keys) > _NUM_SHOWN else ""
+            yield f"{word}: {', '.join(keys[:_NUM_SHOWN])}{more}"

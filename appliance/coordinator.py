@@ -16,12 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.optim.cost import clips_by_norm, update_cost
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
 from timing.timeline import Occupancy
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint.writer import write_metadata
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError
 from wsc.core.installation import Installation

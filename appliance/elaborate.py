@@ -18,6 +18,7 @@ from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
 from timing.hardware import MachineSpec
 from timing.sram import SramPlan, check_fits
+from timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.compiler.compiled import Compiled
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.micro_batches import check_batch
@@ -119,4 +120,15 @@ def plan_installation(
         rounds=Rounds(program.num_micro_batches, size.num_csx, size.lanes),
         feed=feed,
         optimizer=optimizer,
+    )
+
+
+def start_up_of(installation: Installation, machine: MachineSpec) -> tuple[StartUp, int]:
+    """Return the emulated start-up of a cluster with this first program, and ps of a checkpoint."""
+    program = installation.program
+    elements = sum(spec.num_elements for spec in program.parameters)
+    state_bytes = state_bytes_per_element(installation.optimizer, program.parameter)
+    return (
+        start_up(machine, elements, len(program.segments)),
+        checkpoint_ps(machine.start_up, elements, state_bytes),
     )

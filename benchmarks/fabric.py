@@ -24,7 +24,7 @@ from csnode.fabric.defects import random_defects
 from timing.hardware.fabric import WSE2
 from waferstream.cli.options import new_file, positive
 from waferstream.reports.benchmark_result import new_result
-from waferstream.reports.files import write_json
+from wsc.core.files import write_json
 
 _SPARES = 10
 """Rows and columns that a region leaves to a wafer with defects."""

@@ -28,12 +28,12 @@ from timing.kernels.streaming import service
 from waferstream.cli.options import new_file, positive
 from waferstream.config.params import load_params
 from waferstream.reports.benchmark_result import new_result
-from waferstream.reports.files import write_json
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.session import study_of
 from waferstream.training.session import make_backend
 from wsc.core.errors import WaferStreamError
+from wsc.core.files import write_json
 
 _PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 

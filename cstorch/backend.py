@@ -19,14 +19,13 @@ from torch import nn
 
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
-from appliance.elaborate import ClusterSize, plan_installation
+from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from cstorch.cluster_config import ClusterConfig
 from cstorch.loop import Loop
 from cstorch.weights import STATES, Restored, load_weights
-from memoryx.checkpoint import Reader
-from memoryx.optim.registry import state_bytes_per_element
-from timing.start_up import StartUp, checkpoint_ps, start_up
+from timing.start_up import StartUp
 from timing.trace import write_trace
+from wsc.checkpoint.reader import Reader
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import (
@@ -37,7 +36,7 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, Program
+from wsc.core.program import Mode
 from wsc.core.units import format_ps
 
 log = logging.getLogger("waferstream")
@@ -150,7 +149,7 @@ class Backend:
         installation = plan_installation(compiled, feed, optimizer, size, machine)
         if self.cluster is None:
             self.cluster = self._start(installation, size)
-            self._tell_start_up(compiled.program, optimizer)
+            self._log_start_up(installation)
         else:
             self.installed.pop(installation.mode, None)  # not in all roles any more
             self.cluster.install(installation)
@@ -218,15 +217,13 @@ class Backend:
             raise
         return cluster
 
-    def _tell_start_up(self, program: Program, optimizer: OptimizerSpec | None) -> None:
+    def _log_start_up(self, installation: Installation) -> None:
         machine = self.cluster_config.cluster.machine
-        elements = sum(spec.num_elements for spec in program.parameters)
-        state = state_bytes_per_element(optimizer, program.parameter)
-        self.start_up = start_up(machine, elements, len(program.segments))
+        self.start_up, checkpoint_ps = start_up_of(installation, machine)
         log.info(
             "Emulated start-up: %s; each checkpoint: %s",
             self.start_up,
-            format_ps(checkpoint_ps(machine.start_up, elements, state)),
+            format_ps(checkpoint_ps),
         )
 
     def _load_weights(self, cluster: Cluster) -> None:

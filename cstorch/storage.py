@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
-from appliance.checkpoints import whole
 from cstorch.backend import current_backend
-from memoryx.checkpoint import CLUSTER_STATES, Reader
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import writing
 from wsc.core.errors import CheckpointError
+from wsc.core.files import replacing
 
 
 def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
@@ -31,7 +33,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )
     objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
-    with whole(target) as partial:
+    with writing(target), replacing(target, durable=True) as partial:
         current_backend().save(partial, states, objects)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from torch import nn
 
-from appliance.checkpoint_keys import check_keys
+from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
-from memoryx.checkpoint import CLUSTER_STATES, MODEL, Reader
+from wsc.checkpoint import CLUSTER_STATES, MODEL
+from wsc.checkpoint.reader import Reader
 
 log = logging.getLogger("waferstream")
 

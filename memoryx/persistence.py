@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from memoryx.checkpoint import CLUSTER_STATES, Reader, append_tensors
 from memoryx.store import WeightStore
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import append_tensors
 
 
 class Persistence:

@@ -17,7 +17,7 @@ from simulator.cluster_timing import ClusterTiming, RoundCache
 from simulator.costed_program import CostedProgram
 from simulator.layouts import Layouts
 from simulator.periodicity import run_until_periodic
-from swarmx.topology import Tree
+from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import StepTiming, mean_step, samples_per_s
 from timing.hardware import EVEN, MachineSpec
 from timing.sram import SramPlan
@@ -165,6 +165,10 @@ class Simulator:
         """The step at one micro-batch size, cut from a batch or from every system's share of it."""
         num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
         return self._layouts.costed(micro_batch_size).with_num_micro_batches(num_micro_batches)
+
+    def swarmx_nodes(self, num_csx: int) -> int:
+        """Return how many SwarmX nodes connect ``num_csx`` systems."""
+        return swarmx_nodes(self.machine.swarmx, num_csx)
 
     @cached_property
     def _layouts(self) -> Layouts:

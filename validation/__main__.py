@@ -21,8 +21,8 @@ from validation.report.picture import fidelity_picture
 from validation.report.text import Report
 from validation.rows.row import PUBLISHED
 from waferstream.cli.options import new_file
-from waferstream.reports.files import write_json
 from wsc.core.errors import WaferStreamError
+from wsc.core.files import write_json
 
 _NOTES = Path(__file__).parents[1] / "docs" / "fidelity_notes.md"
 

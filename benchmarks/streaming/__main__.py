@@ -27,8 +27,8 @@ from benchmarks.streaming.report import Comparison, progress
 from benchmarks.streaming.workload import PRECISIONS, Workload, has_fast_bf16
 from waferstream.cli.options import new_file, positive
 from waferstream.reports.benchmark_result import new_result
-from waferstream.reports.files import write_json
 from wsc.core.errors import WaferStreamError
+from wsc.core.files import write_json
 
 GROUPS = (("plain", "csx2", "ddp2"), ("plain", "csx1"), ("plain", "csx4"), ("plain", "csx8"))
 """Arms that are alive together: at 98M parameters four of them exceed 24 GB."""

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import torch
 
-from swarmx.links.failures import peer_gone, stalled, unknown_role, unreachable
+from swarmx.links.endpoint import peer_gone, stalled, unknown_role, unreachable
 from swarmx.links.memory import MemorySlab
 from swarmx.links.wire import decode_header, encode_header, envelope_of, payload_of
 from wsc.core.errors import ClusterJobInitError
@@ -174,7 +174,9 @@ def _bind(server: grpc.Server, host: str) -> int:
     try:
         return int(server.add_insecure_port(f"{host}:0"))
     except RuntimeError as error:
-        raise ClusterJobInitError("a role cannot listen", where=host, value=error) from error
+        raise ClusterJobInitError(
+            "a role cannot listen", code="address-unavailable", where=host, value=error
+        ) from error
 
 
 def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:

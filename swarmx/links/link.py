@@ -1,39 +1,27 @@
-"""The links by name: how a role that runs somewhere gets its mailbox and its memory."""
+"""Open the link of a role by name: its mailbox, and memory for the payloads that it sends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, assert_never
+from typing import Literal, assert_never
 
-from swarmx.links.memory import MemoryArena
-from swarmx.links.shared_memory import SharedArena
+from swarmx.links.endpoint import Endpoint
+from swarmx.links.memory import MemoryArena, SharedArena
 from swarmx.links.unix_socket import SocketEndpoint
-from wsc.core.link import Endpoint
 from wsc.core.payload import Arena
 
 LinkKind = Literal["shared_memory", "grpc"]
 
 
-class LinkEndpoint(Endpoint, Protocol):
-    """An endpoint that has to be told where the others are."""
-
-    address: str
-    """Where peers reach this role."""
-
-    def connect(self, directory: Mapping[str, str]) -> None:
-        """Learn the address of every role that will be sent to, by role name."""
-
-
 @dataclass(frozen=True)
 class Link:
-    """What a role needs to talk: a mailbox, and memory for what it sends."""
+    """The mailbox of one role, and memory for the payloads that it sends."""
 
-    endpoint: LinkEndpoint
+    endpoint: Endpoint
     arena: Arena
 
     def close(self) -> None:
-        """Close the mailbox, then give the memory back."""
+        """Close the mailbox, then free the memory."""
         self.endpoint.close()
         self.arena.close()
 
@@ -47,11 +35,15 @@ def open_link(
     start_timeout_s: float = 90.0,
     stall_timeout_s: float = 600.0,
 ) -> Link:
-    """The link of one role; roles of one ``session`` (a name unique to the cluster) can talk.
+    """Open the link of one role; roles of one session can reach each other.
 
-    ``host`` is where other hosts reach this one (gRPC only). ``start_timeout_s`` bounds the wait
-    for a peer to listen, ``stall_timeout_s`` the wait for a peer to make room for a message
-    (shared memory only).
+    Args:
+        kind: What carries the messages.
+        role: Name of the role.
+        session: A name that is unique to the cluster.
+        host: Where other hosts reach this one (gRPC only).
+        start_timeout_s: Limit of the wait for a peer to listen.
+        stall_timeout_s: Limit of the wait for a peer to read a message (shared memory only).
     """
     match kind:
         case "shared_memory":

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from swarmx.links.failures import peer_gone, stalled, unknown_role, unreachable
+from swarmx.links.endpoint import peer_gone, stalled, unknown_role, unreachable
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.units import KIB, MIB
@@ -202,7 +202,11 @@ def _listen(address: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ClusterJobInitError(
-            "a role cannot listen", where=address, value=error, rule="one cluster per session name"
+            "a role cannot listen",
+            code="address-unavailable",
+            where=address,
+            value=error,
+            rule="one cluster per session name",
         ) from error
     listener.setblocking(False)
     listener.listen(socket.SOMAXCONN)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from swarmx.links.link import Link, LinkEndpoint, LinkKind, open_link
+from swarmx.links.endpoint import Endpoint
+from swarmx.links.link import Link, LinkKind, open_link
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError
 from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady, WeightsReleased
 from wsc.core.reduce_order import Subtree
@@ -204,7 +205,7 @@ def test_roles_that_flood_each_other_both_finish(kind: LinkKind) -> None:
     """Both send far more than any buffer holds before they read; neither waits for the other."""
     count = 3000
 
-    def flood(endpoint: LinkEndpoint, peer: str, received: list[int]) -> None:
+    def flood(endpoint: Endpoint, peer: str, received: list[int]) -> None:
         for step in range(count):
             endpoint.send(released(endpoint.name, peer, step))
         received.extend(endpoint.receive(30).message.step for _ in range(count))

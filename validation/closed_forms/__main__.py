@@ -20,7 +20,7 @@ from validation.closed_forms import kernel_cases
 from validation.closed_forms.kernel_cases import MACHINES, Case, Comparison
 from waferstream.cli.options import new_file
 from waferstream.reports.benchmark_result import new_result
-from waferstream.reports.files import write_json
+from wsc.core.files import write_json
 
 _LINES = ((1, 4), (1, 7), (1, 16), (1, 32), (1, 128))
 _SHORT_LINES = ((1, 4), (1, 16))

@@ -22,8 +22,8 @@ from validation.report.text import (
     row_cells,
     summary_cells,
 )
-from waferstream.reports.files import replacing
 from wsc.core.errors import ConfigError
+from wsc.core.files import replacing
 
 
 def write_document(path: Path, report: Report, notes: Path, picture: Path | None) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from waferstream.config.params import Params
-from waferstream.reports.files import replacing, write_json
 from waferstream.reports.gpu_picture import PaceCurve, gpu_picture
 from waferstream.reports.host import git_commit
 from waferstream.reports.scaling import Scaling
@@ -30,6 +29,7 @@ from waferstream.scaling.page import Comparison, page
 from waferstream.scaling.report import title
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.files import replacing, write_json
 
 Run = Callable[[Sequence[str]], int]
 """Does one run of ``run.py`` with these arguments; returns its exit code."""

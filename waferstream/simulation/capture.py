@@ -28,11 +28,11 @@ from modelzoo.models.registry import model_config
 from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections import DataLoaderConfig
-from waferstream.reports.files import replacing
 from waferstream.training.build import make_model, make_optimizer, training_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
+from wsc.core.files import replacing
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 from wsc.version import VERSION

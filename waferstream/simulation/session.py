@@ -26,7 +26,6 @@ from timing.trace import write_trace
 from waferstream.config.params import Params, TrainerConfig
 from waferstream.reports.economics import TrainingBill, training_bill
 from waferstream.reports.error_bars import ERROR_BARS
-from waferstream.reports.files import write_json
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.sweep import powers_up_to
@@ -37,6 +36,7 @@ from waferstream.simulation.study import Study
 from waferstream.simulation.text import headline, simulation_text
 from waferstream.training.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
+from wsc.core.files import write_json
 from wsc.core.loading import Loading
 from wsc.core.program import Program
 from wsc.version import VERSION

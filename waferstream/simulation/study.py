@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from simulator.costed_program import CostedProgram
 from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
-from swarmx.inventory import inventory
 from timing.sram import data_bytes
 from timing.start_up import start_up
 from waferstream.simulation.layers import layer_checks
@@ -83,7 +82,7 @@ class Study:
             attribution_ps=prediction.timing.attribution,
             sram_peak_bytes=sram_plan.peak_bytes,
             recomputed_segments=len(sram_plan.recomputed),
-            swarmx_nodes=inventory(machine.swarmx, num_csx).num_nodes,
+            swarmx_nodes=self.simulator.swarmx_nodes(num_csx),
             steps_ps=prediction.steps_ps,
         )
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
-from waferstream.reports.files import naming, replacing
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
+from wsc.core.files import naming, replacing
 
 
 class _RunLog(logging.FileHandler):

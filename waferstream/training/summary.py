@@ -13,12 +13,12 @@ from simulator.cluster_timing import prediction
 from timing.hardware import MachineSpec
 from timing.start_up import StartUp
 from waferstream.config.params import Params
-from waferstream.reports.files import write_json
 from waferstream.reports.host import describe_host
 from waferstream.reports.loss_picture import loss_picture
 from waferstream.reports.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
 from waferstream.training.observers import History
 from waferstream.training.trainer import Outcome
+from wsc.core.files import write_json
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")

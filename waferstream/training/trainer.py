@@ -19,7 +19,6 @@ from cstorch.backend import Backend
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
 from cstorch.weights import STATES
-from memoryx.checkpoint import CLUSTER_STATES, Reader
 from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from waferstream.config.params import InitConfig, Params, Scope
 from waferstream.config.sections import DataLoaderConfig
@@ -33,6 +32,8 @@ from waferstream.training.build import (
 )
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage, plan_run
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""A checkpoint appears whole or not at all, and nothing that goes wrong costs the one before."""
+"""Checkpoints are written atomically, and no failure loses an earlier one."""
 
 import errno
 import fcntl
@@ -14,29 +14,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance import checkpoints
-from appliance.checkpoints import INDEX_NAME, LOCK_NAME, CheckpointFolder
-from memoryx.checkpoint import Reader, append_tensors, write_metadata
+from appliance.checkpoints import INDEX_NAME, LOCK_NAME, CheckpointFolder, check_keys
+from tests.support.errors import raises
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import load_yaml
 from wsc.core.errors import CheckpointError, ConfigError
 
 
-def fill(path, step):
+def fill(path: Path, step: int) -> None:
     append_tensors(path, "model", {"w": np.full(3, step, np.float32)})
     write_metadata(path, {"global_step": step})
 
 
-def save(folder, step):
+def save(folder: CheckpointFolder, step: int) -> Path:
     with folder.draft(step) as draft:
         fill(draft.partial, step)
     return draft.final
 
 
-def visible(path):
+def visible(path: Path) -> list[str]:
     return sorted(file.name for file in path.iterdir() if file.name != LOCK_NAME)
 
 
-def test_a_checkpoint_gets_its_name_when_it_is_whole(tmp_path):
+def test_checkpoint_gets_its_name_when_complete(tmp_path: Path) -> None:
     """While it is written only a hidden partial file exists; then the final name and the index."""
     folder = CheckpointFolder(tmp_path / "model_dir")
     with folder.draft(5) as draft:
@@ -49,7 +50,7 @@ def test_a_checkpoint_gets_its_name_when_it_is_whole(tmp_path):
     assert (listed["step"], listed["file"]) == (5, "checkpoint_5.mdl")
 
 
-def test_a_name_that_exists_gets_the_time_appended(tmp_path):
+def test_existing_checkpoint_name_gets_the_time_appended(tmp_path: Path) -> None:
     """Saving a step again never overwrites; the copy is found by its step and is the newest."""
     folder = CheckpointFolder(tmp_path)
     finals = [save(folder, 5) for _ in range(3)]
@@ -62,12 +63,12 @@ def test_a_name_that_exists_gets_the_time_appended(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_a_failing_block_leaves_nothing(tmp_path, failure):
+def test_failed_draft_leaves_no_file(tmp_path: Path, failure: type[BaseException]) -> None:
     """The partial file goes, the error comes out as it is, the previous checkpoint stays."""
     folder = CheckpointFolder(tmp_path)
     first = save(folder, 1)
 
-    def fail_half_way():
+    def fail_half_way() -> None:
         with folder.draft(2) as draft:
             fill(draft.partial, 2)
             raise failure
@@ -79,19 +80,22 @@ def test_a_failing_block_leaves_nothing(tmp_path, failure):
 
 
 @pytest.mark.parametrize("place", ["posix_fallocate", "fsync"])
-def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch, place):
+def test_full_disk_keeps_the_previous_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     """ENOSPC while writing or flushing: CheckpointError with a remedy, no partial file left."""
     folder = CheckpointFolder(tmp_path)
     first = save(folder, 1)
 
-    def full(*_):
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, place, full)
-        with pytest.raises(CheckpointError, match="No space left") as error:
+        with raises(CheckpointError, "checkpoint-not-writable") as error:
             save(folder, 2)
-    assert "free space" in str(error.value)
+    assert error.value.value == os.strerror(errno.ENOSPC)
+    assert error.value.remedy
     assert visible(tmp_path) == ["checkpoint_1.mdl", INDEX_NAME]
     assert folder.newest() == first
     assert save(folder, 2).exists()
@@ -102,11 +106,11 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from appliance import checkpoints
-from memoryx.checkpoint import append_tensors, write_metadata
+from wsc.checkpoint.writer import append_tensors, write_metadata
 folder, moment = checkpoints.CheckpointFolder(Path(sys.argv[1])), sys.argv[2]
 die = lambda *_: os._exit(9)
 if moment == "before rename":
-    Path.rename = die
+    Path.replace = die
 if moment == "before index":
     checkpoints.CheckpointFolder._index = die
 with folder.draft(2) as draft:
@@ -118,7 +122,7 @@ with folder.draft(2) as draft:
 
 
 @pytest.mark.parametrize("moment", ["between servers", "before rename", "before index"])
-def test_a_killed_writer_costs_no_checkpoint(tmp_path, moment):
+def test_killed_writer_loses_no_earlier_checkpoint(tmp_path: Path, moment: str) -> None:
     """Whenever the process dies, newest() is readable; the next run cleans up and can save."""
     folder = CheckpointFolder(tmp_path)
     first = save(folder, 1)
@@ -140,7 +144,7 @@ def test_a_killed_writer_costs_no_checkpoint(tmp_path, moment):
     assert [entry.step for entry in folder.entries()] == expected
 
 
-def test_prepare_leaves_a_living_writer_alone(tmp_path):
+def test_prepare_keeps_the_partial_file_of_a_running_writer(tmp_path: Path) -> None:
     """A second run that starts in the same folder does not take the first one's partial file."""
     folder = CheckpointFolder(tmp_path)
     with folder.draft(1) as draft:
@@ -150,7 +154,7 @@ def test_prepare_leaves_a_living_writer_alone(tmp_path):
     assert folder.newest() == draft.final
 
 
-def test_a_dead_writers_lock_is_no_obstacle(tmp_path):
+def test_lock_file_of_a_dead_writer_does_not_block(tmp_path: Path) -> None:
     """The lock is the kernel's: a lock file without an owner does not block."""
     (tmp_path / LOCK_NAME).touch()
     folder = CheckpointFolder(tmp_path)
@@ -159,7 +163,9 @@ def test_a_dead_writers_lock_is_no_obstacle(tmp_path):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_damaged_checkpoints_are_skipped_with_a_warning(tmp_path, caplog):
+def test_damaged_checkpoints_are_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The newest readable one is found, and the log says what is wrong with the others."""
     folder = CheckpointFolder(tmp_path)
     first, second, third = (save(folder, step) for step in (1, 2, 3))
@@ -174,7 +180,9 @@ def test_damaged_checkpoints_are_skipped_with_a_warning(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("index", ["checkpoints: [", "checkpoints: 3\n", "other: []\n"])
-def test_a_broken_index_is_rebuilt(tmp_path, caplog, index):
+def test_broken_checkpoint_index_is_rebuilt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, index: str
+) -> None:
     """The files are the truth: an index that cannot be read costs a warning, no checkpoint."""
     folder = CheckpointFolder(tmp_path)
     first = save(folder, 1)
@@ -185,7 +193,7 @@ def test_a_broken_index_is_rebuilt(tmp_path, caplog, index):
     assert folder.newest() == second
 
 
-def test_newest_is_what_was_saved_last(tmp_path):
+def test_newest_is_the_checkpoint_saved_last(tmp_path: Path) -> None:
     """A run restarted from an early checkpoint continues from its own, not from a later step."""
     folder = CheckpointFolder(tmp_path)
     save(folder, 500)
@@ -198,7 +206,9 @@ def test_newest_is_what_was_saved_last(tmp_path):
     steps=st.lists(st.integers(0, 99), unique=True, max_size=6),
     keep=st.one_of(st.none(), st.integers(1, 4)),
 )
-def test_the_newest_n_are_kept(tmp_path_factory, steps, keep):
+def test_newest_n_checkpoints_are_kept(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int], keep: int | None
+) -> None:
     """After any saves exactly the last n remain, in order; files of others are never touched."""
     path = tmp_path_factory.mktemp("model_dir")
     stranger = path / "checkpoint_1000.mdl"
@@ -215,14 +225,14 @@ def test_the_newest_n_are_kept(tmp_path_factory, steps, keep):
 
 
 @pytest.mark.parametrize("pattern", ["ckpt", "{step}/x.mdl", "{step}{step}.mdl", ""])
-def test_names_that_do_not_work_are_refused(tmp_path, pattern):
+def test_invalid_checkpoint_name_is_refused(tmp_path: Path, pattern: str) -> None:
     """A pattern needs {step} once and no folder."""
-    with pytest.raises(ConfigError, match="checkpoint name"):
+    with raises(ConfigError, "checkpoint-name"):
         CheckpointFolder(tmp_path, pattern=pattern)
 
 
 @pytest.mark.parametrize("pattern", ["run{x}_{step}.mdl", "ckpt.{step}", "{step}"])
-def test_other_patterns_work(tmp_path, pattern):
+def test_checkpoint_name_patterns_are_found_without_index(tmp_path: Path, pattern: str) -> None:
     """Files of any pattern are found without the index, repeated steps included."""
     folder = CheckpointFolder(tmp_path, pattern=pattern)
     save(folder, 12)
@@ -231,37 +241,51 @@ def test_other_patterns_work(tmp_path, pattern):
     assert [entry.step for entry in folder.entries()] == [12, 12]
 
 
-def test_keeping_none_at_all_is_refused(tmp_path):
+def test_keep_zero_checkpoints_is_refused(tmp_path: Path) -> None:
     """keep 0 would remove the checkpoint just written."""
-    with pytest.raises(ConfigError, match="at least one"):
+    with raises(ConfigError, "keep-too-few"):
         CheckpointFolder(tmp_path, keep=0)
 
 
-def test_a_folder_that_cannot_be_made_is_a_checkpoint_error(tmp_path):
+def test_folder_that_cannot_be_made_is_a_checkpoint_error(tmp_path: Path) -> None:
     """model_dir below a file: the error names the path."""
     (tmp_path / "file").write_text("")
     folder = CheckpointFolder(tmp_path / "file" / "model_dir")
-    with pytest.raises(CheckpointError, match="model_dir"):
+    with raises(CheckpointError, "checkpoint-not-writable") as caught:
         folder.prepare()
+    assert caught.value.where == str(folder.path)
 
 
-def test_an_absent_folder_has_no_checkpoint(tmp_path):
+def test_absent_folder_has_no_checkpoint(tmp_path: Path) -> None:
     """Asking for the newest creates nothing."""
     assert CheckpointFolder(tmp_path / "absent").newest() is None
     assert not (tmp_path / "absent").exists()
 
 
-def test_files_and_folder_are_flushed_in_order(tmp_path, monkeypatch):
-    """The bytes reach the disk before the name does, and the name before the index."""
-    flushed = []
-    flush = checkpoints._flush
-    monkeypatch.setattr(
-        checkpoints, "_flush", lambda path: (flushed.append(Path(path).name), flush(path))
-    )
-    save(CheckpointFolder(tmp_path), 1)
-    assert flushed == [
-        ".checkpoint_1.mdl.partial",
-        tmp_path.name,
-        f".{INDEX_NAME}.partial",
-        tmp_path.name,
-    ]
+keys = st.lists(st.sampled_from("abcdefghijkl"), unique=True)
+
+
+@given(keys, keys)
+def test_check_keys_accepts_equal_keys_only(expected: list[str], found: list[str]) -> None:
+    """In any order; one more or one less is refused."""
+    try:
+        check_keys(expected, found, strict=True, where="c.mdl")
+    except CheckpointError:
+        assert set(expected) != set(found)
+    else:
+        assert set(expected) == set(found)
+
+
+def test_strict_check_keys_names_the_difference() -> None:
+    """It shows both lists, shortened."""
+    with raises(CheckpointError, "checkpoint-keys-mismatch") as caught:
+        check_keys(["a", "b"], ["b", *"uvwxyz"], strict=True, where="c.mdl")
+    assert caught.value.where == "c.mdl"
+    assert caught.value.value == "missing: a; unexpected: u, v, w, x, y, ... (6 in total)"
+
+
+def test_lenient_check_keys_warns(caplog: pytest.LogCaptureFixture) -> None:
+    """The difference goes to the log of the run."""
+    check_keys(["a"], ["b"], strict=False, where="c.mdl")
+    assert "missing: a; unexpected: b" in caplog.text
+    assert caplog.records[0].name == "waferstream"

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import cstorch
-from appliance import checkpoints
 from appliance.checkpoints import LOCK_NAME, CheckpointFolder
 from tests.support.cstorch_program import executor, losses, running_backend, training_step
+from wsc.core import files
 from wsc.core.errors import CheckpointError, WaferStreamError
 
 
@@ -64,7 +64,7 @@ def test_an_older_file_is_replaced_when_the_new_one_is_whole(backend, tmp_path, 
 def test_the_bytes_are_on_the_disk_before_the_name_is(backend, tmp_path, monkeypatch):
     """A power failure leaves the whole file or none, as for the checkpoints of a folder."""
     flushed = []
-    monkeypatch.setattr(checkpoints, "_flush", lambda path: flushed.append(path.name))
+    monkeypatch.setattr(files, "_flush", lambda path: flushed.append(path.name))
     cstorch.save({"model": {}}, tmp_path / "c.mdl")
     assert flushed == [".c.mdl.partial", tmp_path.name]
 

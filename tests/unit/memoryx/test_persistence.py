@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from memoryx.checkpoint import CLUSTER_STATES, write_metadata
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint.writer import write_metadata
 from wsc.core.errors import CheckpointError
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec, assign_servers

@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmx.topology import Tree
+from swarmx.topology import Tree, swarmx_nodes
+from tests.support.errors import raises
+from timing.hardware import SwarmXSpec
 from wsc.core.errors import ConfigError
 from wsc.core.names import node_name
+
+ONE_TO_FOUR = SwarmXSpec()
+TWO_ONE_TO_TWO = SwarmXSpec(fan_out=2)
 
 trees = st.builds(Tree, num_nodes=st.integers(1, 300), fan_out=st.integers(2, 9))
 
@@ -81,5 +86,37 @@ def test_the_tree_is_as_flat_as_its_fan_out_allows(
 @pytest.mark.parametrize(("num_nodes", "fan_out"), [(0, 4), (-1, 4), (3, 1)])
 def test_impossible_trees_are_refused(num_nodes: int, fan_out: int) -> None:
     """No nodes, or switches that cannot fan out, are a configuration error."""
-    with pytest.raises(ConfigError, match="too small"):
+    with raises(ConfigError, "tree-too-small"):
         Tree(num_nodes, fan_out)
+
+
+def test_swarmx_node_does_one_1_to_4_or_two_1_to_2() -> None:
+    """Six ports carry five or twice three; each of a system's 12 ports has a tree."""
+    assert swarmx_nodes(ONE_TO_FOUR, 4) == 12 * 1
+    assert swarmx_nodes(TWO_ONE_TO_TWO, 4) == 12 * 3 / 2
+
+
+@given(trees)
+def test_tree_has_linear_switches_and_logarithmic_depth(tree: Tree) -> None:
+    """A tree of fan-out f over N systems has at least (N - 1) / (f - 1) switches, at most 2 N."""
+    assert (tree.num_nodes - 1) / (tree.fan_out - 1) <= tree.num_switches <= 2 * tree.num_nodes
+    assert tree.fan_out ** (tree.depth - 1) <= max(1, tree.num_nodes - 1)
+    assert tree.num_nodes <= tree.fan_out**tree.depth
+
+
+@given(st.integers(1, 100), st.integers(1, 500), st.integers(1, 100))
+def test_wider_link_needs_more_swarmx_nodes(
+    ports: int, extra_gigabytes: int, num_systems: int
+) -> None:
+    """There are as many trees as ports that the bandwidth fills."""
+    narrow, wide = (
+        swarmx_nodes(SwarmXSpec(link_bandwidth_bytes_per_s=rate), num_systems)
+        for rate in (ports * 12_500_000_000, ports * 12_500_000_000 + extra_gigabytes * 10**9)
+    )
+    assert narrow == ports * Tree(num_systems, 4).num_switches < wide
+
+
+def test_swarmx_of_no_systems_is_refused() -> None:
+    """A cluster has at least one system."""
+    with raises(ConfigError, "tree-too-small"):
+        swarmx_nodes(ONE_TO_FOUR, 0)

@@ -1,9 +1,116 @@
-"""Memory of one process: what it checks that shared memory cannot."""
+"""Shared memory: reuse, growth, and what a reader meets when the owner is gone."""
+
+import os
+import pickle
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
-from swarmx.links.memory import MemoryArena
+from swarmx.links import memory
+from swarmx.links.memory import MemoryArena, SharedArena, SharedPayload
+from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.units import MIB
+
+
+@pytest.fixture
+def arena() -> SharedArena:
+    return SharedArena()
+
+
+def handle_of(slab: object) -> SharedPayload:
+    """What a reader gets."""
+    payload = pickle.loads(pickle.dumps(slab))
+    assert isinstance(payload, SharedPayload)
+    return payload
+
+
+def as_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget this process' mappings, as a process that never saw the block."""
+    monkeypatch.setattr(memory, "_mappings", {})
+
+
+def test_reader_sees_the_writer_in_place(
+    arena: SharedArena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A payload's handle leads to the same bytes, not to a copy of them."""
+    slab = arena.allocate(1000)
+    mine = slab.view(torch.uint8)
+    handle = handle_of(slab)
+    as_stranger(monkeypatch)
+    theirs = handle.view(torch.uint8)
+    assert theirs.data_ptr() != mine.data_ptr()
+    mine.fill_(7)
+    assert bool((theirs == 7).all())
+
+
+def test_freed_slab_is_the_next_of_its_size(arena: SharedArena) -> None:
+    """Memory whose pages exist already is preferred over new memory."""
+    first = arena.allocate(5000)
+    place = first.view(torch.uint8).data_ptr()
+    first.free()
+    assert arena.allocate(4999).view(torch.uint8).data_ptr() != place
+    assert arena.allocate(5000).view(torch.uint8).data_ptr() == place
+
+
+def test_arena_grows_past_a_block(arena: SharedArena) -> None:
+    """Slabs larger than a block, and more of them than one block holds, are all apart."""
+    slabs = [arena.allocate(size) for size in (40 * MIB, 40 * MIB, 70 * MIB, 64)]
+    ranges = sorted(
+        (start, start + slab.num_bytes)
+        for slab in slabs
+        for start in [slab.view(torch.uint8).data_ptr()]
+    )
+    assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
+
+
+def test_memory_has_no_name(arena: SharedArena) -> None:
+    """The kernel knows the memory by its mappings alone, so it cannot outlive them."""
+    place = arena.allocate(1000).view(torch.uint8).data_ptr()
+    mapping = next(
+        line
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        for start, end in [line.split()[0].split("-")]
+        if int(start, 16) <= place < int(end, 16)
+    )
+    assert mapping.endswith("/memfd:waferstream (deleted)")
+
+
+def test_memory_of_a_closed_arena_is_refused(arena: SharedArena) -> None:
+    """A handle that outlives its role is an error that says so."""
+    handle = handle_of(arena.allocate(64))
+    arena.close()
+    with pytest.raises(ApplianceRuntimeServerError, match="shared memory is gone"):
+        handle.view(torch.uint8)
+
+
+def test_descriptor_that_was_used_again_is_refused(arena: SharedArena) -> None:
+    """Another file under the same number in the same process is not taken for the block."""
+    handle = handle_of(arena.allocate(64))
+    arena.close()
+    impostor = os.memfd_create("another")
+    try:
+        os.dup2(impostor, handle.block.descriptor)
+        with pytest.raises(ApplianceRuntimeServerError, match="shared memory is gone"):
+            handle.view(torch.uint8)
+    finally:
+        for descriptor in {impostor, handle.block.descriptor}:
+            os.close(descriptor)
+
+
+def test_tensor_outlives_its_arena(arena: SharedArena) -> None:
+    """A view that was taken stays readable after the arena closed."""
+    slab = arena.allocate(64)
+    view = slab.view(torch.uint8).fill_(3)
+    arena.close()
+    assert bool((view == 3).all())
+
+
+def test_size_must_fit_the_dtype(arena: SharedArena) -> None:
+    """Bytes that are no whole number of elements are not silently cut."""
+    with pytest.raises(RuntimeError, match="divisible"):
+        arena.allocate(65).view(torch.float32)
 
 
 def test_freed_slab_cannot_be_read() -> None:

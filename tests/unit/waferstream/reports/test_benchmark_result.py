@@ -5,7 +5,7 @@ import json
 import torch
 
 from waferstream.reports.benchmark_result import new_result
-from waferstream.reports.files import write_json
+from wsc.core.files import write_json
 
 
 def test_a_result_tells_its_question_and_its_host(tmp_path):

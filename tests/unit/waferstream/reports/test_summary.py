@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.summaries import summary
 from timing.attribution import Attribution, StepTiming
-from waferstream.reports.files import write_json
 from waferstream.reports.summary import Emulated, RunSummary
+from wsc.core.files import write_json
 
 
 def timing(step: int, start_ps: int, attribution: Attribution) -> StepTiming:

@@ -10,11 +10,11 @@ import pytest
 import modelzoo
 from tests.support.summaries import DIGEST, summary
 from waferstream.config.params import load_params
-from waferstream.reports.files import write_json
 from waferstream.reports.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure, write_results
 from waferstream.scaling.gpus import compare_with_gpus
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.files import write_json
 
 
 class FakeRuns:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memoryx.checkpoint import Reader
 from tests.support.tiny_run import digest_of, run_here, write_run
+from wsc.checkpoint.reader import Reader
 
 SHORT = {"init__loop": {"max_steps": 2}}
 

@@ -1,7 +1,7 @@
-"""Writing a checkpoint file: tensors appended by each server in turn, metadata last.
+"""Write a checkpoint file: each server appends its tensors in turn, the metadata comes last.
 
-Nothing here makes a write atomic; ``appliance.checkpoints`` does, with a file name that nobody
-reads before it is complete.
+These functions are not atomic; callers write to a partial file (``wsc.core.files.replacing``) that
+nobody reads before it is complete.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 import h5py
 import numpy as np
 
-from memoryx.checkpoint.layout import (
+from wsc.checkpoint import (
     FORMAT_ATTRIBUTE,
     FORMAT_VERSION,
     OBJECTS_ATTRIBUTE,
     SPEC_ATTRIBUTE,
-    WAFERSTREAM_VERSION,
     WRITER_ATTRIBUTE,
 )
 from wsc.core.errors import CheckpointError
 from wsc.core.units import KIB
+from wsc.version import VERSION
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-# More than HDF5 takes for what is not tensor bytes: header and index entry of one object (names
-# are below 1 KiB), and the tables of the whole file.
+# Upper bounds of what HDF5 writes besides tensor bytes: header and index entry of one object
+# (names are below 1 KiB), and the tables of the whole file.
 _OBJECT_BYTES = 4 * KIB
 _FILE_BYTES = 64 * KIB
 
@@ -40,7 +40,8 @@ _FILE_BYTES = 64 * KIB
 def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Add one dataset ``<prefix>.<name>`` per tensor; creates the file if there is none.
 
-    CheckpointError if a key is there already or the file cannot be written.
+    Raises:
+        CheckpointError: A key exists already, or the file cannot be written.
     """
     num_bytes = sum(array.nbytes + _OBJECT_BYTES for array in tensors.values())
     with _appending(path, num_bytes) as file:
@@ -49,6 +50,7 @@ def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -
             if key in file:
                 raise CheckpointError(
                     f"tensor {key!r} is written twice",
+                    code="tensor-written-twice",
                     where=str(path),
                     rule="one weight server owns a parameter",
                 )
@@ -56,26 +58,41 @@ def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -
 
 
 def write_metadata(path: Path, objects: Mapping[str, Any]) -> None:
-    """Finish the file: record which tensors it holds, and all states that are no tensors.
+    """Complete the file: record which tensors it holds, and all states that are not tensors.
 
-    ``objects`` maps state names (``global_step``, ``schedulers``, ``dataloader``, ...) to values
-    of JSON types. CheckpointError if a value is of another type or the file cannot be written.
+    Args:
+        path: The file that ``append_tensors`` has written.
+        objects: State names (``global_step``, ``schedulers``, ``dataloader``, ...) with values of
+            JSON types.
+
+    Raises:
+        CheckpointError: A value is of another type, or the file cannot be written.
     """
     objects_json = _to_json(path, objects)
     with _appending(path, 0) as file:
         spec_json = json.dumps(_spec(file))
     with _appending(path, len(objects_json.encode()) + len(spec_json.encode())) as file:
         file.attrs[FORMAT_ATTRIBUTE] = FORMAT_VERSION
-        file.attrs[WRITER_ATTRIBUTE] = WAFERSTREAM_VERSION
+        file.attrs[WRITER_ATTRIBUTE] = VERSION
         file.attrs[OBJECTS_ATTRIBUTE] = objects_json
         file.attrs[SPEC_ATTRIBUTE] = spec_json
 
 
-def cannot_write(path: Path, error: Exception) -> CheckpointError:
-    """The CheckpointError for an error of the operating system or of HDF5 while writing."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Convert an OSError in the block to a CheckpointError that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: Exception) -> CheckpointError:
+    """Return the CheckpointError for an error of the operating system or of HDF5."""
     number = getattr(error, "errno", None)
     return CheckpointError(
         "the checkpoint cannot be written",
+        code="checkpoint-not-writable",
         where=str(path),
         value=os.strerror(number) if number else error,
         remedy=(
@@ -88,7 +105,7 @@ def cannot_write(path: Path, error: Exception) -> CheckpointError:
 
 @contextmanager
 def _appending(path: Path, num_bytes: int) -> Iterator[h5py.File]:
-    """The file, open for at most ``num_bytes`` more of tensors or text."""
+    """Open the file to append at most ``num_bytes`` of tensors or text."""
     try:
         if not path.exists():
             _create(path)
@@ -96,28 +113,28 @@ def _appending(path: Path, num_bytes: int) -> Iterator[h5py.File]:
         with h5py.File(path, "r+") as file:
             yield file
     except (OSError, RuntimeError) as error:
-        raise cannot_write(path, error) from error
+        raise _cannot_write(path, error) from error
 
 
 def _create(path: Path) -> None:
-    """An empty HDF5 file, built in memory for the reason given in ``_reserve``."""
+    """Create an empty HDF5 file, built in memory for the reason given in ``_reserve``."""
     image = io.BytesIO()
     h5py.File(image, "w").close()
     path.write_bytes(image.getvalue())
 
 
 def _reserve(path: Path, num_bytes: int) -> None:
-    """Make sure of the disk space before HDF5 writes; it cuts off the rest when it closes.
+    """Reserve disk space before HDF5 writes; HDF5 truncates the rest when it closes the file.
 
-    HDF5 cannot close a file that it cannot write, and the process dies of it. Asked beforehand,
-    a full disk is an ordinary OSError.
+    HDF5 cannot close a file that it cannot write: it aborts the process. When the space is
+    reserved beforehand, a full disk is an ordinary OSError.
     """
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, num_bytes)
 
 
 def _spec(file: h5py.File) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Dtype and shape of every dataset."""
+    """Return dtype and shape of every dataset."""
     spec = {}
 
     def note(key: str, item: h5py.HLObject) -> None:
@@ -134,7 +151,8 @@ def _to_json(path: Path, objects: Mapping[str, Any]) -> str:
             json.dumps(value)
         except (TypeError, ValueError) as error:
             raise CheckpointError(
-                f"state {name!r} cannot be kept in a checkpoint",
+                f"state {name!r} cannot be written to a checkpoint",
+                code="state-not-json",
                 where=str(path),
                 value=error,
                 rule="mappings, lists, strings, numbers, booleans and null",

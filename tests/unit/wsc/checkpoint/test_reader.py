@@ -1,6 +1,7 @@
-"""Reading gives back what was written, lazily, and refuses everything doubtful."""
+"""Checkpoint files are read lazily, bit for bit, and damaged or foreign files are refused."""
 
 import pickle
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -9,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from memoryx.checkpoint import Reader, append_tensors, write_metadata
-from memoryx.checkpoint.layout import SPEC_ATTRIBUTE
+from tests.support.errors import raises
+from wsc.checkpoint import SPEC_ATTRIBUTE
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.errors import CheckpointError
 
 OBJECTS = {"global_step": 7, "schedulers": [{"last_epoch": 7}], "seed": 2**40}
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     path = tmp_path / "checkpoint_7.mdl"
     append_tensors(path, "model", {"a.weight": np.arange(6, dtype=np.float32).reshape(2, 3)})
     append_tensors(path, "optimizer.state", {"a.weight.exp_avg": np.ones((2, 3), np.float32)})
@@ -37,7 +40,9 @@ def path(tmp_path):
         max_size=4,
     )
 )
-def test_what_is_written_comes_back(tmp_path_factory, tensors):
+def test_reader_returns_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, tensors: dict[str, np.ndarray]
+) -> None:
     """Any names, shapes (scalars and empty ones too) and dtypes survive bit for bit."""
     names = list(tensors)
     if any(one != other and other.startswith(one + "/") for one in names for other in names):
@@ -54,10 +59,10 @@ def test_what_is_written_comes_back(tmp_path_factory, tensors):
         assert found.tobytes() == array.tobytes()
 
 
-def test_opening_reads_no_tensor(path, monkeypatch):
+def test_opening_a_checkpoint_reads_no_tensor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names, shapes and objects are known before any dataset is touched."""
 
-    def touched(*_):
+    def touched(*_: object) -> None:
         raise AssertionError("a tensor was read")
 
     monkeypatch.setattr(h5py.Dataset, "read_direct", touched)
@@ -69,82 +74,82 @@ def test_opening_reads_no_tensor(path, monkeypatch):
         reader["model.a.weight"]
 
 
-def test_tensors_are_read_in_place(path):
+def test_read_into_fills_arrays_in_place(path: Path) -> None:
     """Masters are filled without a copy, views of a flat buffer too."""
     flat = np.full(8, 9.0, np.float32)
     Reader(path).read_into({"model.a.weight": flat[1:7].reshape(2, 3)})
     assert flat.tolist() == [9, 0, 1, 2, 3, 4, 5, 9]
 
 
-def test_a_reader_travels_to_another_process(path):
+def test_reader_can_be_pickled(path: Path) -> None:
     """Weight servers get a pickled reader and read their own tensors."""
     reader = pickle.loads(pickle.dumps(Reader(path)))
     assert reader["model.a.weight"][1, 2] == 5
 
 
-def test_a_file_that_changed_is_not_read(path):
+def test_changed_checkpoint_is_not_read(path: Path) -> None:
     """Written to, replaced or deleted after opening: each is refused."""
     reader = Reader(path)
     append_tensors(path, "model", {"b": np.ones(1)})
-    with pytest.raises(CheckpointError, match="changed after it was opened"):
+    with raises(CheckpointError, "checkpoint-changed"):
         reader["model.a.weight"]
     path.unlink()
-    with pytest.raises(CheckpointError, match="No such file"):
+    with raises(CheckpointError, "checkpoint-not-readable"):
         reader["model.a.weight"]
 
 
-def test_every_truncation_is_noticed(path):
+def test_truncated_checkpoint_is_refused(path: Path) -> None:
     """A file cut off anywhere is refused when it is opened."""
     whole = path.read_bytes()
     for size in (0, 7, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(CheckpointError, match="damaged") as error:
+        with raises(CheckpointError, "checkpoint-damaged") as error:
             Reader(path)
-        assert str(path) in str(error.value)
+        assert error.value.where == str(path)
 
 
-def test_a_file_of_another_kind_is_refused(path):
-    """Neither text nor a foreign HDF5 file passes for a checkpoint; nor does a folder."""
+def test_file_of_another_kind_is_refused(path: Path) -> None:
+    """Text, a foreign HDF5 file and a folder are not checkpoints."""
     path.write_text("model: 1\n")
-    with pytest.raises(CheckpointError, match="no checkpoint at all"):
+    with raises(CheckpointError, "checkpoint-damaged"):
         Reader(path)
     path.unlink()
     with h5py.File(path, "w") as file:
         file["x"] = 1
-    with pytest.raises(CheckpointError, match="never finished"):
+    with raises(CheckpointError, "checkpoint-incomplete"):
         Reader(path)
-    with pytest.raises(CheckpointError, match="no checkpoint at all"):
+    with raises(CheckpointError, "checkpoint-damaged"):
         Reader(path.parent)
 
 
-def test_a_file_without_its_last_write_is_refused(tmp_path):
+def test_checkpoint_without_metadata_is_refused(tmp_path: Path) -> None:
     """Tensors alone, without the metadata that comes last, are not a checkpoint."""
     path = tmp_path / "c.mdl"
     append_tensors(path, "model", {"w": np.ones(1)})
-    with pytest.raises(CheckpointError, match="never finished"):
+    with raises(CheckpointError, "checkpoint-incomplete"):
         Reader(path)
 
 
-def test_a_missing_key_names_the_nearest(path):
+def test_missing_key_names_the_nearest_key(path: Path) -> None:
     """The error names file, key, and what was probably meant."""
-    with pytest.raises(CheckpointError, match=r"no tensor 'model.a.wieght'") as error:
+    with raises(CheckpointError, "no-such-tensor") as error:
         Reader(path)["model.a.wieght"]
-    assert "did you mean 'model.a.weight'" in str(error.value)
+    assert error.value.remedy == "did you mean 'model.a.weight'?"
     with h5py.File(path, "r+") as file:
         del file["model.a.weight"]
-    with pytest.raises(CheckpointError, match="listed but missing"):
+    with raises(CheckpointError, "listed-tensor-missing"):
         Reader(path)["model.a.weight"]
 
 
 @pytest.mark.parametrize("expected", [np.empty((3, 2), np.float32), np.empty((2, 3), np.float16)])
-def test_another_shape_or_dtype_is_refused(path, expected):
+def test_other_shape_or_dtype_is_refused(path: Path, expected: np.ndarray) -> None:
     """The error names the key, what was found and what was expected; nothing is read."""
-    with pytest.raises(CheckpointError, match=r"'model.a.weight'") as error:
+    with raises(CheckpointError, "tensor-mismatch") as error:
         Reader(path).read_into({"model.a.weight": expected})
-    assert "found float32 (2, 3), expected float" in str(error.value)
+    assert str(error.value.value).startswith("found float32 (2, 3), expected float")
 
 
-def test_versions_must_agree_in_major_and_minor(path):
+def test_require_version_compares_major_and_minor(path: Path) -> None:
     """strict_version accepts another patch release and refuses another minor one."""
     reader = Reader(path)
     reader.require_version()
@@ -152,22 +157,22 @@ def test_versions_must_agree_in_major_and_minor(path):
     reader.writer_version = f"{major}.{minor}.99"
     reader.require_version()
     reader.writer_version = f"{major}.{int(minor) + 1}.0"
-    with pytest.raises(CheckpointError, match="another version of WaferStream"):
+    with raises(CheckpointError, "checkpoint-of-other-version"):
         reader.require_version()
 
 
-def test_another_format_is_refused(path):
-    """A file of a later format is not guessed at."""
+def test_checkpoint_of_other_format_is_refused(path: Path) -> None:
+    """A file of a later format is not read."""
     with h5py.File(path, "r+") as file:
         file.attrs["__version__"] = "2.0"
-    with pytest.raises(CheckpointError, match="another format"):
+    with raises(CheckpointError, "checkpoint-of-other-format"):
         Reader(path)
 
 
 @pytest.mark.parametrize("spec", ["{", '{"w": 3}', '{"w": ["flat32", [1]]}'])
-def test_damaged_metadata_is_refused(path, spec):
+def test_damaged_metadata_is_refused(path: Path, spec: str) -> None:
     """Metadata that cannot be understood is damage like any other."""
     with h5py.File(path, "r+") as file:
         file.attrs[SPEC_ATTRIBUTE] = spec
-    with pytest.raises(CheckpointError, match="damaged"):
+    with raises(CheckpointError, "checkpoint-damaged"):
         Reader(path)

@@ -1,0 +1,58 @@
+"""Files are replaced atomically."""
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from wsc.core import files
+from wsc.core.files import replacing, write_json
+
+
+def test_write_json_replaces_the_old_file(tmp_path: Path) -> None:
+    """The folder then holds the new file and nothing else."""
+    path = tmp_path / "numbers.json"
+    path.write_text("old")
+    write_json(path, {"steps": (1, 2), "folder": tmp_path})
+    assert json.loads(path.read_text()) == {"steps": [1, 2], "folder": str(tmp_path)}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_write_json_keeps_nan_valid_json(tmp_path: Path) -> None:
+    """JSON has no NaN: strict readers must not stumble over a diverged loss."""
+    path = tmp_path / "numbers.json"
+    write_json(path, [float("nan"), float("inf"), 1.5])
+    assert path.read_text().split() == ["[", '"NaN",', '"Infinity",', "1.5", "]"]
+
+
+def test_failed_replacing_keeps_the_old_file(tmp_path: Path) -> None:
+    """Neither half a file nor a temporary one."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with replacing(path) as partial:
+            partial.write_text("half")
+            raise OSError(errno.ENOSPC, "disk full")
+
+    with pytest.raises(OSError, match="disk full") as caught:
+        write_half()
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_durable_replacing_flushes_the_file_then_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure leaves the whole file or none: the bytes reach the disk before the name."""
+    flushed: list[str] = []
+    monkeypatch.setattr(files, "_flush", lambda path: flushed.append(path.name))
+    with replacing(tmp_path / "page.html", durable=True) as partial:
+        partial.write_text("new")
+        assert flushed == []
+    assert flushed == [".page.html.partial", tmp_path.name]
+    with replacing(tmp_path / "page.html") as partial:
+        partial.write_text("newer")
+    assert len(flushed) == 2

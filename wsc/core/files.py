@@ -1,0 +1,65 @@
+"""Write files so that a reader sees the old file or the new one, never a part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+PARTIAL_NAME = ".{name}.partial"
+"""Name of a file while it is written, beside its final name."""
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Yield a path to write to; when the block ends well, move that file to ``path``.
+
+    If the block fails nothing is left of the new file. With ``durable`` the file and its name are
+    flushed to the disk first, so that they survive a power failure. An OSError that names no file,
+    as that of a full disk, names ``path``.
+    """
+    partial = path.with_name(PARTIAL_NAME.format(name=path.name))
+    try:
+        with naming(path):
+            partial.unlink(missing_ok=True)  # from a process that was killed
+            yield partial
+            if durable:
+                _flush(partial)
+            partial.replace(path)
+            if durable:
+                _flush(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Set ``path`` as the file name of an OSError that has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data or dataclasses as indented JSON.
+
+    JSON has no NaN; a value that is not finite becomes the string "NaN" or "Infinity".
+    """
+    with replacing(path) as partial:
+        partial.write_bytes(to_json(data, indent=2, inf_nan_mode="strings") + b"\n")
+
+
+def _flush(path: Path) -> None:
+    """Flush a file's bytes, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
