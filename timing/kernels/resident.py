@@ -1,9 +1,14 @@
-"""Products of two resident operands: slices of them move along lines of PEs, the results stay.
+"""Closed forms of products of two resident operands.
+
+Slices of an operand move along lines of PEs; the results stay.
 
 *SUMMA* (van de Geijn and Watts 1997), as in attention: slices of one operand are broadcast along
-the rows of a rectangle of PEs, slices of the other down its columns. *Weight gradient*:
-``dW = X^T dY``; dY is broadcast along the rows, and products are summed over the tokens down the
-columns, out of the wafer.
+the rows of a rectangle of PEs, slices of the other down its columns. *Weight gradient*,
+``dW = X^T dY``: dY is broadcast along the rows; the products are summed over the tokens down the
+columns, and leave the wafer.
+
+Sizes of a PE's tile: ``rows`` x ``columns`` of a result, or ``tokens`` (of X and dY), ``features``
+(inputs of X) and ``width`` (outputs of dY).
 """
 
 from __future__ import annotations
@@ -20,16 +25,16 @@ from timing.kernels.single_pe import axpy_cycles, wavelets
 
 ACCUMULATOR_BYTES = 4
 SIGNAL_CYCLES = 1
-"""One instruction, with which a thread of a PE tells another that a buffer is full, or free."""
+"""One instruction, by which a thread of a PE reports to another that a buffer is full, or free."""
 
 
 def resident_product(
     grid: Grid, batch: int, rows: int, inner: int, columns: int, dtype: str
 ) -> Cycles:
-    """``batch`` products of rows x inner with inner x columns, all operands resident.
+    """Return the cost of ``batch`` products of rows x inner by inner x columns.
 
-    The PEs are divided evenly among the products, each on its own rectangle; if there are more
-    products than PEs, each PE does several.
+    The PEs are divided evenly among the products, a rectangle for each. If there are more products
+    than PEs, each PE computes several, one after the other.
     """
     high, wide, rounds = grid.rectangles(batch, rows, columns)
     tile = (ceil(rows / high), ceil(columns / wide))
@@ -39,10 +44,16 @@ def resident_product(
 def summa(
     fabric: FabricSpec, pes: tuple[int, int], tile: tuple[int, int], inner: int, dtype: str
 ) -> Cycles:
-    """One product on a rectangle of ``pes`` (high, wide), each with a ``tile`` of the result.
+    """Return the cost of one product on a rectangle of PEs.
 
-    The inner dimension is passed through in as many slices as the longer side has PEs. Each axpy
-    runs over the longer side of the tile.
+    The inner dimension is cut into as many slices as the longer side has PEs. Each axpy runs over
+    the longer side of the tile.
+
+    Args:
+        pes: Height and width of the rectangle.
+        tile: Rows and columns of the result on each PE.
+        inner: Length of the dimension that is summed over.
+        dtype: Type of the operands; sums are fp32.
     """
     (high, wide), (rows, columns) = pes, tile
     width = ceil(inner / max(pes))
@@ -57,9 +68,9 @@ def summa(
 
 @dataclass(frozen=True)
 class MovingOperand:
-    """An operand whose slices the ``pes`` of a line send in turn, ``wavelets`` each.
+    """Operand whose slices the ``pes`` of a line send in turn, ``wavelets`` each.
 
-    A step of the product takes the slices of ``senders``.
+    One step of the product takes the slices of ``senders`` PEs.
     """
 
     pes: int
@@ -70,54 +81,68 @@ class MovingOperand:
 def product_in_steps(
     fabric: FabricSpec, product: Cycles, steps: int, moving: Sequence[MovingOperand]
 ) -> Cycles:
-    """A ``product`` in each of ``steps``, for which PEs send slices of operands to each other.
+    """Return the cost of ``steps`` products whose operands arrive slice by slice.
 
-    While a PE works on slices in one buffer, another is filled. Each product and each sending
-    starts a vector instruction; threads signal each other what is full and what is free. The first
-    slices are waited for, on their longest way and one by one through the ramp; later ones where
-    they take longer than a product. Whose turn it is next sends when it has taken in the slice
-    before.
+    Two buffers per operand: while a PE multiplies from one, a thread fills the other::
+
+        moving thread   |--- slices 1 ---|- slices 2 -|- slices 3 -|   into buffers 0, 1, 0, ...
+        compute thread  |     first      | product 1 |w| product 2 |w| product 3 |
+                                         |<-- later ->|
+
+    ``first`` is the way of the first slices to the farthest PE. ``later`` is the time between the
+    slices of two steps; a PE waits (w) where it is longer than a product. Every product and every
+    sending starts a vector instruction. The threads signal full and free buffers to each other.
+
+    Args:
+        product: Cost of one step's multiply-adds.
+        steps: Number of steps.
+        moving: The operands; those on a line of one PE do not move.
     """
     each = product + Cycles(setup=fabric.vector_setup_cycles)
     lines = [operand for operand in moving if operand.pes > 1]
     if not lines:
         return each * steps
+    # All operands of a step enter a PE through one ramp, one wavelet per cycle.
     ramp = sum(operand.senders * ceil(operand.wavelets) for operand in lines)
-    first = max(_first_arrives(fabric, operand, ramp) for operand in lines)
+    first = max(_first_arrival(fabric, operand, ramp) for operand in lines)
     later = max(ramp, *(_between_arrivals(fabric, operand, steps) for operand in lines))
     waits = first + max(0.0, later - each.total_cycles) * (steps - 1)
+    # The last two steps free no buffer, since nothing follows in it.
     freed = len(moving) * SIGNAL_CYCLES * max(0, steps - 2)
     return each * steps + Cycles(fabric=waits, setup=freed)
 
 
-def _first_arrives(fabric: FabricSpec, operand: MovingOperand, ramp: int) -> float:
-    """Until the slices of the first step are with the farthest PE, which takes in ``ramp``."""
+def _first_arrival(fabric: FabricSpec, operand: MovingOperand, ramp: int) -> float:
+    """Return the cycles until the farthest PE has the first step's slices of an operand."""
     sent = fabric.vector_setup_cycles + depth_cycles(fabric)
     words = max(ramp, operand.senders * stream_cycles(fabric, operand.wavelets))
     return operand.senders * sent + fabric.hop_cycles * (operand.pes - 1) + words + SIGNAL_CYCLES
 
 
 def _between_arrivals(fabric: FabricSpec, operand: MovingOperand, steps: int) -> float:
-    """From step to step where slices are waited for: a PE that sends two does not wait between."""
-    changes = min(1.0, (operand.pes - 1) / max(1, steps * operand.senders - 1))
-    turn = changes * (depth_cycles(fabric) + fabric.hop_cycles)
+    """Return the mean cycles between the slices of two steps, if nothing else delays them.
+
+    A PE sends when it has received the slice before. If the same PE sends twice in a row, the
+    second slice does not wait for the first to reach the next sender.
+    """
+    changes_of_sender = min(1.0, (operand.pes - 1) / max(1, steps * operand.senders - 1))
+    change = changes_of_sender * (depth_cycles(fabric) + fabric.hop_cycles)
     sent = fabric.vector_setup_cycles + stream_cycles(fabric, operand.wavelets)
-    return operand.senders * (sent + turn) + SIGNAL_CYCLES
+    return operand.senders * (sent + change) + SIGNAL_CYCLES
 
 
 def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str) -> Cycles:
-    """``dW[inputs, outputs] = X[tokens, inputs]^T dY[tokens, outputs]``, both operands resident.
+    """Return the cost of ``dW[inputs, outputs] = X[tokens, inputs]^T dY[tokens, outputs]``.
 
-    Each PE takes the parts of dY of some PEs of its row, side by side; every value of X adds its
-    multiple of a row of them. The gradients of a column of PEs are summed down the column in fp32.
-    So are those of a row's replicas_per_row.
+    In a step, each PE receives the parts of dY of some PEs of its row, side by side. Every value of
+    X multiplies one row of them and adds it to the gradients of its input. The gradients are summed
+    in fp32 down the column of PEs, and over the replicas of a row.
     """
     fabric, width = grid.fabric, grid.features(outputs)
     tile = (grid.tokens(tokens), grid.features(inputs), width)
     parts = ceil(outputs / width)
-    products = gradient_products(
-        fabric, parts, tile, gradient_block(fabric, parts, tile, dtype), dtype
-    )
+    block = gradient_block(fabric, parts, tile, dtype)
+    products = gradient_products(fabric, parts, tile, block, dtype)
     gradients = grid.features(inputs) * outputs
     sums = [reduce(fabric, line, gradients) for line in (fabric.rows, grid.replicas_per_row)]
     starts = fabric.vector_setup_cycles * sum(cycles > 0 for cycles in sums)
@@ -127,7 +152,14 @@ def weight_gradient(grid: Grid, tokens: int, inputs: int, outputs: int, dtype: s
 def gradient_products(
     fabric: FabricSpec, parts: int, tile: tuple[int, int, int], block: int, dtype: str
 ) -> Cycles:
-    """Multiply ``block`` of the ``parts`` of dY at a time; a tile is tokens, inputs, outputs."""
+    """Return the cost of the products of a weight gradient on one PE.
+
+    Args:
+        parts: PEs of a row that hold a part of dY.
+        tile: Tokens, features and width on one PE.
+        block: Parts that a step multiplies side by side.
+        dtype: Type of the operands.
+    """
     tokens, features, width = tile
     steps = ceil(parts / block)
     product = axpy_cycles(fabric, ceil(parts * width / steps), dtype) * (features * tokens)
@@ -139,17 +171,14 @@ def gradient_products(
 def gradient_block(
     fabric: FabricSpec, parts: int, tile: tuple[int, int, int], dtype: str, *, even: bool = False
 ) -> int:
-    """The fastest power of two of parts whose gradients fit one bank of SRAM; at least one part.
+    """Return the fastest number of parts per step: a power of two, at least one.
 
-    More make longer vectors, fewer hide more of what moves. ``even``: it divides the parts.
+    The gradients of a block must fit one bank of SRAM. More parts make longer vectors, fewer parts
+    hide more of the transfer. With ``even``, the block divides ``parts``.
     """
     _, features, width = tile
-    role = max(1, min(parts, _accumulators(fabric) // (features * width)))
-    blocks = [1 << k for k in range(role.bit_length())]
+    accumulators = fabric.sram_bytes_per_pe // fabric.sram_banks // ACCUMULATOR_BYTES
+    largest = max(1, min(parts, accumulators // (features * width)))
+    blocks = [1 << k for k in range(largest.bit_length())]
     fitting = [block for block in blocks if not even or parts % block == 0]
     return min(fitting, key=lambda n: gradient_products(fabric, parts, tile, n, dtype).total_cycles)
-
-
-def _accumulators(fabric: FabricSpec) -> int:
-    """Accumulators in one bank of SRAM."""
-    return fabric.sram_bytes_per_pe // fabric.sram_banks // ACCUMULATOR_BYTES

@@ -190,12 +190,16 @@ def _over_tokens(grid: Grid, values: int) -> Cycles:
 
 def _maximum_and_sum(fabric: FabricSpec, pes: int, values: int) -> Cycles:
     """Two all-reduces; PEs start the second when the first one's broadcast has reached them."""
-    return _all_reduced(fabric, pes, values) + _all_reduced(fabric, pes, values, in_a_wave=True)
+    return _all_reduced(fabric, pes, values) + _all_reduced(
+        fabric, pes, values, after_broadcast=True
+    )
 
 
-def _all_reduced(fabric: FabricSpec, pes: int, values: int, *, in_a_wave: bool = False) -> Cycles:
+def _all_reduced(
+    fabric: FabricSpec, pes: int, values: int, *, after_broadcast: bool = False
+) -> Cycles:
     """Reduce and broadcast, each of which starts with a vector instruction."""
-    cycles = collectives.all_reduce(fabric, pes, values, in_a_wave=in_a_wave)
+    cycles = collectives.all_reduce(fabric, pes, values, after_broadcast=after_broadcast)
     return _summed(fabric, cycles, instructions=2)
 
 

@@ -55,7 +55,7 @@ def low_depth_program(fabric: FabricSpec, pes: int, wavelets: int) -> float:
         pes,
         wavelets,
         restart=restart_cycles(fabric, sources=1),
-        onward_restart=restart_cycles(fabric, sources=2),
+        forward_restart=restart_cycles(fabric, sources=2),
     )
     return start_cycles(fabric) + reduced
 

@@ -80,23 +80,25 @@ def test_best_reduce_changes_with_the_length() -> None:
     }
 
 
-def test_star_in_a_wave_gains_on_near_pes() -> None:
+def test_star_after_broadcast_gains_on_near_pes() -> None:
     """31 PEs send two wavelets: in a wave, the root has taken in 30 when the farthest PE starts."""
     assert collectives.star(WSE2, 32, 2) == 6 + 62
-    assert collectives.star(WSE2, 32, 2, in_a_wave=True) == 6 + 62 - 30
-    assert collectives.star(WSE2, 32, 1, in_a_wave=True) == 31 + 5 + 1  # the way of the farthest
-    assert collectives.star(WSE2, 2, 9, in_a_wave=True) == collectives.star(WSE2, 2, 9)
+    assert collectives.star(WSE2, 32, 2, after_broadcast=True) == 6 + 62 - 30
+    assert (
+        collectives.star(WSE2, 32, 1, after_broadcast=True) == 31 + 5 + 1
+    )  # the way of the farthest
+    assert collectives.star(WSE2, 2, 9, after_broadcast=True) == collectives.star(WSE2, 2, 9)
 
 
 @given(pes=pes, length=wavelets)
-def test_reduce_in_a_wave_helps_only_stars(pes: int, length: int) -> None:
+def test_reduce_after_broadcast_helps_only_stars(pes: int, length: int) -> None:
     """A chain, and trees of chains, wait for the farthest PE anyway."""
     aligned = collectives.reduce(WSE2, pes, length)
-    waved = collectives.reduce_in_a_wave(WSE2, pes, length)
+    waved = collectives.reduce_after_broadcast(WSE2, pes, length)
     assert waved <= aligned
     assert waved == aligned or aligned == collectives.star(WSE2, pes, length)
     gained = collectives.all_reduce(WSE2, pes, length) - collectives.all_reduce(
-        WSE2, pes, length, in_a_wave=True
+        WSE2, pes, length, after_broadcast=True
     )
     assert 0 <= gained <= aligned - waved
 
