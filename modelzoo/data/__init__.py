@@ -1,1 +1,7 @@
-"""Data processors by name."""
+"""Data processors. Every module is imported, so that it registers its processors."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

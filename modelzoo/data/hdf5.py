@@ -12,13 +12,21 @@ import numpy as np
 import torch
 from pydantic import Field, PositiveInt, field_validator
 
-from modelzoo.data.files import find_files
 from modelzoo.data.hdf5_file import FEATURES, Hdf5File, inspect
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, Samples
+from modelzoo.data.registry import register_processor
+from modelzoo.data.source import (
+    Batch,
+    BatchSource,
+    DataProcessor,
+    OrderedBatches,
+    Samples,
+    find_files,
+)
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind, Loading
 
 
+@register_processor
 class GptHDF5MapDataProcessor(DataProcessor):
     """Sequences for language models, prepared as HDF5 files."""
 
@@ -26,12 +34,12 @@ class GptHDF5MapDataProcessor(DataProcessor):
     """Folders of ``*.h5`` files, files, or globs."""
 
     max_sequence_length: PositiveInt | None = None
-    """Only for corpus files, which are cut when they are read."""
+    """Sequence length of corpus files, which are cut when they are read."""
 
     shuffle: bool = False
 
     num_samples: PositiveInt | None = None
-    """Make an epoch this long, so that a shuffle mixes several passes over the data."""
+    """Length of an epoch; a shuffle then mixes several passes over the data."""
 
     data_subset: str | None = None
     """Parts of the data as fractions of the whole, in file order: ``"0.0-0.5,0.7-1.0"``."""
@@ -40,7 +48,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
     """Sort the files of all folders together; otherwise folder after folder, as listed."""
 
     drop_last: Literal[True] = True
-    """Every batch is whole: samples left over at an epoch's end open the next one."""
+    """Every batch is whole: samples left over at the end of an epoch start the next one."""
 
     use_vsl: Literal[False] = False
     """Packing of variable-length sequences is not supported."""
@@ -63,7 +71,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
     def loading(self) -> Loading:
         try:
             num_files = len(self._paths())
-        except DataError:  # a simulation may do without data
+        except DataError:  # a simulation needs no data
             return super().loading
         return replace(super().loading, num_files=num_files)
 
@@ -92,10 +100,12 @@ class GptHDF5MapDataProcessor(DataProcessor):
 
 
 class Hdf5Samples:
-    """The sequences of several files, one after the other.
+    """Sequences of several files, one file after the other.
 
-    A file is open only while a batch is read, so a folder may hold any number of files. Raises
-    DataError if the files disagree on the sequence length.
+    A file is open only while a batch is read, so there may be any number of files.
+
+    Raises:
+        DataError: The files have different sequence lengths.
     """
 
     def __init__(self, files: Sequence[Hdf5File], name: str) -> None:
@@ -103,7 +113,8 @@ class Hdf5Samples:
         for file in files:
             if file.length != first.length:
                 raise DataError(
-                    "files hold sequences of different lengths",
+                    "all files must have one sequence length",
+                    code="sequence-lengths-differ",
                     where=f"{first.path}, {file.path}",
                     value=f"{first.length}, {file.length}",
                     rule="one max_sequence_length per dataset",
@@ -145,7 +156,7 @@ class Subset:
 
 def parse_subset(text: str) -> tuple[tuple[float, float], ...]:
     """Read ``"0.0-0.5,0.7-1.0"``; ValueError unless the ranges rise within 0 to 1."""
-    rule = f"{text!r} is not a list of rising ranges within 0 and 1, such as '0.0-0.5,0.7-1.0'"
+    rule = f"{text!r} must be a list of rising ranges within 0 and 1, such as '0.0-0.5,0.7-1.0'"
     try:
         ranges = [tuple(float(end) for end in part.split("-")) for part in text.split(",")]
     except ValueError as error:
@@ -158,11 +169,11 @@ def parse_subset(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def _starts(sizes: Sequence[int]) -> np.ndarray:
-    """Where each part begins in the whole; the last entry is the size of the whole."""
+    """Return the start of each part in the whole; the last entry is the size of the whole."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _locate(starts: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The part that holds each index, and its row in that part."""
+    """Return the part that holds each index, and its row in that part."""
     parts = np.searchsorted(starts, indices, side="right") - 1
     return parts, indices - starts[parts]

@@ -1,4 +1,4 @@
-"""One HDF5 file of token sequences, in any of the three layouts that are in use.
+"""One HDF5 file of token sequences, in any of three layouts.
 
     sample    dataset ``data`` (num_sequences, 3, T): rows input_ids, attention_mask, labels
     named     datasets ``input_ids``, ``attention_mask``, ``labels``, each (num_sequences, T)
@@ -26,7 +26,7 @@ Layout = Literal["sample", "named", "corpus"]
 
 @dataclass(frozen=True)
 class Hdf5File:
-    """What a file holds: ``num_sequences`` of ``length`` tokens. Keeps no handle open."""
+    """A file with ``num_sequences`` of ``length`` tokens; it is open only during a read."""
 
     path: Path
     layout: Layout
@@ -34,7 +34,7 @@ class Hdf5File:
     length: int
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Sequences as int64 (len(rows), 3, length). Raises DataError if the file is broken."""
+        """Return sequences as int64 (len(rows), 3, length); DataError if the file is damaged."""
         sequences = np.empty((len(rows), len(FEATURES), self.length), dtype=np.int64)
         with _opened(self.path) as file:
             for index, row in enumerate(rows):
@@ -52,10 +52,15 @@ class Hdf5File:
 
 
 def inspect(path: Path, max_sequence_length: int | None) -> Hdf5File:
-    """Find out what a file holds.
+    """Determine the layout and size of a file.
 
-    ``max_sequence_length`` cuts a corpus; for the other layouts it must be what the file has, or
-    None. Raises DataError if the file cannot be read, or is none of the layouts.
+    Args:
+        path: The file.
+        max_sequence_length: Length of the sequences that a corpus is cut into; for other layouts
+            the length that the file has, or None.
+
+    Raises:
+        DataError: The file cannot be read, or has none of the layouts.
     """
     with _opened(path) as file:
         if "data" not in file:
@@ -67,7 +72,8 @@ def inspect(path: Path, max_sequence_length: int | None) -> Hdf5File:
         declared = file.attrs.get("n_examples", found.num_sequences)
     if declared != found.num_sequences:
         raise DataError(
-            "the file does not hold as many sequences as it says",
+            "n_examples must be the number of sequences in the file",
+            code="sequence-count-mismatch",
             where=str(path),
             value=f"{found.num_sequences}, attribute n_examples {declared}",
             rule="n_examples is the number of sequences",
@@ -75,7 +81,8 @@ def inspect(path: Path, max_sequence_length: int | None) -> Hdf5File:
         )
     if max_sequence_length not in {None, found.length}:
         raise DataError(
-            "the sequences are not max_sequence_length long",
+            "max_sequence_length must be that of the file",
+            code="sequence-length-mismatch",
             where=str(path),
             value=f"{found.length}, max_sequence_length {max_sequence_length}",
             rule="only a corpus file can be cut to any length",
@@ -89,6 +96,7 @@ def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None
     if max_sequence_length is None:
         raise DataError(
             "a corpus file needs max_sequence_length",
+            code="corpus-without-sequence-length",
             where=str(path),
             value=f"data of shape ({num_tokens},)",
             rule="a flat run of tokens is cut into sequences when it is read",
@@ -120,23 +128,26 @@ def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...
     if not isinstance(dataset, h5py.Dataset):
         raise DataError(
             f"dataset {name!r} is missing",
+            code="hdf5-dataset-missing",
             where=str(path),
             value=f"the file holds {', '.join(file) or 'nothing'}",
             rule=f"either 'data' or all of {', '.join(FEATURES)}",
         )
     if dataset.dtype.kind not in "iu":
         raise DataError(
-            f"dataset {name!r} does not hold integers",
+            f"dataset {name!r} must hold integers",
+            code="hdf5-dataset-not-integer",
             where=str(path),
             value=dataset.dtype,
-            rule="token ids and masks are integers, int32 by custom",
+            rule="token ids and masks are integers, usually int32",
         )
     return tuple(dataset.shape)
 
 
 def _wrong_shape(path: Path, name: str, shape: tuple[int, ...], rule: str) -> DataError:
     return DataError(
-        f"dataset {name!r} has the wrong shape",
+        f"dataset {name!r} must have the shape of its layout",
+        code="hdf5-dataset-wrong-shape",
         where=str(path),
         value=shape,
         rule=rule,
@@ -146,13 +157,15 @@ def _wrong_shape(path: Path, name: str, shape: tuple[int, ...], rule: str) -> Da
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """Open for reading; whatever the HDF5 library dislikes becomes a DataError."""
+    """Open a file for reading; every error of the HDF5 library becomes a DataError."""
     try:
         with h5py.File(path, "r") as file:
             yield file
     except (OSError, RuntimeError) as error:
+        what, code = _complaint(path)
         raise DataError(
-            _complaint(path),
+            what,
+            code=code,
             where=str(path),
             value=error,
             rule="a complete HDF5 file that may be read",
@@ -160,9 +173,10 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         ) from error
 
 
-def _complaint(path: Path) -> str:
+def _complaint(path: Path) -> tuple[str, str]:
+    """Return the text and code of the error for a file that cannot be opened or read."""
     if not path.is_file():
-        return "the file is gone"
+        return "the file no longer exists", "data-file-gone"
     if not h5py.is_hdf5(path):
-        return "the file is not HDF5"
-    return "the HDF5 file is truncated or damaged"
+        return "the file must be HDF5", "not-hdf5"
+    return "the HDF5 file is truncated or damaged", "hdf5-damaged"

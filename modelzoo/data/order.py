@@ -1,10 +1,10 @@
-"""The order of samples: a function of seed, epoch and position, and of nothing else.
+"""Order of samples: a function of seed, epoch and position only.
 
 The samples of all epochs form one endless stream; position k holds sample k mod n of epoch
-k div n. Each epoch's shuffle is a keyed permutation that is computed per position, so that any
-step of a dataset of any length is reached at once and without memory: a Feistel network (Luby and
-Rackoff 1988) over the next power of four, walked round until it falls below n (Black and Rogaway,
-"Ciphers with arbitrary finite domains", CT-RSA 2002, cycle-walking).
+k div n. Each epoch's shuffle is a keyed permutation that is computed per position, so any step of
+a dataset of any length takes constant time and no memory. It is a Feistel network (Luby and Rackoff
+1988) over the next power of four, applied again until the result is below n (cycle-walking: Black
+and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _NUM_ROUNDS = 6
 
 @dataclass(frozen=True)
 class SampleOrder:
-    """Which sample stands at which position of the stream, for epochs of ``num_samples``."""
+    """Sample at each position of the stream, for epochs of ``num_samples``."""
 
     num_samples: int
     shuffle: bool
     seed: int
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """Sample indices at int64 stream positions."""
+        """Return the sample indices at int64 stream positions."""
         epochs, offsets = np.divmod(positions, self.num_samples)
         if not self.shuffle:
             return offsets
@@ -47,7 +47,7 @@ class SampleOrder:
 
 
 def _feistel(values: np.ndarray, keys: list[int], half_bits: int) -> np.ndarray:
-    """A permutation of [0, 4**half_bits): each round is undone by itself, whatever it mixes."""
+    """Permute [0, 4**half_bits); each round is its own inverse, so any mixing function serves."""
     shift, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
     left, right = values >> shift, values & mask
     for key in keys:
@@ -56,7 +56,7 @@ def _feistel(values: np.ndarray, keys: list[int], half_bits: int) -> np.ndarray:
 
 
 def mix64(values: np.ndarray) -> np.ndarray:
-    """Scramble uint64 values, wrapping round: the output function of SplitMix64.
+    """Scramble uint64 values, modulo 2**64: the output function of SplitMix64.
 
     Constants: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
     OOPSLA 2014, section 5 (variant 13).

@@ -1,50 +1,64 @@
-"""Data processors by name."""
+"""Data processors by the name of their class, and the construction of one from params.yaml.
+
+A module of this package registers its processors with ``register_processor``; ``modelzoo.data``
+imports every module, so that a new processor is one new file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from modelzoo.data.dummy import DummyDataProcessor
-from modelzoo.data.hdf5 import GptHDF5MapDataProcessor
 from modelzoo.data.source import BatchSource, DataProcessor
-from modelzoo.data.synthetic import SyntheticDataProcessor
-from modelzoo.data.text import TextDataProcessor
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, did_you_mean
 
-DATA_PROCESSORS: dict[str, type[DataProcessor]] = {
-    kind.__name__: kind
-    for kind in (
-        GptHDF5MapDataProcessor,
-        TextDataProcessor,
-        DummyDataProcessor,
-        SyntheticDataProcessor,
-    )
-}
+Processor = TypeVar("Processor", bound=DataProcessor)
+
+DATA_PROCESSORS: dict[str, type[DataProcessor]] = {}
+
+
+def register_processor(kind: type[Processor]) -> type[Processor]:
+    """Register a data processor under the name of its class."""
+    DATA_PROCESSORS[kind.__name__] = kind
+    return kind
 
 
 def data_processor(config: Mapping[str, Any], where: str) -> DataProcessor:
-    """The data processor that a dataloader section of params.yaml describes.
+    """Return the data processor of a dataloader section of params.yaml, without opening files.
 
-    ``where`` says where the section stands. Raises ConfigError; touches no file.
+    Args:
+        config: The section.
+        where: Key path of the section, for errors.
+
+    Raises:
+        ConfigError: The processor is missing or unknown, or a key is wrong.
     """
     name = config.get("data_processor")
-    kind = DATA_PROCESSORS.get(str(name))
-    if kind is None:
+    if not name:
         raise ConfigError(
-            "unknown data processor" if name else "key 'data_processor' is missing",
+            "key 'data_processor' is missing",
+            code="data-processor-missing",
+            where=where,
+            rule=f"one of {', '.join(DATA_PROCESSORS)}",
+        )
+    if name not in DATA_PROCESSORS:
+        raise ConfigError(
+            "data_processor must be that of a registered class",
+            code="unknown-data-processor",
             where=where,
             value=name,
             rule=f"one of {', '.join(DATA_PROCESSORS)}",
             remedy=did_you_mean(str(name), DATA_PROCESSORS),
         )
-    return validate(kind, config, where)
+    return validate(DATA_PROCESSORS[name], config, where)
 
 
 def build_source(config: Mapping[str, Any], where: str) -> BatchSource:
     """Open the dataset of a dataloader section; an input worker calls this in its own process.
 
-    Raises ConfigError if the section is wrong, DataError if the dataset is.
+    Raises:
+        ConfigError: The section is wrong.
+        DataError: The dataset is missing or wrong.
     """
     return data_processor(config, where).source()

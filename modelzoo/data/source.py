@@ -7,9 +7,11 @@ resumed run, another number of systems, or another number of input workers sees 
 
 from __future__ import annotations
 
+import glob
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -33,40 +35,43 @@ class BatchSource(Protocol):
     """Global batches by step."""
 
     batch_size: int
-    """Samples of one step over all systems."""
+    """Samples of one step on all systems."""
 
     loading: Loading
-    """Who loads on the emulated machine; no value depends on it."""
+    """Loader on the emulated machine; no value depends on it."""
 
     def __len__(self) -> int:
-        """Whole global batches in an epoch."""
+        """Return the whole global batches in an epoch."""
 
     def batch(self, step: int) -> Batch:
-        """The global batch of a step, counted from 0; past an epoch's end the next one begins."""
+        """Return the global batch of a step, counted from 0; epochs follow each other."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """Batches 0, 1, 2, ... without end."""
+        """Yield batches 0, 1, 2, ... without end."""
 
 
 class Samples(Protocol):
     """A dataset with random access to its samples."""
 
     name: str
-    """What to call it in an error: a path, mostly."""
+    """Name in errors, usually a path."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
 
     def read(self, indices: np.ndarray) -> Batch:
-        """The samples at int64 ``indices``, in that order."""
+        """Return the samples at int64 ``indices``, in that order."""
 
 
 class OrderedBatches:
-    """The batch source over any samples: an endless stream of samples, cut every ``batch_size``.
+    """Batch source over any samples: an endless stream of samples, cut every ``batch_size``.
 
     An epoch has ``num_samples`` samples, by default each one once; a larger number appends copies
-    and a smaller one leaves samples out (before the shuffle). What is left over at the end of an
-    epoch opens the next one's first batch. Raises DataError if an epoch cannot fill one batch.
+    and a smaller one omits samples (before the shuffle). Samples left over at the end of an epoch
+    start the first batch of the next one.
+
+    Raises:
+        DataError: There is no sample, or an epoch does not fill one batch.
     """
 
     def __init__(
@@ -80,14 +85,19 @@ class OrderedBatches:
         loading: Loading = UNKNOWN_LOADING,
     ) -> None:
         if len(samples) == 0:
-            raise DataError("the dataset holds no sample", where=samples.name)
+            raise DataError(
+                "the dataset must have at least one sample",
+                code="dataset-empty",
+                where=samples.name,
+            )
         epoch_size = num_samples or len(samples)
         if epoch_size < batch_size:
             raise DataError(
-                "the dataset is shorter than one global batch",
+                "an epoch must fill at least one global batch",
+                code="dataset-shorter-than-batch",
                 where=samples.name,
                 value=f"{epoch_size} samples, batch_size {batch_size}",
-                rule="an epoch fills at least one batch",
+                rule="at least batch_size samples",
                 remedy="lower batch_size, lower max_sequence_length, or add data",
             )
         self.batch_size = batch_size
@@ -111,25 +121,25 @@ class DataProcessor(Config):
     """Keys that every data processor has."""
 
     data_processor: str
-    """Name of the class, looked up in modelzoo.data.registry."""
+    """Name of a registered class (modelzoo.data.registry)."""
 
     batch_size: PositiveInt
-    """Global: samples of one step over all systems, before micro-batching."""
+    """Global batch size: samples of one step on all systems, before micro-batching."""
 
     shuffle_seed: int = 0
 
     loader: LoaderKind = "other"
-    """Whose time loading takes on the emulated machine: a loader of machine.input in cluster.yaml.
+    """Loader of machine.input in cluster.yaml whose time loading takes on the emulated machine.
 
-    Data that are made up on the spot may stand for files in this way.
+    Synthetic data can represent files in this way.
     """
 
     num_workers: NonNegativeInt = 0
-    """Processes that load for an input worker of the emulated machine; 0 is the worker's own."""
+    """Loader processes of an input worker of the emulated machine; 0: the worker loads."""
 
     @property
     def loading(self) -> Loading:
-        """Who loads on the emulated machine."""
+        """Loader on the emulated machine."""
         return Loading(self.loader, self.num_workers)
 
     @abstractmethod
@@ -142,3 +152,34 @@ def next_token_batch(windows: np.ndarray) -> Batch:
     tokens = torch.from_numpy(windows.astype(np.int64))
     inputs, labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
+
+
+def find_files(pattern: str, suffixes: Iterable[str]) -> list[Path]:
+    """Return the files of a dataset, sorted, so that every host has the same order.
+
+    Args:
+        pattern: A file; a folder, which means all files below it with one of ``suffixes``; or a
+            glob.
+        suffixes: Suffixes of the files of a folder, with their dot.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    path = Path(pattern).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        rule = f"a folder with files that end in {' or '.join(suffixes)}"
+        found = {file for suffix in suffixes for file in path.rglob(f"*{suffix}")}
+    else:
+        rule = "a file, a folder, or a glob that matches a file"
+        found = {Path(name) for name in glob.glob(str(path), recursive=True)}
+    if files := sorted(file for file in found if file.is_file()):
+        return files
+    raise DataError(
+        "the pattern must match a data file",
+        code="data-file-not-found",
+        where=pattern,
+        rule=rule,
+        remedy="correct the path, or prepare the dataset first",
+    )

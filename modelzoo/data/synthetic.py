@@ -1,4 +1,7 @@
-"""Random tensors of any shape, for models whose inputs are not plain token sequences."""
+"""Random tokens, and random tensors of any shape, for measurements without a dataset.
+
+Every value is a hash of the seed and its place; no sample is stored.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,67 @@ import torch
 from pydantic import PositiveInt, model_validator
 
 from modelzoo.data.order import mix64
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches
+from modelzoo.data.registry import register_processor
+from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
 from wsc.core.config import Config
 from wsc.core.loading import Loading
 from wsc.core.rng import stream_key
 
 
+@register_processor
+class DummyDataProcessor(DataProcessor):
+    """Uniformly random tokens."""
+
+    max_sequence_length: PositiveInt
+    vocab_size: PositiveInt = 50257
+    num_examples: PositiveInt = 1 << 20
+    shuffle: bool = False
+
+    def source(self) -> BatchSource:
+        return OrderedBatches(
+            DummySamples(self),
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            shuffle_seed=self.shuffle_seed,
+            loading=self.loading,
+        )
+
+
+class DummySamples:
+    """Samples whose token t of sample i is a hash of (seed, i, t)."""
+
+    name = "DummyDataProcessor"
+
+    def __init__(self, config: DummyDataProcessor) -> None:
+        self._config = config
+        self._key = np.uint64(stream_key(config.shuffle_seed, "dummy"))
+
+    def __len__(self) -> int:
+        return self._config.num_examples
+
+    def read(self, indices: np.ndarray) -> Batch:
+        window = self._config.max_sequence_length + 1
+        counters = (indices[:, None] * window + np.arange(window)).astype(np.uint64)
+        tokens = mix64(mix64(counters) ^ self._key) % np.uint64(self._config.vocab_size)
+        return next_token_batch(tokens)
+
+
 class SyntheticInput(Config):
-    """One tensor: uniform int64 in [low, high), or without ``high`` standard normal fp32."""
+    """One tensor: uniform int64 in [low, high), or standard normal fp32 without ``high``."""
 
     shape: tuple[PositiveInt, ...]
-    """Of one sample, without the batch dimension."""
+    """Shape of one sample, without the batch dimension."""
     low: int = 0
     high: int | None = None
 
     @model_validator(mode="after")
     def _range_holds_a_number(self) -> Self:
         if self.high is not None and self.high <= self.low:
-            raise ValueError(f"high is above low, which is {self.low}")
+            raise ValueError(f"high must be above low, which is {self.low}")
         return self
 
     def values(self, hashes: np.ndarray) -> torch.Tensor:
-        """Numbers from two uint64 hashes for each; ``hashes`` is (2, batch, elements)."""
+        """Return (batch, *shape) numbers from two uint64 hashes each, (2, batch, elements)."""
         if self.high is not None:
             numbers = self.low + (hashes[0] % np.uint64(self.high - self.low)).astype(np.int64)
         else:
@@ -40,15 +82,16 @@ class SyntheticInput(Config):
         return torch.from_numpy(numbers).view(-1, *self.shape)
 
 
+@register_processor
 class SyntheticDataProcessor(DataProcessor):
-    """Nothing to learn, every shape to measure: ``synthetic_inputs`` names the tensors."""
+    """Random tensors: ``synthetic_inputs`` gives their names and shapes."""
 
     synthetic_inputs: dict[str, SyntheticInput]
     num_examples: PositiveInt = 1 << 20
     shuffle: bool = False
 
     num_files: PositiveInt = 1
-    """Files that the samples stand for, which matters to some kinds of ``loader``."""
+    """Files that the samples represent; some kinds of ``loader`` depend on it."""
 
     @property
     def loading(self) -> Loading:
@@ -65,7 +108,7 @@ class SyntheticDataProcessor(DataProcessor):
 
 
 class SyntheticSamples:
-    """Element e of input n of sample i is a hash of (seed, n, i, e); no sample is ever stored."""
+    """Samples whose element e of input n of sample i is a hash of (seed, n, i, e)."""
 
     name = "SyntheticDataProcessor"
 
@@ -89,7 +132,7 @@ class SyntheticSamples:
 
 
 def _normal(hashes: np.ndarray) -> np.ndarray:
-    """Standard normal fp32 numbers from pairs of hashes (Box and Muller 1958)."""
+    """Return standard normal fp32 numbers from pairs of hashes (Box and Muller 1958)."""
     upper_bits = (hashes >> np.uint64(11)).astype(np.float64)
     radius, angle = (upper_bits + 0.5) / 2.0**53  # inside (0, 1), so that the logarithm is finite
     numbers: np.ndarray = np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)

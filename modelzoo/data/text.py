@@ -1,4 +1,4 @@
-"""Text, byte by byte: a vocabulary of 256, no tokenizer, no preparation."""
+"""Plain text as bytes: a vocabulary of 256, no tokenizer, no preparation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from modelzoo.data.files import find_files
-from modelzoo.data.source import Batch, BatchSource, DataProcessor, OrderedBatches, next_token_batch
+from modelzoo.data.registry import register_processor
+from modelzoo.data.source import (
+    Batch,
+    BatchSource,
+    DataProcessor,
+    OrderedBatches,
+    find_files,
+    next_token_batch,
+)
 from wsc.core.errors import DataError
 
 STDLIB = "stdlib"
@@ -19,6 +26,7 @@ _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_tes
 _NEWLINE = np.frombuffer(b"\n", dtype=np.uint8)
 
 
+@register_processor
 class TextDataProcessor(DataProcessor):
     """Next-byte prediction on plain text."""
 
@@ -26,16 +34,16 @@ class TextDataProcessor(DataProcessor):
     """A file, a folder, a glob, or ``stdlib``.
 
     ``stdlib`` is the source code of the running Python's standard library (about 12 MB), which
-    is text that every machine has; its bytes differ from one Python release to another.
+    every machine has; its bytes differ between Python releases.
     """
 
     suffixes: tuple[str, ...] = (".txt", ".md", ".py")
-    """Which files of a folder are read."""
+    """Suffixes of the files that are read from a folder."""
 
     max_sequence_length: PositiveInt
 
     split: Literal["train", "eval"] = "train"
-    """``eval`` is the tail of the text, which ``train`` never sees."""
+    """``eval`` is the tail of the text, which ``train`` never reads."""
 
     eval_fraction: float = Field(default=0.02, ge=0, lt=1)
 
@@ -58,7 +66,7 @@ class TextDataProcessor(DataProcessor):
 
 
 class TextWindows:
-    """Windows of ``length`` + 1 bytes, ``length`` apart: each byte is predicted once.
+    """Samples of ``length`` + 1 bytes, ``length`` apart: each byte is predicted once.
 
     Raises DataError if the text is shorter than one window.
     """
@@ -66,7 +74,8 @@ class TextWindows:
     def __init__(self, text: np.ndarray, length: int, name: str) -> None:
         if len(text) <= length:
             raise DataError(
-                "the text is shorter than one sequence",
+                "the text must be longer than one sequence",
+                code="text-shorter-than-sequence",
                 where=name,
                 value=f"{len(text)} bytes, max_sequence_length {length}",
                 rule="at least max_sequence_length + 1 bytes",
@@ -83,7 +92,7 @@ class TextWindows:
 
 
 def stdlib_files() -> list[Path]:
-    """The standard library's modules, sorted, without tests and installed packages."""
+    """Return the standard library's modules, sorted, without tests and installed packages."""
     found: list[Path] = []
     for folder, subfolders, names in os.walk(sysconfig.get_path("stdlib")):
         subfolders[:] = set(subfolders) - _SKIPPED_FOLDERS
@@ -92,13 +101,18 @@ def stdlib_files() -> list[Path]:
 
 
 def _join(files: list[Path], name: str) -> np.ndarray:
-    """All bytes, with a newline between files."""
+    """Return the bytes of all files, with a newline between files."""
     parts: list[np.ndarray] = []
     for file in files:
         parts += [_read(file), _NEWLINE]
     text = np.concatenate(parts[:-1])
     if text.size == 0:
-        raise DataError("the text is empty", where=name, rule="files with at least one byte")
+        raise DataError(
+            "the text must not be empty",
+            code="text-empty",
+            where=name,
+            rule="files with at least one byte",
+        )
     return text
 
 
@@ -107,5 +121,8 @@ def _read(file: Path) -> np.ndarray:
         return np.fromfile(file, dtype=np.uint8)
     except OSError as error:
         raise DataError(
-            "the file cannot be read", where=str(file), value=error.strerror or error
+            "the file must be readable",
+            code="data-file-unreadable",
+            where=str(file),
+            value=error.strerror or error,
         ) from error

@@ -1,1 +1,7 @@
-"""Models by name."""
+"""Plain PyTorch models. Every module is imported, so that it registers its models."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,28 +1,112 @@
-"""Masked language models as BERT and ESM-2 are, in ordinary PyTorch."""
+"""Masked language models in ordinary PyTorch: BERT and ESM-2.
+
+Configuration keys: cluster_interface.md, section 2.4.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import field_validator as check
 from torch import nn
 
-from modelzoo.models.bert_config import BertConfig
-from modelzoo.models.initialization import fill_parameters
 from modelzoo.models.layers import (
     check_length,
+    fill_parameters,
     norm,
     padding_mask,
     position_embedding,
     transformer_layers,
 )
+from modelzoo.models.registry import register_model
+from modelzoo.models.transformer_config import Feature, LanguageConfig, Nonlinearity, Residual
 from wsc.core.errors import DataError
 
 _MASKED_IN_TRAINING = 0.15 * 0.8
 """Share of tokens that the mask token replaces: 15 % are chosen, 80 % of those masked."""
 
 
+class BertConfig(LanguageConfig):
+    """A bidirectional transformer that restores masked tokens (Devlin et al. 2019, BERT)."""
+
+    name: str = "bert"
+    vocab_size: PositiveInt = 30522
+    max_position_embeddings: PositiveInt = 512
+    num_segments: NonNegativeInt = 2
+    """Values of ``token_type_ids``, each with a trained vector; 0 for none."""
+    embedding_layer_norm: bool = True
+    token_dropout: bool = False
+    """Embed masked tokens as 0 and rescale the others (Lin et al. 2023, ESM-2)."""
+    mask_token_id: NonNegativeInt = 103
+    norm_first: bool = False
+    """Whether layers are pre-norm instead of post-norm."""
+    use_final_layer_norm: bool = False
+    """Whether a norm follows the last layer."""
+    nonlinearity: Nonlinearity = Field(default="gelu", alias="encoder_nonlinearity")
+    mlm_nonlinearity: Literal["gelu", "relu"] = "gelu"
+    pooler_nonlinearity: Literal["tanh"] = "tanh"
+
+    # Objective
+    disable_nsp: bool = False
+    """Whether next-sentence prediction is left out."""
+    max_predictions_per_seq: PositiveInt | None = None
+    """Labels per sample, at ``masked_lm_positions``; by default one at every position."""
+    mlm_loss_weight: PositiveFloat = 1.0
+    """Factor on the sum of the masked tokens' losses per sample; usually 1 / their number."""
+
+    @property
+    def residual(self) -> Residual:
+        return "pre_norm" if self.norm_first else "post_norm"
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
+        length = sequence_length or self.max_position_embeddings
+        num_labels = self.max_predictions_per_seq or length
+        found = [
+            Feature("input_ids", (length,), self.vocab_size),
+            Feature("attention_mask", (length,), 2),
+            Feature("labels", (num_labels,), self.vocab_size),
+            Feature("masked_lm_mask", (num_labels,), 2),
+        ]
+        if self.max_predictions_per_seq is not None:
+            found.append(Feature("masked_lm_positions", (num_labels,), length))
+        if self.num_segments:
+            found.append(Feature("token_type_ids", (length,), self.num_segments))
+        if not self.disable_nsp:
+            found.append(Feature("next_sentence_label", (), 2))
+        return tuple(found)
+
+    @check("mask_token_id")
+    @classmethod
+    def _mask_is_a_token(cls, mask_token_id: int, info: ValidationInfo) -> int:
+        size = info.data.get("vocab_size", mask_token_id + 1)
+        if info.data.get("token_dropout") and mask_token_id >= size:
+            raise ValueError(f"mask_token_id must be below vocab_size, which is {size}")
+        return mask_token_id
+
+
+class EsmConfig(BertConfig):
+    """ESM-2 on proteins: rotary positions, pre-norm, no sentence pairs (Lin et al. 2023)."""
+
+    name: str = "esm2"
+    vocab_size: PositiveInt = 33
+    max_position_embeddings: PositiveInt = 1026
+    position_embedding_type: Literal["learned", "rotary"] = "rotary"
+    num_segments: NonNegativeInt = 0
+    embedding_layer_norm: bool = False
+    token_dropout: bool = True
+    mask_token_id: NonNegativeInt = 32
+    norm_first: bool = True
+    use_final_layer_norm: bool = True
+    disable_nsp: bool = True
+
+
+@register_model("esm2", config=EsmConfig)
+@register_model("bert", config=BertConfig)
 class BertModel(nn.Module):
-    """Tokens, some of them masked, in; loss out.
+    """Bidirectional transformer: partly masked tokens to loss.
 
     Activations have the dtype of the parameters; the loss is fp32. ``initialize`` fills the
     parameters and, if the configuration shares them, ties the head's weights to the embedding's.
@@ -47,12 +131,19 @@ class BertModel(nn.Module):
         token_type_ids: torch.Tensor | None = None,
         next_sentence_label: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The fp32 scalar loss of int64 (B, T) tokens, mean over samples.
+        """Return the fp32 scalar loss, mean over samples.
 
-        ``attention_mask`` is 0 at padding. ``labels`` and ``masked_lm_mask``, which says which of
-        them count, are (B, P) for the P ``masked_lm_positions``, or (B, T) without positions.
-        ``next_sentence_label`` is (B,). Raises ConfigError if T is more than
-        ``max_position_embeddings``.
+        Args:
+            input_ids: Tokens, int64 (B, T).
+            attention_mask: 0 at padding, (B, T).
+            labels: Original tokens at the P masked positions, (B, P); (B, T) without positions.
+            masked_lm_mask: 1 for labels that count, shaped as ``labels``.
+            masked_lm_positions: Positions of the labels, (B, P).
+            token_type_ids: Segment of each token, (B, T).
+            next_sentence_label: Class of the sentence pair, (B,).
+
+        Raises:
+            ConfigError: T is more than ``max_position_embeddings``.
         """
         encoded = self.encode(input_ids, attention_mask, token_type_ids)
         loss = self._mlm_loss(self.mlm(_at(encoded, masked_lm_positions)), labels, masked_lm_mask)
@@ -67,7 +158,7 @@ class BertModel(nn.Module):
         attention_mask: torch.Tensor,
         token_type_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The last layer's activations (B, T, C)."""
+        """Return the activations of the last layer, (B, T, C)."""
         check_length(self.config, input_ids.shape[1])
         x, rotation = self.embedding(input_ids, attention_mask, token_type_ids)
         mask = padding_mask(attention_mask, x.dtype)
@@ -86,14 +177,14 @@ class BertModel(nn.Module):
         return summed * (self.config.mlm_loss_weight / len(labels))
 
     def initialize(self, seed: int) -> None:
-        """Tie and fill the parameters; each depends on (seed, its name) alone."""
+        """Tie and initialize the parameters; each depends on (seed, its name) alone."""
         if self.config.share_embedding_weights:
             self.mlm.head.weight = self.embedding.token.weight
         fill_parameters(self, seed, self.config.initializer_range)
 
 
 class Embedding(nn.Module):
-    """Tokens, positions and segments as vectors, summed and normalized."""
+    """Sum of token, position and segment vectors, normalized."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -111,7 +202,7 @@ class Embedding(nn.Module):
         attention_mask: torch.Tensor,
         token_type_ids: torch.Tensor | None,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor] | None]:
-        """(B, T) tokens and segments to (B, T, C), and the rotation that attention applies."""
+        """Return the embedded tokens (B, T, C) and the rotation for attention, if any."""
         x = self.token(input_ids)
         if self._mask_token_id is not None:
             x = drop_masked(x, input_ids == self._mask_token_id, attention_mask)
@@ -124,7 +215,7 @@ class Embedding(nn.Module):
 
 
 class MaskedTokenHead(nn.Module):
-    """Which token stood there: a transformed activation against every token's vector."""
+    """Scores of the original token at each masked position."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -139,7 +230,7 @@ class MaskedTokenHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """Whether the second segment follows the first, from the first position's activation."""
+    """Scores of whether the second segment follows the first, from the first position."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -154,7 +245,7 @@ class NextSentenceHead(nn.Module):
 def drop_masked(
     embedded: torch.Tensor, is_masked: torch.Tensor, attention_mask: torch.Tensor
 ) -> torch.Tensor:
-    """Zero the vectors of masked tokens and scale the rest to the level of usual training.
+    """Zero the vectors of masked tokens and rescale the others to their level in training.
 
     The scale is (1 - 0.12) / (1 - share of masked tokens in the sample): Lin et al. 2023,
     "Evolutionary-scale prediction of atomic-level protein structure", supplement A.1.
@@ -166,14 +257,18 @@ def drop_masked(
 
 
 def needed(name: str, feature: torch.Tensor | None) -> torch.Tensor:
-    """The feature, which the configuration makes part of every batch; DataError without it."""
+    """Return the feature that the configuration requires in every batch; DataError without it."""
     if feature is None:
-        raise DataError(f"the batch holds no {name!r}", rule="the model's configuration needs it")
+        raise DataError(
+            f"the batch must have {name!r}",
+            code="feature-missing",
+            rule="the model's configuration needs it",
+        )
     return feature
 
 
 def _at(encoded: torch.Tensor, positions: torch.Tensor | None) -> torch.Tensor:
-    """Activations (B, P, C) at (B, P) positions; all of them without positions."""
+    """Return the activations (B, P, C) at (B, P) positions; all of them without positions."""
     if positions is None:
         return encoded
     return encoded.gather(1, positions[..., None].expand(-1, -1, encoded.shape[-1]))

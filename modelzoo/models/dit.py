@@ -1,30 +1,113 @@
-"""A diffusion transformer (Peebles and Xie 2023, "Scalable diffusion models with transformers").
+"""Diffusion transformer (Peebles and Xie 2023, "Scalable diffusion models with transformers").
 
 Shapes: B batch, C channels, P patches, H hidden.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import field_validator as check
 from torch import nn
 
-from modelzoo.models.dit_config import DitConfig
-from modelzoo.models.initialization import fill_parameters
-from modelzoo.models.layers import Attention, FeedForward
+from modelzoo.models.layers import Attention, FeedForward, fill_parameters
+from modelzoo.models.registry import register_model
+from modelzoo.models.transformer_config import Feature, Nonlinearity, TransformerConfig
+from wsc.core.config import Config
 
 _LONGEST_WAVE = 10000.0
-"""Of the sinusoids (Vaswani et al. 2017, section 3.5)."""
+"""Longest wave of the sinusoids (Vaswani et al. 2017, section 3.5)."""
 
-_ZERO_AT_FIRST = (
+_INITIALLY_ZERO = (
     "scale.weight", "shift.weight", "attention_gate.weight", "feed_forward_gate.weight",
     "head.output.weight",
 )  # fmt: skip
-"""Every block starts as the identity, and the guess as 0 (adaLN-Zero, section 3.2)."""
+"""Weights that start at 0: every block is the identity, the prediction 0 (adaLN-Zero, section
+3.2)."""
 
 
+Size = tuple[PositiveInt, PositiveInt]
+"""Height and width."""
+
+
+class VaeConfig(Config):
+    """Output of the autoencoder that precedes the model; it is not part of the model."""
+
+    latent_size: Size = (32, 32)
+    """Height and width; those of an image of 256 x 256 pixels."""
+    latent_channels: PositiveInt = 4
+
+
+class DitConfig(TransformerConfig):
+    """A transformer that predicts the noise in an image (Peebles and Xie 2023, DiT)."""
+
+    name: str = "dit"
+    vae: VaeConfig = VaeConfig()
+    patch_size: Size = (2, 2)
+    position_embedding_type: Literal["fixed"] = "fixed"
+    nonlinearity: Nonlinearity = Field(default="gelu", alias="encoder_nonlinearity")
+    norm_first: Literal[True] = True
+    layer_norm_epsilon: PositiveFloat = 1e-6
+    embedding_nonlinearity: Literal["silu"] = "silu"
+
+    # Conditioning of the blocks
+    frequency_embedding_size: PositiveInt = 256
+    """Sines and cosines that encode the time step."""
+    num_classes: PositiveInt = 1000
+    label_dropout_rate: float = Field(default=0.1, ge=0, lt=1)
+    """Share of labels replaced by "none" in training, for classifier-free guidance."""
+
+    # Diffusion
+    num_diffusion_steps: PositiveInt = 1000
+    schedule_name: Literal["linear"] = "linear"
+    beta_start: NonNegativeFloat = 1e-4
+    """Variance of the noise of the first step; ``beta_end`` is that of the last step."""
+    beta_end: float = Field(default=0.02, ge=0, lt=1)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Patches down and across."""
+        (height, width), (down, across) = self.vae.latent_size, self.patch_size
+        return height // down, width // across
+
+    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:  # noqa: ARG002
+        image = (self.vae.latent_channels, *self.vae.latent_size)
+        return (
+            Feature("latents", image),
+            Feature("noise", image),
+            Feature("timesteps", (), self.num_diffusion_steps),
+            Feature("labels", (), self.num_classes),
+        )
+
+    @check("patch_size")
+    @classmethod
+    def _patches_tile_the_image(cls, patch_size: Size, info: ValidationInfo) -> Size:
+        latent_size = info.data["vae"].latent_size if "vae" in info.data else patch_size
+        if any(size % patch for size, patch in zip(latent_size, patch_size, strict=True)):
+            raise ValueError(f"patch_size must divide vae.latent_size, which is {latent_size}")
+        return patch_size
+
+    @check("hidden_size")
+    @classmethod
+    def _holds_both_coordinates(cls, hidden_size: int) -> int:
+        if hidden_size % 4:
+            raise ValueError("hidden_size must be a multiple of 4: sines and cosines of two axes")
+        return hidden_size
+
+    @check("frequency_embedding_size")
+    @classmethod
+    def _holds_sines_and_cosines(cls, frequency_embedding_size: int) -> int:
+        if frequency_embedding_size % 2:
+            raise ValueError("frequency_embedding_size must be even: as many sines as cosines")
+        return frequency_embedding_size
+
+
+@register_model("dit", config=DitConfig)
 class DitModel(nn.Module):
-    """An image in the autoencoder's space and noise in, loss out.
+    """Diffusion transformer: latents of an image and noise to loss.
 
     Activations have the dtype of the parameters; the loss is fp32. ``initialize`` fills the
     parameters.
@@ -50,18 +133,21 @@ class DitModel(nn.Module):
         timesteps: torch.Tensor,
         labels: torch.Tensor,
     ) -> torch.Tensor:
-        """The fp32 scalar mean squared error of the guessed noise.
+        """Return the fp32 scalar mean squared error of the predicted noise.
 
-        ``latents`` and ``noise`` are fp32 (B, C, height, width), ``timesteps`` and ``labels``
-        int64 (B,).
+        Args:
+            latents: fp32 (B, C, height, width).
+            noise: fp32 (B, C, height, width).
+            timesteps: int64 (B,).
+            labels: int64 (B,).
         """
-        guess = self.guess(noised(self.config, latents, noise, timesteps), timesteps, labels)
-        return F.mse_loss(guess.float(), noise)
+        predicted = self.predict(noised(self.config, latents, noise, timesteps), timesteps, labels)
+        return F.mse_loss(predicted.float(), noise)
 
-    def guess(
+    def predict(
         self, images: torch.Tensor, timesteps: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
-        """The noise (B, C, height, width) in images that have been through ``timesteps``."""
+        """Return the noise (B, C, height, width) in images after ``timesteps`` of diffusion."""
         dtype = self.patch.weight.dtype
         x = self.patch(to_patches(self.config, images).to(dtype))
         x = self.dropout(x + grid_positions(self.config, x))
@@ -71,13 +157,13 @@ class DitModel(nn.Module):
         return to_images(self.config, self.head(x, condition))
 
     def initialize(self, seed: int) -> None:
-        """Fill the parameters; each depends on (seed, its name) alone."""
+        """Initialize the parameters; each depends on (seed, its name) alone."""
         std = self.config.initializer_range
-        fill_parameters(self, seed, std, dict.fromkeys(_ZERO_AT_FIRST, 0.0))
+        fill_parameters(self, seed, std, dict.fromkeys(_INITIALLY_ZERO, 0.0))
 
 
 class TimestepEmbedding(nn.Module):
-    """How much noise there is, as a vector: sinusoids through two projections."""
+    """Vector of the time step: sinusoids through two projections."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -91,7 +177,7 @@ class TimestepEmbedding(nn.Module):
 
 
 class LabelEmbedding(nn.Module):
-    """What the image shows, as a vector; in training, sometimes withheld."""
+    """Vector of the class label; dropped at random in training."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -108,9 +194,9 @@ class LabelEmbedding(nn.Module):
 
 
 class ConditionedLayer(nn.Module):
-    """Attention and feed-forward whose scale, shift and gate the condition sets (adaLN-Zero).
+    """Layer whose scales, shifts and gates are projections of the condition (adaLN-Zero).
 
-    Each of the six has a projection of its own, as in the vendor's model.
+    Each of the six has a separate projection, as in the vendor's model.
     """
 
     def __init__(self, config: DitConfig) -> None:
@@ -126,7 +212,7 @@ class ConditionedLayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout_rate)
 
     def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """(B, P, H) activations under a (B, 1, H) condition."""
+        """Return the activations (B, P, H) under a condition (B, 1, H)."""
         seen = self.attention(self.attention_norm(x, condition), None)
         x = x + self.attention_gate(condition) * self.dropout(seen)
         inner = self.feed_forward(self.feed_forward_norm(x, condition))
@@ -135,7 +221,7 @@ class ConditionedLayer(nn.Module):
 
 
 class AdaptiveNorm(nn.Module):
-    """A norm without weights: the condition sets scale and shift in their place (adaLN)."""
+    """Norm whose scale and shift are projections of the condition (adaLN)."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -150,9 +236,10 @@ class AdaptiveNorm(nn.Module):
 
 
 class SoftmaxFp32Attention(Attention):
-    """Scores leave the products for a softmax in fp32: three kernels, and scores of three dtypes.
+    """Attention in three kernels, with a softmax in fp32 on a separate tensor of scores.
 
-    The fused kernel of language models sums in fp32, too, but keeps scores as activations are.
+    The fused kernel of language models also sums in fp32 but keeps scores in the dtype of the
+    activations.
     """
 
     def mix(
@@ -170,7 +257,7 @@ class SoftmaxFp32Attention(Attention):
 
 
 class ConditionedHead(nn.Module):
-    """From activations back to patches of pixels."""
+    """Projection of activations to patches of pixels."""
 
     def __init__(self, config: DitConfig, pixels: int) -> None:
         super().__init__()
@@ -185,10 +272,9 @@ class ConditionedHead(nn.Module):
 def noised(
     config: DitConfig, images: torch.Tensor, noise: torch.Tensor, timesteps: torch.Tensor
 ) -> torch.Tensor:
-    """Images after so many steps of added noise, in one go (Ho et al. 2020, DDPM, eq. 4).
+    """Return images after ``timesteps`` steps of added noise (Ho et al. 2020, DDPM, eq. 4).
 
-    The share of the image that is left after a step is a product over the steps before; it is
-    formed as a sum of logarithms.
+    The remaining share of the image is a product over the steps, formed as a sum of logarithms.
     """
     betas = torch.linspace(config.beta_start, config.beta_end, config.num_diffusion_steps)
     left = torch.log1p(-betas.to(images.device)).cumsum(0).exp()[timesteps][:, None, None, None]
@@ -196,21 +282,21 @@ def noised(
 
 
 def to_patches(config: DitConfig, images: torch.Tensor) -> torch.Tensor:
-    """(B, C, height, width) to (B, P, pixels of a patch), row by row."""
+    """Reshape (B, C, height, width) to (B, P, pixels of a patch), row by row."""
     (rows, columns), (down, across) = config.grid, config.patch_size
     parted = images.reshape(*images.shape[:2], rows, down, columns, across)
     return parted.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 def to_images(config: DitConfig, patches: torch.Tensor) -> torch.Tensor:
-    """The inverse of ``to_patches``."""
+    """Invert ``to_patches``."""
     channels = config.vae.latent_channels
     parted = patches.reshape(len(patches), *config.grid, channels, *config.patch_size)
     return parted.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
 
 
 def grid_positions(config: DitConfig, like: torch.Tensor) -> torch.Tensor:
-    """Fixed vectors (P, H) that tell row and column, half each; dtype and device as ``like``."""
+    """Return fixed vectors (P, H) that encode row and column, half each, in dtype of ``like``."""
     rows, columns = config.grid
     size = config.hidden_size // 2
     down = sinusoids(torch.arange(rows, device=like.device).float(), size)
@@ -220,7 +306,7 @@ def grid_positions(config: DitConfig, like: torch.Tensor) -> torch.Tensor:
 
 
 def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
-    """Sines and cosines (N, size) of fp32 positions (N,), in waves of 1 to 10000 steps."""
+    """Return sines and cosines (N, size) of fp32 positions (N,), in waves of 1 to 10000 steps."""
     exponents = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device) / size
     angles = positions[:, None] * _LONGEST_WAVE**-exponents
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -1,7 +1,7 @@
-"""The layers of a transformer. Shapes: B batch, T sequence, H heads, D head, C hidden, F filter.
+"""Transformer layers, and the initialization of weights.
 
-Three forms of layer, named by ``TransformerConfig.residual``, with A attention, F feed-forward and
-N a norm of its own each time:
+Shapes: B batch, T sequence, H heads, D head, C hidden, F filter. ``TransformerConfig.residual``
+selects the layer (A attention, F feed-forward, N a separate norm at each place):
     pre_norm    x + A(N x), then x + F(N x)         (Radford et al. 2019, GPT-2)
     post_norm   N(x + A x), then N(x + F x)         (Vaswani et al. 2017)
     parallel    x + A(N x) + F(N x)                 (Wang and Komatsuzaki 2021, GPT-J)
@@ -9,13 +9,16 @@ N a norm of its own each time:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from modelzoo.models.language_config import LanguageConfig
-from modelzoo.models.transformer_config import TransformerConfig
+from modelzoo.models.transformer_config import LanguageConfig, TransformerConfig
 from wsc.core.errors import ConfigError
+from wsc.core.rng import stream_key
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines, each (T, 1, rotary_dim / 2), broadcast over heads."""
@@ -35,8 +38,8 @@ class LearnedPosition(nn.Module):
 class RotaryPosition(nn.Module):
     """Angles of rotary position embedding (Su et al. 2021, RoFormer, section 3.2.2).
 
-    Pair i of position t turns by t * theta^(-2i / rotary_dim). Computed in fp32, where bf16
-    could not tell positions above 256 apart; handed on in the dtype of the activations.
+    Pair i of position t is rotated by t * theta^(-2i / rotary_dim). Computed in fp32, because bf16
+    does not distinguish positions above 256; returned in the dtype of the activations.
     """
 
     def __init__(self, config: LanguageConfig) -> None:
@@ -54,25 +57,25 @@ class RotaryPosition(nn.Module):
 
 
 def position_embedding(config: LanguageConfig) -> nn.Module:
-    """A module (B, T, C) -> the same with positions, and the rotation that attention applies."""
+    """Return a module (B, T, C) -> (B, T, C) with positions, rotation for attention or None."""
     kind = RotaryPosition if config.position_embedding_type == "rotary" else LearnedPosition
     return kind(config)
 
 
 def padding_mask(attention_mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """What is added to attention scores, (B, 1, 1, T): 0 at tokens (1), hardly finite at padding.
+    """Return the term added to attention scores, (B, 1, 1, T): 0 at tokens, minimum at padding.
 
-    Finite, so that a sequence of nothing but padding gives a mean instead of NaN.
+    The minimum is finite, so that a sequence of padding only gives a mean instead of NaN.
     """
     padding = 1 - attention_mask[:, None, None, :].to(dtype)
     return padding * torch.finfo(dtype).min
 
 
 def rotate(heads: torch.Tensor, rotation: Rotation) -> torch.Tensor:
-    """Turn the leading elements of each head of (B, T, H, D).
+    """Rotate the leading elements of each head of (B, T, H, D).
 
     Element i of the first half pairs with element i of the second half, as in LLaMA. GPT-J pairs
-    neighbours, which is the same but for the order of rows in the query and key weights.
+    neighbours, which is the same up to the order of rows in the query and key weights.
     """
     cos, sin = rotation
     half = cos.shape[-1]
@@ -84,7 +87,8 @@ def rotate(heads: torch.Tensor, rotation: Rotation) -> torch.Tensor:
 class Attention(nn.Module):
     """Self-attention, causal if the configuration is.
 
-    With fewer heads of keys and values than of queries, grouped (Ainslie et al. 2023, GQA).
+    Grouped-query attention if there are fewer key and value heads than query heads (Ainslie et al.
+    2023, GQA).
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -127,7 +131,7 @@ class Attention(nn.Module):
         value: torch.Tensor,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Values (B, H, T, D) in the proportions that softmax makes of scores, in one kernel."""
+        """Return softmax(scores) @ value, (B, H, T, D), in one fused kernel."""
         return F.scaled_dot_product_attention(
             query,
             key,
@@ -146,7 +150,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two projections with a nonlinearity between; SwiGLU adds a gate (Shazeer 2020, eq. 6)."""
+    """Two projections with a nonlinearity in between; SwiGLU adds a gate (Shazeer 2020, eq. 6)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -167,7 +171,7 @@ class FeedForward(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Attention and feed-forward, each normalized before and added to the residual stream."""
+    """Pre-norm layer: attention and feed-forward read a norm of the residual stream."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -186,7 +190,7 @@ class TransformerLayer(nn.Module):
 
 
 class PostNormLayer(TransformerLayer):
-    """The residual stream is normalized after each addition."""
+    """Post-norm layer: the residual stream is normalized after each addition."""
 
     def forward(
         self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
@@ -197,7 +201,7 @@ class PostNormLayer(TransformerLayer):
 
 
 class ParallelLayer(nn.Module):
-    """Attention and feed-forward read the same residual stream, through one norm or two."""
+    """Parallel layer: attention and feed-forward read the same stream, by one norm or two."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -218,13 +222,13 @@ class ParallelLayer(nn.Module):
 
 
 def transformer_layers(config: TransformerConfig) -> nn.ModuleList:
-    """All layers of a model, in the form that the configuration names."""
+    """Return all layers of a model, of the kind that the configuration selects."""
     kinds = {"pre_norm": TransformerLayer, "post_norm": PostNormLayer, "parallel": ParallelLayer}
     return nn.ModuleList(kinds[config.residual](config) for _ in range(config.num_hidden_layers))
 
 
 def norm(config: TransformerConfig) -> nn.Module:
-    """The normalization that the configuration names, over the hidden dimension."""
+    """Return the normalization that the configuration selects, over the hidden dimension."""
     kind = nn.LayerNorm if config.norm_type == "layernorm" else nn.RMSNorm
     return kind(config.hidden_size, eps=config.layer_norm_epsilon)
 
@@ -233,7 +237,31 @@ def check_length(config: LanguageConfig, length: int) -> None:
     """Raise ConfigError for a sequence of more tokens than ``max_position_embeddings``."""
     if length > config.max_position_embeddings:
         raise ConfigError(
-            "the sequence is longer than the model's positions",
+            "the sequence must be at most max_position_embeddings long",
+            code="sequence-too-long",
             value=f"{length}, max_position_embeddings {config.max_position_embeddings}",
             remedy="raise max_position_embeddings or lower max_sequence_length",
         )
+
+
+@torch.no_grad()
+def fill_parameters(
+    model: nn.Module, seed: int, std: float, exceptions: Mapping[str, float] = MappingProxyType({})
+) -> None:
+    """Initialize each parameter from (seed, its name) alone.
+
+    Args:
+        model: Its biases become 0, norm weights 1, all other weights normal.
+        seed: Seed of all generators.
+        std: Standard deviation of the weights.
+        exceptions: Standard deviations by the end of a parameter's name; 0 gives zeros.
+    """
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            parameter.zero_()
+        elif name.endswith("norm.weight"):
+            parameter.fill_(1)
+        else:
+            own = next((exceptions[end] for end in exceptions if name.endswith(end)), std)
+            generator = torch.Generator().manual_seed(stream_key(seed, "init", name))
+            parameter.normal_(0, own, generator=generator)

@@ -1,51 +1,66 @@
-"""Models by name."""
+"""Models by name: the registry, and the construction of a model from a section of params.yaml.
+
+A module of this package registers its models with ``register_model``; ``modelzoo.models`` imports
+every module, so that a new model is one new file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from modelzoo.models.bert import BertModel
-from modelzoo.models.bert_config import BertConfig, EsmConfig
-from modelzoo.models.dit import DitModel
-from modelzoo.models.dit_config import DitConfig
-from modelzoo.models.gpt import GptModel
-from modelzoo.models.gpt_config import GptConfig, GptjConfig
 from modelzoo.models.transformer_config import TransformerConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, did_you_mean
 
+Model = TypeVar("Model", bound=nn.Module)
+
+Inputs = list[tuple[str, torch.Tensor]]
+"""Named tensors of one micro-batch."""
+
 
 @dataclass(frozen=True)
-class _Family:
+class ModelFamily:
     """A model class and the configuration that it is built from."""
 
     module: Callable[[Any], Any]
     config: type[TransformerConfig]
 
 
-MODELS = {
-    "gpt2": _Family(GptModel, GptConfig),
-    "gpt3": _Family(GptModel, GptConfig),
-    "llama": _Family(GptModel, GptConfig),
-    "gptj": _Family(GptModel, GptjConfig),
-    "bert": _Family(BertModel, BertConfig),
-    "esm2": _Family(BertModel, EsmConfig),
-    "dit": _Family(DitModel, DitConfig),
-}
+MODELS: dict[str, ModelFamily] = {}
 """Several names may be one class with different values, as in the vendor's model zoo."""
 
 
+def register_model(
+    *names: str, config: type[TransformerConfig]
+) -> Callable[[type[Model]], type[Model]]:
+    """Register a model class, which takes a ``config``, under ``names`` of params.yaml."""
+
+    def register(module: type[Model]) -> type[Model]:
+        MODELS.update(dict.fromkeys(names, ModelFamily(module, config)))
+        return module
+
+    return register
+
+
 def model_config(config: Mapping[str, Any], where: str = "model") -> TransformerConfig:
-    """The validated model section of params.yaml, found at ``where``. Raises ConfigError."""
+    """Return the validated model section of params.yaml, found at ``where``; or ConfigError."""
     name = config.get("name")
+    if not name:
+        raise ConfigError(
+            "key 'name' is missing",
+            code="model-name-missing",
+            where=where,
+            rule=f"one of {', '.join(MODELS)}",
+        )
     if name not in MODELS:
         raise ConfigError(
-            "unknown model" if name else "key 'name' is missing",
+            "name must be that of a model",
+            code="unknown-model",
             where=where,
             value=name,
             rule=f"one of {', '.join(MODELS)}",
@@ -55,10 +70,10 @@ def model_config(config: Mapping[str, Any], where: str = "model") -> Transformer
 
 
 def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> nn.Module:
-    """The model that a model section of params.yaml describes, initialized from ``seed``.
+    """Build the model of a section of params.yaml, initialized from ``seed``.
 
-    Made on torch's default device; under ``torch.device("meta")`` that takes no memory. Leaves
-    the global random state alone. Raises ConfigError.
+    The model is on torch's default device; under ``torch.device("meta")`` it takes no memory. The
+    global random state is unchanged. Raises ConfigError.
     """
     validated = model_config(config, where)
     device = torch.get_default_device()
@@ -68,3 +83,53 @@ def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> n
     model.initialize(seed)
     initialized: nn.Module = model
     return initialized
+
+
+def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the parameter shapes of a model section by name, in the order of the model."""
+    with torch.device("meta"):
+        model = build_model(config, seed=0)
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A training step to compile without data or weights (``wsc.compiler.compile_step``)."""
+
+    step: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+    model: nn.Module
+    inputs: Inputs
+
+
+def training_example(
+    config: Mapping[str, Any], micro_batch_size: int, sequence_length: int | None = None
+) -> Example:
+    """Return the loss and gradients of one micro-batch of the model of a section.
+
+    The model has no memory for its weights. Raises ConfigError if the section is wrong.
+    """
+    with torch.device("meta"):
+        model = build_model(config, seed=0)
+    inputs = example_inputs(model_config(config), micro_batch_size, sequence_length)
+    names = [name for name, _ in inputs]
+
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        loss: torch.Tensor = model(**dict(zip(names, batch, strict=True)))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return [loss]
+
+    return Example(step, model, inputs)
+
+
+def example_inputs(
+    config: TransformerConfig, micro_batch_size: int, sequence_length: int | None = None
+) -> Inputs:
+    """Return tensors with the shapes and dtypes of one micro-batch, without values.
+
+    They are allocated but never touched, so they take address space and no memory.
+    ``sequence_length`` is that of ``TransformerConfig.features``.
+    """
+    return [
+        (feature.name, torch.empty(micro_batch_size, *feature.shape, dtype=feature.dtype))
+        for feature in config.features(sequence_length)
+    ]

@@ -1,14 +1,18 @@
-"""The model keys that all transformers share (cluster_interface.md, section 2.4)."""
+"""Model keys of params.yaml that all transformers share (cluster_interface.md, section 2.4).
+
+Names and defaults are the vendor's.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check
 
-from modelzoo.models.feature import Feature
 from wsc.core.config import Config
 
 Rate = Field(default=0.1, ge=0, lt=1)
@@ -19,21 +23,36 @@ Residual = Literal["pre_norm", "post_norm", "parallel"]
 """How a layer adds to the residual stream; see modelzoo.models.layers."""
 
 
+@dataclass(frozen=True)
+class Feature:
+    """One input tensor of a model, without its batch dimension."""
+
+    name: str
+    shape: tuple[int, ...]
+    below: int | None = None
+    """Integers are in [0, below); None means real numbers."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """int64 for integers, float32 for real numbers."""
+        return torch.float32 if self.below is None else torch.int64
+
+
 class ExtraAttentionParams(Config):
-    """What ``multiquery_attention`` needs to know."""
+    """Arguments of ``multiquery_attention``."""
 
     num_kv_groups: PositiveInt = 1
     """Heads of keys and values, each shared by num_heads / num_kv_groups query heads."""
 
 
 class TransformerConfig(Config):
-    """A stack of attention and feed-forward layers. Names and defaults are the vendor's."""
+    """A stack of attention and feed-forward layers."""
 
     is_causal: ClassVar[bool] = False
-    """Whether a position sees only itself and those before it."""
+    """Whether a position attends only to itself and earlier positions."""
 
     name: str
-    """Looked up in modelzoo.models.registry."""
+    """Name of a registered model (modelzoo.models.registry)."""
 
     # Sizes
     hidden_size: PositiveInt = 768
@@ -46,7 +65,7 @@ class TransformerConfig(Config):
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     layer_norm_epsilon: PositiveFloat = 1e-5
     dropout_rate: float = Rate
-    """Of what attention and feed-forward add to the residual stream."""
+    """Dropout rate of the outputs of attention and feed-forward, before the residual sum."""
 
     # Attention
     attention_type: Literal["scaled_dot_product", "dot_product"] = "scaled_dot_product"
@@ -54,16 +73,16 @@ class TransformerConfig(Config):
     extra_attention_params: ExtraAttentionParams | None = None
     attention_dropout_rate: float = Rate
     attention_softmax_fp32: bool = True
-    """Scores go to a softmax in fp32 as a tensor of their own.
+    """Whether the softmax runs in fp32 on a separate tensor of scores.
 
-    Language models leave scores to a fused kernel, which sums in fp32 in any case and keeps them as
-    wide as activations: the vendor's, too, turn this off at precision_opt_level 1 with cbfloat16
-    (modelzoo R2.4, models/nlp/*/model.py); its DiT does not.
+    Language models use a fused kernel instead, which sums in fp32 in any case and keeps scores as
+    wide as activations. The vendor's language models also turn this off at precision_opt_level 1
+    with cbfloat16 (modelzoo R2.4, models/nlp/*/model.py); its DiT does not.
     """
     use_projection_bias_in_attention: bool = True
     """Biases of query, key and value."""
     use_ffn_bias_in_attention: bool = True
-    """Bias of the projection that follows attention."""
+    """Bias of the output projection of attention."""
 
     # Feed-forward
     nonlinearity: Nonlinearity = "gelu"
@@ -92,15 +111,16 @@ class TransformerConfig(Config):
 
     @property
     def shares_layer_norm(self) -> bool:
-        """Whether the two parts of a parallel layer read through one norm."""
+        """Whether both parts of a parallel layer share one norm."""
         return False
 
     @abstractmethod
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
-        """What the model reads per sample, by the names of its ``forward``.
+        """Return the inputs of one sample, by the argument names of the model's ``forward``.
 
-        ``sequence_length`` is the longest that the model takes unless given; a model that does not
-        read sequences leaves it aside.
+        Args:
+            sequence_length: Tokens of a sample; by default the longest sequence that the model
+                takes. Ignored by models that do not read sequences.
         """
 
     @check("num_heads")
@@ -108,7 +128,7 @@ class TransformerConfig(Config):
     def _heads_divide_hidden(cls, num_heads: int, info: ValidationInfo) -> int:
         hidden_size = info.data.get("hidden_size", num_heads)
         if hidden_size % num_heads:
-            raise ValueError(f"num_heads divides hidden_size, which is {hidden_size}")
+            raise ValueError(f"num_heads must divide hidden_size, which is {hidden_size}")
         return num_heads
 
     @check("extra_attention_params")
@@ -120,9 +140,42 @@ class TransformerConfig(Config):
             return extra
         if info.data.get("attention_module") == "aiayn_attention":
             raise ValueError(
-                "extra_attention_params goes with attention_module multiquery_attention"
+                "extra_attention_params requires attention_module multiquery_attention"
             )
         num_heads = info.data.get("num_heads", extra.num_kv_groups)
         if num_heads % extra.num_kv_groups:
-            raise ValueError(f"num_kv_groups divides num_heads, which is {num_heads}")
+            raise ValueError(f"num_kv_groups must divide num_heads, which is {num_heads}")
         return extra
+
+
+class LanguageConfig(TransformerConfig):
+    """A transformer over a sequence of tokens: vocabulary and positions."""
+
+    vocab_size: PositiveInt = 50257
+    max_position_embeddings: PositiveInt = 1024
+    share_embedding_weights: bool = True
+    """Whether embedding and output projection share one matrix."""
+    position_embedding_type: Literal["learned", "rotary"] = "learned"
+    rotary_dim: PositiveInt | None = None
+    """Leading elements of each head that are rotated; all of them by default."""
+    rope_theta: PositiveFloat = 10000.0
+
+    @property
+    def rotated_dim(self) -> int:
+        """Elements of a head that rotary embedding rotates."""
+        return self.rotary_dim or self.head_dim
+
+    @check("rotary_dim")
+    @classmethod
+    def _rotates_pairs_of_a_head(cls, rotary_dim: int | None, info: ValidationInfo) -> int | None:
+        if {"hidden_size", "num_heads", "position_embedding_type"} - info.data.keys():
+            return rotary_dim
+        if info.data["position_embedding_type"] != "rotary":
+            return rotary_dim
+        head_dim = info.data["hidden_size"] // info.data["num_heads"]
+        rotated = rotary_dim or head_dim
+        if rotated % 2 or rotated > head_dim:
+            raise ValueError(
+                f"rotary_dim must be even and at most hidden_size / num_heads, which is {head_dim}"
+            )
+        return rotary_dim

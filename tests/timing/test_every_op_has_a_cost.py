@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modelzoo.models.example import training_example
+from modelzoo.models.registry import training_example
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.spec import ClusterSpec
 from memoryx.optim.cost import UpdateCost
-from modelzoo.models.example import training_example
+from modelzoo.models.registry import training_example
 from simulator.simulator import Simulator
 from tests.support.tiny_models import NO_DROPOUT
 from timing.hardware import MachineSpec

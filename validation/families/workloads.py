@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from modelzoo.models.example import parameter_shapes, training_example
+from modelzoo.models.registry import parameter_shapes, training_example
 from validation.families.replay import CannotReplay
 from validation.rows.row import Row
 from waferstream.config.params import TrainerConfig, load_params

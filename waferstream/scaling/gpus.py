@@ -16,8 +16,8 @@ from baselines.gpu import (
     gpu_curve,
 )
 from baselines.gpu.curve import Kind
-from modelzoo.models.language_config import LanguageConfig
 from modelzoo.models.registry import model_config
+from modelzoo.models.transformer_config import LanguageConfig
 from waferstream.config.params import Params
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)

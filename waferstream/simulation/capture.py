@@ -23,8 +23,7 @@ from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, clips_by_norm, update_cost
 from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
-from modelzoo.models.example import parameter_shapes
-from modelzoo.models.registry import model_config
+from modelzoo.models.registry import model_config, parameter_shapes
 from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections import DataLoaderConfig

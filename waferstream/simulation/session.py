@@ -18,8 +18,8 @@ import torch
 
 from appliance.spec import ClusterSpec, load_cluster
 from modelzoo.data.registry import data_processor
-from modelzoo.models.language_config import LanguageConfig
 from modelzoo.models.registry import model_config
+from modelzoo.models.transformer_config import LanguageConfig
 from simulator.simulator import Simulator
 from timing.hardware import MachineSpec
 from timing.trace import write_trace

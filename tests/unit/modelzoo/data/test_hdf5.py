@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from modelzoo.data.hdf5 import GptHDF5MapDataProcessor, parse_subset
 from modelzoo.data.source import BatchSource
+from tests.support.errors import raises
 from wsc.core.errors import DataError
 from wsc.core.loading import Loading
 
@@ -55,13 +56,13 @@ def test_files_are_one_dataset(folder: Path) -> None:
     ]
 
 
-def test_it_is_timed_as_a_loader_of_hdf5(folder: Path) -> None:
+def test_loading_is_that_of_an_hdf5_loader(folder: Path) -> None:
     """With the processes that are asked for, and the files that are there."""
     loading = open_hdf5(str(folder), num_workers=8).loading
     assert loading == Loading("hdf5", num_workers=8, num_files=3)
 
 
-def test_files_that_are_not_there_are_not_counted(tmp_path: Path) -> None:
+def test_loading_does_not_count_missing_files(tmp_path: Path) -> None:
     """A simulation asks who loads, and needs no data for it; opening them is another matter."""
     section = {"data_processor": "GptHDF5MapDataProcessor", "batch_size": 5}
     missing = GptHDF5MapDataProcessor.model_validate({**section, "data_dir": str(tmp_path / "no")})
@@ -70,7 +71,7 @@ def test_files_that_are_not_there_are_not_counted(tmp_path: Path) -> None:
         missing.source()
 
 
-def test_batches_have_the_agreed_form(folder: Path) -> None:
+def test_batches_have_the_form_of_next_token_batches(folder: Path) -> None:
     """Contiguous int64, whatever the file holds, and each feature in its place."""
     batch = open_hdf5(str(folder)).batch(0)
     assert list(batch) == ["input_ids", "attention_mask", "labels"]
@@ -107,7 +108,7 @@ def test_data_subset_takes_parts(folder: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True).map(sorted))
-def test_subsets_are_read_as_written(percents: list[int]) -> None:
+def test_parse_subset_returns_the_ranges(percents: list[int]) -> None:
     """Any rising list of ranges comes back as numbers."""
     ends = [percent / 100 for percent in percents[: len(percents) // 2 * 2]]
     ranges = tuple(zip(ends[::2], ends[1::2], strict=True))
@@ -115,28 +116,28 @@ def test_subsets_are_read_as_written(percents: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0.5", "0.5-0.2", "0.2-0.2", "0-2", "0-0.5,0.4-1", "a-b"])
-def test_broken_subsets_are_refused(text: str) -> None:
+def test_wrong_data_subset_is_refused(text: str) -> None:
     """When the configuration is read, before any file is."""
-    with pytest.raises(ValidationError, match="rising ranges"):
+    with pytest.raises(ValidationError):
         open_hdf5("nowhere", data_subset=text)
 
 
 def test_different_sequence_lengths_are_refused(folder: Path) -> None:
     """The error names two files that disagree."""
     write_samples(folder / "d.h5", 0, 2, length=8)
-    with pytest.raises(DataError, match="different lengths") as caught:
+    with raises(DataError, "sequence-lengths-differ") as caught:
         open_hdf5(str(folder))
     assert caught.value.where == f"{folder / 'a.h5'}, {folder / 'd.h5'}"
 
 
-def test_a_dataset_shorter_than_a_batch_is_refused(folder: Path) -> None:
+def test_dataset_shorter_than_a_batch_is_refused(folder: Path) -> None:
     """Rather than repeated inside one batch."""
-    with pytest.raises(DataError, match="shorter than one global batch"):
+    with raises(DataError, "dataset-shorter-than-batch"):
         open_hdf5(str(folder), batch_size=11)
 
 
 @pytest.mark.parametrize("keys", [{"drop_last": False}, {"use_vsl": True}, {"data_dir": []}])
-def test_what_is_not_supported_is_refused(keys: dict[str, object]) -> None:
+def test_unsupported_keys_are_refused(keys: dict[str, object]) -> None:
     """Never silently ignored."""
     with pytest.raises(ValidationError):
         open_hdf5(**({"data_dir": "nowhere"} | keys))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from modelzoo.data.hdf5_file import FEATURES, inspect
+from tests.support.errors import raises
 from wsc.core.errors import DataError
 
 SAMPLES = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -50,29 +51,29 @@ def test_corpus_layout(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("datasets", "what"),
+    ("datasets", "code"),
     [
-        ({}, "'input_ids' is missing"),
-        ({"input_ids": SAMPLES[:, 0], "labels": SAMPLES[:, 2]}, "'attention_mask' is missing"),
-        ({"data/nested": SAMPLES}, "'data' is missing"),
-        ({"data": SAMPLES.astype(np.float32)}, "does not hold integers"),
-        ({"data": SAMPLES[0]}, "wrong shape"),
-        ({"data": np.int32(7)}, "wrong shape"),
-        ({"data": np.zeros((2, 5, 4), np.int32)}, "wrong shape"),
-        (dict.fromkeys(FEATURES, SAMPLES), "'input_ids' has the wrong shape"),
+        ({}, "hdf5-dataset-missing"),
+        ({"input_ids": SAMPLES[:, 0], "labels": SAMPLES[:, 2]}, "hdf5-dataset-missing"),
+        ({"data/nested": SAMPLES}, "hdf5-dataset-missing"),
+        ({"data": SAMPLES.astype(np.float32)}, "hdf5-dataset-not-integer"),
+        ({"data": SAMPLES[0]}, "hdf5-dataset-wrong-shape"),
+        ({"data": np.int32(7)}, "hdf5-dataset-wrong-shape"),
+        ({"data": np.zeros((2, 5, 4), np.int32)}, "hdf5-dataset-wrong-shape"),
+        (dict.fromkeys(FEATURES, SAMPLES), "hdf5-dataset-wrong-shape"),
         (
             dict.fromkeys(FEATURES, SAMPLES[:, 0]) | {"labels": SAMPLES[:, 0, :3]},
-            "'labels' has the wrong shape",
+            "hdf5-dataset-wrong-shape",
         ),
-        ({"data": SAMPLES, "n_examples": 3}, "as many sequences as it says"),
+        ({"data": SAMPLES, "n_examples": 3}, "sequence-count-mismatch"),
     ],
 )
-def test_a_file_that_is_not_what_it_should_be(
-    path: Path, datasets: dict[str, np.ndarray], what: str
+def test_inspect_refuses_a_wrong_layout(
+    path: Path, datasets: dict[str, np.ndarray], code: str
 ) -> None:
-    """Every way of being wrong is told with the path, what was found, and the rule."""
+    """The error has the path, the value found, and the rule."""
     write(path, **datasets)
-    with pytest.raises(DataError, match=what) as caught:
+    with raises(DataError, code) as caught:
         inspect(path, max_sequence_length=None)
     assert caught.value.where == str(path)
     assert caught.value.value
@@ -80,30 +81,31 @@ def test_a_file_that_is_not_what_it_should_be(
 
 
 @pytest.mark.parametrize("length", [None, 5])
-def test_max_sequence_length_goes_with_corpus_files(path: Path, length: int | None) -> None:
+def test_max_sequence_length_applies_to_corpus_files(path: Path, length: int | None) -> None:
     """It is needed for a corpus, and cannot change sequences that are already cut."""
     write(path, data=SAMPLES if length else np.arange(10))
-    with pytest.raises(DataError, match="max_sequence_length"):
+    code = "sequence-length-mismatch" if length else "corpus-without-sequence-length"
+    with raises(DataError, code):
         inspect(path, length)
 
 
-def test_a_file_that_is_not_hdf5(path: Path) -> None:
+def test_inspect_refuses_a_file_that_is_not_hdf5(path: Path) -> None:
     """Text with the suffix of HDF5 is recognised."""
     path.write_text("hello")
-    with pytest.raises(DataError, match="is not HDF5") as caught:
+    with raises(DataError, "not-hdf5") as caught:
         inspect(path, None)
     assert caught.value.where == str(path)
 
 
-def test_a_truncated_file(path: Path) -> None:
+def test_inspect_refuses_a_truncated_file(path: Path) -> None:
     """Half a copy is refused when it is opened."""
     write(path, data=SAMPLES)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match="truncated or damaged"):
+    with raises(DataError, "hdf5-damaged"):
         inspect(path, None)
 
 
-def test_a_damaged_chunk(path: Path) -> None:
+def test_read_refuses_a_damaged_chunk(path: Path) -> None:
     """Bytes that do not decompress are refused when they are read, not trained on."""
     file = inspect(write(path, data=SAMPLES), None)
     with h5py.File(path) as opened:
@@ -111,14 +113,14 @@ def test_a_damaged_chunk(path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[chunk.byte_offset : chunk.byte_offset + chunk.size] = b"\xff" * chunk.size
     path.write_bytes(raw)
-    with pytest.raises(DataError, match="truncated or damaged"):
+    with raises(DataError, "hdf5-damaged"):
         file.read(np.array([0]))
 
 
-def test_a_file_that_vanished(path: Path) -> None:
+def test_read_refuses_a_deleted_file(path: Path) -> None:
     """Deleting data under a run is an error with the path."""
     file = inspect(write(path, data=SAMPLES), None)
     path.unlink()
-    with pytest.raises(DataError, match="is gone") as caught:
+    with raises(DataError, "data-file-gone") as caught:
         file.read(np.array([0]))
     assert caught.value.where == str(path)

@@ -11,7 +11,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 @given(SIZES, SEEDS, st.integers(0, 5))
-def test_an_epoch_visits_each_sample_once(num_samples: int, seed: int, epoch: int) -> None:
+def test_an_epoch_has_each_sample_once(num_samples: int, seed: int, epoch: int) -> None:
     """The shuffle of any epoch of any length is a permutation."""
     order = SampleOrder(num_samples, shuffle=True, seed=seed)
     positions = np.arange(epoch * num_samples, (epoch + 1) * num_samples)
@@ -19,7 +19,7 @@ def test_an_epoch_visits_each_sample_once(num_samples: int, seed: int, epoch: in
 
 
 @given(SIZES, SEEDS, st.integers(0, 1000), st.integers(1, 50), st.integers(0, 50))
-def test_any_cut_of_the_stream_gives_the_same_samples(
+def test_order_does_not_depend_on_the_cut_of_the_stream(
     num_samples: int, seed: int, first: int, length: int, cut: int
 ) -> None:
     """Reading a stretch whole or in two parts makes no difference, even across epochs."""
@@ -29,7 +29,7 @@ def test_any_cut_of_the_stream_gives_the_same_samples(
     assert np.array_equal(order.at(positions), np.concatenate(parts))
 
 
-def test_without_shuffle_samples_come_in_file_order() -> None:
+def test_order_without_shuffle_is_file_order() -> None:
     """The stream counts up and starts again."""
     order = SampleOrder(3, shuffle=False, seed=0)
     assert order.at(np.arange(7)).tolist() == [0, 1, 2, 0, 1, 2, 0]
@@ -43,21 +43,21 @@ def test_epochs_and_seeds_differ() -> None:
     assert not np.array_equal(first, other.at(np.arange(100)))
 
 
-def test_the_shuffle_looks_random() -> None:
+def test_shuffle_is_statistically_random() -> None:
     """No drift: where samples land is uncorrelated with where they come from."""
     shuffled = SampleOrder(100_000, True, seed=0).at(np.arange(100_000))
     assert abs(np.corrcoef(np.arange(100_000), shuffled)[0, 1]) < 0.02
     assert abs(np.corrcoef(shuffled[:-1], shuffled[1:])[0, 1]) < 0.02
 
 
-def test_a_step_far_into_a_huge_dataset_is_reached_at_once() -> None:
+def test_order_far_into_a_huge_dataset() -> None:
     """A position needs no memory of those before it: 10^15 samples are as cheap as ten."""
     order = SampleOrder(10**15, True, seed=0)
     sample = order.at(np.array([10**15 - 1, 7 * 10**15]))
     assert ((sample >= 0) & (sample < 10**15)).all()
 
 
-def test_the_order_is_frozen() -> None:
+def test_order_is_frozen() -> None:
     """The order never changes between releases: a checkpoint's position must keep its meaning."""
     assert SampleOrder(10, True, seed=7).at(np.arange(10)).tolist() == [
         7,

@@ -1,12 +1,14 @@
 """Batches are cut from an endless stream of samples, whatever their size."""
 
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from modelzoo.data.source import Batch, OrderedBatches, next_token_batch
+from modelzoo.data.source import Batch, OrderedBatches, find_files, next_token_batch
+from tests.support.errors import raises
 from wsc.core.errors import DataError
 
 
@@ -34,14 +36,14 @@ def ids(source: OrderedBatches, step: int) -> list[int]:
     return source.batch(step)["input_ids"].tolist()
 
 
-def test_leftovers_open_the_next_epoch() -> None:
+def test_leftover_samples_start_the_next_epoch() -> None:
     """Seven samples in batches of three: nothing is dropped, nothing comes twice in an epoch."""
     source = batches(7, 3)
     assert len(source) == 2
     assert [ids(source, step) for step in range(4)] == [[0, 1, 2], [3, 4, 5], [6, 0, 1], [2, 3, 4]]
 
 
-def test_the_stream_of_samples_does_not_depend_on_the_batch_size() -> None:
+def test_stream_of_samples_does_not_depend_on_batch_size() -> None:
     """Six batches of two are the samples of three batches of four."""
     twos, fours = batches(7, 2, shuffle=True), batches(7, 4, shuffle=True)
     stream = [sample for step in range(6) for sample in ids(twos, step)]
@@ -64,24 +66,63 @@ def test_num_samples_resizes_an_epoch() -> None:
     assert [ids(shorter, step) for step in range(2)] == [[0, 1], [0, 1]]
 
 
-def test_too_few_samples_for_a_batch_are_refused() -> None:
+def test_dataset_shorter_than_a_batch_is_refused() -> None:
     """The error names the dataset and both numbers."""
-    with pytest.raises(DataError, match="shorter than one global batch") as caught:
+    with raises(DataError, "dataset-shorter-than-batch") as caught:
         batches(7, 8)
     assert caught.value.where == "counted"
     assert caught.value.value == "7 samples, batch_size 8"
 
 
-def test_an_empty_dataset_is_refused() -> None:
-    """Copies of nothing are nothing, whatever num_samples says."""
-    with pytest.raises(DataError, match="holds no sample"):
+def test_empty_dataset_is_refused() -> None:
+    """Whatever num_samples is."""
+    with raises(DataError, "dataset-empty"):
         batches(0, 1, num_samples=10)
 
 
-def test_labels_are_the_next_tokens() -> None:
+def test_next_token_batch_shifts_labels() -> None:
     """A window of T + 1 tokens gives T inputs and T labels, each label the input's successor."""
     batch = next_token_batch(np.array([[1, 2, 3], [4, 5, 6]], dtype=np.uint8))
     assert batch["input_ids"].tolist() == [[1, 2], [4, 5]]
     assert batch["labels"].tolist() == [[2, 3], [5, 6]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 1]]
     assert all(t.dtype == torch.int64 and t.is_contiguous() for t in batch.values())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt", "c.md", "deep/d.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name)
+    return tmp_path
+
+
+def names(folder: Path, pattern: str, *suffixes: str) -> list[str]:
+    return [str(file.relative_to(folder)) for file in find_files(pattern, suffixes)]
+
+
+def test_find_files_searches_a_folder_recursively_in_order(folder: Path) -> None:
+    """Files with the suffixes, each once, in an order that does not depend on the file system."""
+    assert names(folder, str(folder), ".txt") == ["a.txt", "b.txt", "deep/d.txt"]
+    assert names(folder, str(folder), ".txt", "d.txt") == ["a.txt", "b.txt", "deep/d.txt"]
+
+
+def test_find_files_returns_a_file_with_any_suffix(folder: Path) -> None:
+    """The suffixes apply to folders only."""
+    assert names(folder, str(folder / "c.md"), ".txt") == ["c.md"]
+
+
+def test_find_files_glob_matches_files_only(folder: Path) -> None:
+    """Folders that match a glob are not files."""
+    assert names(folder, f"{folder}/*", ".txt") == ["a.txt", "b.txt", "c.md"]
+
+
+@pytest.mark.parametrize("pattern", ["missing", "*.h5", "deep"])
+def test_find_files_without_a_match_is_refused(folder: Path, pattern: str) -> None:
+    """A missing file, a glob without match, and a folder without data files."""
+    with raises(DataError, "data-file-not-found") as caught:
+        find_files(str(folder / pattern), [".h5"])
+    assert caught.value.where == str(folder / pattern)
+    assert caught.value.rule
+    assert caught.value.remedy

@@ -8,6 +8,7 @@ import torch
 
 from modelzoo.data.source import BatchSource
 from modelzoo.data.text import TextDataProcessor, stdlib_files
+from tests.support.errors import raises
 from wsc.core.errors import DataError
 
 
@@ -45,7 +46,7 @@ def test_files_are_joined_in_sorted_order_by_a_newline(tmp_path: Path) -> None:
     assert text_of(open_text(tmp_path, suffixes=[".bin"]), "input_ids", 0) == b"not "
 
 
-def test_evaluation_never_sees_training_text(tmp_path: Path) -> None:
+def test_eval_split_is_disjoint_from_train(tmp_path: Path) -> None:
     """The two splits are head and tail of the text and share no byte."""
     (tmp_path / "a.txt").write_bytes(bytes(range(100)))
     head, tail = (
@@ -71,7 +72,7 @@ def test_shuffled_batches_hold_the_same_text_in_another_order(tmp_path: Path) ->
     assert sorted(moved) == windows
 
 
-def test_the_standard_library_is_text_that_is_always_there() -> None:
+def test_stdlib_is_text_on_every_machine() -> None:
     """It has a few megabytes, in sorted order, without tests and installed packages."""
     root = Path(sysconfig.get_path("stdlib"))
     files = [file.relative_to(root) for file in stdlib_files()]
@@ -84,20 +85,20 @@ def test_the_standard_library_is_text_that_is_always_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [(b"", "text is empty"), (b"abcd", "shorter than one sequence")]
+    ("content", "code"), [(b"", "text-empty"), (b"abcd", "text-shorter-than-sequence")]
 )
-def test_too_little_text_is_refused(tmp_path: Path, content: bytes, what: str) -> None:
-    """No text, and too little for one window, are told apart; both name the file."""
+def test_too_little_text_is_refused(tmp_path: Path, content: bytes, code: str) -> None:
+    """No text, and less than one window; both errors name the file."""
     (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(DataError, match=what) as caught:
+    with raises(DataError, code) as caught:
         open_text(tmp_path / "a.txt")
     assert str(tmp_path / "a.txt") in str(caught.value.where)
     assert caught.value.rule
 
 
-def test_no_room_for_evaluation_is_refused(tmp_path: Path) -> None:
-    """A held-out part of nothing cannot be evaluated on."""
+def test_too_little_text_for_the_eval_split_is_refused(tmp_path: Path) -> None:
+    """The error names the split."""
     (tmp_path / "a.txt").write_bytes(b"abcdefgh")
-    with pytest.raises(DataError, match="shorter than one sequence") as caught:
+    with raises(DataError, "text-shorter-than-sequence") as caught:
         open_text(tmp_path / "a.txt", split="eval")
     assert "split eval" in str(caught.value.where)

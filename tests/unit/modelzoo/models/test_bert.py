@@ -1,4 +1,4 @@
-"""Encoders see both ways but no padding, and learn from masked tokens and sentences."""
+"""Encoders attend in both directions, ignore padding, and learn from masked tokens."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 
 from modelzoo.models.bert import BertModel, drop_masked
 from modelzoo.models.registry import build_model
+from tests.support.errors import raises
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
 from wsc.core.errors import ConfigError, DataError
 
@@ -28,12 +29,14 @@ def build(config: dict[str, object], **changes: object) -> BertModel:
     return model
 
 
-def encode(model: BertModel, tokens: torch.Tensor, mask: torch.Tensor | None = None):
+def encode(
+    model: BertModel, tokens: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
     return model.encode(tokens, torch.ones_like(tokens) if mask is None else mask, SEGMENTS)
 
 
 @BOTH
-def test_every_position_sees_every_other(config: dict[str, object]) -> None:
+def test_every_position_depends_on_every_other(config: dict[str, object]) -> None:
     """Changing the last token changes all activations, the first one's too."""
     model, changed = build(config), TOKENS.clone()
     changed[:, 7] = (changed[:, 7] + 1) % 38 + 2
@@ -42,8 +45,8 @@ def test_every_position_sees_every_other(config: dict[str, object]) -> None:
 
 
 @BOTH
-def test_padding_is_not_seen(config: dict[str, object]) -> None:
-    """What stands at padding changes nothing elsewhere."""
+def test_padding_does_not_change_other_positions(config: dict[str, object]) -> None:
+    """The tokens at padding do not matter."""
     model, changed = build(config), TOKENS.clone()
     changed[:, 6:] = 3
     mask = torch.ones_like(TOKENS)
@@ -53,7 +56,7 @@ def test_padding_is_not_seen(config: dict[str, object]) -> None:
     assert not torch.equal(before, encode(model, TOKENS))
 
 
-def test_a_sequence_of_padding_alone_gives_numbers() -> None:
+def test_sequence_of_padding_only_has_no_nan() -> None:
     """Not NaN, which would spoil the whole batch."""
     assert encode(build(BERT), TOKENS, torch.zeros_like(TOKENS)).isfinite().all()
 
@@ -66,7 +69,7 @@ def test_positions_matter(config: dict[str, object]) -> None:
     assert not torch.allclose(encode(model, TOKENS)[:, 7], encode(model, swapped)[:, 7])
 
 
-def test_the_loss_is_that_of_masked_tokens_and_of_the_next_sentence() -> None:
+def test_loss_of_masked_tokens_and_next_sentence() -> None:
     """Summed over counted labels and averaged over samples, times its weight; plus the second."""
     model = build(BERT, mlm_loss_weight=0.5)
     mask = torch.tensor([[1, 1], [1, 0], [0, 0]])
@@ -84,8 +87,8 @@ def test_the_loss_is_that_of_masked_tokens_and_of_the_next_sentence() -> None:
     torch.testing.assert_close(loss, -masked * 0.5 / 3 - sentence)
 
 
-def test_without_positions_every_position_has_a_label() -> None:
-    """As if all positions in order had been named."""
+def test_without_masked_lm_positions_every_position_counts() -> None:
+    """As if all positions in order were given."""
     model = build(ESM)
     ones = torch.ones_like(TOKENS)
     named = model(TOKENS, ones, TOKENS, ones, torch.arange(8).expand(3, 8))
@@ -93,14 +96,14 @@ def test_without_positions_every_position_has_a_label() -> None:
 
 
 @BOTH
-def test_an_untrained_model_knows_nothing(config: dict[str, object]) -> None:
+def test_untrained_loss_is_that_of_a_uniform_guess(config: dict[str, object]) -> None:
     """Its loss per label is about that of a guess, ln(vocab_size)."""
     model = build(config, disable_nsp=True, initializer_range=0.02)
     loss = model(TOKENS, torch.ones_like(TOKENS), **LABELS, token_type_ids=SEGMENTS)
     assert abs(loss.item() / 2 - math.log(40)) < 0.2
 
 
-def test_layers_normalize_before_or_after() -> None:
+def test_norm_first_selects_pre_or_post_norm() -> None:
     """After each addition in BERT, so that activations leave with mean 0 and variance 1."""
     encoded = encode(build(BERT), TOKENS)
     torch.testing.assert_close(encoded.mean(-1), torch.zeros(3, 8), atol=1e-5, rtol=0)
@@ -108,7 +111,7 @@ def test_layers_normalize_before_or_after() -> None:
     assert first.mean(-1).abs().max() > 1e-3
 
 
-def test_masked_tokens_are_dropped_and_the_rest_scaled() -> None:
+def test_drop_masked_scales_the_other_tokens() -> None:
     """By 0.88 / (1 - share of masked tokens), padding not counted."""
     masked = torch.zeros(1, 4, dtype=torch.bool)
     masked[0, 1] = True
@@ -118,27 +121,29 @@ def test_masked_tokens_are_dropped_and_the_rest_scaled() -> None:
     torch.testing.assert_close(dropped, expected)
 
 
-def test_head_and_embedding_share_a_parameter_if_asked() -> None:
+def test_share_embedding_weights_ties_the_head() -> None:
     """Tied, they are one tensor; otherwise the head has its own."""
     tied, untied = build(BERT), build(BERT, share_embedding_weights=False)
     assert tied.mlm.head.weight is tied.embedding.token.weight
     assert not torch.equal(untied.mlm.head.weight, untied.embedding.token.weight)
 
 
-def test_a_batch_that_lacks_a_feature_is_refused() -> None:
-    """By the feature's name."""
-    with pytest.raises(DataError, match="no 'token_type_ids'"):
+def test_batch_without_a_needed_feature_is_refused() -> None:
+    """The error names the feature."""
+    with raises(DataError, "feature-missing") as caught:
         build(BERT).encode(TOKENS, torch.ones_like(TOKENS))
+    assert "token_type_ids" in caught.value.what
 
 
-def test_a_sequence_longer_than_the_positions_is_refused() -> None:
+def test_sequence_longer_than_the_positions_is_refused() -> None:
     """With both numbers, instead of an index error from inside."""
-    with pytest.raises(ConfigError, match="longer than the model's positions"):
+    with raises(ConfigError, "sequence-too-long"):
         build(BERT).encode(torch.zeros(1, 9, dtype=torch.int64), torch.ones(1, 9))
 
 
-def test_a_mask_token_outside_the_vocabulary_is_refused() -> None:
-    """Only where it is used."""
+def test_mask_token_outside_the_vocabulary_is_refused() -> None:
+    """Only if token_dropout uses it."""
     build(BERT, mask_token_id=40)
-    with pytest.raises(ConfigError, match="mask_token_id"):
+    with pytest.raises(ConfigError) as caught:
         build(ESM, mask_token_id=40)
+    assert "mask_token_id" in caught.value.what

@@ -6,16 +6,17 @@ import pytest
 import torch
 
 from modelzoo.models.dit import (
+    DitConfig,
     DitModel,
     LabelEmbedding,
     SoftmaxFp32Attention,
+    VaeConfig,
     grid_positions,
     noised,
     sinusoids,
     to_images,
     to_patches,
 )
-from modelzoo.models.dit_config import DitConfig, VaeConfig
 from modelzoo.models.layers import Attention
 from modelzoo.models.registry import build_model
 from tests.support.tiny_models import NO_DROPOUT, SIZES
@@ -44,7 +45,7 @@ def build(**changes: object) -> DitModel:
     return model
 
 
-def test_patches_are_squares_of_the_image() -> None:
+def test_to_patches_cuts_the_image_row_by_row() -> None:
     """Row by row, each with the pixels of all channels."""
     image = random(2, 3, 4, 6)
     patches = to_patches(CONFIG, image)
@@ -53,7 +54,7 @@ def test_patches_are_squares_of_the_image() -> None:
     assert torch.equal(to_images(CONFIG, patches), image)
 
 
-def test_noise_is_added_step_by_step() -> None:
+def test_noised_equals_noise_added_step_by_step() -> None:
     """One go gives mean and variance of so many single steps (DDPM, eq. 2 and 4)."""
     images, noise = random(3, 3, 4, 6), random(3, 3, 4, 6).flip(0)
     steps = torch.tensor([0, 10, 999])
@@ -64,33 +65,33 @@ def test_noise_is_added_step_by_step() -> None:
     torch.testing.assert_close(noised(CONFIG, images, noise, steps), expected)
 
 
-def test_an_untrained_model_guesses_nothing() -> None:
+def test_untrained_model_predicts_zero() -> None:
     """All blocks are the identity and the output is 0: the loss is the variance of the noise."""
     model, noise = build(), random(2, 3, 4, 6)
     ones = torch.ones(2, dtype=torch.int64)
-    assert not model.guess(noise, ones, ones).any()
+    assert not model.predict(noise, ones, ones).any()
     torch.testing.assert_close(model(noise, noise, ones, ones), noise.square().mean())
 
 
-def test_every_patch_sees_every_other_the_time_and_the_class() -> None:
-    """Once trained, that is: here with weights that are not 0."""
+def test_prediction_depends_on_patches_time_and_class() -> None:
+    """With nonzero weights, as after training."""
     model = build()
     for index, parameter in enumerate(model.parameters()):
         torch.nn.init.normal_(parameter, 0, 0.3, torch.Generator().manual_seed(index))
     image, one = random(1, 3, 4, 6), torch.tensor([1])
     changed = image.clone()
     changed[..., 3, 5] += 1
-    guess = model.guess(image, one, one)
+    predicted = model.predict(image, one, one)
     for other in (
-        model.guess(changed, one, one),
-        model.guess(image, one + 1, one),
-        model.guess(image, one, one + 1),
+        model.predict(changed, one, one),
+        model.predict(image, one + 1, one),
+        model.predict(image, one, one + 1),
     ):
-        assert (guess - other).abs().min() > 0
+        assert (predicted - other).abs().min() > 0
 
 
 @pytest.mark.parametrize("with_mask", [False, True])
-def test_a_softmax_in_fp32_mixes_values_as_the_fused_kernel_does(with_mask: bool) -> None:
+def test_softmax_fp32_attention_equals_the_fused_kernel(with_mask: bool) -> None:
     """In fp32, where neither rounds, both are the same function of queries, keys and values."""
     query, key, value = random(3, 2, 2, 6, 8)
     mask = torch.zeros(6, 6).masked_fill(torch.eye(6).bool(), -1e30) if with_mask else None
@@ -99,7 +100,7 @@ def test_a_softmax_in_fp32_mixes_values_as_the_fused_kernel_does(with_mask: bool
     torch.testing.assert_close(mixed, fused.mix(query, key, value, mask))
 
 
-def test_scores_of_16_bits_are_widened_for_the_softmax() -> None:
+def test_softmax_fp32_attention_widens_16_bit_scores() -> None:
     """Products are in 16 bits, what the softmax makes of them is rounded to 16 bits once."""
     query, key, value = random(3, 2, 2, 6, 8).bfloat16() * 4
     scores = (query @ (key * 8**-0.5).transpose(-2, -1)).double()
@@ -108,7 +109,7 @@ def test_scores_of_16_bits_are_widened_for_the_softmax() -> None:
     assert torch.equal(mixed, shares.bfloat16() @ value)
 
 
-def test_attention_drops_shares_in_training_alone() -> None:
+def test_attention_dropout_in_training_only() -> None:
     """At the rate stated, the others made larger for it; none in evaluation."""
     attention = SoftmaxFp32Attention(CONFIG.model_copy(update={"attention_dropout_rate": 0.25}))
     torch.manual_seed(0)
@@ -120,13 +121,13 @@ def test_attention_drops_shares_in_training_alone() -> None:
 
 
 @pytest.mark.parametrize(("is_fp32", "kind"), [(True, SoftmaxFp32Attention), (False, Attention)])
-def test_the_configuration_says_where_the_softmax_is(is_fp32: bool, kind: type) -> None:
+def test_attention_softmax_fp32_selects_the_attention(is_fp32: bool, kind: type) -> None:
     """``attention_softmax_fp32`` picks the attention of every layer."""
     layers = build(attention_softmax_fp32=is_fp32).encoder
     assert {type(layer.get_submodule("attention")) for layer in layers} == {kind}
 
 
-def test_labels_are_withheld_in_training_alone() -> None:
+def test_label_dropout_in_training_only() -> None:
     """About as often as stated, and by the vector that stands for no class."""
     embedding = LabelEmbedding(CONFIG.model_copy(update={"label_dropout_rate": 0.25}))
     labels = torch.full((4000,), 7)
@@ -136,14 +137,14 @@ def test_labels_are_withheld_in_training_alone() -> None:
     assert (embedding.eval()(labels) == embedding.table.weight[7]).all()
 
 
-def test_positions_tell_patches_apart() -> None:
+def test_grid_positions_are_distinct() -> None:
     """One vector per patch, no two alike."""
     positions = grid_positions(CONFIG, torch.empty(1))
     assert positions.shape == (6, 16)
     assert len(positions.unique(dim=0)) == 6
 
 
-def test_sinusoids_are_the_formula() -> None:
+def test_sinusoids_match_the_formula() -> None:
     """sin and cos of t / 10000^(2i / size) (Vaswani et al. 2017, section 3.5)."""
     (wave,) = sinusoids(torch.tensor([3.0]), 4)
     expected = [math.sin(3), math.sin(0.03), math.cos(3), math.cos(0.03)]
@@ -159,7 +160,8 @@ def test_sinusoids_are_the_formula() -> None:
         ({"position_embedding_type": "rotary"}, "position_embedding_type"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(change: dict[str, object], key: str) -> None:
+def test_inconsistent_dit_sizes_are_refused(change: dict[str, object], key: str) -> None:
     """The error names the key."""
-    with pytest.raises(ConfigError, match=key):
+    with pytest.raises(ConfigError) as caught:
         build(**change)
+    assert f"'{key}'" in caught.value.what

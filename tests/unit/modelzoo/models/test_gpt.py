@@ -1,4 +1,4 @@
-"""Decoders see the past alone, and their loss counts the labels that it should."""
+"""Decoders attend to the past only, and their loss counts unmasked labels."""
 
 import math
 
@@ -9,9 +9,11 @@ from torch._subclasses import FakeTensorMode
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from modelzoo.models.gpt import GptModel
+from modelzoo.models.gpt import GptConfig, GptModel
 from modelzoo.models.registry import build_model
+from tests.support.errors import raises
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
+from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}
@@ -51,7 +53,7 @@ def build(config: dict[str, object], **changes: object) -> GptModel:
 
 
 @FAMILY
-def test_an_untrained_model_knows_nothing(config: dict[str, object], batch: Batch) -> None:
+def test_untrained_loss_is_that_of_a_uniform_guess(config: dict[str, object], batch: Batch) -> None:
     """Its loss on random tokens is about that of a guess, ln(vocab_size)."""
     loss = build(config)(*batch)
     assert loss.shape == ()
@@ -60,7 +62,7 @@ def test_an_untrained_model_knows_nothing(config: dict[str, object], batch: Batc
 
 
 @FAMILY
-def test_no_position_sees_the_future(config: dict[str, object], batch: Batch) -> None:
+def test_logits_do_not_depend_on_later_tokens(config: dict[str, object], batch: Batch) -> None:
     """Changing a token leaves the scores before it, and only those, as they were."""
     model, (input_ids, _, _) = build(config), batch
     changed = input_ids.clone()
@@ -77,7 +79,7 @@ def test_positions_matter(config: dict[str, object]) -> None:
     assert not torch.allclose(one[2], other[2])
 
 
-def test_the_loss_is_the_mean_over_counted_labels(batch: Batch) -> None:
+def test_loss_is_the_mean_over_counted_labels(batch: Batch) -> None:
     """Masked labels have no weight, whatever they are; batch_size divides by sequences instead."""
     input_ids, mask, labels = batch
     mask = mask.clone()
@@ -92,7 +94,7 @@ def test_the_loss_is_the_mean_over_counted_labels(batch: Batch) -> None:
     torch.testing.assert_close(by_sequence(input_ids, mask, masked), summed / 3 * 0.25)
 
 
-def test_a_fully_masked_batch_has_no_loss_and_no_gradient(batch: Batch) -> None:
+def test_fully_masked_batch_has_no_loss_and_no_gradient(batch: Batch) -> None:
     """Zero, not 0/0."""
     model, (input_ids, mask, labels) = build(GPT), batch
     loss = model(input_ids, torch.zeros_like(mask), labels)
@@ -110,7 +112,7 @@ def test_gradients_reach_every_parameter(config: dict[str, object], batch: Batch
 
 
 def test_parameters_have_readable_names() -> None:
-    """They name shards, checkpoints and logs."""
+    """They appear in checkpoints and logs."""
     names = [name for name, _ in build(GPT, num_hidden_layers=1).named_parameters()]
     assert [name for name in names if name.endswith("weight")] == [
         "embedding.weight",
@@ -127,7 +129,7 @@ def test_parameters_have_readable_names() -> None:
     ]
 
 
-def test_head_and_embedding_share_a_parameter_if_asked() -> None:
+def test_share_embedding_weights_ties_the_head() -> None:
     """Tied, they are one tensor; otherwise the head has its own."""
     tied, untied = build(GPT), build(GPT, share_embedding_weights=False)
     assert tied.head.weight is tied.embedding.weight
@@ -135,7 +137,7 @@ def test_head_and_embedding_share_a_parameter_if_asked() -> None:
 
 
 @FAMILY
-def test_initial_weights_have_the_stated_spread(config: dict[str, object]) -> None:
+def test_initialize_gives_the_stated_standard_deviations(config: dict[str, object]) -> None:
     """initializer_range, less by sqrt(2 L) where a layer adds to the residual stream."""
     model = build(config, hidden_size=128, num_heads=4, num_hidden_layers=8)
     spread = {name: tensor.std().item() for name, tensor in model.named_parameters()}
@@ -147,16 +149,16 @@ def test_initial_weights_have_the_stated_spread(config: dict[str, object]) -> No
     assert all(not p.any() for n, p in model.named_parameters() if n.endswith("bias"))
 
 
-def test_a_sequence_longer_than_the_positions_is_refused() -> None:
+def test_sequence_longer_than_the_positions_is_refused() -> None:
     """With both numbers, instead of an index error from inside."""
-    with pytest.raises(ConfigError, match="longer than the model's positions") as caught:
+    with raises(ConfigError, "sequence-too-long") as caught:
         build(GPT).logits(torch.zeros(1, 9, dtype=torch.int64))
     assert caught.value.value == "9, max_position_embeddings 8"
 
 
 @FAMILY
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_the_captured_graph_computes_what_the_model_does(
+def test_captured_graph_computes_the_same_bits(
     config: dict[str, object], batch: Batch, dtype: torch.dtype
 ) -> None:
     """Traced without weights, in the streamed dtype, then run: the same bits, and an fp32 loss."""
@@ -172,3 +174,49 @@ def test_the_captured_graph_computes_what_the_model_does(
     loss = graph(weights, *batch)
     assert loss.dtype == torch.float32
     assert torch.equal(loss, model.to(dtype)(*batch))
+
+
+def test_gpt_config_defaults_are_those_of_the_vendor() -> None:
+    """An empty model section is GPT-2 small (cluster_interface.md, section 2.4)."""
+    config = GptConfig()
+    assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (50257, 768, 12)
+    assert (config.head_dim, config.num_kv_heads, config.rotated_dim) == (64, 12, 64)
+
+
+def test_multiquery_attention_has_one_kv_head_by_default() -> None:
+    """Without extra parameters all queries share the keys and values of one head."""
+    shared = GptConfig(attention_module="multiquery_attention")
+    assert shared.num_kv_heads == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"num_heads": 7}, "num_heads"),
+        ({"rotary_dim": 3}, "rotary_dim"),
+        ({"rotary_dim": 66}, "rotary_dim"),
+        ({"hidden_size": 36, "rotary_dim": None}, "rotary_dim"),
+        ({"extra_attention_params": {"num_kv_groups": 5}}, "extra_attention_params"),
+        (
+            {"attention_module": "aiayn_attention", "extra_attention_params": {}},
+            "extra_attention_params",
+        ),
+        ({"loss_weight": 0.5}, "loss_weight"),
+        ({"dropout_rate": 1.0}, "dropout_rate"),
+        ({"position_embedding_type": "alibi"}, "position_embedding_type"),
+        ({"boundary_casting": True}, "boundary_casting"),
+    ],
+)
+def test_inconsistent_gpt_config_is_refused(section: dict[str, object], key: str) -> None:
+    """The error names the key to change."""
+    rotary = {"position_embedding_type": "rotary", "attention_module": "multiquery_attention"}
+    with pytest.raises(ConfigError) as caught:
+        validate(GptConfig, rotary | section, "trainer.init.model")
+    assert f"'{key}'" in caught.value.what
+
+
+def test_unsupported_vendor_key_is_refused() -> None:
+    """A setting that would change the model is never ignored."""
+    with pytest.raises(ConfigError) as caught:
+        validate(GptConfig, {"mup_base_hidden_size": 256}, "trainer.init.model")
+    assert "'mup_base_hidden_size'" in caught.value.what

@@ -1,4 +1,4 @@
-"""The layers of a transformer compute their formulas."""
+"""Transformer layers compute their formulas."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.models.gpt_config import GptConfig, GptjConfig
+from modelzoo.models.gpt import GptConfig, GptjConfig
 from modelzoo.models.layers import (
     Attention,
     FeedForward,
@@ -36,7 +36,7 @@ def random(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["scaled_dot_product", "dot_product"])
-def test_attention_is_the_formula(kind: str) -> None:
+def test_attention_matches_the_formula(kind: str) -> None:
     """softmax(mask(Q K^T s)) V per head, s = 1/sqrt(head_dim) only if scaled (Vaswani 2017, eq. 1)."""
     attention = Attention(config_with(attention_type=kind))
     x = random(2, LENGTH, HIDDEN)
@@ -51,7 +51,7 @@ def test_attention_is_the_formula(kind: str) -> None:
     torch.testing.assert_close(attention(x, None), attention.output(mixed))
 
 
-def test_grouped_queries_share_keys_and_values() -> None:
+def test_grouped_query_attention_shares_keys_and_values() -> None:
     """Two groups are full attention whose key and value heads are equal in pairs."""
     grouped = Attention(
         config_with(
@@ -71,8 +71,8 @@ def test_grouped_queries_share_keys_and_values() -> None:
 
 
 @pytest.mark.parametrize("rotary_dim", [2, 4, 8])
-def test_rotated_heads_see_only_distances(rotary_dim: int) -> None:
-    """The product of a query and a key depends on how far apart they stand (RoFormer, eq. 16)."""
+def test_rotate_depends_on_distance_only(rotary_dim: int) -> None:
+    """The product of a query and a key depends on their distance only (RoFormer, eq. 16)."""
     same_everywhere = random(2, 1, 1, HIDDEN // HEADS).expand(2, LENGTH, 1, -1)
     config = config_with(rotary_dim=rotary_dim)
     _, rotation = RotaryPosition(config)(random(1, LENGTH, HIDDEN))
@@ -82,7 +82,7 @@ def test_rotated_heads_see_only_distances(rotary_dim: int) -> None:
     assert not torch.allclose(products[1:], products[:-1])
 
 
-def test_rotation_keeps_its_precision_in_bf16() -> None:
+def test_rotary_position_is_precise_in_bf16() -> None:
     """Angles of far positions are those of fp32: only the result is rounded."""
     far = torch.empty(1, 1000, HIDDEN)
     _, (cos, sin) = RotaryPosition(CONFIG)(far)
@@ -95,14 +95,14 @@ def test_rotation_keeps_its_precision_in_bf16() -> None:
     ("nonlinearity", "function"),
     [("gelu", nn.functional.gelu), ("relu", nn.functional.relu)],
 )
-def test_feed_forward(nonlinearity: str, function: nn.Module) -> None:
+def test_feed_forward_matches_the_formula(nonlinearity: str, function: nn.Module) -> None:
     """Up, nonlinearity, down."""
     layer = FeedForward(config_with(nonlinearity=nonlinearity))
     x = random(2, LENGTH, HIDDEN)
     torch.testing.assert_close(layer(x), layer.down(function(layer.up(x))))
 
 
-def test_swiglu_gates() -> None:
+def test_swiglu_matches_the_formula() -> None:
     """(silu(x W) * x V) W2 (Shazeer 2020, eq. 6)."""
     layer = FeedForward(config_with(nonlinearity="swiglu", use_ffn_bias=False))
     x = random(2, LENGTH, HIDDEN)
@@ -112,7 +112,7 @@ def test_swiglu_gates() -> None:
 
 
 @pytest.mark.parametrize("untied", [False, True])
-def test_a_parallel_layer_adds_both_parts_to_what_both_read(untied: bool) -> None:
+def test_parallel_layer_matches_the_formula(untied: bool) -> None:
     """x + A(N x) + F(N x), with one norm or, as in GPT-NeoX, two."""
     sizes = {"hidden_size": HIDDEN, "num_heads": HEADS, "filter_size": 48, "rotary_dim": 4}
     config = GptjConfig(**sizes, use_untied_layer_norm=untied, num_hidden_layers=1)
@@ -126,7 +126,7 @@ def test_a_parallel_layer_adds_both_parts_to_what_both_read(untied: bool) -> Non
     torch.testing.assert_close(layer(x, rotation), x + attended + fed)
 
 
-def test_norms() -> None:
+def test_norm_follows_the_configuration() -> None:
     """The kind and the epsilon are the configuration's."""
     assert isinstance(norm(CONFIG), nn.LayerNorm)
     rms = norm(config_with(norm_type="rmsnorm", layer_norm_epsilon=1e-3))

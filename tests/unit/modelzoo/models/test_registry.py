@@ -1,4 +1,4 @@
-"""What holds for every model of the zoo: it trains, it compiles, it has the published size."""
+"""The registry of models, and every model: it trains, compiles, and has the published size."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import Any
 import pytest
 import torch
 
-from modelzoo.models.example import example_inputs, training_example
-from modelzoo.models.registry import MODELS, build_model, model_config
+from modelzoo.models.gpt import GptConfig, GptModel
+from modelzoo.models.registry import (
+    MODELS,
+    build_model,
+    example_inputs,
+    model_config,
+    register_model,
+    training_example,
+)
 from modelzoo.models.transformer_config import TransformerConfig
+from tests.support.errors import raises
 from tests.support.tiny_models import SIZES, TINY_MODELS
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.precision import StreamPrecision
+from wsc.core.errors import ConfigError
 
 LLAMA = {
     "vocab_size": 32000,
@@ -51,7 +60,7 @@ def random_batch(config: TransformerConfig, size: int = 4) -> dict[str, torch.Te
 
 
 @EVERY
-def test_it_learns_a_batch_by_heart(name: str) -> None:
+def test_model_overfits_one_batch(name: str) -> None:
     """The fp32 scalar loss falls to less than three quarters in thirty steps of Adam."""
     model = build_model(tiny(name), seed=0)
     batch = random_batch(model_config(tiny(name)))
@@ -70,7 +79,7 @@ def test_it_learns_a_batch_by_heart(name: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_it_compiles_to_a_training_program(name: str, dropout: float) -> None:
+def test_training_example_compiles(name: str, dropout: float) -> None:
     """From shapes alone, with and without dropout: every op has a kernel, every weight a gradient."""
     config = tiny(name, dropout) | {"num_hidden_layers": 1}
     example = training_example(config, micro_batch_size=3)
@@ -82,7 +91,7 @@ def test_it_compiles_to_a_training_program(name: str, dropout: float) -> None:
     assert set(compiled.program.trained) == {n for n, _ in example.model.named_parameters()}
 
 
-def test_a_model_of_any_size_compiles_without_memory_for_its_weights() -> None:
+def test_training_example_of_a_large_model_takes_no_memory() -> None:
     """One layer of a trillion-parameter GPT has 9 billion parameters, 36 GB if they existed."""
     sizes = {"hidden_size": 25600, "num_hidden_layers": 1, "num_heads": 160, "filter_size": 102400}
     example = training_example({"name": "gpt3", **sizes}, micro_batch_size=2)
@@ -94,8 +103,8 @@ def test_a_model_of_any_size_compiles_without_memory_for_its_weights() -> None:
 
 
 @EVERY
-def test_example_inputs_are_those_of_its_forward(name: str) -> None:
-    """Names, shapes and dtypes are what real data has; a given length replaces the default."""
+def test_example_inputs_match_the_features(name: str) -> None:
+    """Names, shapes and dtypes of real data; a given length replaces the default."""
     config = model_config(tiny(name))
     batch = random_batch(config, size=5)
     inputs = dict(example_inputs(config, micro_batch_size=5))
@@ -156,14 +165,92 @@ def count_parameters(config: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("model", PUBLISHED_SIZES)
-def test_it_has_the_published_number_of_parameters(model: str) -> None:
-    """Counted exactly; the numbers are those of the public checkpoints, both of BERT's heads in."""
+def test_model_has_the_published_number_of_parameters(model: str) -> None:
+    """Exactly those of the public checkpoints, including both heads of BERT."""
     config, published = PUBLISHED_SIZES[model]
     assert count_parameters({"name": model.partition("-")[0], **config}) == published
 
 
-def test_a_diffusion_transformer_has_the_stated_number_of_parameters() -> None:
+def test_dit_has_the_stated_number_of_parameters() -> None:
     """Two billion: 18 H^2 per block, a third of it for the condition."""
     sizes = {"hidden_size": 2048, "num_hidden_layers": 30, "num_heads": 16, "filter_size": 8192}
     count = count_parameters({"name": "dit", **sizes})
     assert count == pytest.approx(30 * 18 * 2048**2, rel=0.01)
+
+
+SMALL = {"name": "gpt3", "vocab_size": 16, "hidden_size": 8, "num_heads": 2, "num_hidden_layers": 1}
+
+
+def test_build_model_depends_on_the_seed_alone() -> None:
+    """The global random state of torch neither matters nor changes."""
+    torch.manual_seed(1)
+    first = build_model(SMALL, seed=5).state_dict()
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    second = build_model(SMALL, seed=5).state_dict()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    other = build_model(SMALL, seed=6).state_dict()
+    assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
+
+
+def test_initial_weights_depend_on_their_names() -> None:
+    """Not on the parameters built before."""
+    shallow = build_model(SMALL, seed=5).state_dict()
+    deep = build_model(SMALL | {"num_hidden_layers": 3, "use_bias_in_output": True}, seed=5)
+    name = "decoder.0.attention.query.weight"
+    assert torch.equal(shallow[name], deep.state_dict()[name])
+
+
+def test_build_model_on_meta_takes_no_memory() -> None:
+    """175 billion parameters on the meta device."""
+    with torch.device("meta"):
+        model = build_model(
+            {
+                "name": "gpt3",
+                "hidden_size": 12288,
+                "num_hidden_layers": 96,
+                "num_heads": 96,
+                "filter_size": 49152,
+                "max_position_embeddings": 2048,
+            },
+            seed=0,
+        )
+    parameters = list(model.parameters())
+    assert all(parameter.is_meta for parameter in parameters)
+    assert 174e9 < sum(parameter.numel() for parameter in parameters) < 176e9
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remedy"),
+    [
+        ({"name": "gtp2"}, "unknown-model", "did you mean 'gpt2'?"),
+        ({"name": None}, "model-name-missing", None),
+    ],
+)
+def test_wrong_model_name_is_refused(
+    change: dict[str, object], code: str, remedy: str | None
+) -> None:
+    """With the place of the section and the nearest known name."""
+    with raises(ConfigError, code) as caught:
+        build_model(SMALL | change, seed=0, where="trainer.init.model")
+    assert caught.value.where == "trainer.init.model"
+    assert caught.value.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"hiden_size": 8}, "hiden_size"), ({"num_heads": 3}, "num_heads")]
+)
+def test_wrong_model_key_is_refused(change: dict[str, object], key: str) -> None:
+    """An unknown key, and a value that breaks a rule."""
+    with pytest.raises(ConfigError) as caught:
+        build_model(SMALL | change, seed=0, where="trainer.init.model")
+    assert f"'{key}'" in caught.value.what
+    assert caught.value.where == "trainer.init.model"
+
+
+def test_register_model_adds_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new model needs nothing but the decorator."""
+    monkeypatch.setattr("modelzoo.models.registry.MODELS", dict(MODELS))
+    register_model("mine", config=GptConfig)(GptModel)
+    assert isinstance(build_model(SMALL | {"name": "mine"}, seed=0), GptModel)

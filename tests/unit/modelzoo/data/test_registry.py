@@ -1,0 +1,74 @@
+"""A dataloader section selects a data processor by name, in any process."""
+
+import pickle
+from functools import partial
+
+import pytest
+import torch
+
+from modelzoo.data.registry import (
+    DATA_PROCESSORS,
+    build_source,
+    data_processor,
+    register_processor,
+)
+from modelzoo.data.synthetic import DummyDataProcessor
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError
+
+DUMMY = {"data_processor": "DummyDataProcessor", "batch_size": 2, "max_sequence_length": 8}
+
+
+def test_processors_are_registered_by_class_name() -> None:
+    """The name in a dataloader section is that of the class."""
+    assert len(DATA_PROCESSORS) == 4
+    assert all(name == kind.__name__ for name, kind in DATA_PROCESSORS.items())
+
+
+def test_build_source_recipe_survives_pickling() -> None:
+    """An input worker opens the same dataset in its own process."""
+    recipe = pickle.loads(pickle.dumps(partial(build_source, DUMMY, "train_input")))
+    here, there = build_source(DUMMY, "train_input"), recipe()
+    assert torch.equal(here.batch(3)["input_ids"], there.batch(3)["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remedy"),
+    [
+        (
+            {"data_processor": "DumyDataProcessor"},
+            "unknown-data-processor",
+            "did you mean 'DummyDataProcessor'?",
+        ),
+        ({"data_processor": None}, "data-processor-missing", None),
+    ],
+)
+def test_wrong_data_processor_is_refused(
+    change: dict[str, object], code: str, remedy: str | None
+) -> None:
+    """With the place of the section and the nearest known name."""
+    with raises(ConfigError, code) as caught:
+        data_processor(DUMMY | change, "fit.train_dataloader")
+    assert caught.value.where == "fit.train_dataloader"
+    assert caught.value.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"bach_size": 2}, "bach_size"), ({"batch_size": 0}, "batch_size")]
+)
+def test_wrong_dataloader_key_is_refused(change: dict[str, object], key: str) -> None:
+    """An unknown key, and a value that breaks a rule."""
+    with pytest.raises(ConfigError) as caught:
+        data_processor(DUMMY | change, "fit.train_dataloader")
+    assert f"'{key}'" in caught.value.what
+
+
+def test_register_processor_adds_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new processor needs nothing but the decorator."""
+    monkeypatch.setattr("modelzoo.data.registry.DATA_PROCESSORS", {})
+
+    @register_processor
+    class Mine(DummyDataProcessor):
+        """Another name for dummy data."""
+
+    assert isinstance(data_processor(DUMMY | {"data_processor": "Mine"}, "here"), Mine)
