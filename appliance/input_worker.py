@@ -15,8 +15,8 @@ from wsc.core.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.names import node_name, worker_name
 from wsc.core.packing import byte_ranges, packed_bytes
 from wsc.core.payload import Slab
-from wsc.core.program import Mode
-from wsc.core.role import Job, Report, RoleContext
+from wsc.core.program import Mode, TensorSpec
+from wsc.core.role import Job, JobState, Report, RoleContext
 
 
 @dataclass(frozen=True)
@@ -40,74 +40,92 @@ class InputWorker:
 
     def __init__(self, spec: WorkerSpec, context: RoleContext) -> None:
         self.name = spec.name
-        self._spec = spec
-        self._arena = context.arena
-        self._installed: dict[Mode, Installation] = {}
-        self._batches: dict[Mode, GlobalBatches] = {}
+        self.spec = spec
+        self.context = context
+        self.installed: dict[Mode, Installation] = {}
+        self.batches: dict[Mode, GlobalBatches] = {}
 
     def install(self, installation: Installation) -> None:
         mode = installation.mode
-        self._installed[mode] = installation
+        self.installed[mode] = installation
         make_loader = installation.feed.source
-        self._batches[mode] = GlobalBatches(make_loader, installation.program.batch_size)
+        self.batches[mode] = GlobalBatches(make_loader, installation.program.batch_size)
 
-    def begin(self, job: Job) -> Iterator[Envelope]:
-        installed = self._installed[job.mode]
-        self._program = installed.program
-        self._leaves = installed.feed.leaves
-        self._rounds = rounds = installed.rounds
-        self._current = self._batches[job.mode]
-        self._queues = {node: self._micro_batches(job, node) for node in self._spec.nodes}
-        self._unreleased: dict[tuple[int, int], Slab] = {}
-        for _ in range(self._spec.prefetch * rounds.lanes):
-            for node in self._spec.nodes:
+    def begin(self, job: Job) -> WorkerJob:
+        return WorkerJob(self, job)
+
+
+class WorkerJob(JobState[InputWorker]):
+    """One job of an input worker: what it has sent to each node, and what is unreleased."""
+
+    def __init__(self, role: InputWorker, job: Job) -> None:
+        super().__init__(role)
+        self._job = job
+        rounds = role.installed[job.mode].rounds
+        # Micro-batches of each node in one step, in the order in which it computes them.
+        self._micro_batches = {
+            node: [index for r in range(rounds.count) for index in rounds.of_node(r, node)]
+            for node in role.spec.nodes
+        }
+        self._num_sent = dict.fromkeys(role.spec.nodes, 0)
+        self._unreleased: dict[tuple[int, int], Slab] = {}  # by step and micro-batch
+
+    def start(self) -> Iterator[Envelope]:
+        spec = self.role.spec
+        for _ in range(spec.prefetch * self._installed.rounds.lanes):
+            for node in spec.nodes:
                 yield from self._send_next(node)
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
             case BatchReleased(step, micro_batch):
                 self._unreleased.pop((step, micro_batch)).free()
-                yield from self._send_next(self._rounds.node_of(micro_batch))
+                yield from self._send_next(self._installed.rounds.node_of(micro_batch))
             case message:
-                raise TypeError(f"{self.name} does not take {type(message).__name__}")
+                raise self.refusal(message)
 
     @property
     def finished(self) -> bool:
         return not self._unreleased
 
     def report(self) -> Report:
-        return Report(self.name)
+        return Report(self.role.name)
 
-    def _micro_batches(self, job: Job, node: int) -> Iterator[tuple[int, int]]:
-        """(step, micro-batch) that a node will compute, in order."""
-        rounds = self._rounds
-        for step in job.steps:
-            for round_index in range(rounds.count):
-                for micro_batch in rounds.of_node(round_index, node):
-                    yield step, micro_batch
+    @property
+    def _installed(self) -> Installation:
+        return self.role.installed[self._job.mode]
 
     def _send_next(self, node: int) -> Iterator[Envelope]:
-        position = next(self._queues[node], None)
-        if position is not None:
-            slab = self._pack(*position)
-            self._unreleased[position] = slab
-            yield Envelope(self.name, node_name(node), BatchReady(*position, slab))
+        own, count = self._micro_batches[node], self._num_sent[node]
+        if count == len(own) * len(self._job.steps):
+            return
+        step, micro_batch = self._job.steps[count // len(own)], own[count % len(own)]
+        slab = self._pack(step, micro_batch)
+        self._unreleased[step, micro_batch] = slab
+        self._num_sent[node] += 1
+        yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:
-        """The inputs of one micro-batch, one after the other in a slab."""
-        leaves = self._current.leaves(step - 1)
-        specs = self._program.inputs
-        slab = self._arena.allocate(packed_bytes(specs))
+        """Return a slab with the inputs of one micro-batch, one after the other."""
+        program, feed = self._installed.program, self._installed.feed
+        leaves = self.role.batches[self._job.mode].leaves(step - 1)
+        slab = self.role.context.arena.allocate(packed_bytes(program.inputs))
         flat = slab.view(torch.uint8)
-        first = micro_batch * self._program.micro_batch_size
-        for leaf, (spec, start, stop) in zip(self._leaves, byte_ranges(specs), strict=True):
-            rows = leaves[leaf][first : first + self._program.micro_batch_size]
+        first = micro_batch * program.micro_batch_size
+        ranges = byte_ranges(program.inputs)
+        for leaf, (spec, start, stop) in zip(feed.leaves, ranges, strict=True):
+            rows = leaves[leaf][first : first + program.micro_batch_size]
             if tuple(rows.shape) != spec.shape or NAMES[rows.dtype] != spec.dtype:
-                raise DataError(
-                    f"input {spec.name!r} changed between batches",
-                    value=f"{NAMES[rows.dtype]} {tuple(rows.shape)} in step {step}",
-                    rule=f"{spec.dtype} {spec.shape}, as in the first batch: the step is static",
-                    remedy="pad or cut every sample to one shape in the input function",
-                )
+                raise _changed(spec, rows, step)
             flat[start:stop].copy_(rows.contiguous().view(-1).view(torch.uint8))
         return slab
+
+
+def _changed(spec: TensorSpec, rows: torch.Tensor, step: int) -> DataError:
+    return DataError(
+        f"input {spec.name!r} changed between batches",
+        code="input-changed",
+        value=f"{NAMES[rows.dtype]} {tuple(rows.shape)} in step {step}",
+        rule=f"{spec.dtype} {spec.shape}, as in the first batch: the step is static",
+        remedy="pad or cut every sample to one shape in the input function",
+    )

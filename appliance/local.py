@@ -19,7 +19,7 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import Installation
 from wsc.core.messages import Envelope
-from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, WeightHolder
+from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob, WeightHolder
 
 
 class LocalRoles:
@@ -36,20 +36,22 @@ class LocalRoles:
 
     def _run(self, job: Job) -> list[Report]:
         mail: deque[Envelope] = deque()
+        states: dict[str, RunningJob] = {}
         for name, role in self._roles.items():
             with _failures_of(name):
-                mail.extend(role.begin(job))
+                states[name] = role.begin(job)
+                mail.extend(states[name].start())
         while mail:
             envelope = mail.popleft()
             with _failures_of(envelope.target):
-                mail.extend(self._roles[envelope.target].handle(envelope))
-        if waiting := [name for name, role in self._roles.items() if not role.finished]:
+                mail.extend(states[envelope.target].handle(envelope))
+        if waiting := [name for name, state in states.items() if not state.finished]:
             raise ApplianceDeadlockError(
                 "no message is left but some roles wait",
                 code="roles-stalled",
                 value=", ".join(waiting),
             )
-        return [role.report() for role in self._roles.values()]
+        return [state.report() for state in states.values()]
 
     def install(self, installation: Installation) -> None:
         for name, role in self._roles.items():

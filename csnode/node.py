@@ -1,27 +1,36 @@
 """A CS system: activations, kernels, and weights only while they pass through.
 
-The role keeps the mail; what it does with it is the walk of csnode.executor.
+The role keeps the installed programs; its job keeps the messages that have arrived and the
+position in the schedule (wsc.core.schedule), and advances as far as they allow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from csnode.executor import Inbox, InstalledKernels, RoundOfStep, Walk
+from csnode.executor import Executor
 from csnode.lanes import Lanes
+from csnode.micro_batch import MicroBatch
 from csnode.sram import SramLedger
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
+    GradientReady,
     GradientReleased,
     WeightsReady,
+    WeightsReleased,
 )
 from wsc.core.names import node_name
-from wsc.core.program import Mode
-from wsc.core.role import Job, Report, RoleContext
+from wsc.core.partial_sum import PartialSum
+from wsc.core.payload import Payload
+from wsc.core.program import Bucket, Mode
+from wsc.core.reduce_order import Subtree
+from wsc.core.role import Job, JobState, Report, RoleContext
+from wsc.core.schedule import SegmentStep
 
 
 @dataclass(frozen=True)
@@ -48,74 +57,149 @@ class CSNode:
 
     def __init__(self, spec: NodeSpec, context: RoleContext) -> None:
         self.name = spec.name
-        self._spec = spec
+        self.spec = spec
+        self.executors: dict[Mode, Executor] = {}
         self._context = context
         self._lanes = Lanes(spec.lanes, f"{self.name}-lane")
-        self._inbox = Inbox()
-        self._kernels: dict[Mode, InstalledKernels] = {}
 
     def install(self, installation: Installation) -> None:
-        self._kernels[installation.mode] = InstalledKernels(installation)
+        self.executors[installation.mode] = Executor(
+            installation, self.spec.seed, self._context, self._lanes
+        )
 
-    def begin(self, job: Job) -> Iterator[Envelope]:
-        """Set out on the schedule; it pauses where the first message is missing."""
-        self._report = Report(self.name)
-        self._sram = SramLedger(self.name, self._spec.sram_bytes)
-        self._journey = self._travel(job)
-        self._arrived = False
+    def begin(self, job: Job) -> NodeJob:
+        return NodeJob(self, job)
+
+
+class RoundOfStep(NamedTuple):
+    """One round of one step."""
+
+    step: int
+    round: int
+
+
+class NodeJob(JobState[CSNode]):
+    """One job of a CS node: its position in the schedule, and what has arrived for later.
+
+    In each round the node takes its micro-batches, then executes one segment step after the other.
+    It waits where the inputs of a micro-batch or the weights of a segment are missing:
+
+        round 0: batch batch | step 0  step 1  ...  step n | round 1: batch ...
+                 ^ BatchReady  ^ WeightsReady
+    """
+
+    def __init__(self, role: CSNode, job: Job) -> None:
+        super().__init__(role)
+        self._mode = job.mode
+        self._last_step = job.last_step
+        # The position: round of a step, segment steps executed in it, micro-batches taken.
+        self._now = RoundOfStep(job.first_step, 0)
+        self._num_executed = 0
+        self._batches: list[MicroBatch] = []
+        # What has arrived and is not used up, and the slabs that others are still reading.
+        self._weights: dict[RoundOfStep, dict[int, Payload]] = {}
+        self._inputs: dict[tuple[int, int], Payload] = {}
+        self._sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = {}
+        self._activation_bytes = 0
+        self._sram = SramLedger(role.name, role.spec.sram_bytes)
+        self._report = Report(role.name)
+
+    def start(self) -> Iterator[Envelope]:
         yield from self._advance()
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
             case WeightsReady(step, round_index, bucket, payload):
                 self._sram.change("weights", payload.num_bytes)
-                self._inbox.weights[RoundOfStep(step, round_index), bucket] = payload
+                self._weights.setdefault(RoundOfStep(step, round_index), {})[bucket] = payload
             case BatchReady(step, micro_batch, payload):
-                self._inbox.batches[step, micro_batch] = payload
+                self._inputs[step, micro_batch] = payload
             case GradientReleased(step, round_index, bucket, subtree):
-                part = self._inbox.sent.pop((RoundOfStep(step, round_index), bucket, subtree))
+                part = self._sent.pop((RoundOfStep(step, round_index), bucket, subtree))
                 self._sram.change("gradients", -part.payload.num_bytes)
                 part.release()
             case message:
-                raise TypeError(f"{self.name} does not take {type(message).__name__}")
+                raise self.refusal(message)
         yield from self._advance()
 
     @property
     def finished(self) -> bool:
-        return self._arrived and not self._inbox.sent
+        return self._now.step > self._last_step and not self._sent
 
     def report(self) -> Report:
         self._report.peak_bytes = dict(self._sram.peak_bytes)
         return self._report
 
-    def _travel(self, job: Job) -> Iterator[Envelope | None]:
-        spec = self._spec
-        installed = self._kernels[job.mode]
-        walk = Walk(
-            installed,
-            spec.seed,
-            self._context,
-            self._lanes,
-            self._inbox,
-            self._sram,
-            self._report,
-        )
-        rounds = installed.rounds
-        for step in job.steps:
-            for round_index in range(rounds.count):
-                own = rounds.of_node(round_index, spec.index)
-                for message in walk.round(RoundOfStep(step, round_index), own):
-                    if message is None:
-                        yield None
-                        continue
-                    to_worker = isinstance(message, BatchReleased)
-                    target = spec.worker if to_worker else spec.parent
-                    yield Envelope(self.name, target, message)
+    @property
+    def _executor(self) -> Executor:
+        return self.role.executors[self._mode]
 
     def _advance(self) -> Iterator[Envelope]:
-        """Go on until the schedule ends or lacks a message."""
-        for envelope in self._journey:
-            if envelope is None:
-                return
-            yield envelope
-        self._arrived = True
+        """Execute the schedule until the job ends or a message is missing."""
+        executor = self._executor
+        while self._now.step <= self._last_step:
+            own = executor.rounds.of_node(self._now.round, self.role.spec.index)
+            if len(self._batches) < len(own):
+                index = own[len(self._batches)]
+                if (self._now.step, index) not in self._inputs:
+                    return
+                yield self._take_batch(self._now.step, index)
+            elif self._num_executed < len(executor.schedule):
+                step = executor.schedule[self._num_executed]
+                arrived = self._weights.get(self._now, {})
+                if any(bucket.index not in arrived for bucket in step.weights):
+                    return
+                yield from self._execute(step)
+                self._num_executed += 1
+            else:
+                self._end_round()
+
+    def _take_batch(self, step: int, index: int) -> Envelope:
+        payload = self._inputs.pop((step, index))
+        self._batches.append(self._executor.unpack(step, index, payload))
+        return self.envelope(self.role.spec.worker, BatchReleased(step, index))
+
+    def _execute(self, step: SegmentStep) -> Iterator[Envelope]:
+        """Execute a segment step whose weights have arrived."""
+        weights = self._weights.get(self._now, {})
+        self._report.intervals += self._executor.run(self._now.step, step, weights, self._batches)
+        for bucket in step.weights:
+            self._sram.change("weights", -weights.pop(bucket.index).num_bytes)
+            released = WeightsReleased(*self._now, bucket.index)
+            yield self.envelope(self.role.spec.parent, released)
+        if step.stashes:
+            self._account()
+        for batch in self._batches:
+            batch.drop(step.drops)
+        if self._batches:
+            for bucket in step.gradients:
+                yield from self._send_gradient(bucket)
+
+    def _send_gradient(self, bucket: Bucket) -> Iterator[Envelope]:
+        for subtree, part in self._executor.pack(bucket, self._batches):
+            self._sram.change("gradients", bucket.num_bytes)
+            self._sent[self._now, bucket.index, subtree] = part
+            ready = GradientReady(*self._now, bucket.index, subtree, part.payload)
+            yield self.envelope(self.role.spec.parent, ready)
+
+    def _end_round(self) -> None:
+        num_results = self._executor.program.num_results
+        for batch in self._batches:
+            results = tuple(batch.results[place] for place in range(num_results))
+            self._report.results[self._now.step, batch.index] = results
+        self._batches = []
+        self._account()
+        self._weights.pop(self._now, None)
+        self._num_executed = 0
+        step, round_index = self._now
+        is_last = round_index + 1 == self._executor.rounds.count
+        self._now = RoundOfStep(step + 1, 0) if is_last else RoundOfStep(step, round_index + 1)
+
+    def _account(self) -> None:
+        """Update the ledger with the activations that are held.
+
+        The emulated wafer takes one micro-batch at a time; the others are the host's.
+        """
+        held_bytes = max((batch.num_bytes for batch in self._batches), default=0)
+        self._sram.change("activations", held_bytes - self._activation_bytes)
+        self._activation_bytes = held_bytes

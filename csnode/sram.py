@@ -32,6 +32,7 @@ class SramLedger:
             parts = ", ".join(f"{k} {format_bytes(v)}" for k, v in self._resident_bytes.items())
             raise ApplianceResourceExhausted(
                 f"{self._node} needs {format_bytes(total)} of SRAM",
+                code="sram-ledger-exceeded",
                 value=parts,
                 rule=f"a system has {format_bytes(self._capacity_bytes)}",
                 remedy="choose a smaller csx.performance.micro_batch_size",

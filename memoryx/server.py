@@ -1,11 +1,12 @@
 """A weight server of MemoryX: streams weights, collects gradients, applies the optimizer.
 
-The role itself only knows who is told what: weights go out as ``memoryx.streamer`` lets them,
-gradients become updates in ``memoryx.updater``, and each update may let further weights go.
+Weights stream as ``memoryx.streamer`` allows, gradients become sums in ``memoryx.collector``, and
+each update may allow further weights to stream.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,25 +14,27 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from memoryx.collector import GradientCollector, Sums
 from memoryx.norms import NormExchange
 from memoryx.persistence import Persistence
 from memoryx.store import WeightStore
 from memoryx.streamer import Streamer
-from memoryx.updater import Updated, Updater
+from wsc.compiler.precision import DTYPES
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
-    Message,
     NormPartial,
     NormTotal,
     WeightsReleased,
 )
 from wsc.core.names import server_name
+from wsc.core.packing import unpack
 from wsc.core.partial_sum import Credit
-from wsc.core.program import Mode, TensorSpec, assign_servers
-from wsc.core.role import Job, Report, RoleContext
+from wsc.core.payload import Slab
+from wsc.core.program import Bucket, Mode, TensorSpec, assign_servers
+from wsc.core.role import Interval, Job, JobState, Report, RoleContext
 from wsc.core.schedule import collected_by, streamed_by
 
 
@@ -58,58 +61,22 @@ class WeightServer:
 
     def __init__(self, spec: ServerSpec, context: RoleContext) -> None:
         self.name = spec.name
-        self._spec = spec
-        self._context = context
+        self.spec = spec
+        self.context = context
         owner = assign_servers(spec.parameters, spec.num_servers)
         owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
         self.store = WeightStore(owned)
+        self.installed: dict[Mode, Installation] = {}
         self._persistence = Persistence(self.store)
-        self._installed: dict[Mode, Installation] = {}
 
     def install(self, installation: Installation) -> None:
-        self._installed[installation.mode] = installation
+        self.installed[installation.mode] = installation
         if installation.optimizer is not None:
             self.store.train_with(installation.optimizer)
             self._persistence.catch_up()
 
-    def begin(self, job: Job) -> Iterator[Envelope]:
-        installed = self._installed[job.mode]
-        self._report = Report(self.name)
-        self._credits: list[Envelope] = []
-        self._streamer = Streamer(
-            self.store,
-            installed,
-            streamed_by(installed.schedule, self._spec.index),
-            self._spec.window,
-            job,
-            self._context,
-        )
-        self._begin_updates(job, installed)
-        yield from self._stream()
-
-    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
-        match envelope.message:
-            case WeightsReleased(step, round_index, bucket):
-                self._streamer.release(step, round_index, bucket)
-            case GradientReady() as gradient:
-                updated = self._updater.take(gradient, self._credit(envelope.source, gradient))
-                yield from self._settle(gradient.step, updated)
-            case NormPartial() as partial:
-                for target, total in self._norms.take(partial):
-                    yield self._to(target, total)
-            case NormTotal(step, norm):
-                self._report.norms[step] = norm
-                yield from self._settle(step, self._updater.clip_and_apply(step, norm))
-            case message:
-                raise TypeError(f"{self.name} does not take {type(message).__name__}")
-        yield from self._stream()
-
-    @property
-    def finished(self) -> bool:
-        return self._streamer.finished and self._updates_left == 0
-
-    def report(self) -> Report:
-        return self._report
+    def begin(self, job: Job) -> ServerJob:
+        return ServerJob(self, job)
 
     def fill(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy initial values into the masters of these parameters."""
@@ -127,40 +94,95 @@ class WeightServer:
         """Return copies of the fp32 masters of these parameters."""
         return [self.store.masters[name].numpy().copy() for name in names]
 
-    def _begin_updates(self, job: Job, installed: Installation) -> None:
-        plan = installed.plan
-        owned = collected_by(installed.schedule, self._spec.index)
-        self._updates_left = len(job.steps) * sum(len(bucket.names) for bucket in owned)
-        if installed.optimizer is not None and plan.gradients:
-            self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
-            self._updater = Updater(
-                self._spec.index,
-                self.store,
-                installed.program,
-                owned,
-                installed.optimizer,
-                self._context.cores,
-                self._report.intervals,
-            )
+
+class ServerJob(JobState[WeightServer]):
+    """One job of a weight server: what it has streamed, collected and updated."""
+
+    def __init__(self, role: WeightServer, job: Job) -> None:
+        super().__init__(role)
+        index, installed = role.spec.index, role.installed[job.mode]
+        program, plan = installed.program, installed.plan
+        collected = collected_by(installed.schedule, index)
+        self._stream_dtype = program.stream_dtype
+        self._report = Report(role.name)
+        self._credits: list[Envelope] = []
+        self._updates_left = len(job.steps) * sum(len(bucket.names) for bucket in collected)
+        self._streamer = Streamer(
+            job.steps,
+            installed.rounds.count,
+            streamed_by(installed.schedule, index),
+            role.spec.window,
+            # An evaluation updates nothing, so its weights have nothing to wait for.
+            trained=program.trained if job.mode == "train" else (),
+        )
+        self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
+        self._collector = GradientCollector(index, program, collected, installed.optimizer)
+
+    def start(self) -> Iterator[Envelope]:
+        yield from self._stream()
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        match envelope.message:
+            case WeightsReleased(step, round_index, bucket):
+                self._streamer.release(step, round_index, bucket)
+            case GradientReady() as gradient:
+                yield from self._collect(envelope.source, gradient)
+            case NormPartial() as partial:
+                for target, total in self._norms.take(partial):
+                    yield self.envelope(target, total)
+            case NormTotal(step, norm):
+                self._report.norms[step] = norm
+                with self.role.context.cores.lease():
+                    sums = self._collector.clip(step, norm)
+                yield from self._update(step, sums)
+            case message:
+                raise self.refusal(message)
+        yield from self._stream()
+
+    @property
+    def finished(self) -> bool:
+        return self._streamer.finished and self._updates_left == 0
+
+    def report(self) -> Report:
+        return self._report
 
     def _stream(self) -> Iterator[Envelope]:
-        yield from (self._to(self._spec.root, ready) for ready in self._streamer.send())
+        for ready in self._streamer.send(self._cast):
+            yield self.envelope(self.role.spec.root, ready)
 
-    def _credit(self, source: str, gradient: GradientReady) -> Credit:
-        """Return what gives a gradient's payload back when it has been read."""
+    def _cast(self, bucket: Bucket) -> Slab:
+        """Return a slab with the bucket's masters in stream dtype: the cast is the only copy."""
+        slab = self.role.context.arena.allocate(bucket.num_bytes)
+        views = unpack(slab.view(DTYPES[self._stream_dtype]), bucket.specs)
+        with self.role.context.cores.lease():
+            for name, view in zip(bucket.names, views, strict=True):
+                view.copy_(self.role.store.masters[name])
+        return slab
+
+    def _collect(self, source: str, gradient: GradientReady) -> Iterator[Envelope]:
         released = GradientReleased(
             gradient.step, gradient.round, gradient.bucket, gradient.subtree
         )
-        return Credit(self._to(source, released), self._credits)
+        credit = Credit(self.envelope(source, released), self._credits)
+        with self.role.context.cores.lease():
+            collected = self._collector.take(gradient, credit)
+        yield from self._update(gradient.step, collected.sums)
+        if collected.partial is not None:
+            yield self.envelope(self._norms.leader, collected.partial)
 
-    def _settle(self, step: int, updated: Updated) -> Iterator[Envelope]:
-        """Note what was updated, give credits back, pass on a norm."""
-        self._streamer.note_update(updated.names, step)
-        self._updates_left -= len(updated.names)
+    def _update(self, step: int, sums: Sums) -> Iterator[Envelope]:
+        """Apply the optimizer to the parameters of some buckets; yield the credits that are due."""
+        if sums:
+            gradients = self._collector.gradients(sums)
+            with self.role.context.cores.lease():
+                start_ns = time.perf_counter_ns()
+                self.role.store.update(gradients, step)
+                stop_ns = time.perf_counter_ns()
+            detail = f"{len(gradients)} tensors"
+            self._report.intervals.append(Interval("update", start_ns, stop_ns, step, detail))
+            for whole in sums.values():
+                whole.release()
+            self._streamer.note_update(tuple(gradients), step)
+            self._updates_left -= len(gradients)
         yield from self._credits
         self._credits.clear()
-        if updated.partial is not None:
-            yield self._to(self._norms.leader, updated.partial)
-
-    def _to(self, target: str, message: Message) -> Envelope:
-        return Envelope(self.name, target, message)

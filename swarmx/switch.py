@@ -17,7 +17,6 @@ from wsc.core.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
-    Message,
     WeightsReady,
     WeightsReleased,
 )
@@ -25,9 +24,9 @@ from wsc.core.names import server_name, switch_name
 from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
 from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Subtree
-from wsc.core.role import Job, Report, RoleContext
+from wsc.core.role import Job, JobState, Report, RoleContext
 
-Place = tuple[int, int, int]  # step, round, bucket
+BucketKey = tuple[int, int, int]  # step, round, bucket
 
 
 @dataclass(frozen=True)
@@ -60,35 +59,44 @@ class Switch:
 
     def __init__(self, spec: SwitchSpec, context: RoleContext) -> None:
         self.name = spec.name
-        self._spec = spec
-        self._arena = context.arena
-        self._cores = context.cores
-        self._readers: dict[Place, int] = {}
-        self._sources: dict[Place, str] = {}
-        self._reductions: dict[Place, _Reduction] = {}
-        self._sent: dict[tuple[Place, Subtree], PartialSum] = {}
-        self._credits: list[Envelope] = []
-        self._installed: dict[Mode, Installation] = {}
+        self.spec = spec
+        self.context = context
+        self.installed: dict[Mode, Installation] = {}
 
     def install(self, installation: Installation) -> None:
-        self._installed[installation.mode] = installation
+        self.installed[installation.mode] = installation
 
-    def begin(self, job: Job) -> Iterator[Envelope]:
-        """Count what will pass; a switch starts nothing by itself."""
-        self._plan = self._installed[job.mode].plan
-        self._rounds = self._installed[job.mode].rounds
+    def begin(self, job: Job) -> SwitchJob:
+        return SwitchJob(self, job)
+
+
+class SwitchJob(JobState[Switch]):
+    """One job of a switch: the weights on their way down, the gradients on their way up."""
+
+    def __init__(self, role: Switch, job: Job) -> None:
+        super().__init__(role)
+        plan, self._rounds = role.installed[job.mode].plan, role.installed[job.mode].rounds
+        self._owners = tuple(bucket.server for bucket in plan.gradients)
         active = sum(bool(self._below(index)) for index in range(self._rounds.count))
-        self._weights_left = len(job.steps) * self._rounds.count * len(self._plan.weights)
-        self._gradients_left = len(job.steps) * active * len(self._plan.gradients)
-        yield from ()
+        self._weights_left = len(job.steps) * self._rounds.count * len(plan.weights)
+        self._gradients_left = len(job.steps) * active * len(plan.gradients)
+        self._readers: dict[BucketKey, int] = {}  # children that have not released the weights
+        self._sources: dict[BucketKey, str] = {}  # senders of the weights
+        self._reductions: dict[BucketKey, _Reduction] = {}
+        self._sent: dict[tuple[BucketKey, Subtree], PartialSum] = {}
+        self._credits: list[Envelope] = []
+
+    def start(self) -> Iterator[Envelope]:
+        """Yield nothing: a switch only answers."""
+        return iter(())
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
             case WeightsReady(step, round_index, bucket) as ready:
-                place = (step, round_index, bucket)
-                self._readers[place] = len(self._spec.children)
-                self._sources[place] = envelope.source
-                yield from (self._to(child, ready) for child in self._spec.children)
+                children = self.role.spec.children
+                self._readers[step, round_index, bucket] = len(children)
+                self._sources[step, round_index, bucket] = envelope.source
+                yield from (self.envelope(child, ready) for child in children)
             case WeightsReleased(step, round_index, bucket) as released:
                 yield from self._release_weights((step, round_index, bucket), released)
             case GradientReady() as ready:
@@ -97,64 +105,61 @@ class Switch:
                 self._sent.pop(((step, round_index, bucket), subtree)).release()
                 yield from self._pop_credits()
             case message:
-                raise TypeError(f"{self.name} does not take {type(message).__name__}")
+                raise self.refusal(message)
 
     @property
     def finished(self) -> bool:
         return self._weights_left == 0 and self._gradients_left == 0 and not self._sent
 
     def report(self) -> Report:
-        return Report(self.name)
+        return Report(self.role.name)
 
     def _below(self, round_index: int) -> range:
-        """The micro-batches that the nodes below compute in a round."""
-        return self._rounds.of_nodes(round_index, self._spec.nodes)
+        """Return the micro-batches that the nodes below compute in a round."""
+        return self._rounds.of_nodes(round_index, self.role.spec.nodes)
 
-    def _release_weights(self, place: Place, released: WeightsReleased) -> Iterator[Envelope]:
-        self._readers[place] -= 1
-        if self._readers[place] == 0:
-            del self._readers[place]
+    def _release_weights(self, key: BucketKey, released: WeightsReleased) -> Iterator[Envelope]:
+        self._readers[key] -= 1
+        if self._readers[key] == 0:
+            del self._readers[key]
             self._weights_left -= 1
-            yield self._to(self._sources.pop(place), released)
+            yield self.envelope(self._sources.pop(key), released)
 
     def _reduce(self, child: str, ready: GradientReady) -> Iterator[Envelope]:
-        place = (ready.step, ready.round, ready.bucket)
+        key = (ready.step, ready.round, ready.bucket)
         total = self._rounds.num_micro_batches
-        if place not in self._reductions:
-            merger: Merger[PartialSum] = Merger(total, self._sum)
-            self._reductions[place] = _Reduction(merger, len(self._below(ready.round)))
-        reduction = self._reductions[place]
-        released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
-        lent = PartialSum(
-            [ready.payload.view(torch.float32)],
-            ready.payload,
-            on_release=Credit(self._to(child, released), self._credits),
-        )
-        reduction.merger.offer(ready.subtree, lent)
+        if key not in self._reductions:
+            merger: Merger[PartialSum] = Merger(total, self._add)
+            self._reductions[key] = _Reduction(merger, len(self._below(ready.round)))
+        reduction = self._reductions[key]
+        reduction.merger.offer(ready.subtree, self._borrowed(child, ready))
         reduction.micro_batches_left -= ready.subtree.size(total)
         yield from self._pop_credits()
         if reduction.micro_batches_left == 0:
-            del self._reductions[place]
+            del self._reductions[key]
             self._gradients_left -= 1
-            up = self._spec.parent or server_name(self._plan.gradients[ready.bucket].server)
+            above = self.role.spec.parent or server_name(self._owners[ready.bucket])
             for subtree, part in reduction.merger.take():
-                self._sent[place, subtree] = part
-                yield self._to(up, GradientReady(*place, subtree, part.payload))
+                self._sent[key, subtree] = part
+                yield self.envelope(above, GradientReady(*key, subtree, part.payload))
 
-    def _sum(self, left: PartialSum, right: PartialSum) -> PartialSum:
+    def _borrowed(self, child: str, ready: GradientReady) -> PartialSum:
+        """Return the sum in a child's payload, which a credit gives back."""
+        released = GradientReleased(ready.step, ready.round, ready.bucket, ready.subtree)
+        credit = Credit(self.envelope(child, released), self._credits)
+        return PartialSum([ready.payload.view(torch.float32)], ready.payload, on_release=credit)
+
+    def _add(self, left: PartialSum, right: PartialSum) -> PartialSum:
         return left.add(right, self._allocate, self._on_a_core)
 
     def _allocate(self, like: PartialSum) -> PartialSum:
-        slab = self._arena.allocate(like.payload.num_bytes)
+        slab = self.role.context.arena.allocate(like.payload.num_bytes)
         return PartialSum([slab.view(torch.float32)], slab, is_owned=True, on_release=slab.free)
 
     def _on_a_core(self, act: Callable[..., object], operands: Operands) -> None:
-        with self._cores.lease():
+        with self.role.context.cores.lease():
             one_by_one(act, operands)
 
     def _pop_credits(self) -> Iterator[Envelope]:
         yield from self._credits
         self._credits.clear()
-
-    def _to(self, target: str, message: Message) -> Envelope:
-        return Envelope(self.name, target, message)

@@ -90,13 +90,13 @@ class RoleActor(HostedProcess):
         Raises what the role raises, and the endpoint's ApplianceRuntimeServerError when a peer is
         gone or ApplianceDeadlockError when no message arrives for ``stall_timeout_s``.
         """
-        role, endpoint = self._role, self._link.endpoint
-        for envelope in role.begin(job):
+        state, endpoint = self._role.begin(job), self._link.endpoint
+        for envelope in state.start():
             endpoint.send(envelope)
-        while not role.finished:
-            for envelope in role.handle(endpoint.receive(self._runtime.stall_timeout_s)):
+        while not state.finished:
+            for envelope in state.handle(endpoint.receive(self._runtime.stall_timeout_s)):
                 endpoint.send(envelope)
-        return role.report()
+        return state.report()
 
     def install(self, installation: Installation) -> None:
         """Give the role its part of a program."""

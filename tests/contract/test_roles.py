@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from appliance.elaborate import ClusterSize, elaborate
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.sorting_office import SortingOffice, oldest_first
+from tests.support.sorting_office import RepicklingOffice, SortingOffice, oldest_first
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.messages import (
     BatchReady,
@@ -70,10 +70,10 @@ def programs():
     )
 
 
-def office(choose=oldest_first):
+def office(choose=oldest_first, kind=SortingOffice):
     """A cluster with both programs installed and the weights loaded."""
     model, train, evaluate = programs()
-    roles = SortingOffice(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
+    roles = kind(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
     roles.install(train)
     roles.install(evaluate)
     for server in ("wgt-0", "wgt-1"):
@@ -120,7 +120,7 @@ def test_a_room_is_finished_when_the_job_is(role):
     roles = office()
     reports = roles.run(train_job())
     assert role in roles.unfinished_at_first
-    assert roles.roles[role].finished
+    assert roles.jobs[role].finished
     assert role in [report.role for report in reports]
 
 
@@ -137,8 +137,8 @@ def test_all_memory_is_back_when_the_job_is_over(role):
 @each_role
 def test_a_message_of_another_protocol_is_refused(role):
     """A mistake in the wiring is an error at once, not a wait for ever."""
-    target = office().roles[role]
-    list(target.begin(train_job()))
+    target = office().roles[role].begin(train_job())
+    list(target.start())
     mine = MESSAGES[role.split("-")[0]]
     for message in ANY_MESSAGE:
         if not isinstance(message, mine):
@@ -165,6 +165,18 @@ def test_one_room_may_be_far_ahead_or_far_behind(favoured):
         roles = office(lambda routes, s=sign: min(routes, key=lambda r: s * (r[1] == favoured)))
         roles.run(train_job())
         assert_same(weights(roles), expected_after_two_steps()[0])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_job_states_survive_pickling_between_messages(order):
+    """A restored state goes on to the same bits, wherever it holds no sum in a slab."""
+    roles = office(order.choice, RepicklingOffice)
+    reports = roles.run(train_job())
+    masters, results = expected_after_two_steps()
+    assert_same(weights(roles), masters)
+    assert [report.results for report in reports] == results
+    assert all(roles.repickled[role] > 1 for role in roles.roles)
 
 
 def test_two_jobs_are_as_one_of_both():

@@ -31,21 +31,34 @@ class PlayerSpec:
 
 
 class Player:
-    """Returns the ball; its step counts the strokes, and so do its 1000 fp32 values."""
+    """Plays one match a job."""
 
     def __init__(self, spec: PlayerSpec, context: RoleContext) -> None:
         self.name = spec.name
         self.spec = spec
-        self._context = context
-        self._hits_left = 0
-        self._norms: dict[int, float] = {}
+        self.context = context
 
     def install(self, installation: Installation) -> None:
         raise NotImplementedError("a player takes no program")
 
-    def begin(self, job: Job) -> Iterator[Envelope]:
+    def begin(self, job: Job) -> "Match":
+        return Match(self, job)
+
+    def greet(self, greeting: str) -> str:
+        return f"{greeting} from {self.name}"
+
+
+class Match:
+    """Returns the ball; its step counts the strokes, and so do its 1000 fp32 values."""
+
+    def __init__(self, player: Player, job: Job) -> None:
+        self.name = player.name
+        self.spec = player.spec
+        self._context = player.context
         self._hits_left = job.last_step
-        self._norms = {}
+        self._norms: dict[int, float] = {}
+
+    def start(self) -> Iterator[Envelope]:
         if self.spec.serves:
             yield self._ball(1)
 
@@ -65,9 +78,6 @@ class Player:
 
     def report(self) -> Report:
         return Report(self.name, norms=self._norms)
-
-    def greet(self, greeting: str) -> str:
-        return f"{greeting} from {self.name}"
 
     def _fail(self) -> None:
         if self.spec.mood == "domain error":

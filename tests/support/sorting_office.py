@@ -6,13 +6,16 @@ promised, and nothing else is kept.
 
 from __future__ import annotations
 
-from collections import deque
+import io
+import pickle
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from appliance.cores import UnlimitedCores
 from appliance.local import LocalRoles
-from tests.support.arenas import StrictArena
+from tests.support.arenas import StrictArena, StrictSlab
 from wsc.core.messages import Envelope
+from wsc.core.partial_sum import PartialSum
 from wsc.core.role import Job, Report, RoleContext, RoleSpec
 
 Route = tuple[str, str]
@@ -46,17 +49,67 @@ class SortingOffice(LocalRoles):
         def post(envelope: Envelope) -> None:
             waiting.setdefault((envelope.source, envelope.target), deque()).append(envelope)
 
-        for role in self.roles.values():
-            for envelope in role.begin(job):
+        self.jobs = {name: role.begin(job) for name, role in self.roles.items()}
+        for state in self.jobs.values():
+            for envelope in state.start():
                 post(envelope)
-        self.unfinished_at_first = [name for name, r in self.roles.items() if not r.finished]
+        self.unfinished_at_first = [name for name, s in self.jobs.items() if not s.finished]
         while waiting:
             route = self.choose(list(waiting))
             envelope = waiting[route].popleft()
             if not waiting[route]:
                 del waiting[route]
             self.delivered.append(envelope)
-            for answer in self.roles[envelope.target].handle(envelope):
+            for answer in self.jobs[envelope.target].handle(envelope):
                 post(answer)
-        assert all(role.finished for role in self.roles.values())
-        return [role.report() for role in self.roles.values()]
+            self.after(envelope.target)
+        assert all(state.finished for state in self.jobs.values())
+        return [state.report() for state in self.jobs.values()]
+
+    def after(self, role: str) -> None:
+        """Do nothing more: subclasses look at a role's job after each message."""
+
+
+class RepicklingOffice(SortingOffice):
+    """Pickles and restores a job state after each message, unless it holds a sum in a slab.
+
+    Slabs are mapped to themselves, as a link maps its handles.
+    """
+
+    def __init__(self, specs: Sequence[RoleSpec], choose: Choose = oldest_first) -> None:
+        super().__init__(specs, choose)
+        self.repickled: Counter[str] = Counter()
+
+    def after(self, role: str) -> None:
+        stream = io.BytesIO()
+        pickler = _StatePickler(stream)
+        pickler.dump(self.jobs[role])
+        if pickler.holds_sum:
+            return
+        stream.seek(0)
+        unpickler = _StateUnpickler(stream)
+        unpickler.slabs = pickler.slabs
+        self.jobs[role] = unpickler.load()
+        self.jobs[role].role = self.roles[role]
+        self.repickled[role] += 1
+
+
+class _StatePickler(pickle.Pickler):
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self.slabs: list[StrictSlab] = []
+        self.holds_sum = False
+
+    def persistent_id(self, obj: object) -> int | None:
+        self.holds_sum |= isinstance(obj, PartialSum) and obj.memory is not None
+        if not isinstance(obj, StrictSlab):
+            return None
+        self.slabs.append(obj)
+        return len(self.slabs) - 1
+
+
+class _StateUnpickler(pickle.Unpickler):
+    slabs: list[StrictSlab]
+
+    def persistent_load(self, pid: int) -> StrictSlab:
+        return self.slabs[pid]

@@ -1,7 +1,9 @@
-"""What a role is: an object that turns messages into messages, with no thread, socket or process.
+"""Roles and their jobs: objects that turn messages into messages, without socket or process.
 
-The same role object runs inside the loop of LocalRoles and inside a Ray actor; only the loop around
-it differs. Roles may compute inside ``handle`` and yield what they send as soon as it is ready.
+A role keeps what outlives a job: its spec, its weights, the installed programs. ``begin`` returns
+the state of one job. The same objects run inside the loop of LocalRoles and inside a Ray actor;
+only the loop around them differs. They may compute inside ``handle`` and yield each message as
+soon as it is ready.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 
 from wsc.core.installation import Installation
-from wsc.core.messages import Envelope
+from wsc.core.messages import Envelope, Message
 from wsc.core.payload import Arena
 from wsc.core.program import Mode
 
@@ -63,6 +65,51 @@ class Report:
     intervals: list[Interval] = field(default_factory=list)
 
 
+class RunningJob(Protocol):
+    """One job of one role: all that changes until the job is over, and nothing that outlives it."""
+
+    def start(self) -> Iterator[Envelope]:
+        """Yield the messages that the role sends before it has received any."""
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        """Take one message, in any order across senders; yield the messages it causes."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether this role has done its part of the job and every credit is back."""
+
+    def report(self) -> Report:
+        """Return the results of the finished job."""
+
+
+AnyRole = TypeVar("AnyRole", bound="Role")
+
+
+class JobState(Generic[AnyRole]):
+    """Base of the running jobs: plain data, except for ``role``, which a pickle leaves out.
+
+    A state can be pickled between two messages; whoever unpickles it sets ``role`` again. Slabs are
+    no part of that: a view of a slab would become a copy, so a state is only whole in a pickle
+    while it holds no sum in a slab, and slab handles are for the pickler to map.
+    """
+
+    role: AnyRole
+
+    def __init__(self, role: AnyRole) -> None:
+        self.role = role
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "role"}
+
+    def envelope(self, target: str, message: Message) -> Envelope:
+        """Return a message addressed from this role to another."""
+        return Envelope(self.role.name, target, message)
+
+    def refusal(self, message: Message) -> TypeError:
+        """Return the error for a message of a protocol in which this role has no part."""
+        return TypeError(f"{self.role.name} does not take {type(message).__name__}")
+
+
 class Role(Protocol):
     """A role of the cluster. See wsc.core.messages for who sends what to whom."""
 
@@ -71,18 +118,8 @@ class Role(Protocol):
     def install(self, installation: Installation) -> None:
         """Keep this role's part of a program; a later program of the same mode replaces it."""
 
-    def begin(self, job: Job) -> Iterator[Envelope]:
-        """Start a job of an installed program; yields the messages that start it off."""
-
-    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
-        """Take one message, in any order across senders; yields the messages it causes."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether this role has done its part of the job and every credit is back."""
-
-    def report(self) -> Report:
-        """Results of the finished job."""
+    def begin(self, job: Job) -> RunningJob:
+        """Return the state of a new job of an installed program; nothing is sent yet."""
 
 
 @runtime_checkable

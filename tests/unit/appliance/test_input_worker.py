@@ -48,14 +48,15 @@ class Driver:
         )
 
     def begin(self, first=1, last=2):
-        self.waiting = list(self.worker.begin(Job("eval", first, last)))
+        self.job = self.worker.begin(Job("eval", first, last))
+        self.waiting = list(self.job.start())
         return [self.brief(envelope) for envelope in self.waiting]
 
     def release(self):
         """Release the oldest payload; returns what is sent instead."""
         oldest = self.waiting.pop(0)
         message = BatchReleased(oldest.message.step, oldest.message.micro_batch)
-        answers = list(self.worker.handle(Envelope(oldest.target, "wrk-0", message)))
+        answers = list(self.job.handle(Envelope(oldest.target, "wrk-0", message)))
         self.waiting += answers
         return [self.brief(envelope) for envelope in answers]
 
@@ -83,7 +84,7 @@ def test_every_node_gets_its_own_micro_batches_in_order(driver):
         "csx-0": [(step, index) for step in (1, 2) for index in (0, 2, 4)],
         "csx-1": [(step, index) for step in (1, 2) for index in (1, 3)],
     }
-    assert made.worker.finished
+    assert made.job.finished
     assert made.arena.live == set()
 
 
@@ -155,4 +156,4 @@ def test_a_worker_without_nodes_has_nothing_to_do(driver):
     """It is finished as soon as it began."""
     made = driver(nodes=())
     assert made.begin() == []
-    assert made.worker.finished
+    assert made.job.finished

@@ -29,6 +29,9 @@ class Toy:
         return self
 
     def begin(self, job):
+        return self
+
+    def start(self):
         self.threads = torch.get_num_threads()
         for number, target in enumerate(self.at_first):
             yield Envelope(self.name, target, number)

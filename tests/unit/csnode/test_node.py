@@ -50,11 +50,12 @@ class Driver:
         self.node = spec.build(RoleContext(self.arena, UnlimitedCores()))
         self.node.install(installed)
         self.program, self.plan = installed.program, installed.plan
-        self.sent = list(self.node.begin(Job(self.program.mode, 1, 1)))
+        self.job = self.node.begin(Job(self.program.mode, 1, 1))
+        self.sent = list(self.job.start())
 
     def tell(self, message):
         """Deliver a message; returns what the node sends because of it."""
-        answers = list(self.node.handle(Envelope("test", self.node.name, message)))
+        answers = list(self.job.handle(Envelope("test", self.node.name, message)))
         self.sent += answers
         return [envelope.message for envelope in answers]
 
@@ -96,12 +97,12 @@ def test_a_round_from_inputs_to_gradients():
         for bucket in driver.plan.weights:
             driver.send_weights(round_index, bucket.index)
     loss, gradients = driver.expected(1)
-    assert driver.node.report().results == {(1, 1): (float(loss),)}
-    assert not driver.node.finished
+    assert driver.job.report().results == {(1, 1): (float(loss),)}
+    assert not driver.job.finished
     for bucket, values in driver.take_gradients().items():
         names = driver.plan.gradients[bucket].names
         assert torch.equal(values, torch.cat([gradients[name].reshape(-1) for name in names]))
-    assert driver.node.finished
+    assert driver.job.finished
     targets = {type(envelope.message): envelope.target for envelope in driver.sent}
     assert targets == {BatchReleased: "wrk-0", WeightsReleased: "br-0", GradientReady: "br-0"}
 
@@ -125,7 +126,7 @@ def test_a_released_batch_may_be_overwritten():
     for round_index in (0, 1):
         for bucket in driver.plan.weights:
             driver.send_weights(round_index, bucket.index)
-    assert driver.node.report().results[1, 1] == (float(driver.expected(1)[0]),)
+    assert driver.job.report().results[1, 1] == (float(driver.expected(1)[0]),)
 
 
 def test_a_node_without_work_lets_the_weights_pass():
@@ -137,7 +138,7 @@ def test_a_node_without_work_lets_the_weights_pass():
     for bucket in driver.plan.weights:
         assert driver.send_weights(1, bucket.index) == [WeightsReleased(1, 1, bucket.index)]
     driver.take_gradients()
-    assert driver.node.finished
+    assert driver.job.finished
 
 
 def test_a_kernel_that_fails_is_named(monkeypatch):
@@ -178,8 +179,8 @@ def test_an_evaluation_sends_results_only():
     for round_index in (0, 1):
         for bucket in driver.plan.weights:
             driver.send_weights(round_index, bucket.index)
-    assert driver.node.finished
-    results = driver.node.report().results
+    assert driver.job.finished
+    results = driver.job.report().results
     assert results == {(1, i): (float(driver.expected(i)[0]),) for i in (0, 2)}
 
 
@@ -195,7 +196,7 @@ def test_two_lanes_send_one_sum():
         names = driver.plan.gradients[bucket].names
         sums = [(first[name] + second[name]).reshape(-1) for name in names]
         assert torch.equal(values, torch.cat(sums))
-    assert driver.node.finished
+    assert driver.job.finished
     assert driver.arena.live == set()
 
 
@@ -214,7 +215,7 @@ def test_peaks_are_reported_by_kind():
         for bucket in driver.plan.weights:
             driver.send_weights(round_index, bucket.index)
     driver.take_gradients()
-    peaks = driver.node.report().peak_bytes
+    peaks = driver.job.report().peak_bytes
     assert peaks.keys() == {"weights", "activations", "gradients", "total"}
     assert peaks["weights"] == max(bucket.num_bytes for bucket in driver.plan.weights)
     assert peaks["gradients"] == sum(bucket.num_bytes for bucket in driver.plan.gradients)

@@ -1,18 +1,21 @@
 """A weight server driven by hand: what it streams when, what it waits for, what it applies."""
 
 from collections import Counter, deque
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.cores import UnlimitedCores
 from memoryx.server import ServerSpec
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
+from wsc.compiler.precision import DTYPES
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
@@ -24,7 +27,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.program import plan_streams
-from wsc.core.reduce_order import root
+from wsc.core.reduce_order import Subtree, root
 from wsc.core.role import Job, RoleContext
 from wsc.core.rounds import Rounds
 from wsc.core.schedule import collected_by
@@ -37,8 +40,8 @@ def update(**limits):
     return plain_sgd(TRAINED, lr=0.5, **limits)
 
 
-def installed(num_servers=1, num_nodes=2, **limits):
-    tiny = program()
+def installed(num_servers=1, num_nodes=2, stream_dtype="float32", **limits):
+    tiny = program(stream_dtype)
     plan = plan_streams(tiny, num_servers)
     rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
     return Installation(tiny, (), plan, rounds, None, update(**limits))
@@ -47,11 +50,11 @@ def installed(num_servers=1, num_nodes=2, **limits):
 class Driver:
     """A server with initial weights and a job, and everything that it has sent."""
 
-    def __init__(self, index=0, num_servers=1, window=2, steps=2, **options):
+    def __init__(self, index=0, num_servers=1, window=2, steps=2, cores=None, **options):
         self.installed = installed(num_servers, **options)
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = ServerSpec(index, num_servers, "br-0", PARAMETERS, window)
-        self.server = spec.build(RoleContext(self.arena, UnlimitedCores()))
+        self.server = spec.build(RoleContext(self.arena, cores or UnlimitedCores()))
         self.server.install(self.installed)
         for number, name in enumerate(self.server.store.masters, start=1):
             shape = self.server.store.masters[name].shape
@@ -59,7 +62,11 @@ class Driver:
         self.sent = []
         self.lent = []  # weights that were not released yet
         self.norms = deque()  # what servers tell each other
-        self.note(self.server.begin(Job("train", 1, steps)))
+        self.begin(Job("train", 1, steps))
+
+    def begin(self, job):
+        self.job = self.server.begin(job)
+        self.note(self.job.start())
 
     def note(self, envelopes):
         """Take what the server sends; returns the messages."""
@@ -74,7 +81,7 @@ class Driver:
         return messages
 
     def tell(self, message, source="br-0"):
-        return self.note(self.server.handle(Envelope(source, self.server.name, message)))
+        return self.note(self.job.handle(Envelope(source, self.server.name, message)))
 
     def release(self, lent):
         self.lent.remove(lent)
@@ -138,7 +145,7 @@ def test_no_more_than_the_window_is_unreleased(order, window):
         for ready in (message for message in answers if isinstance(message, WeightsReady)):
             trained = set(plan.weights[ready.bucket].names) & set(TRAINED)
             assert all(version[name] == ready.step - 1 for name in trained)
-    assert driver.server.finished
+    assert driver.job.finished
     assert driver.arena.live == driver.mine.live == set()
 
 
@@ -190,12 +197,12 @@ def test_an_evaluation_waits_for_no_update():
     driver.release_all()
     for bucket in driver.installed.plan.gradients:
         driver.gradient(1, bucket.index)
-    assert driver.server.finished
+    assert driver.job.finished
     before = driver.server.masters(list(driver.server.store.masters))
     driver.server.install(evaluation)
-    driver.note(driver.server.begin(Job("eval", 1, 3)))
+    driver.begin(Job("eval", 1, 3))
     driver.release_all()
-    assert driver.server.finished
+    assert driver.job.finished
     assert max(m.step for m in driver.sent_of(WeightsReady)) == 3
     after = driver.server.masters(list(driver.server.store.masters))
     assert all((a == b).all() for a, b in zip(after, before, strict=True))
@@ -220,9 +227,9 @@ def run_step(num_servers, gradients, **limits):
     while mail := [driver.norms.popleft() for driver in drivers.values() if driver.norms]:
         for envelope in mail:
             drivers[envelope.target].tell(envelope.message, envelope.source)
-    assert all(driver.server.finished for driver in drivers.values())
+    assert all(driver.job.finished for driver in drivers.values())
     masters = {n: m for d in drivers.values() for n, m in d.server.store.masters.items()}
-    norms = {s: n for d in drivers.values() for s, n in d.server.report().norms.items()}
+    norms = {s: n for d in drivers.values() for s, n in d.job.report().norms.items()}
     return masters, norms
 
 
@@ -274,3 +281,59 @@ def test_masters_are_handed_out_as_copies():
     (array,) = server.masters(["first.bias"])
     array[:] = 99
     assert (server.store.masters["first.bias"] != 99).all()
+
+
+def test_update_is_recorded_as_an_interval():
+    """One interval per update, with its step."""
+    driver = Driver(steps=1)
+    driver.release_all()
+    driver.gradient(1, 0)
+    (interval,) = driver.job.report().intervals
+    assert (interval.activity, interval.step) == ("update", 1)
+    assert interval.start_ns <= interval.end_ns
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_streamed_bucket_is_the_masters_cast(dtype):
+    """In stream dtype, one parameter after the other; the cast is torch's."""
+    driver = Driver(stream_dtype=dtype)
+    masters = driver.server.store.masters
+    flat = torch.cat([masters[name].reshape(-1) for name in ("first.weight", "first.bias")])
+    assert torch.equal(driver.lent[0].payload.view(DTYPES[dtype]), flat.to(DTYPES[dtype]))
+
+
+class WatchedCore(TorchDispatchMode):
+    """A core, and the ops over whole gradients that ran with it and without it."""
+
+    OPS = frozenset({"add_", "div_", "clamp_", "mul_", "linalg_vector_norm", "_fused_sgd_"})
+
+    def __init__(self):
+        super().__init__()
+        self.is_held = False
+        self.ran = {True: set(), False: set()}
+
+    @contextmanager
+    def lease(self):
+        self.is_held = True
+        yield
+        self.is_held = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ran[self.is_held].add(func.__name__.partition(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def test_gradients_are_processed_on_a_leased_core_only():
+    """Otherwise more threads would compute than the host has cores."""
+    core = WatchedCore()
+    limits = {"max_gradient_norm": 2.0, "max_gradient_value": 3.0, "loss_scale": 2.0}
+    driver = Driver(steps=1, cores=core, **limits)
+    driver.release_all()
+    with core:
+        for bucket in driver.installed.plan.gradients:
+            for subtree in (Subtree(0, 2), Subtree(4, 2)):
+                slab = driver.mine.allocate(bucket.num_bytes)
+                driver.tell(GradientReady(1, 0, bucket.index, subtree, slab))
+        driver.tell(NormTotal(1, 8.0))
+    assert core.ran[True] >= core.OPS
+    assert not core.ran[False] & core.OPS

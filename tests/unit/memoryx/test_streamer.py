@@ -1,80 +1,73 @@
 """What streams when, without the role around it."""
 
-from dataclasses import replace
-
-import pytest
-import torch
-
-from appliance.cores import UnlimitedCores
-from memoryx.store import WeightStore
 from memoryx.streamer import Streamer
 from tests.support.arenas import StrictArena
-from tests.support.small_programs import PARAMETERS, program
-from wsc.compiler.precision import DTYPES
-from wsc.core.installation import Installation
+from tests.support.small_programs import program
 from wsc.core.program import plan_streams
-from wsc.core.role import Job, RoleContext
-from wsc.core.rounds import Rounds
 
-NUM_SHARDS = len(plan_streams(program(), 1).weights)
-
-
-def streamer(window=10, mode="train", steps=(1, 1), stream_dtype="float32"):
-    """A streamer of one server that owns all weights, in two rounds a step; and its store."""
-    tiny = replace(program(stream_dtype), mode=mode)
-    plan = plan_streams(tiny, 1)
-    installed = Installation(tiny, (), plan, Rounds(5, 3), None, None)
-    store = WeightStore(PARAMETERS)
-    store.fill({spec.name: torch.randn(spec.shape) for spec in PARAMETERS})
-    context = RoleContext(StrictArena(), UnlimitedCores())
-    return Streamer(store, installed, plan.weights, window, Job(mode, *steps), context), store
+PROGRAM = program()
+BUCKETS = plan_streams(PROGRAM, 1).weights
 
 
-def places(messages):
+def streamer(window=10, first=1, last=1, trained=PROGRAM.trained):
+    """A streamer of one server that owns all weights, in two rounds a step."""
+    return Streamer(range(first, last + 1), 2, BUCKETS, window, trained)
+
+
+def sent_by(made):
+    """Step, round and bucket of what may stream now."""
+    arena = StrictArena()
+    messages = made.send(lambda bucket: arena.allocate(bucket.num_bytes))
     return [(ready.step, ready.round, ready.bucket) for ready in messages]
 
 
 def test_weights_go_out_in_schedule_order_and_once():
     """Bucket after bucket, round after round; when all are released, the job is done."""
-    made, _ = streamer()
-    sent = places(made.send())
-    assert sent == [(1, r, s) for r in range(2) for s in range(NUM_SHARDS)]
+    made = streamer()
+    sent = sent_by(made)
+    assert sent == [(1, r, s) for r in range(2) for s in range(len(BUCKETS))]
     assert not made.finished
     for place in sent:
         made.release(*place)
-    assert places(made.send()) == []
+    assert sent_by(made) == []
     assert made.finished
 
 
 def test_a_full_window_stops_the_stream_until_a_bucket_is_released():
     """Each release lets one more bucket go."""
-    made, _ = streamer(window=2)
-    assert places(made.send()) == [(1, 0, 0), (1, 0, 1)]
-    assert places(made.send()) == []
+    made = streamer(window=2)
+    assert sent_by(made) == [(1, 0, 0), (1, 0, 1)]
+    assert sent_by(made) == []
     made.release(1, 0, 1)
-    assert places(made.send()) == [(1, 0, 2)]
+    assert sent_by(made) == [(1, 0, 2)]
 
 
 def test_a_bucket_waits_until_all_its_parameters_are_updated():
     """The first bucket of step 6 holds two parameters; the update of one is not enough."""
-    made, _ = streamer(window=100, steps=(5, 6))
-    assert {step for step, _, _ in places(made.send())} == {5}
+    made = streamer(window=100, first=5, last=6)
+    assert {step for step, _, _ in sent_by(made)} == {5}
     made.note_update(["first.weight"], 5)
-    assert places(made.send()) == []
+    assert sent_by(made) == []
     made.note_update(["first.bias"], 5)
-    assert places(made.send()) == [(6, 0, 0)]
+    assert sent_by(made) == [(6, 0, 0)]
 
 
 def test_an_evaluation_waits_for_no_update():
     """All its steps may stream at once."""
-    made, _ = streamer(window=100, mode="eval", steps=(1, 3))
-    assert {step for step, _, _ in places(made.send())} == {1, 2, 3}
+    made = streamer(window=100, last=3, trained=())
+    assert {step for step, _, _ in sent_by(made)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_bucket_is_the_masters_cast(dtype):
-    """In stream dtype, one parameter after the other; the cast is torch's."""
-    made, store = streamer(stream_dtype=dtype)
-    ready = next(made.send())
-    flat = torch.cat([store.masters[name].reshape(-1) for name in ("first.weight", "first.bias")])
-    assert torch.equal(ready.payload.view(DTYPES[dtype]), flat.to(DTYPES[dtype]))
+def test_send_casts_each_bucket_when_it_is_due():
+    """A bucket that the consumer has not asked for is not cast yet."""
+    made, cast = streamer(), []
+    messages = made.send(lambda bucket: cast.append(bucket.index))
+    next(messages)
+    assert cast == [0]
+    next(messages)
+    assert cast == [0, 1]
+
+
+def test_streamer_without_buckets_is_finished():
+    """A server that owns no parameter has nothing to do."""
+    assert Streamer(range(1, 3), 2, (), 1, ()).finished

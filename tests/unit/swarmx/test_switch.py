@@ -41,10 +41,14 @@ class Driver:
             RoleContext(self.arena, UnlimitedCores())
         )
         self.switch.install(Installation(tiny, (), plan, rounds, None, None))
-        assert list(self.switch.begin(Job("train", 1, 1))) == []
+        self.begin()
+
+    def begin(self):
+        self.job = self.switch.begin(Job("train", 1, 1))
+        assert list(self.job.start()) == []
 
     def tell(self, source, message):
-        answers = list(self.switch.handle(Envelope(source, self.switch.name, message)))
+        answers = list(self.job.handle(Envelope(source, self.switch.name, message)))
         assert all(envelope.source == self.switch.name for envelope in answers)
         return [(envelope.target, envelope.message) for envelope in answers]
 
@@ -143,7 +147,7 @@ def test_a_switch_in_the_middle_sends_maximal_subtrees(order):
     """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
     driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), None, None))
-    list(driver.switch.begin(Job("train", 1, 1)))
+    driver.begin()
     sums = {}
     for index in order:
         slab = driver.lenders.allocate(driver.plan.gradients[0].num_bytes)
@@ -158,7 +162,7 @@ def test_a_lane_s_sum_counts_for_all_its_micro_batches():
     """A child that sends one subtree for several micro-batches is done with all of them."""
     driver = Driver(nodes=range(2), num_nodes=2)
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), None, None))
-    list(driver.switch.begin(Job("train", 1, 1)))
+    driver.begin()
     assert up(driver.gradient(0, 3.0, subtree=Subtree(0, 1))) == {}
     assert up(driver.gradient(2, 4.0, subtree=Subtree(2, 1))) == {Subtree(0, 2): 7.0}
 
@@ -192,9 +196,9 @@ def test_it_is_finished_when_everything_has_passed(nodes):
         for bucket in driver.plan.gradients:
             for index in driver.rounds.of_nodes(round_index, nodes):
                 forwarded += driver.gradient(index, 1.0, round_index, bucket.index)
-    assert not driver.switch.finished
+    assert not driver.job.finished
     for _, m in forwarded:
         if isinstance(m, GradientReady):
             driver.tell("wgt-0", GradientReleased(m.step, m.round, m.bucket, m.subtree))
-    assert driver.switch.finished
+    assert driver.job.finished
     assert driver.arena.live == set()

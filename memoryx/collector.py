@@ -1,0 +1,121 @@
+"""Collects the gradients of one server: from subtrees to the sums that the optimizer applies.
+
+Subtrees of a bucket arrive in any order and are added in the reduce order. The sum of the whole
+batch is unscaled and clamped; if gradients are clipped by their global norm, the sums of a step
+wait until all servers have agreed on it (memoryx.norms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms
+from wsc.core.messages import GradientReady, NormPartial
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.packing import unpack
+from wsc.core.partial_sum import PartialSum
+from wsc.core.program import Bucket, Program
+from wsc.core.reduce_order import Merger
+
+Sums = dict[int, PartialSum]
+"""The gradient of the whole batch, by bucket."""
+
+
+@dataclass
+class Collected:
+    """What one message completed: sums to apply now, or this server's part of a norm."""
+
+    sums: Sums = field(default_factory=dict)
+    partial: NormPartial | None = None
+
+
+class GradientCollector:
+    """The gradients of one server's parameters during one job."""
+
+    def __init__(
+        self,
+        server: int,
+        program: Program,
+        buckets: Sequence[Bucket],
+        optimizer: OptimizerSpec | None,
+    ) -> None:
+        self._server = server
+        self._num_micro_batches = program.num_micro_batches
+        self._buckets = {bucket.index: bucket for bucket in buckets}
+        self._optimizer = optimizer
+        self._position = {name: place for place, name in enumerate(program.trained)}
+        self._mergers: dict[tuple[int, int], Merger[PartialSum]] = {}  # by step and bucket
+        self._waiting: dict[int, Sums] = {}  # by step, until the norm is known
+
+    def take(self, message: GradientReady, release: Callable[[], None]) -> Collected:
+        """Add one subtree of a gradient bucket; ``release`` is called once it has been read."""
+        whole = self._add(message, release)
+        if whole is None:
+            return Collected()
+        if self._limits.max_gradient_norm is None:
+            return Collected({message.bucket: whole})
+        waiting = self._waiting.setdefault(message.step, {})
+        waiting[message.bucket] = whole
+        if len(waiting) < len(self._buckets):
+            return Collected()
+        return Collected(partial=self._norms(message.step, waiting))
+
+    def clip(self, step: int, norm: float) -> Sums:
+        """Return the sums of a step, scaled so that their global norm is within the limit."""
+        limit = self._limits.max_gradient_norm
+        assert limit is not None, "without a limit no sum waits for the norm"
+        sums = self._waiting.pop(step)
+        coefficient = clip_coefficient(norm, limit)
+        for whole in sums.values():
+            whole.flat.mul_(coefficient)
+        return sums
+
+    def gradients(self, sums: Sums) -> dict[str, torch.Tensor]:
+        """Return the gradient of each parameter, as views of the sums."""
+        gradients: dict[str, torch.Tensor] = {}
+        for index, whole in sums.items():
+            bucket = self._buckets[index]
+            gradients.update(zip(bucket.names, unpack(whole.flat, bucket.specs), strict=True))
+        return gradients
+
+    @property
+    def _limits(self) -> OptimizerSpec:
+        assert self._optimizer is not None, "an evaluation program has no gradients"
+        return self._optimizer
+
+    def _add(self, message: GradientReady, release: Callable[[], None]) -> PartialSum | None:
+        """Add a subtree; return the sum of the whole batch, unscaled and clamped, when complete."""
+        key = (message.step, message.bucket)
+        merger = self._mergers.setdefault(key, Merger(self._num_micro_batches, _add))
+        payload = message.payload
+        arrived = PartialSum([payload.view(torch.float32)], payload, on_release=release)
+        held = merger.offer(message.subtree, arrived)
+        if not merger.is_whole:
+            # A sum that must wait is copied: its sender gets the memory back at once. Only the
+            # one that completes the batch is used in place.
+            held.own(_memory_like)
+            return None
+        del self._mergers[key]
+        ((_, whole),) = merger.take()
+        if self._limits.loss_scale != 1.0:
+            whole.flat.div_(self._limits.loss_scale)
+        if self._limits.max_gradient_value is not None:
+            clip_value_([whole.flat], self._limits.max_gradient_value)
+        return whole
+
+    def _norms(self, step: int, sums: Sums) -> NormPartial:
+        gradients = self.gradients(sums)
+        norms = gradient_norms(list(gradients.values()))
+        places = (self._position[name] for name in gradients)
+        return NormPartial(step, self._server, tuple(zip(places, norms, strict=True)))
+
+
+def _add(left: PartialSum, right: PartialSum) -> PartialSum:
+    return left.add(right, _memory_like)
+
+
+def _memory_like(like: PartialSum) -> PartialSum:
+    return PartialSum([torch.empty_like(like.flat)], is_owned=True)

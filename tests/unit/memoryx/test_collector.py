@@ -1,0 +1,126 @@
+"""The collector: a bucket at a time without a norm, a step at a time with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryx.collector import Collected, GradientCollector
+from tests.support.arenas import StrictArena
+from tests.support.plain_sgd import plain_sgd
+from tests.support.small_programs import program
+from wsc.core.messages import GradientReady
+from wsc.core.program import plan_streams
+from wsc.core.reduce_order import Subtree, leaf, root
+
+PROGRAM = program()
+PLAN = plan_streams(PROGRAM, 1)
+NUM_BUCKETS = len(PLAN.gradients)
+
+
+class Bench:
+    """A collector, and what it has released."""
+
+    def __init__(self, **limits: Any) -> None:
+        spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
+        self.collector = GradientCollector(0, PROGRAM, PLAN.gradients, spec)
+        self.released: list[tuple[int, Subtree]] = []
+        self.arena = StrictArena()
+
+    def take(
+        self, bucket: int, value: float, subtree: Subtree | None = None, step: int = 1
+    ) -> Collected:
+        slab = self.arena.allocate(PLAN.gradients[bucket].num_bytes)
+        slab.view(torch.float32).fill_(value)
+        subtree = subtree or root(PROGRAM.num_micro_batches)
+
+        def release() -> None:
+            self.released.append((bucket, subtree))
+            slab.free()
+
+        return self.collector.take(GradientReady(step, 0, bucket, subtree, slab), release)
+
+
+@pytest.mark.parametrize("bucket", range(NUM_BUCKETS))
+def test_take_returns_a_whole_gradient_at_once(bucket: int) -> None:
+    """Without clipping by norm no bucket waits for another."""
+    bench = Bench()
+    collected = bench.take(bucket, 2.0)
+    assert collected.partial is None
+    gradients = bench.collector.gradients(collected.sums)
+    assert tuple(gradients) == PLAN.gradients[bucket].names
+    for name, gradient in gradients.items():
+        assert gradient.shape == PROGRAM.parameter[name].shape
+        assert (gradient == 2.0).all()
+    assert bench.released == []
+
+
+def test_take_waits_for_the_whole_batch() -> None:
+    bench = Bench()
+    for index in range(4):
+        assert bench.take(0, 1.0, leaf(index, 5)) == Collected()
+    ((bucket, whole),) = bench.take(0, 1.0, Subtree(4, 2)).sums.items()
+    assert bucket == 0
+    assert (whole.flat == 5).all()
+
+
+@given(st.permutations(range(5)))
+def test_take_adds_in_the_reduce_order(order: list[int]) -> None:
+    """Whatever arrives first, the sum is the canonical one, and memory goes back at once."""
+    values = [1e8, 1.0, -1e8, 3.0, 0.25]
+    bench = Bench()
+    *early, last = [bench.take(0, values[index], leaf(index, 5)) for index in order]
+    assert early == [Collected()] * 4
+    v = torch.tensor(values)
+    assert (last.sums[0].flat == ((v[0] + v[1]) + (v[2] + v[3])) + v[4]).all()
+    assert len(bench.released) >= 4
+    last.sums[0].release()
+    assert bench.arena.live == set()
+
+
+def test_take_uses_a_whole_sum_in_place() -> None:
+    """One tree that added everything: no copy, and the sender waits until it is applied."""
+    bench = Bench()
+    whole = bench.take(0, 2.0).sums[0]
+    assert {whole.payload} == bench.arena.live
+    whole.release()
+    assert bench.arena.live == set()
+
+
+def test_take_refuses_a_subtree_twice() -> None:
+    """A gradient counts once."""
+    bench = Bench()
+    bench.take(0, 1.0, Subtree(0, 0))
+    with pytest.raises(ValueError, match="twice"):
+        bench.take(0, 1.0, Subtree(0, 0))
+
+
+def test_take_yields_the_norms_of_a_complete_step() -> None:
+    """The last bucket yields the server's part of the norm, in master order."""
+    bench = Bench(max_gradient_norm=1.0)
+    assert bench.take(0, 3.0) == bench.take(0, 3.0, step=2) == Collected()  # steps do not mix
+    collected = bench.take(1, 4.0)
+    assert collected.sums == {}
+    elements = [PROGRAM.parameter[name].num_elements for name in PROGRAM.trained]
+    assert collected.partial is not None
+    norms = dict(collected.partial.norms)
+    assert [norms[place] for place in range(3)] == pytest.approx(
+        [value * count**0.5 for value, count in zip((4.0, 4.0, 3.0), elements, strict=True)]
+    )
+
+
+def test_clip_scales_every_sum_of_the_step() -> None:
+    """Every gradient is scaled by limit / total."""
+    bench = Bench(max_gradient_norm=2.0)
+    bench.take(0, 4.0)
+    bench.take(1, 4.0)
+    sums = bench.collector.clip(1, norm=8.0)
+    gradients = bench.collector.gradients(sums)
+    assert set(gradients) == set(PROGRAM.trained)
+    for gradient in gradients.values():
+        assert gradient.flatten().tolist() == pytest.approx([1.0] * gradient.numel())
+    assert bench.released == []
