@@ -30,7 +30,7 @@ from waferstream.config.params import load_params
 from waferstream.reports.benchmark_result import new_result
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step
-from waferstream.simulation.session import study_of
+from waferstream.simulation.study import study_of
 from waferstream.training.session import make_backend
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json

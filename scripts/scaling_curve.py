@@ -1,4 +1,4 @@
-"""The scaling curve: one training on several numbers of systems, as JSON, picture and page.
+"""Train a model on several numbers of systems; write the curve as JSON, picture and HTML page.
 
     python scripts/scaling_curve.py --params params.yaml --num_csx 1,2,4,8 --steps 20 --out scaling
 
@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from waferstream.config.params import load_params
-from waferstream.scaling.experiment import Experiment, check, measure, run_py, write_results
+from waferstream.reports.curve import CurveResult
+from waferstream.reports.curve_report import table_text, verdict, write_curve
+from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measure, run_py
 from waferstream.scaling.gpus import compare_with_gpus
-from waferstream.scaling.report import table, verdict
 from waferstream.scaling.sweep import parse_sweep
 from wsc.core.errors import WaferStreamError
 
@@ -26,14 +28,11 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run the experiment of the command line; returns the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run under way, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the run in progress
     try:
         experiment, with_gpus = read_command_line()
-        params = load_params(experiment.params)  # what is wrong is told before any run
-        check(experiment, params)
-        scaling = measure(experiment, run_py(HOME))
-        gpus = compare_with_gpus(params, scaling.run.model.parameters) if with_gpus else None
-        page = write_results(experiment, scaling, HOME, gpus)
+        result = run_experiment(experiment, with_gpus)
+        page = write_curve(experiment.out, CURVE_NAME, result)
     except WaferStreamError as error:
         print(f"\nError: {error}", file=sys.stderr)
         return 1
@@ -43,19 +42,30 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         return INTERRUPTED
-    print(f"\n{table(scaling)}\n\n{verdict(scaling)}\n{page}")
-    return 0 if scaling.weights_sha256 is not None else 1
+    assert result.training is not None
+    print(f"\n{table_text(result)}\n\n{verdict(result.training, len(result.points))}\n{page}")
+    return 0 if result.training.weights_sha256 is not None else 1
+
+
+def run_experiment(experiment: Experiment, with_gpus: bool) -> CurveResult:
+    """Check the configuration, do all runs, and add GPU clusters if requested."""
+    params = load_params(experiment.params)
+    check(experiment, params)
+    result = measure(experiment, run_py(HOME), HOME)
+    if not with_gpus:
+        return result
+    return replace(result, gpus=compare_with_gpus(params, result.model.parameters))
 
 
 def read_command_line() -> tuple[Experiment, bool]:
-    """The experiment that the command line describes, and whether to compare with GPUs."""
+    """Parse the command line; returns the experiment and whether to compare with GPUs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--params", type=Path, required=True, help="what to train")
+    parser.add_argument("--params", type=Path, required=True, help="params file of the run")
     parser.add_argument("--num_csx", required=True, help="numbers of systems: 1,2,4,8 or 1-8:x2")
     parser.add_argument("--out", type=Path, required=True, help="folder for runs and results")
     parser.add_argument("--steps", type=int, help="steps of each run (default: as in params)")
-    parser.add_argument("--cluster", type=Path, help="the machine (default: as run.py finds it)")
-    parser.add_argument("--no_gpus", action="store_true", help="do not compare with GPU clusters")
+    parser.add_argument("--cluster", type=Path, help="cluster.yaml (default: as run.py finds it)")
+    parser.add_argument("--no_gpus", action="store_true", help="leave out GPU clusters")
     typed = parser.parse_args()
     experiment = Experiment(
         params=typed.params,

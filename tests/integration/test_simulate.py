@@ -1,7 +1,10 @@
-"""``--simulate`` against a run that really trains, and what it says of bad input."""
+"""``--simulate`` against a training run, and its errors."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,6 +12,7 @@ import yaml
 import modelzoo
 from tests.support.tiny_run import run_here, write_run
 
+Capture = pytest.CaptureFixture[str]
 MICRO_BATCH = "init__callbacks"
 LOADING = {
     "fit__train_dataloader__loader": "csv",
@@ -17,16 +21,16 @@ LOADING = {
 }
 
 
-def of_size(size):
-    """Changes of ``write_run`` that set the micro-batch of training."""
+def of_size(size: object) -> dict[str, Any]:
+    """Return changes of ``write_run`` that set the micro-batch of training."""
     return {MICRO_BATCH: [{"ScopedTrainFlags": {"csx.performance.micro_batch_size": size}}]}
 
 
 @pytest.mark.parametrize(("num_csx", "size", "layers"), [(1, 2, 2), (3, 1, 8)])
-def test_a_run_takes_on_the_emulated_clock_what_its_simulation_says(
-    tmp_path, capsys, num_csx, size, layers
+def test_simulate_predicts_the_emulated_time_of_a_run(
+    tmp_path: Path, capsys: Capture, num_csx: int, size: int, layers: int
 ) -> None:
-    """Two steps, to the picosecond; also where some systems run out of micro-batches.
+    """Two steps, to the picosecond; also if some systems run out of micro-batches.
 
     Of eight layers, five are captured.
     """
@@ -41,17 +45,18 @@ def test_a_run_takes_on_the_emulated_clock_what_its_simulation_says(
     point = simulation["points"][-1]
     assert (point["num_csx"], point["micro_batch_size"]) == (num_csx, size)
     assert json.loads((folder / "step_trace.json").read_text())["traceEvents"]
-    assert (folder / "simulation.png").stat().st_size > 10_000
+    for name in ("simulation.png", "wafer.png", "gpus.png", "simulation.html"):
+        assert (folder / name).stat().st_size > 10_000
 
     assert run_here([*flags, "--mode=train", "--num_steps=2"], capsys)[0] == 0
     summary = json.loads((tmp_path / "model_dir" / "run_summary.json").read_text())
-    settled = point["steps_ps"][-1]
-    first, second = (*point["steps_ps"], settled)[:2]
+    steps_ps = point["prediction"]["steps_ps"]
+    first, second = (*steps_ps, steps_ps[-1])[:2]
     assert summary["emulated"]["total_ps"] == first + second
 
 
-def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsys) -> None:
-    """Shapes come from the model then; the second time nothing is captured."""
+def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capture) -> None:
+    """Without data, shapes come from the model."""
     flags = [*write_run(tmp_path), "--simulate", "--sweep=1-8:x2", "--token_budget=1e6"]
     (tmp_path / "text.txt").unlink()
     code, out, err = run_here(flags, capsys)
@@ -60,8 +65,8 @@ def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsy
     assert "illustrative prices" in out
     first = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert [point["num_csx"] for point in first["points"]] == [1, 2, 4, 8]
-    assert first["machine"]["system"]["name"] == "CS-2"
-    assert first["as_published"]
+    assert first["configuration"]["machine"]["system"]["name"] == "CS-2"
+    assert first["simulation"]["as_published"]
 
     code, out, _ = run_here(flags, capsys)
     again = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
@@ -77,7 +82,9 @@ def test_a_sweep_needs_no_data_and_finds_what_it_captured_before(tmp_path, capsy
         ("input", "csv", ({"sample_ps": 0}, {"sample_ps": 10**12})),
     ],
 )
-def test_one_hardware_number_moves_the_curve(tmp_path, capsys, section, key, values) -> None:
+def test_simulate_reads_the_machine_of_cluster_yaml(
+    tmp_path: Path, capsys: Capture, section: str, key: str, values: tuple[object, object]
+) -> None:
     """A hundredth of the bandwidth, or a slow loader, makes a step longer."""
     flags = [*write_run(tmp_path, **LOADING), "--simulate"]
     steps = []
@@ -86,61 +93,63 @@ def test_one_hardware_number_moves_the_curve(tmp_path, capsys, section, key, val
         (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"machine": machine}))
         assert run_here(flags, capsys)[0] == 0
         simulation = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
-        steps.append(simulation["points"][0]["step_ps"])
-        assert not simulation["as_published"]
+        steps.append(simulation["points"][0]["emulated"]["step_ps"])
+        assert not simulation["simulation"]["as_published"]
     assert steps[1] > 1.5 * steps[0]
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "code", "value"),
     [
-        (["--num_csx=9"], ["batch_size 8, num_csx 9", "lower num_csx"]),
-        (["--sweep=1-4,x"], ["--sweep", "'1-4,x'", "1-2048:x2"]),
-        (["--system_kw=-1", "--token_budget=1e9"], ["system_kw", "-1"]),
-        (["--token_budget=-5"], ["tokens", "-5"]),
-        (["--trace=nowhere/trace.json"], ["--trace", "nowhere/trace.json", "its folder exists"]),
+        (["--num_csx=9"], "batch-below-systems", "num_csx 9"),
+        (["--sweep=1-4,x"], "sweep-invalid", "'1-4,x'"),
+        (["--system_kw=-1", "--token_budget=1e9"], "system_kw", "-1"),
+        (["--token_budget=-5"], "token-budget-out-of-range", "-5"),
+        (["--trace=nowhere/trace.json"], "trace-not-writable", "nowhere/trace.json"),
     ],
 )
-def test_what_cannot_be_simulated_is_one_clear_message(tmp_path, capsys, flags, words) -> None:
-    """With the flag or numbers, and no traceback."""
-    code, out, err = run_here([*write_run(tmp_path), "--simulate", *flags], capsys)
-    assert code == 1
+def test_simulate_refuses_wrong_flags_before_capture(
+    tmp_path: Path, capsys: Capture, flags: list[str], code: str, value: str
+) -> None:
+    exit_code, out, err = run_here([*write_run(tmp_path), "--simulate", *flags], capsys)
+    assert exit_code == 1
     assert "Traceback" not in out + err
-    assert "Capturing" not in out, "refused before anything is captured"
-    for word in words:
-        assert word in err
+    assert "Capturing" not in out
+    assert code in err
+    assert value in err
 
 
 @pytest.mark.parametrize(
-    ("size", "words"),
+    ("size", "code"),
     [
-        (3, "[batch-not-divisible]"),
-        (8, "[system-without-micro-batch]"),
-        ({"explore": {"min": 5}}, "[no-size-to-explore]"),
+        (3, "batch-not-divisible"),
+        (8, "system-without-micro-batch"),
+        ({"explore": {"min": 5}}, "no-size-to-explore"),
     ],
 )
-def test_a_micro_batch_that_cannot_be_is_told_before_capture(tmp_path, capsys, size, words) -> None:
-    """On any number of systems of the sweep."""
+def test_simulate_refuses_a_micro_batch_before_capture(
+    tmp_path: Path, capsys: Capture, size: object, code: str
+) -> None:
+    """It must fit every number of systems of the sweep."""
     flags = [*write_run(tmp_path, **of_size(size)), "--simulate", "--sweep=1,2"]
-    code, out, err = run_here(flags, capsys)
-    assert code == 1
-    assert words in err
+    exit_code, out, err = run_here(flags, capsys)
+    assert exit_code == 1
+    assert f"[{code}]" in err
     assert "Capturing" not in out
 
 
-def test_tokens_of_a_model_that_reads_none_are_told_before_capture(tmp_path, capsys) -> None:
-    """With the flag."""
+def test_simulate_refuses_a_token_budget_of_a_model_without_tokens(
+    tmp_path: Path, capsys: Capture
+) -> None:
     params = Path(modelzoo.__file__).parent / "params" / "dit_2b.yaml"
     flags = [f"--params={params}", f"--model_dir={tmp_path}", "--simulate", "--token_budget=1e9"]
-    code, out, err = run_here(flags, capsys)
-    assert code == 1
-    assert "reads no tokens" in err
-    assert "--token_budget" in err
+    exit_code, out, err = run_here(flags, capsys)
+    assert exit_code == 1
+    assert "[model-without-tokens]" in err
     assert "Capturing" not in out
 
 
-def test_an_evaluation_is_not_simulated(tmp_path, capsys) -> None:
-    """Nor do flags of a simulation go with a run."""
+def test_simulate_refuses_evaluation_and_flags_without_it(tmp_path: Path, capsys: Capture) -> None:
     for flags in (["--simulate", "--mode=eval"], ["--sweep=1-4"]):
         with pytest.raises(SystemExit) as stopped:
             run_here([*write_run(tmp_path), *flags], capsys)

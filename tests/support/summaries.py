@@ -1,9 +1,25 @@
-"""Run summaries as run.py writes them, made up."""
+"""Made-up results: summaries of runs, and curves of runs and of simulations."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import replace
 
+from memoryx.tiers import Holding, Tiers
 from timing.attribution import Attribution
+from timing.stalls import StreamCheck
 from timing.start_up import StartUp
+from waferstream.reports.curve import (
+    CurvePoint,
+    CurveResult,
+    ErrorBar,
+    LayerGroup,
+    PointDetail,
+    PredictedStep,
+    SimulationInfo,
+    curve_of_runs,
+)
+from waferstream.reports.economics import PriceSpec, TrainingBill
 from waferstream.reports.host import Host
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 
@@ -12,7 +28,7 @@ DIGEST = "ab12" * 16
 
 
 def summary(num_csx: int, compute_ps: int = 8_000_000, reduce_ps: int = 0) -> RunSummary:
-    """Ten steps of batch 16; compute is shared by all systems, the reduce by none."""
+    """Return a run of ten steps of batch 16; systems share the compute, not the reduce."""
     causes = Attribution(compute=10 * compute_ps // num_csx, reduce=10 * reduce_ps)
     return RunSummary(
         status="completed",
@@ -39,5 +55,67 @@ def summary(num_csx: int, compute_ps: int = 8_000_000, reduce_ps: int = 0) -> Ru
 
 
 def with_digest(run: RunSummary, digest: str) -> RunSummary:
-    """The same run, ending with other weights."""
+    """Return the run with other final weights."""
     return replace(run, weights_sha256=digest)
+
+
+def run_curve(*runs: RunSummary) -> CurveResult:
+    """Return the curve of made-up runs."""
+    return curve_of_runs(runs, commit=None, configuration={})
+
+
+def simulated_curve(
+    counts: Sequence[int],
+    causes: Attribution,
+    error_bar: ErrorBar | None = None,
+    bill: TrainingBill | None = None,
+) -> CurveResult:
+    """Return a made-up simulation whose step has these causes on any number of systems."""
+    points = tuple(
+        CurvePoint(
+            num_csx=count,
+            micro_batch_size=3,
+            emulated=Emulated(24.0 * count, causes.total_ps, causes, causes.total_ps),
+            efficiency=1.0,
+            prediction=PredictedStep(
+                num_rounds=4,
+                tokens_per_s=24576.0 * count,
+                flops_per_s=1.5e15 * count,
+                utilisation=0.2,
+                sram_peak_bytes=3 << 30,
+                recomputed_segments=7,
+                swarmx_nodes=12,
+                steps_ps=(causes.total_ps,),
+            ),
+        )
+        for count in counts
+    )
+    stalled = StreamCheck("decoder.0", "forward", 1 << 30, 0, 10**10, 10**11)
+    kept = StreamCheck("head", "forward", 1 << 20, 0, 10**10, 10**11)
+    detail = PointDetail(
+        num_csx=counts[-1],
+        tiers=Tiers(Holding(4 << 40), Holding(4 << 40), Holding(8 << 40, 1 << 40)),
+        sram_capacity_bytes=35 << 30,
+        resident_bytes=15 << 40,
+        fits_sram=False,
+        start_up=StartUp(600 * 10**12, 110 * 10**12, 30 * 10**12),
+        layers=(
+            LayerGroup("decoder.0-127", 128, stalled, stalled.stream_ps, "buy"),
+            LayerGroup("head", 1, kept, kept.stream_ps, ""),
+        ),
+        bill=bill,
+        prices=PriceSpec(),
+        effective_batch="Effective batch size is 3072: 1024 x micro-batch 3 (policy: auto)",
+        fill_wafer_size=None,
+    )
+    return CurveResult(
+        version="0.1.0",
+        commit=None,
+        system="CS-2",
+        model=ModelSummary("gpt3", 1_008_000_000_000),
+        batch_size=3072,
+        tokens_per_sample=2048,
+        micro_batch="auto",
+        points=points,
+        simulation=SimulationInfo("bfloat16", "AdamW", error_bar, True, 0.5, detail),
+    )

@@ -17,6 +17,7 @@ from simulator.simulator import Simulator
 from tests.support.tiny_models import NO_DROPOUT
 from timing.hardware import MachineSpec
 from timing.start_up import checkpoint_ps
+from waferstream.reports.economics import PriceSpec
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
@@ -25,6 +26,7 @@ from wsc.compiler.scale import ScalableProgram, capture_both
 from wsc.core.config import Config, validate
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.loading import Loading
+from wsc.core.micro_batches import MicroBatchPolicy
 
 MODEL = {
     "name": "gpt2",
@@ -155,18 +157,19 @@ def outcome(
         update=UpdateCost(state_bytes=8, flops=15),
         loading=Loading(kind, num_files=2),
     )
-    study = Study(simulator, 48, 128, 2)
-    starting = study.starting(6)
+    study = Study(simulator, 48, 128, MicroBatchPolicy(2))
+    detail = study.detail(6, None, PriceSpec())
     (point,) = study.curve((6,))
+    assert point.prediction is not None
     return {
-        "step": point.step_ps,
-        "first step": point.steps_ps[0],
-        "waits for weights": point.attribution_ps.weights,
-        "start": starting.total_ps + starting.initial_weights_ps,
+        "step": point.emulated.step_ps,
+        "first step": point.prediction.steps_ps[0],
+        "waits for weights": point.emulated.attribution_ps.weights,
+        "start": detail.start_up.total_ps + detail.start_up.initial_weights_ps,
         "checkpoint": checkpoint_ps(machine.start_up, 10**6, 8),
         "peak": machine.system.peak_flops_per_s,
-        "SRAM": study.memory(6).sram_room_bytes,
-        "SwarmX nodes": point.swarmx_nodes,
+        "SRAM": detail.sram_capacity_bytes,
+        "SwarmX nodes": point.prediction.swarmx_nodes,
     }
 
 

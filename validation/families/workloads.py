@@ -20,7 +20,7 @@ from modelzoo.models.registry import parameter_shapes, training_example
 from validation.families.replay import CannotReplay
 from validation.rows.row import Row
 from waferstream.config.params import TrainerConfig, load_params
-from waferstream.simulation.session import training_loading
+from waferstream.simulation.study import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.precision import StreamPrecision

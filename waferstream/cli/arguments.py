@@ -12,8 +12,7 @@ from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, F
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.reports.economics import PriceSpec, check_tokens
-from waferstream.scaling.sweep import parse_sweep
-from waferstream.simulation.request import SimulationRequest
+from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from wsc.core.config import validate
 from wsc.core.errors import nearest
 from wsc.version import VERSION

@@ -1,7 +1,7 @@
 """Time, cost and energy to train on a budget of tokens.
 
-Prices differ by vendor, year and contract, so they are inputs. Those that stand here are
-illustrative: they make an example run and belong in no comparison.
+Prices differ by vendor, year and contract, so they are inputs. The default prices are illustrative:
+they serve examples, not comparisons.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SECONDS_PER_HOUR = 3600
 SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR
 
 MOST_TOKENS = 1e18
-"""A budget above it is a slip of the pen: the largest runs so far took some 1e13 tokens."""
+"""Largest token budget, against typing errors: the largest runs so far took some 1e13 tokens."""
 MOST_PRICE = 1e12
-"""The same for a price and for power: room for any currency, and bills stay finite."""
+"""Largest price and power: enough for any currency, and bills stay finite."""
 
 
 class PriceSpec(Config):
-    """What an hour of one system costs and how much power the system draws."""
+    """Price of an hour and power of one system, and price of energy."""
 
     system_hour: NonNegativeFloat = sourced(
         10.0,
@@ -42,7 +42,7 @@ class PriceSpec(Config):
 
 @dataclass(frozen=True)
 class TrainingBill:
-    """What it takes to train on ``tokens``; a system is a CS system or a GPU."""
+    """Time, energy and cost to train on ``tokens``; a system is a CS system or a GPU."""
 
     tokens: float
     duration_s: float
@@ -53,10 +53,15 @@ class TrainingBill:
 
 
 def check_tokens(tokens: float, where: str) -> None:
-    """ConfigError that names ``where`` unless there are tokens, and at most MOST_TOKENS."""
+    """Check a token budget.
+
+    Raises:
+        ConfigError: The budget is not positive or above MOST_TOKENS; names ``where``.
+    """
     if not 0 < tokens <= MOST_TOKENS:
         raise ConfigError(
-            "the tokens to train on are none or too many",
+            "the token budget is out of range",
+            code="token-budget-out-of-range",
             where=where,
             value=tokens,
             rule=f"more than 0, at most {MOST_TOKENS:g}",
@@ -67,16 +72,24 @@ def check_tokens(tokens: float, where: str) -> None:
 def training_bill(
     tokens: float, tokens_per_s: float, systems: int, prices: PriceSpec
 ) -> TrainingBill:
-    """The bill of a training run on ``systems`` that together train on ``tokens_per_s``.
+    """Return the bill of a training run.
 
-    Raises ConfigError unless rate and systems are positive and finite, and tokens what
-    ``check_tokens`` lets pass; a curve has the rate 0 where the model does not fit.
+    Args:
+        tokens: Tokens to train on.
+        tokens_per_s: Throughput of all systems together.
+        systems: Number of systems.
+        prices: Prices and power of one system.
+
+    Raises:
+        ConfigError: A number is not positive and finite (a curve has throughput 0 where the model
+            does not fit), or there are more than MOST_TOKENS.
     """
     check_tokens(tokens, "tokens")
     for name, value in (("tokens_per_s", tokens_per_s), ("systems", systems)):
         if not 0 < value < float("inf"):
             raise ConfigError(
-                f"{name} of a training bill is not positive and finite",
+                f"{name} must be positive and finite",
+                code="bill-input-not-positive",
                 where=name,
                 value=value,
                 rule="more than 0",

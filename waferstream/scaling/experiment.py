@@ -1,11 +1,11 @@
-"""The scaling experiment: one training on several numbers of systems, run after run.
+"""The scaling experiment: one training run on each of several numbers of systems.
 
 out/
-    csx_<N>/          the model folder of each run
-    scaling.json      every number, with host, commit and configuration
-    scaling.png       pace, and where an emulated step goes
-    gpus.png          the same pace beside that of GPU clusters, which is modelled
-    scaling.html      all of it as one page
+    csx_<N>/          model folder of each run
+    scaling.json      the curve (waferstream.reports.curve has the schema)
+    scaling.png       throughput, and emulated step time by cause
+    gpus.png          emulated throughput beside modelled throughput of GPU clusters
+    scaling.html      all of it on one page
 """
 
 from __future__ import annotations
@@ -14,30 +14,26 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from waferstream.config.params import Params
-from waferstream.reports.gpu_picture import PaceCurve, gpu_picture
+from waferstream.reports.curve import CurveResult, curve_of_runs
 from waferstream.reports.host import git_commit
-from waferstream.reports.scaling import Scaling
-from waferstream.reports.scaling_picture import scaling_picture
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
-from waferstream.scaling.gpus import WAYS, GpuComparison
-from waferstream.scaling.page import Comparison, page
-from waferstream.scaling.report import title
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.files import replacing, write_json
+
+CURVE_NAME = "scaling"
 
 Run = Callable[[Sequence[str]], int]
-"""Does one run of ``run.py`` with these arguments; returns its exit code."""
+"""Calls ``run.py`` with these arguments; returns its exit code."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to run; None leaves a choice to ``run.py``."""
+    """The runs of an experiment; None leaves a choice to ``run.py``."""
 
     params: Path
     num_csx: tuple[int, ...]
@@ -46,11 +42,11 @@ class Experiment:
     cluster: Path | None = None
 
     def model_dir(self, num_csx: int) -> Path:
-        """The folder of one run."""
+        """Return the folder of one run."""
         return self.out / f"csx_{num_csx}"
 
     def arguments(self, num_csx: int) -> list[str]:
-        """What ``run.py`` is called with for one run."""
+        """Return the arguments of ``run.py`` for one run."""
         flags = {
             "--params": self.params,
             "--num_csx": num_csx,
@@ -62,7 +58,7 @@ class Experiment:
         return [f"{flag}={value}" for flag, value in flags.items() if value is not None]
 
     def configuration(self) -> dict[str, Any]:
-        """The files and numbers that define the experiment, as plain data."""
+        """Return the files and numbers that define the experiment, as plain data."""
         return {
             "num_csx": self.num_csx,
             "steps": self.steps,
@@ -72,37 +68,53 @@ class Experiment:
 
 
 def check(experiment: Experiment, params: Params) -> None:
-    """ConfigError if a number of systems cannot share the batch, before runs on fewer train."""
+    """Check before the first run that every number of systems can share the batch.
+
+    Raises:
+        ConfigError: The params file does not train, or a number of systems is too large.
+    """
     fit = params.trainer.fit
     if fit is None:
         raise ConfigError(
-            "the scaling experiment trains", where="trainer.fit", value="not in the params file"
+            "the params file must have a section trainer.fit",
+            code="experiment-without-training",
+            where="trainer.fit",
+            value="missing",
+            rule="a scaling experiment trains",
         )
     policy = params.trainer.init.micro_batch_policy("train")
     for num_csx in experiment.num_csx:
         policy.check(fit.train_dataloader.batch_size, num_csx)
 
 
-def measure(experiment: Experiment, run: Run) -> Scaling:
-    """Do the runs, fewest systems first.
+def measure(experiment: Experiment, run: Run, home: Path) -> CurveResult:
+    """Do all runs, fewest systems first, and return their curve.
 
-    Raises ConfigError before the first run if a file cannot be read or a folder has been used,
-    WaferStreamError at the first run that fails.
+    Args:
+        experiment: The runs to do.
+        run: Calls ``run.py``.
+        home: The source tree whose commit the result names.
+
+    Raises:
+        ConfigError: A file cannot be read or a run folder exists; no run was started.
+        WaferStreamError: A run failed; later runs were not started.
     """
-    experiment.configuration()
+    configuration = experiment.configuration()
     for num_csx in experiment.num_csx:
-        _require_fresh(experiment.model_dir(num_csx))
-    return Scaling.of([_measure_one(experiment, run, count) for count in experiment.num_csx])
+        _check_is_new(experiment.model_dir(num_csx))
+    runs = [_measure_one(experiment, run, num_csx) for num_csx in experiment.num_csx]
+    return curve_of_runs(runs, git_commit(home), configuration)
 
 
-def _require_fresh(model_dir: Path) -> None:
-    """A run continues from the checkpoints it finds, and would not train the same steps."""
+def _check_is_new(model_dir: Path) -> None:
+    # a run continues from the checkpoints that it finds, so it would train other steps
     if model_dir.exists():
         raise ConfigError(
-            "the folder of a run exists",
+            "the folder of a run must not exist",
+            code="run-folder-exists",
             where="--out",
             value=model_dir,
-            rule="every run of an experiment starts afresh",
+            rule="every run of an experiment starts without a checkpoint",
             remedy="remove the folder or choose another --out",
         )
 
@@ -113,28 +125,29 @@ def _measure_one(experiment: Experiment, run: Run, num_csx: int) -> RunSummary:
     if exit_code != 0:
         raise WaferStreamError(
             f"the run with num_csx={num_csx} failed",
+            code="run-failed",
             where=str(model_dir),
             value=f"exit code {exit_code}",
-            remedy="its own message stands above",
+            remedy="see the error message of the run above",
         )
     path = model_dir / SUMMARY_NAME
     try:
         return RunSummary.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise WaferStreamError(
-            "a run left no readable summary", where=str(path), value=error
+            "the summary of a run cannot be read",
+            code="run-summary-unreadable",
+            where=str(path),
+            value=error,
         ) from error
 
 
 def run_py(home: Path) -> Run:
-    """Runs ``home/run.py`` in a process of its own, and ends that before an interruption goes on.
-
-    The process has its own group, so that Ctrl-C reaches it once, from here, and it can close its
-    cluster undisturbed.
-    """
+    """Return a function that calls ``home/run.py`` in a process, and ends it on interruption."""
 
     def run(arguments: Sequence[str]) -> int:
         command = [sys.executable, str(home / "run.py"), *arguments]
+        # a process group of its own: Ctrl-C reaches it once, from here, while it closes its cluster
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as process:
             try:
                 return process.wait()
@@ -144,64 +157,3 @@ def run_py(home: Path) -> Run:
                 raise
 
     return run
-
-
-def write_results(
-    experiment: Experiment, scaling: Scaling, home: Path, gpus: GpuComparison | None = None
-) -> Path:
-    """Write JSON, pictures and page to ``experiment.out``; returns the page's path.
-
-    ``home`` is the source tree whose commit is noted; ``gpus`` is what to compare with.
-    """
-    commit = git_commit(home)
-    run = scaling.run
-    write_json(
-        experiment.out / "scaling.json",
-        {
-            "version": run.version,
-            "commit": commit,
-            "host": asdict(scaling.points[0].measured.host),
-            "configuration": experiment.configuration(),
-            "system": run.system,
-            "model": asdict(run.model),
-            "batch_size": run.batch_size,
-            "micro_batch_size": run.micro_batch_size,
-            "first_step": run.first_step,
-            "last_step": run.last_step,
-            "one_answer": scaling.weights_sha256 is not None,
-            "runs": [point.to_json() for point in scaling.points],
-            "gpus": gpus,
-        },
-    )
-    picture = experiment.out / "scaling.png"
-    scaling_picture(picture, scaling, title(scaling))
-    target = experiment.out / "scaling.html"
-    with replacing(target) as partial:
-        beside = None if gpus is None else _beside_gpus(experiment, scaling, gpus)
-        text = page(scaling, commit, picture.read_bytes(), beside)
-        partial.write_text(text, encoding="utf-8")
-    return target
-
-
-def _beside_gpus(experiment: Experiment, scaling: Scaling, gpus: GpuComparison) -> Comparison:
-    """Draw the comparison, if there is something to compare with."""
-    if not gpus.curves:
-        return Comparison(gpus.note)
-    ours = PaceCurve(
-        f"{scaling.run.system}, emulated",
-        "",
-        [point.num_csx for point in scaling.points],
-        [point.emulated.samples_per_s for point in scaling.points],
-    )
-    theirs = [
-        PaceCurve(
-            curve.gpu,
-            WAYS[curve.kind],
-            [point.gpus for point in curve.fitting],
-            [point.samples_per_s for point in curve.fitting],
-        )
-        for curve in gpus.curves
-    ]
-    path = experiment.out / "gpus.png"
-    gpu_picture(path, title(scaling), gpus.note, ours, theirs)
-    return Comparison(gpus.note, path.read_bytes())

@@ -1,48 +1,67 @@
-"""Numbers of systems as they are typed: ``1,2,4-8``, ``1-192``, ``1-2048:x2``."""
+"""Numbers of systems as they are typed, ``1,2,4-8``, ``1-192``, ``1-2048:x2``, and as requested."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from waferstream.reports.economics import PriceSpec
 from wsc.core.errors import ConfigError
 
 MOST_SYSTEMS = 2048
-"""Of the largest cluster that the vendor offers (CS-3, announcement of 2024)."""
+"""Systems of the largest cluster that the vendor offers (CS-3, announcement of 2024)."""
 
 _PART = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::x(?P<factor>\d+))?)?", re.ASCII)
 
 
-def parse_sweep(text: str, where: str) -> tuple[int, ...]:
-    """Numbers of systems in ascending order, each once.
+@dataclass(frozen=True)
+class SimulationRequest:
+    """The arguments of ``--simulate``."""
 
-    Parts are separated by commas: a number, a range with both ends, or a range with a factor, which
-    begins with its first number and multiplies. Raises ConfigError, found at ``where``.
+    sweep: tuple[int, ...] | None
+    """Numbers of systems; None for powers of two up to ``--num_csx``."""
+    token_budget: float | None
+    prices: PriceSpec
+
+
+def parse_sweep(text: str, where: str) -> tuple[int, ...]:
+    """Parse numbers of systems; returns each once, in ascending order.
+
+    Args:
+        text: Parts separated by commas: a number, a range with both ends (``4-8``), or a range
+            with a factor (``1-64:x2``), which multiplies from its first number on.
+        where: The flag, for the error message.
+
+    Raises:
+        ConfigError: A part cannot be parsed or is out of range.
     """
-    return tuple(sorted({number for part in text.split(",") for number in _of(part, text, where)}))
+    parts = (number for part in text.split(",") for number in _parse_part(part, text, where))
+    return tuple(sorted(set(parts)))
 
 
 def powers_up_to(num_csx: int) -> tuple[int, ...]:
-    """1, 2, 4, ... and ``num_csx``, to see how its pace comes about."""
+    """Return 1, 2, 4, ... and ``num_csx``."""
     return (*(1 << power for power in range((num_csx - 1).bit_length())), num_csx)
 
 
-def _of(part: str, text: str, where: str) -> Iterator[int]:
+def _parse_part(part: str, text: str, where: str) -> Iterator[int]:
     found = _PART.fullmatch(part.strip())
     if found is None:
-        raise _wrong(part, text, where)
+        raise _invalid(part, text, where)
     first, last = int(found["first"]), int(found["last"] or found["first"])
     factor = int(found["factor"] or 0)
     if not 1 <= first <= last <= MOST_SYSTEMS or (found["factor"] and factor < 2):
-        raise _wrong(part, text, where)
+        raise _invalid(part, text, where)
     while first <= last:
         yield first
         first = first * factor if factor else first + 1
 
 
-def _wrong(part: str, text: str, where: str) -> ConfigError:
+def _invalid(part: str, text: str, where: str) -> ConfigError:
     return ConfigError(
-        "the number of systems is wrong",
+        "the numbers of systems cannot be parsed",
+        code="sweep-invalid",
         where=where,
         value=f"{part.strip() or 'nothing'} in {text!r}",
         rule=f"whole numbers from 1 to {MOST_SYSTEMS:,}, as in 1,2,4-8 or 1-192 or 1-2048:x2",

@@ -1,21 +1,23 @@
-"""The step of a run as a program, captured without weights, data or cluster.
+"""The training step of a run as a program, captured without weights, data or cluster.
 
-Model, optimizer and step are made as for a run, on torch's meta device; the step is compiled at two
-micro-batch sizes, from which all others follow, and with a few layers, from which follows a step of
-many. It is kept beside the compile artifacts of runs and found again by whatever decides it.
+Model, optimizer and step are built as for a run, on torch's meta device. The step is compiled at
+two micro-batch sizes, from which all other sizes follow. Of a deep model, a few layers are captured
+and the middle one is replicated. The captured step is cached as JSON beside the compile artifacts
+of runs, under a digest of everything that decides it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from pydantic import TypeAdapter
 
 import cstorch
 from cstorch.backend import Backend
@@ -39,54 +41,78 @@ from wsc.version import VERSION
 log = logging.getLogger("waferstream")
 
 _ROOT = Path(__file__).parents[2]
-_DECIDING = ("cstorch", "modelzoo/models", "waferstream/training", "wsc/compiler", "wsc/core")
+_SOURCES = ("cstorch", "modelzoo/models", "waferstream/training", "wsc/compiler", "wsc/core")
 """Packages whose code decides what is captured."""
 
 
 @dataclass(frozen=True)
 class CapturedStep:
-    """A training step, and the update that follows it."""
+    """A training step at two micro-batch sizes, and the cost of the update that follows it."""
 
-    program: ScalableProgram
+    small: Program
+    large: Program
     update: UpdateCost
     clips_by_norm: bool
     tokens_per_sample: int | None
     """None for a model that does not read tokens."""
 
+    @cached_property
+    def program(self) -> ScalableProgram:
+        """The step at any micro-batch size."""
+        return ScalableProgram(self.small, self.large)
+
+
+_CACHED = TypeAdapter(CapturedStep)
+
 
 def capture_step(params: Params, backend: Backend) -> CapturedStep:
-    """The training step of a run on ``backend``, from the cache if it was captured before.
+    """Capture the training step of a run on ``backend``, or load it from the cache.
 
-    Raises ConfigError if the configuration does not train, and what compiling raises.
+    Raises:
+        ConfigError: The configuration does not train.
+        WaferStreamError: The step cannot be compiled.
     """
     init, fit = params.trainer.init, params.trainer.fit
     if fit is None or init.optimizer is None:
         missing = "trainer.fit" if fit is None else "trainer.init.optimizer"
         raise ConfigError(
-            f"simulating a training step needs {missing}",
+            f"the params file must have a section {missing}",
+            code="simulation-without-training",
             where=missing,
-            value="not in the params file",
+            value="missing",
+            rule="a simulation predicts training steps",
         )
     batch = example_batch(init, fit.train_dataloader)
     assert backend.cache is not None, "a run has a compile_dir"
-    cached = backend.cache.root / f"step_{_digest(init, batch)}.pkl"
-    found = _load(cached)
-    if found is not None:
-        log.info("The step was captured before: %s", cached)
-        return found
+    path = backend.cache.root / f"step_{_digest(init, batch)}.json"
+    cached = load_captured(path)
+    if cached is not None:
+        log.info("Captured step loaded from %s", path)
+        return cached
     log.info(
         "Capturing the step at %d and at %d samples. A large model takes some seconds, once.",
         *CAPTURED_SIZES,
     )
     captured = _capture(init, backend, batch)
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(cached) as partial:
-        partial.write_bytes(pickle.dumps(captured))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_bytes(_CACHED.dump_json(captured))
     return captured
 
 
+def load_captured(path: Path) -> CapturedStep | None:
+    """Load a cached step; returns None if there is none, or, with a warning, if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        return _CACHED.validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        log.warning("Ignoring the damaged file %s: %s", path, str(error).split("\n")[0])
+        return None
+
+
 def example_batch(init: InitConfig, config: DataLoaderConfig) -> Batch:
-    """A few samples of the run's data; tensors as the model reads them where there is none yet."""
+    """Return a few samples of the run's data, or zeros of the model's input shapes without data."""
     samples = CAPTURED_SIZES[-1]
     section = {**config.dump(), "batch_size": samples}
     where = "trainer.fit.train_dataloader"
@@ -94,58 +120,59 @@ def example_batch(init: InitConfig, config: DataLoaderConfig) -> Batch:
     try:
         return build_source(section, where).batch(0)
     except (DataError, OSError) as error:
-        log.info("No data to look at, so shapes are what the model reads: %s", error)
+        log.info("No data can be read, so shapes are those of the model's inputs: %s", error)
     length = section.get("max_sequence_length")
     features = _config(init).features(length)
     return {f.name: torch.zeros(samples, *f.shape, dtype=f.dtype) for f in features}
 
 
 def _capture(init: InitConfig, backend: Backend, batch: Batch) -> CapturedStep:
-    small, large = _deepened(init, backend, batch) or _recorded(
+    small, large = _capture_deepened(init, backend, batch) or _capture_at(
         init, backend, batch, CAPTURED_SIZES
     )
     optimizer = small.optimizer
     return CapturedStep(
-        program=ScalableProgram(small.program, large.program),
+        small=small.program,
+        large=large.program,
         update=update_cost(optimizer, small.program.parameter),
         clips_by_norm=clips_by_norm(optimizer),
         tokens_per_sample=batch["input_ids"].shape[1] if "input_ids" in batch else None,
     )
 
 
-class _Recorded(NamedTuple):
+class _AtSize(NamedTuple):
     program: Program
     optimizer: OptimizerSpec | None
 
 
-def _recorded(
+def _capture_at(
     init: InitConfig, backend: Backend, batch: Batch, sizes: Sequence[int]
-) -> list[_Recorded]:
-    """The step at each of the micro-batch sizes."""
+) -> list[_AtSize]:
+    """Compile the step at each of the micro-batch sizes."""
     with torch.device("meta"):
         model = make_model(init)
-    backend.model = None  # another depth of the same model takes its place
+    backend.model = None  # it may hold the model at another depth
     cstorch.compile(model, backend)
     step = training_step(init, model, *make_optimizer(init, model))
     assert isinstance(step, TracedStep)
-    found = (step.compiled_for(size, batch) for size in sizes)
-    return [_Recorded(compiled.program, optimizer) for compiled, optimizer in found]
+    compiled_steps = (step.compiled_for(size, batch) for size in sizes)
+    return [_AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
 
 
-def _deepened(init: InitConfig, backend: Backend, batch: Batch) -> list[_Recorded] | None:
-    """The same from a model with fewer layers; None if there are few, or they are not alike."""
+def _capture_deepened(init: InitConfig, backend: Backend, batch: Batch) -> list[_AtSize] | None:
+    """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
     num_layers = _config(init).num_hidden_layers
     if num_layers <= CAPTURED_LAYERS + 1:
         return None
-    shallow = _recorded(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
+    shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
     one_more = _with_layers(init, CAPTURED_LAYERS + 1)
-    (checked,) = _recorded(one_more, backend, batch, CAPTURED_SIZES[:1])
+    (checked,) = _capture_at(one_more, backend, batch, CAPTURED_SIZES[:1])
     shapes = parameter_shapes(init.model.dump())
     stack = Stack.checked(shallow[0].program, checked.program, num_layers, shapes)
     if stack is None:
-        log.info("Its layers are not alike, so all %d are captured", num_layers)
+        log.info("The layers are not equal, so all %d are captured", num_layers)
         return None
-    return [_Recorded(stack.deepened(p), _trains(o, stack)) for p, o in shallow]
+    return [_AtSize(stack.deepened(p), _optimizer_of_all_layers(o, stack)) for p, o in shallow]
 
 
 def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:
@@ -153,8 +180,8 @@ def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:
     return init.model_copy(update={"model": model})
 
 
-def _trains(optimizer: OptimizerSpec | None, stack: Stack) -> OptimizerSpec | None:
-    """An optimizer, its groups with the weights of all layers."""
+def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> OptimizerSpec | None:
+    """Return an optimizer whose groups hold the weights of all layers."""
     if optimizer is None:
         return None
     groups = (replace(group, names=stack.names(group.names)) for group in optimizer.groups)
@@ -166,22 +193,10 @@ def _config(init: InitConfig) -> TransformerConfig:
 
 
 def _digest(init: InitConfig, batch: Batch) -> str:
-    """Names what is captured: model, precision, optimizer, shapes, and the code that captures."""
+    """Return a digest of model, precision, optimizer, shapes, and the code that captures."""
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
     sections = [init.model.dump(), init.precision.dump(), repr(init.optimizer)]
     digest = hashlib.sha256(repr((VERSION, torch.__version__, sections, shapes)).encode())
-    for file in sorted(path for folder in _DECIDING for path in (_ROOT / folder).rglob("*.py")):
+    for file in sorted(path for folder in _SOURCES for path in (_ROOT / folder).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _load(path: Path) -> CapturedStep | None:
-    """What was captured; None if there is nothing, or with a warning if it is damaged."""
-    if not path.exists():
-        return None
-    try:
-        captured: CapturedStep = pickle.loads(path.read_bytes())
-    except Exception as error:  # any byte may be damaged; capturing again mends it
-        log.warning("%s is damaged (%s); capturing again", path, error)
-        return None
-    return captured

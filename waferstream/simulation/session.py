@@ -1,147 +1,75 @@
 """One simulation from command line to files.
 
 model_dir/simulation/
-    simulation.json     every number, with machine and commit
-    simulation.png      pace over systems, and where a step goes
-    wafer.png           what lies where on a wafer, and when
+    simulation.json     the curve (waferstream.reports.curve has the schema)
+    simulation.png      throughput, and emulated step time by cause
+    simulation.html     all of it on one page
+    gpus.png            emulated throughput beside modelled throughput of GPU clusters
+    wafer.png           SRAM of a wafer over its grid and over a step
     step_trace.json     one step for ui.perfetto.dev
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from appliance.spec import ClusterSpec, load_cluster
-from modelzoo.data.registry import data_processor
 from modelzoo.models.registry import model_config
 from modelzoo.models.transformer_config import LanguageConfig
-from simulator.simulator import Simulator
 from timing.hardware import MachineSpec
-from timing.trace import write_trace
-from waferstream.config.params import Params, TrainerConfig
+from waferstream.config.params import Params
+from waferstream.reports.curve import ERROR_BARS, CurvePoint, CurveResult, SimulationInfo
+from waferstream.reports.curve_report import headline, write_curve
 from waferstream.reports.economics import TrainingBill, training_bill
-from waferstream.reports.error_bars import ERROR_BARS
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
-from waferstream.scaling.sweep import powers_up_to
-from waferstream.simulation.capture import CapturedStep, capture_step
-from waferstream.simulation.request import SimulationRequest
-from waferstream.simulation.results import SIMULATION_NAME, Detail, Simulation
-from waferstream.simulation.study import Study
-from waferstream.simulation.text import headline, simulation_text
+from waferstream.scaling.gpus import compare_with_gpus
+from waferstream.scaling.sweep import SimulationRequest, powers_up_to
+from waferstream.simulation.capture import capture_step
+from waferstream.simulation.output import detail_text, draw_wafer, simulation_text, trace_step
+from waferstream.simulation.study import Study, study_of
 from waferstream.training.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
-from wsc.core.files import write_json
-from wsc.core.loading import Loading
-from wsc.core.program import Program
 from wsc.version import VERSION
 
-log = logging.getLogger("waferstream")
-
-TRACED_ROUNDS = 8
-"""A longer step is cut for the trace: its rounds are all alike."""
+CURVE_NAME = "simulation"
 
 
 def run_simulation(
     params: Params, request: SimulationRequest, cluster_file: Path | None, trace: Path | None
 ) -> None:
-    """Do what ``--simulate`` asks for; WaferStreamError if it cannot be done."""
+    """Simulate as ``--simulate`` requests, write all files, and print the result.
+
+    Raises:
+        WaferStreamError: The configuration is wrong, or the model does not fit the machine.
+    """
     if trace is not None:
         check_trace(trace)
     torch.set_num_threads(1)
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
-    asked = params.trainer.init.backend.cluster_config.num_csx
-    counts = request.sweep or powers_up_to(asked)
-    _check(params, request, counts[-1])
+    requested = params.trainer.init.backend.cluster_config.num_csx
+    counts = request.sweep or powers_up_to(requested)
+    check_request(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
-    backend = make_backend(params, cluster)
-    try:
-        captured = capture_step(params, backend)
-        num_servers = backend.size().num_servers
-    finally:
-        backend.shutdown()
-    study = study_of(params, cluster, captured, num_servers)
-    simulation = simulate(study, params, counts, asked if asked in counts else counts[-1], request)
-    write_json(folder / SIMULATION_NAME, simulation)
-    _draw(folder / "simulation.png", simulation)
-    _draw_wafer(folder / "wafer.png", study, simulation)
-    _trace(trace or folder / "step_trace.json", study, simulation.detail.num_csx)
-    print(f"\n{simulation_text(simulation)}\n\n{folder}", flush=True)
+    study = _captured_study(params, cluster)
+    detailed = requested if requested in counts else counts[-1]
+    result = simulate(study, params, counts, detailed, request)
+    write_curve(folder, CURVE_NAME, result, detail_text(result))
+    draw_wafer(folder / "wafer.png", study, headline(result), detailed)
+    trace_step(trace or folder / "step_trace.json", study, detailed)
+    print(f"\n{simulation_text(result)}\n\n{folder}", flush=True)
 
 
-def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int) -> Study:
-    """The study of a captured step on the machine of a cluster."""
-    assert params.trainer.fit is not None, "checked when the step was captured"
-    simulator = Simulator(
-        step.program,
-        cluster.machine,
-        num_servers,
-        update=step.update,
-        clips_by_norm=step.clips_by_norm,
-        loading=training_loading(params.trainer),
-    )
-    return Study(
-        simulator,
-        params.trainer.fit.train_dataloader.batch_size,
-        step.tokens_per_sample,
-        params.trainer.init.micro_batch_policy("train"),
-    )
+def check_request(params: Params, request: SimulationRequest, num_csx: int) -> None:
+    """Check the request before the capture, which may take minutes.
 
-
-def training_loading(trainer: TrainerConfig) -> Loading:
-    """Who loads the samples of a configuration that trains."""
-    assert trainer.fit is not None
-    data = data_processor(trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader")
-    workers = trainer.init.backend.cluster_config.num_workers_per_csx
-    return replace(data.loading, num_workers_per_csx=workers)
-
-
-def simulate(
-    study: Study, params: Params, counts: tuple[int, ...], closely: int, request: SimulationRequest
-) -> Simulation:
-    """Predict a step on every number of systems, and look at the one on ``closely`` of them."""
-    init, machine = params.trainer.init, study.simulator.machine
-    start_s = time.perf_counter()
-    points = study.curve(counts)
-    curve_s = time.perf_counter() - start_s
-    looked_at = points[counts.index(closely)]
-    program = study.costed(closely).program
-    size = study.policy.requested
-    return Simulation(
-        version=VERSION,
-        commit=git_commit(Path(__file__).parent),
-        system=machine.system.name,
-        model=ModelSummary(str(init.model.dump()["name"]), _parameters(program)),
-        batch_size=study.batch_size,
-        tokens_per_sample=study.tokens_per_sample,
-        micro_batch_size=size if isinstance(size, int) else study.policy.name,
-        stream_dtype=program.stream_dtype,
-        optimizer=init.optimizer.class_name if init.optimizer else "no optimizer",
-        points=points,
-        detail=Detail(
-            num_csx=closely,
-            memory=study.memory(closely),
-            starting=study.starting(closely),
-            layers=study.layers(closely),
-            bill=_bill(request, looked_at.tokens_per_s, closely),
-            prices=request.prices,
-            effective_batch=study.effective_batch(closely),
-            fill_wafer_size=study.fill_wafer_size(closely),
-        ),
-        error_bar=ERROR_BARS.get(machine.system.name),
-        as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
-        curve_s=curve_s,
-        machine=machine.model_dump(mode="json"),
-    )
-
-
-def _check(params: Params, request: SimulationRequest, num_csx: int) -> None:
-    """What can be told before minutes go into capturing; ConfigError says it."""
+    Raises:
+        ConfigError: The batch cannot be shared among ``num_csx`` systems, or a token budget is
+            given for a model that does not read tokens.
+    """
     init, fit = params.trainer.init, params.trainer.fit
     if fit is not None:
         policy = init.micro_batch_policy("train")
@@ -149,11 +77,62 @@ def _check(params: Params, request: SimulationRequest, num_csx: int) -> None:
     model = model_config(init.model.dump(), "trainer.init.model")
     if request.token_budget is not None and not isinstance(model, LanguageConfig):
         raise ConfigError(
-            "the model reads no tokens",
+            "a token budget needs a model that reads tokens",
+            code="model-without-tokens",
             where="--token_budget",
             value=request.token_budget,
-            remedy="leave it out",
+            remedy="leave out --token_budget",
         )
+
+
+def _captured_study(params: Params, cluster: ClusterSpec) -> Study:
+    backend = make_backend(params, cluster)
+    try:
+        return study_of(params, cluster, capture_step(params, backend), backend.size().num_servers)
+    finally:
+        backend.shutdown()
+
+
+def simulate(
+    study: Study, params: Params, counts: tuple[int, ...], detailed: int, request: SimulationRequest
+) -> CurveResult:
+    """Predict a step on every number of systems, and one point in detail.
+
+    Args:
+        study: The captured step on its machine.
+        params: The training configuration.
+        counts: Numbers of systems, ascending.
+        detailed: The one of ``counts`` to predict in detail.
+        request: Token budget and prices.
+    """
+    init, machine = params.trainer.init, study.simulator.machine
+    start_s = time.perf_counter()
+    points = study.curve(counts)
+    curve_s = time.perf_counter() - start_s
+    program = study.costed(detailed).program
+    num_parameters = sum(spec.num_elements for spec in program.parameters)
+    size = study.policy.requested
+    bill = _bill(request, points[counts.index(detailed)])
+    return CurveResult(
+        version=VERSION,
+        commit=git_commit(Path(__file__).parent),
+        system=machine.system.name,
+        model=ModelSummary(str(init.model.dump()["name"]), num_parameters),
+        batch_size=study.batch_size,
+        tokens_per_sample=study.tokens_per_sample,
+        micro_batch=size if isinstance(size, int) else study.policy.name,
+        points=points,
+        simulation=SimulationInfo(
+            stream_dtype=program.stream_dtype,
+            optimizer=init.optimizer.class_name if init.optimizer else "no optimizer",
+            error_bar=ERROR_BARS.get(machine.system.name),
+            as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
+            curve_s=curve_s,
+            detail=study.detail(detailed, bill, request.prices),
+        ),
+        gpus=compare_with_gpus(params, num_parameters),
+        configuration={"machine": machine.model_dump(mode="json")},
+    )
 
 
 def _make_folder(model_dir: Path) -> Path:
@@ -162,49 +141,19 @@ def _make_folder(model_dir: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            "the model folder cannot be written", where=str(model_dir), value=error.strerror
+            "the model folder must be writable",
+            code="model-folder-not-writable",
+            where=str(model_dir),
+            value=error.strerror,
         ) from error
     return folder
 
 
-def _parameters(program: Program) -> int:
-    return sum(spec.num_elements for spec in program.parameters)
-
-
-def _bill(
-    request: SimulationRequest, tokens_per_s: float | None, num_csx: int
-) -> TrainingBill | None:
+def _bill(request: SimulationRequest, point: CurvePoint) -> TrainingBill | None:
     if request.token_budget is None:
         return None
-    assert tokens_per_s is not None, "a budget is for a model that reads tokens"
-    return training_bill(request.token_budget, tokens_per_s, num_csx, request.prices)
-
-
-def _draw(path: Path, simulation: Simulation) -> None:
-    # matplotlib takes its time to import; a message comes before it
-    from waferstream.reports.simulation_picture import SimulatedPace, simulation_picture  # noqa: PLC0415
-
-    paces = [SimulatedPace(p.num_csx, p.samples_per_s, p.attribution_ps) for p in simulation.points]
-    simulation_picture(path, headline(simulation), paces, simulation.error_bar)
-
-
-def _draw_wafer(path: Path, study: Study, simulation: Simulation) -> None:
-    from waferstream.reports.wafer_picture import wafer_picture  # noqa: PLC0415  (as above)
-
-    size = simulation.point.micro_batch_size
-    of = f"one of {simulation.detail.num_csx:,}, micro-batch of {size:,}"
-    title = f"{headline(simulation)}: {of}"
-    wafer_picture(path, study.simulator.sram_plan(size), title)
-
-
-def _trace(path: Path, study: Study, num_csx: int) -> None:
-    """Write the second step, which begins in the midst of the first one's streams."""
-    costed = study.costed(num_csx)
-    dealt = min(costed.program.num_micro_batches, TRACED_ROUNDS * num_csx)
-    clock = study.simulator.clock(costed.with_num_micro_batches(dealt), num_csx, record=True)
-    clock.step(costed.program.mode, 1)
-    clock.occupancies.clear()
-    clock.step(costed.program.mode, 2)
-    write_trace(path, clock.occupancies, {})
-    cut = "" if dealt == costed.program.num_micro_batches else f" of {TRACED_ROUNDS} rounds"
-    log.info("Trace of a step%s: %s (open it in ui.perfetto.dev)", cut, path)
+    assert point.prediction is not None
+    assert point.prediction.tokens_per_s is not None, "checked before the capture"
+    return training_bill(
+        request.token_budget, point.prediction.tokens_per_s, point.num_csx, request.prices
+    )

@@ -1,42 +1,59 @@
-"""A captured step on a stated machine: points of a curve, and one of them in detail."""
+"""A captured step on a stated machine: points of a curve, and one point in detail."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
+from appliance.spec import ClusterSpec
+from modelzoo.data.registry import data_processor
 from simulator.costed_program import CostedProgram
 from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
 from timing.sram import data_bytes
+from timing.stalls import StreamCheck
 from timing.start_up import start_up
-from waferstream.simulation.layers import layer_checks
-from waferstream.simulation.results import LayerCheck, Memory, Point, Starting
+from waferstream.config.params import Params, TrainerConfig
+from waferstream.reports.curve import (
+    CurvePoint,
+    LayerGroup,
+    PointDetail,
+    PredictedStep,
+    efficiencies,
+)
+from waferstream.reports.economics import PriceSpec, TrainingBill
+from waferstream.reports.summary import Emulated
+from waferstream.simulation.capture import CapturedStep
+from wsc.core.loading import Loading
 from wsc.core.micro_batches import FILL_WAFER, MicroBatchPolicy, explored_sizes, rounds_of
 from wsc.core.program import BYTES_PER_ELEMENT, Program
+
+_NUMBER = re.compile(r"\d+")
+_MOST_RANGES = 3  # a path with more ranges is too long
 
 
 @dataclass(frozen=True)
 class Study:
-    """A global batch of one model on clusters of one kind."""
+    """One model and one global batch on clusters of one kind of machine."""
 
     simulator: Simulator
     batch_size: int
     tokens_per_sample: int | None
     policy: MicroBatchPolicy
 
-    def curve(self, counts: Sequence[int]) -> tuple[Point, ...]:
-        """A point for each number of systems, in ascending order.
+    def curve(self, counts: Sequence[int]) -> tuple[CurvePoint, ...]:
+        """Return a point for each number of systems, which must ascend.
 
-        Raises ConfigError where the batch cannot be shared, ApplianceResourceExhausted where the
-        model fits no wafer or MemoryX does not hold it.
+        Raises:
+            ConfigError: The batch cannot be shared among the systems.
+            ApplianceResourceExhausted: The model fits no wafer, or not into MemoryX.
         """
         points = [self._point(count) for count in counts]
-        first = points[0]
-        alone = first.samples_per_s / first.num_csx
+        found = efficiencies(counts, [point.emulated.samples_per_s for point in points])
         return tuple(
-            replace(point, efficiency=point.samples_per_s / point.num_csx / alone)
-            for point in points
+            replace(point, efficiency=efficiency)
+            for point, efficiency in zip(points, found, strict=True)
         )
 
     def micro_batch_size(self, num_csx: int) -> int:
@@ -64,26 +81,26 @@ class Study:
         size = FILL_WAFER.size(self.batch_size, num_csx, largest, simulated=True)
         return size if size > self.micro_batch_size(num_csx) else None
 
-    def _point(self, num_csx: int) -> Point:
+    def _point(self, num_csx: int) -> CurvePoint:
         size = self.micro_batch_size(num_csx)
         prediction = self.simulator.predict(self.batch_size, size, num_csx)
         machine = self.simulator.machine
         sram_plan = self.simulator.sram_plan(size)
-        return Point(
+        return CurvePoint(
             num_csx=num_csx,
             micro_batch_size=size,
-            num_rounds=rounds_of(self.batch_size, num_csx, size),
-            step_ps=prediction.timing.duration_ps,
-            samples_per_s=prediction.samples_per_s,
-            tokens_per_s=self._tokens_per_s(prediction),
-            flops_per_s=prediction.flops_per_s,
-            utilisation=prediction.flops_per_s / (num_csx * machine.system.peak_flops_per_s),
+            emulated=Emulated.of([prediction.timing]),
             efficiency=1.0,
-            attribution_ps=prediction.timing.attribution,
-            sram_peak_bytes=sram_plan.peak_bytes,
-            recomputed_segments=len(sram_plan.recomputed),
-            swarmx_nodes=self.simulator.swarmx_nodes(num_csx),
-            steps_ps=prediction.steps_ps,
+            prediction=PredictedStep(
+                num_rounds=rounds_of(self.batch_size, num_csx, size),
+                tokens_per_s=self._tokens_per_s(prediction),
+                flops_per_s=prediction.flops_per_s,
+                utilisation=prediction.flops_per_s / (num_csx * machine.system.peak_flops_per_s),
+                sram_peak_bytes=sram_plan.peak_bytes,
+                recomputed_segments=len(sram_plan.recomputed),
+                swarmx_nodes=self.simulator.swarmx_nodes(num_csx),
+                steps_ps=prediction.steps_ps,
+            ),
         )
 
     def _tokens_per_s(self, prediction: Prediction) -> float | None:
@@ -92,43 +109,114 @@ class Study:
         return prediction.samples_per_s * self.tokens_per_sample
 
     def costed(self, num_csx: int) -> CostedProgram:
-        """The step as the clock walks it."""
+        """Return the step with its costs, as the timing model executes it."""
         size = self.micro_batch_size(num_csx)
         return self.simulator.costed(self.batch_size, size, num_csx)
 
-    def layers(self, num_csx: int) -> tuple[LayerCheck, ...]:
-        """The no-stall condition in order of execution, layers that differ in number alone once."""
-        size = self.micro_batch_size(num_csx)
-        checks = self.simulator.streams(self.batch_size, size)
-        return layer_checks(checks, size, self.simulator.largest_micro_batch)
-
-    def memory(self, num_csx: int) -> Memory:
-        """What MemoryX and the wafers hold."""
+    def detail(self, num_csx: int, bill: TrainingBill | None, prices: PriceSpec) -> PointDetail:
+        """Return memory, start-up and layers of one point; ``bill`` and ``prices`` are included."""
         costed, machine = self.costed(num_csx), self.simulator.machine
-        tiers, stream_bytes = costed.tiers, BYTES_PER_ELEMENT[costed.program.stream_dtype]
-        copies = stream_bytes * (_elements(costed.program) + _trained(costed.program))
-        resident_bytes = copies + tiers.masters.num_bytes + tiers.state.num_bytes
-        return Memory(
-            masters_bytes=tiers.masters.num_bytes,
-            gradient_sums_bytes=tiers.sums.num_bytes,
-            optimizer_state_bytes=tiers.state.num_bytes,
-            memoryx_tier="DRAM and flash" if tiers.flash_bytes else "DRAM",
-            memoryx_flash_bytes=tiers.flash_bytes,
-            sram_room_bytes=data_bytes(machine.system),
+        program, size = costed.program, self.micro_batch_size(num_csx)
+        num_elements = _num_elements(program)
+        copies = num_elements + program.num_elements(program.trained)
+        resident_bytes = (
+            BYTES_PER_ELEMENT[program.stream_dtype] * copies
+            + costed.tiers.masters.num_bytes
+            + costed.tiers.state.num_bytes
+        )
+        return PointDetail(
+            num_csx=num_csx,
+            tiers=costed.tiers,
+            sram_capacity_bytes=data_bytes(machine.system),
             resident_bytes=resident_bytes,
             fits_sram=resident_bytes <= machine.system.sram_bytes,
+            start_up=start_up(machine, num_elements, len(program.segments)),
+            layers=group_layers(
+                self.simulator.streams(self.batch_size, size),
+                size,
+                self.simulator.largest_micro_batch,
+            ),
+            bill=bill,
+            prices=prices,
+            effective_batch=self.effective_batch(num_csx),
+            fill_wafer_size=self.fill_wafer_size(num_csx),
         )
 
-    def starting(self, num_csx: int) -> Starting:
-        """From the command to the first step."""
-        program = self.costed(num_csx).program
-        start = start_up(self.simulator.machine, _elements(program), len(program.segments))
-        return Starting(**asdict(start), total_ps=start.total_ps)
+
+def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int) -> Study:
+    """Return the study of a captured step on the machine of a cluster."""
+    assert params.trainer.fit is not None, "checked when the step was captured"
+    simulator = Simulator(
+        step.program,
+        cluster.machine,
+        num_servers,
+        update=step.update,
+        clips_by_norm=step.clips_by_norm,
+        loading=training_loading(params.trainer),
+    )
+    return Study(
+        simulator,
+        params.trainer.fit.train_dataloader.batch_size,
+        step.tokens_per_sample,
+        params.trainer.init.micro_batch_policy("train"),
+    )
 
 
-def _elements(program: Program) -> int:
+def training_loading(trainer: TrainerConfig) -> Loading:
+    """Return how the samples of a training configuration are loaded."""
+    assert trainer.fit is not None
+    data = data_processor(trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader")
+    workers = trainer.init.backend.cluster_config.num_workers_per_csx
+    return replace(data.loading, num_workers_per_csx=workers)
+
+
+def group_layers(
+    checks: Sequence[StreamCheck], micro_batch_size: int, largest: int
+) -> tuple[LayerGroup, ...]:
+    """Group equal checks of layers that differ in their numbers only.
+
+    Args:
+        checks: One check per segment, in order of execution.
+        micro_batch_size: Samples per micro-batch.
+        largest: Samples of the largest micro-batch that fits a wafer.
+
+    Returns:
+        Groups in the order of their first layers.
+    """
+    paths: dict[StreamCheck, list[str]] = {}
+    for check in checks:
+        key = replace(check, layer=_NUMBER.sub("*", check.layer))
+        paths.setdefault(key, []).append(check.layer)
+    return tuple(
+        LayerGroup(
+            layers=_joint_path(layers),
+            count=len(layers),
+            check=check,
+            stream_ps=check.stream_ps,
+            remedy=check.cure(micro_batch_size, largest),
+        )
+        for check, layers in paths.items()
+    )
+
+
+def _joint_path(layers: Sequence[str]) -> str:
+    """Return one path for all: ``decoder.0-11``, or ``decoder.*`` for many ranges."""
+    if len(layers) == 1:
+        return layers[0]
+    numbers = [_NUMBER.findall(layer) for layer in layers]
+    ranges = _ranges({int(number) for (number,) in numbers}) if len(numbers[0]) == 1 else []
+    return _NUMBER.sub(",".join(ranges) if 0 < len(ranges) <= _MOST_RANGES else "*", layers[0])
+
+
+def _ranges(numbers: set[int]) -> list[str]:
+    ends: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if ends and number == ends[-1][1] + 1:
+            ends[-1] = (ends[-1][0], number)
+        else:
+            ends.append((number, number))
+    return [f"{first}-{last}" if first < last else f"{first}" for first, last in ends]
+
+
+def _num_elements(program: Program) -> int:
     return sum(spec.num_elements for spec in program.parameters)
-
-
-def _trained(program: Program) -> int:
-    return sum(program.parameter[name].num_elements for name in program.trained)

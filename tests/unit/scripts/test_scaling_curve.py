@@ -1,4 +1,6 @@
-"""The script of the scaling curve: command line, exit code, and a run.py that answers at once."""
+"""The script of the scaling curve: command line and exit codes, with a fake run.py."""
+
+from __future__ import annotations
 
 import json
 import os
@@ -40,7 +42,7 @@ signal.pause()
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source tree whose runs on 1 and 2 systems agree, while 4 systems find other weights."""
+    """Return a source tree whose runs on 1 and 2 systems agree; 4 systems get other weights."""
     runs = {1: summary(1), 2: summary(2), 4: with_digest(summary(4), "cd" * 32)}
     answers = {str(count): run.to_json() for count, run in runs.items()}
     (tmp_path / "answers.json").write_text(json.dumps(answers))
@@ -53,58 +55,56 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def curve(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """The exit code of a command line."""
+    """Return the exit code of a command line."""
     monkeypatch.setattr(sys, "argv", ["scaling_curve.py", "--out", "out", *words])
     return scaling_curve.main()
 
 
-def test_a_batch_that_cannot_be_shared_is_told_before_any_run(
+def test_scaling_curve_checks_the_batch_before_any_run(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Minutes of training on one system would be lost when the run on many fails."""
+    """Otherwise training on one system is lost when the run on many systems fails."""
     assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "1,16") == 1
-    assert "16 CS systems have only 8 micro-batches to share" in capsys.readouterr().err
+    assert "[system-without-micro-batch]" in capsys.readouterr().err
     assert not (home / "out").exists()
 
 
-def test_a_curve_ends_with_table_verdict_and_page(
+def test_scaling_curve_prints_table_verdict_and_page(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last line is the page, which is there."""
     assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "2,1", "--steps", "10") == 0
-    *_, header, first, second, empty, verdict, page = capsys.readouterr().out.splitlines()
+    _, header, first, second, *_, verdict, page = capsys.readouterr().out.splitlines()
     assert header.split()[0] == "systems"
     assert (first.split()[0], second.split()[0]) == ("1", "2")
-    assert empty == ""
-    assert verdict.startswith("One answer: yes.")
+    assert verdict.startswith("Bitwise reproducible: yes.")
     assert (home / page).read_text().startswith("<!doctype html>")
 
 
-def test_different_weights_are_a_failure_with_results(
+def test_scaling_curve_fails_if_weights_differ(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The page is written, and the exit code tells."""
+    """The page is written, too."""
     assert curve(monkeypatch, "--params", "params.yaml", "--num_csx", "1,4") == 1
-    assert "One answer: NO." in capsys.readouterr().out
+    assert "Bitwise reproducible: NO." in capsys.readouterr().out
     assert (home / "out" / "scaling.html").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--params", "params.yaml", "--num_csx", "1,zwei"), "Error: the number of systems"),
+        (("--params", "params.yaml", "--num_csx", "1,zwei"), "[sweep-invalid]"),
         (("--params", "no.yaml", "--num_csx", "1"), "Error: the file cannot be read"),
-        (("--params", "params.yaml", "--num_csx", "3"), "Error: the run with num_csx=3 failed"),
+        (("--params", "params.yaml", "--num_csx", "3"), "[run-failed]"),
     ],
 )
-def test_a_failure_is_one_message(
+def test_scaling_curve_prints_one_error(
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     words: tuple[str, ...],
     message: str,
 ) -> None:
-    """Exit code 1, a message without a stack trace, no results."""
+    """Exit code 1, no stack trace, no results."""
     assert curve(monkeypatch, *words) == 1
     error = capfd.readouterr().err
     assert message in error
@@ -112,10 +112,9 @@ def test_a_failure_is_one_message(
     assert not (home / "out").exists()
 
 
-def test_a_run_tells_its_own_error_first(
+def test_scaling_curve_prints_the_error_of_a_run_first(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What run.py writes to stderr reaches the terminal, above the summary of the failure."""
     curve(monkeypatch, "--params", "params.yaml", "--num_csx", "3")
     own, _, last = capfd.readouterr().err.partition("\nError: ")
     assert "three systems are too many" in own
@@ -123,8 +122,8 @@ def test_a_run_tells_its_own_error_first(
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_ends_the_run_under_way(home: Path, signal_number: int) -> None:
-    """The run is told to end and has ended when the script does."""
+def test_scaling_curve_ends_the_run_when_interrupted(home: Path, signal_number: int) -> None:
+    """The run has ended when the script ends."""
     (home / "run.py").write_text(WAITING_RUN_PY)
     script = Path(scaling_curve.__file__)
     start = (

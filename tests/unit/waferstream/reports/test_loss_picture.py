@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from tests.support.colours import shows
+from tests.support.pictures import shows
 from waferstream.reports.loss_picture import loss_picture
 from waferstream.reports.style import BLUE, VERMILION
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from tests.support.pictures import drawn, overlapping, words
 from tests.support.small_programs import program, segment
-from tests.support.words import drawn, overlapping, words
 from timing.hardware import CS2, CS3
 from timing.sram import SramPlan, data_bytes
 from waferstream.reports.wafer_picture import wafer_picture

@@ -1,4 +1,6 @@
-"""Numbers of systems as they are typed."""
+"""Parsing of numbers of systems."""
+
+from __future__ import annotations
 
 from itertools import pairwise
 
@@ -6,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.errors import raises
 from waferstream.scaling.sweep import MOST_SYSTEMS, parse_sweep, powers_up_to
 from wsc.core.errors import ConfigError
 
@@ -13,21 +16,18 @@ numbers = st.integers(1, MOST_SYSTEMS)
 
 
 @given(st.lists(numbers, min_size=1))
-def test_single_numbers_come_sorted_and_once(typed: list[int]) -> None:
-    """Spaces and order do not matter."""
+def test_parse_sweep_sorts_numbers_and_drops_repeats(typed: list[int]) -> None:
     assert parse_sweep(" , ".join(map(str, typed)), "--sweep") == tuple(sorted(set(typed)))
 
 
 @given(numbers, numbers)
-def test_a_range_holds_both_its_ends(one: int, other: int) -> None:
-    """And everything between."""
+def test_parse_sweep_includes_both_ends_of_a_range(one: int, other: int) -> None:
     first, last = sorted((one, other))
     assert parse_sweep(f"{first}-{last}", "--sweep") == tuple(range(first, last + 1))
 
 
 @given(numbers, numbers, st.integers(2, 10))
-def test_a_factor_multiplies_up_to_the_end(one: int, other: int, factor: int) -> None:
-    """Each number is so many times the one before, and the next one would be beyond the end."""
+def test_parse_sweep_multiplies_by_a_factor(one: int, other: int, factor: int) -> None:
     first, last = sorted((one, other))
     found = parse_sweep(f"{first}-{last}:x{factor}", "--sweep")
     assert found[0] == first
@@ -35,8 +35,8 @@ def test_a_factor_multiplies_up_to_the_end(one: int, other: int, factor: int) ->
     assert found[-1] <= last < found[-1] * factor
 
 
-def test_parts_add_up() -> None:
-    """Numbers and ranges of both kinds, overlapping."""
+def test_parse_sweep_joins_parts() -> None:
+    """Numbers and overlapping ranges of both kinds."""
     assert parse_sweep("1,2,4-8,6-20:x2", "--sweep") == (1, 2, 4, 5, 6, 7, 8, 12)
     assert parse_sweep("1-2048:x2", "--sweep") == tuple(1 << power for power in range(12))
 
@@ -59,17 +59,15 @@ def test_parts_add_up() -> None:
         ("²", "² in"),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, wrong: str) -> None:
-    """The error shows the part, the flag and an example of each form."""
-    with pytest.raises(ConfigError, match="1-2048:x2") as caught:
+def test_parse_sweep_names_the_part_that_is_wrong(text: str, wrong: str) -> None:
+    with raises(ConfigError, "sweep-invalid") as caught:
         parse_sweep(text, "--sweep")
     assert str(caught.value.value).startswith(wrong)
     assert caught.value.where == "--sweep"
 
 
 @given(numbers)
-def test_powers_of_two_lead_up_to_a_number(num_csx: int) -> None:
-    """From one on, each once."""
+def test_powers_up_to_a_number_start_at_one(num_csx: int) -> None:
     found = powers_up_to(num_csx)
     assert (found[0], found[-1]) == (1, num_csx)
     assert sorted(set(found)) == list(found)

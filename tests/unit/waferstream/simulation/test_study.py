@@ -1,4 +1,4 @@
-"""Points of a curve, and one of them in detail, for a step of two layers."""
+"""Points of a curve, and one point in detail, for a step of two layers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import torch
 from torch import nn
 
 from memoryx.optim.cost import UpdateCost
+from memoryx.tiers import Holding
 from simulator.simulator import Simulator
 from tests.support.errors import raises
 from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import MachineSpec, MemoryXSpec, WaferSpec
-from waferstream.simulation.study import Study
+from timing.stalls import StreamCheck
+from waferstream.reports.curve import CurvePoint, PredictedStep
+from waferstream.reports.economics import PriceSpec
+from waferstream.simulation.study import Study, group_layers
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
@@ -39,27 +43,34 @@ def study() -> Study:
 
 
 def on(study: Study, machine: MachineSpec) -> Study:
-    """The same on another machine."""
+    """Return the study on another machine."""
     return replace(study, simulator=Simulator(study.simulator.program, machine))
 
 
-def test_a_point_follows_from_its_step_time(study: Study) -> None:
-    """Rates are the batch over the step, also where the batch is no multiple of the systems."""
+def predicted(point: CurvePoint) -> PredictedStep:
+    """Return what only a simulated point has."""
+    assert point.prediction is not None
+    return point.prediction
+
+
+def test_curve_points_follow_from_step_time(study: Study) -> None:
+    """Throughput is the batch over the step, also if the batch is no multiple of the systems."""
     for point in study.curve((1, 5, 48)):
-        rate = BATCH / (point.step_ps * 1e-12)
-        assert point.samples_per_s == pytest.approx(rate)
-        assert point.tokens_per_s == pytest.approx(128 * rate)
-        assert point.flops_per_s == pytest.approx(11 * 2 * 64 * 64 * rate)
-        assert point.attribution_ps.total_ps == point.step_ps == point.steps_ps[-1]
+        emulated, prediction = point.emulated, predicted(point)
+        rate = BATCH / (emulated.step_ps * 1e-12)
+        assert emulated.samples_per_s == pytest.approx(rate)
+        assert prediction.tokens_per_s == pytest.approx(128 * rate)
+        assert prediction.flops_per_s == pytest.approx(11 * 2 * 64 * 64 * rate)
+        assert emulated.attribution_ps.total_ps == emulated.step_ps == prediction.steps_ps[-1]
         peak = point.num_csx * study.simulator.machine.system.peak_flops_per_s
-        assert point.utilisation == pytest.approx(point.flops_per_s / peak)
+        assert prediction.utilisation == pytest.approx(prediction.flops_per_s / peak)
 
 
-def test_efficiency_is_relative_to_the_first_point(study: Study) -> None:
-    """It never exceeds the ideal, which is proportional to the systems."""
+def test_curve_efficiency_is_relative_to_the_first_point(study: Study) -> None:
     two, six = study.curve((2, 6))
     assert two.efficiency == 1.0
-    assert six.efficiency == pytest.approx(six.samples_per_s / two.samples_per_s / 3)
+    ratio = six.emulated.samples_per_s / two.emulated.samples_per_s
+    assert six.efficiency == pytest.approx(ratio / 3)
 
 
 @pytest.mark.parametrize(
@@ -72,22 +83,24 @@ def test_efficiency_is_relative_to_the_first_point(study: Study) -> None:
         (Explore(explore=SizeRange(min=3, max=6)), 2, 6, 4),
     ],
 )
-def test_the_micro_batch_is_what_was_asked_for(
+def test_micro_batch_size_follows_the_policy(
     study: Study, micro_batch: Any, num_csx: int, size: int, rounds: int
 ) -> None:
     """A divisor, the most that fits in uniform rounds, a number, a whole share, the fastest."""
     (point,) = replace(study, policy=MicroBatchPolicy(micro_batch)).curve((num_csx,))
-    assert (point.micro_batch_size, point.num_rounds) == (size, rounds)
+    assert (point.micro_batch_size, predicted(point).num_rounds) == (size, rounds)
 
 
 def test_fill_wafer_takes_uniform_rounds_on_a_small_wafer(study: Study) -> None:
     """Seven of twelve samples would fit, so it takes two rounds of six."""
     footprint = study.simulator.sram_plan(7).peak_bytes
-    reserved = MachineSpec().system.sram_bytes - study.memory(1).sram_room_bytes
+    reserved = (
+        MachineSpec().system.sram_bytes - study.detail(1, None, PriceSpec()).sram_capacity_bytes
+    )
     small = on(study, MachineSpec(system=WaferSpec(sram_bytes=reserved + footprint)))
     assert 7 <= small.simulator.largest_micro_batch < 12
     (point,) = small.curve((4,))
-    assert (point.micro_batch_size, point.num_rounds) == (6, 2)
+    assert (point.micro_batch_size, predicted(point).num_rounds) == (6, 2)
     whole = replace(small, batch_size=480, policy=MicroBatchPolicy("auto"))
     fits = small.simulator.largest_micro_batch
     assert whole.micro_batch_size(4) == max(d for d in range(1, fits + 1) if 480 % d == 0)
@@ -122,7 +135,9 @@ def test_a_batch_that_cannot_be_shared_is_refused(
 
 def test_a_model_that_fits_no_wafer_is_refused(study: Study) -> None:
     """Not even one sample: the message says what it needs and what there is."""
-    reserved = MachineSpec().system.sram_bytes - study.memory(1).sram_room_bytes
+    reserved = (
+        MachineSpec().system.sram_bytes - study.detail(1, None, PriceSpec()).sram_capacity_bytes
+    )
     tiny = on(study, MachineSpec(system=WaferSpec(sram_bytes=reserved + 64)))
     with pytest.raises(ApplianceResourceExhausted, match="not even one sample fits"):
         tiny.curve((1,))
@@ -135,32 +150,66 @@ def test_a_model_that_memoryx_does_not_hold_is_refused(study: Study) -> None:
         tiny.curve((1,))
 
 
-def test_layers_that_differ_in_number_alone_are_one_line(study: Study) -> None:
-    """Every segment is counted once, and lines are in order of execution."""
-    layers = study.layers(2)
-    assert sum(layer.count for layer in layers) == len(study.costed(2).program.segments)
-    assert [layer.phase for layer in layers] == sorted((x.phase for x in layers), reverse=True)
-    assert len({(layer.layer, layer.phase) for layer in layers}) == len(layers)
-    for layer in layers:
-        assert layer.holds == (layer.stream_ps <= layer.compute_ps) == (not layer.cure)
+def test_detail_groups_layers_in_order_of_execution(study: Study) -> None:
+    """Every segment is counted once."""
+    layers = study.detail(2, None, PriceSpec()).layers
+    phases = [group.check.phase for group in layers]
+    assert sum(group.count for group in layers) == len(study.costed(2).program.segments)
+    assert phases == sorted(phases, reverse=True)
+    assert len({(group.layers, group.check.phase) for group in layers}) == len(layers)
+    for group in layers:
+        assert group.stream_ps == group.check.stream_ps
+        assert group.check.holds == (not group.remedy)
 
 
-def test_memory_adds_up(study: Study) -> None:
-    """fp32 masters, sums and two moments; all in DRAM, and little enough for one wafer."""
-    memory = study.memory(1)
+def test_detail_has_the_memory_of_masters_sums_and_state(study: Study) -> None:
+    """fp32 masters, sums and two moments; all in DRAM, and small enough for one wafer."""
+    detail = study.detail(1, None, PriceSpec())
     parameters = 4 * (64 * 64 + 64)
-    assert memory.masters_bytes == memory.gradient_sums_bytes == 4 * parameters
-    assert memory.optimizer_state_bytes == 8 * parameters
-    assert memory.resident_bytes == (2 + 2 + 4 + 8) * parameters
-    assert (memory.memoryx_tier, memory.memoryx_flash_bytes) == ("DRAM", 0)
-    assert memory.fits_sram
+    assert detail.tiers.masters == detail.tiers.sums == Holding(4 * parameters)
+    assert detail.tiers.state == Holding(8 * parameters)
+    assert detail.resident_bytes == (2 + 2 + 4 + 8) * parameters
+    assert detail.fits_sram
 
 
 @pytest.mark.parametrize(("spare_bytes", "fits"), [(0, True), (-1, False)])
-def test_a_model_fits_a_wafer_to_the_last_byte(study: Study, spare_bytes: int, fits: bool) -> None:
-    """Whether weights, gradients, masters and state could lie there, before any activation."""
-    sram_bytes = study.memory(1).resident_bytes + spare_bytes
+def test_detail_fits_sram_to_the_last_byte(study: Study, spare_bytes: int, fits: bool) -> None:
+    """Weights, gradients, masters and state, before any activation."""
+    sram_bytes = study.detail(1, None, PriceSpec()).resident_bytes + spare_bytes
     system = {"sram_bytes": sram_bytes, "fabric": {"sram_reserved_bytes_per_pe": 0}}
     machine = MachineSpec.model_validate({"system": system})
     simulator = Simulator(study.simulator.program, machine, update=UpdateCost(8, 15))
-    assert replace(study, simulator=simulator).memory(1).fits_sram == fits
+    small = replace(study, simulator=simulator)
+    assert small.detail(1, None, PriceSpec()).fits_sram == fits
+
+
+def check(layer: str, compute_ps: int = 10**9) -> StreamCheck:
+    """Return the check of a forward segment that does not stall."""
+    return StreamCheck(layer, "forward", 1000, 0, compute_ps, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("layers", "path"),
+    [
+        (["head"], "head"),
+        (["tower.1.block.7"], "tower.1.block.7"),
+        (["decoder.2", "decoder.1", "decoder.0"], "decoder.0-2"),
+        (
+            ["decoder.0", "decoder.1", "decoder.5", "decoder.10", "decoder.11"],
+            "decoder.0-1,5,10-11",
+        ),
+        ([f"decoder.{number}" for number in range(0, 20, 2)], "decoder.*"),
+        (["tower.0.block.0", "tower.0.block.1"], "tower.*.block.*"),
+    ],
+)
+def test_group_layers_joins_equal_layers(layers: list[str], path: str) -> None:
+    """Numbers become ranges, in any order of execution, or a star for many ranges."""
+    (group,) = group_layers([check(layer) for layer in layers], 1, 8)
+    assert (group.layers, group.count) == (path, len(layers))
+
+
+def test_group_layers_separates_layers_that_differ() -> None:
+    checks = [check("encoder.0"), check("encoder.1"), check("encoder.2", 10**9 + 1)]
+    groups = group_layers(checks, 1, 8)
+    found = [(group.layers, group.count) for group in groups]
+    assert found == [("encoder.0-1", 2), ("encoder.2", 1)]

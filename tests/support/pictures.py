@@ -1,18 +1,22 @@
-"""What is written in a picture."""
+"""Read colours and texts back from pictures."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
+from pathlib import Path
 from unittest.mock import patch
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from PIL import Image
 
 
 @contextmanager
 def drawn() -> Iterator[list[Figure]]:
-    """The figures that are saved in the block, in order."""
+    """Collect the figures that are saved in the block, in order."""
     figures: list[Figure] = []
     save = Figure.savefig
 
@@ -25,23 +29,23 @@ def drawn() -> Iterator[list[Figure]]:
 
 
 def words(figure: Figure) -> list[str]:
-    """Every text of a figure, titles and numbers on axes among them."""
+    """Return every text of a figure, titles and tick labels included."""
     return [text.get_text() for text in _texts(figure)]
 
 
 def overlapping(figure: Figure) -> list[tuple[str, str]]:
-    """Pairs of texts that lie on each other."""
+    """Return pairs of texts that overlap."""
     figure.draw_without_rendering()
     boxes = [(text.get_text(), text.get_window_extent()) for text in _texts(figure)]
     return [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)]
 
 
 def _texts(figure: Figure) -> list[Text]:
-    found = [*figure.texts, *(text for axes in figure.axes for text in _of(axes))]
+    found = [*figure.texts, *(text for axes in figure.axes for text in _axes_texts(axes))]
     return [text for text in found if text.get_text()]
 
 
-def _of(axes: Axes) -> Iterator[Text]:
+def _axes_texts(axes: Axes) -> Iterator[Text]:
     yield from axes.texts
     for alignment in ("left", "center", "right"):
         yield axes.title if alignment == "center" else getattr(axes, f"_{alignment}_title")
@@ -49,3 +53,11 @@ def _of(axes: Axes) -> Iterator[Text]:
         yield axis.label
         low, high = sorted(axis.get_view_interval())
         yield from (t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high)
+
+
+def shows(path: Path, color: str) -> bool:
+    """Return whether a PNG has pixels of exactly this colour."""
+    wanted = tuple(bytes.fromhex(color.removeprefix("#")))
+    with Image.open(path) as image:
+        colors = image.convert("RGB").getcolors(1 << 24)
+    return colors is not None and any(found == wanted for _, found in colors)

@@ -1,0 +1,191 @@
+"""Tables and pages of curves hold every number."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
+from timing.attribution import Attribution
+from waferstream.reports.curve import GpuComparison
+from waferstream.reports.curve_report import (
+    curve_page,
+    curve_table,
+    format_duration,
+    headline,
+    table_text,
+    verdict,
+    write_curve,
+)
+from waferstream.reports.economics import PriceSpec, training_bill
+from waferstream.reports.summary import ModelSummary
+
+VOID = ("meta", "img", "br")
+
+
+class Parsed(HTMLParser):
+    """Tags, text and table cells of a page; refuses tags that are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.cells: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "td":
+            self.cells.append(data)
+        if "style" not in self._open:
+            self.text += data
+
+
+RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))
+DIFFERENT = run_curve(summary(1), with_digest(summary(2), "cd" * 32))
+STEP = Attribution(compute=999 * 10**9, weights=10**9)
+SIMULATION = simulated_curve((1, 4), STEP)
+PICTURE = b"\x89PNG pixels"
+
+
+def test_curve_table_of_runs_has_a_row_for_each_point() -> None:
+    """Four systems compute 2 us and wait 2 us for the reduce: half the ideal throughput."""
+    header, _, row = curve_table(RUNS)
+    assert dict(zip(header, row, strict=True)) == {
+        "systems": "4",
+        "micro-batch": "2",
+        "step": "4.00 us",
+        "samples/s": "4,000,000",
+        "efficiency": "50.0%",
+        "compute": "50.0%",
+        "reduce": "50.0%",
+        "measured samples/s": "32",
+        "weights SHA-256": DIGEST[:12],
+    }
+
+
+def test_curve_table_of_a_simulation_has_predictions() -> None:
+    """Causes that take no time have no column."""
+    header, _, row = curve_table(SIMULATION)
+    cells = dict(zip(header, row, strict=True))
+    assert cells["tokens/s"] == "98,304"
+    assert cells["accumulation steps"] == "4"
+    assert (cells["compute"], cells["weights"]) == ("99.9%", "0.1%")
+    assert not cells.keys() & {"reduce", "training", "weights SHA-256"}
+
+
+def test_curve_table_has_the_training_time_of_a_token_budget() -> None:
+    """A billion tokens at 24,576 tokens/s, and at four times as many."""
+    result = simulated_curve((1, 4), STEP, bill=training_bill(1e9, 1e5, 4, PriceSpec()))
+    header, *rows = curve_table(result)
+    assert [row[header.index("training")] for row in rows] == ["11.3 h", "2.8 h"]
+
+
+def test_curve_table_without_tokens_has_no_token_rate() -> None:
+    points = tuple(
+        replace(point, prediction=point.prediction and replace(point.prediction, tokens_per_s=None))
+        for point in SIMULATION.points
+    )
+    assert "tokens/s" not in curve_table(replace(SIMULATION, points=points))[0]
+
+
+def test_table_text_is_aligned() -> None:
+    header, *rows = table_text(RUNS).splitlines()[:3]
+    assert {len(line) for line in rows} == {len(header)}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(10, "10 s"), (600, "10 min"), (3 * 3600, "3.0 h"), (100 * 86400, "100.0 days")],
+)
+def test_format_duration_chooses_the_unit(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_headline_counts_sequences_or_samples() -> None:
+    simulated = headline(SIMULATION)
+    assert "1.01 trillion parameters, batch of 3,072 sequences of 2,048, on CS-2" in simulated
+    assert "batch of 16 samples, 10 steps, on CS-2" in headline(RUNS)
+    assert "batch of 1 sequence of 2,048" in headline(replace(SIMULATION, batch_size=1))
+
+
+def test_verdict_tells_whether_weights_agree() -> None:
+    assert RUNS.training is not None
+    assert DIFFERENT.training is not None
+    assert verdict(RUNS.training, 2).startswith("Bitwise reproducible: yes. All 2 runs")
+    assert verdict(DIFFERENT.training, 2).startswith("Bitwise reproducible: NO.")
+
+
+def test_curve_page_is_well_formed_and_holds_every_number() -> None:
+    """Cells, host with special characters, commit."""
+    parsed = Parsed(curve_page(replace(RUNS, commit="c0ffee"), PICTURE))
+    _, first, second = curve_table(RUNS)
+    assert parsed.cells == [*first, *second]
+    assert "Xeon <2>, 2 cores, 8.0 GiB" in parsed.text
+    assert "c0ffee" in parsed.text
+
+
+def test_curve_page_loads_nothing() -> None:
+    """No script, no link; the picture is embedded."""
+    text = curve_page(RUNS, PICTURE)
+    parsed = Parsed(text)
+    assert not {"script", "link"} & {tag for tag, _ in parsed.tags}
+    (source,) = [attributes["src"] for _, attributes in parsed.tags if "src" in attributes]
+    assert source is not None
+    assert b64decode(source.removeprefix("data:image/png;base64,")) == PICTURE
+    style = text.replace(b64encode(PICTURE).decode(), "")
+    assert "http" not in style
+    assert "url(" not in style
+
+
+def test_curve_page_shows_a_common_digest_once() -> None:
+    parsed = Parsed(curve_page(RUNS, PICTURE))
+    assert "Bitwise reproducible: yes" in parsed.text
+    assert parsed.text.count(DIGEST) == 1
+
+
+def test_curve_page_shows_every_digest_if_runs_disagree() -> None:
+    parsed = Parsed(curve_page(DIFFERENT, PICTURE))
+    assert "Bitwise reproducible: NO" in parsed.text
+    assert f"1: {DIGEST}" in parsed.text
+    assert f"2: {'cd' * 32}" in parsed.text
+
+
+def test_curve_page_escapes_names() -> None:
+    model = ModelSummary("<script>$x & </title> {{ 1 }}", 12)
+    parsed = Parsed(curve_page(replace(RUNS, model=model), PICTURE))
+    assert "<script>$x & </title> {{ 1 }}, 12 parameters" in parsed.text
+
+
+def test_curve_page_of_a_simulation_has_details_but_no_verdict() -> None:
+    parsed = Parsed(curve_page(SIMULATION, PICTURE, details="layers < all"))
+    assert "layers < all" in parsed.text
+    assert "Bitwise" not in parsed.text
+
+
+def test_write_curve_writes_json_picture_and_page(tmp_path: Path) -> None:
+    result = replace(RUNS, gpus=GpuComparison((), "no GPU curves"))
+    page = write_curve(tmp_path, "scaling", result)
+    assert page == tmp_path / "scaling.html"
+    assert "no GPU curves" in page.read_text()
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "gpus.png").exists()
+    point = json.loads((tmp_path / "scaling.json").read_text())["points"][1]
+    assert point["emulated"]["attribution_ps"]["reduce"] == 20_000_000
+    assert (point["efficiency"], point["prediction"]) == (pytest.approx(0.5), None)
+    assert point["run"]["weights_sha256"] == DIGEST

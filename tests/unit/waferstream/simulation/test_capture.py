@@ -1,0 +1,75 @@
+"""Captured steps: a few layers instead of all, and the cache file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from memoryx.optim.cost import UpdateCost
+from modelzoo.models.registry import build_model, model_config
+from tests.support.tiny_models import SIZES, TINY_MODELS
+from waferstream.simulation.capture import CapturedStep, load_captured
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack, is_like
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.files import write_json
+from wsc.core.program import Program
+
+
+def captured(name: str, num_layers: int, size: int = 2) -> Program:
+    """Capture a training step of the smallest model of a family."""
+    sizes: dict[str, Any] = {"name": name, **SIZES, **TINY_MODELS[name]}
+    config = sizes | {"num_hidden_layers": num_layers}
+    with torch.device("meta"):
+        model = build_model(config, seed=0)
+    features = model_config(config).features()
+
+    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        loss = model(**dict(zip([f.name for f in features], batch, strict=True)))
+        loss.backward()
+        return [loss]
+
+    inputs = [(f.name, torch.zeros(size, *f.shape, dtype=f.dtype)) for f in features]
+    request = CompileRequest(StreamPrecision(), size, 1, "a test")
+    return compile_step(step, model, inputs, request)[0].program
+
+
+@pytest.mark.parametrize("name", ["dit"])
+def test_stack_deepened_equals_a_capture_of_all_layers(name: str) -> None:
+    """All layers of DiT read one condition, and send gradients to it."""
+    shallow = captured(name, CAPTURED_LAYERS)
+    assert is_like(Stack.of(shallow, 7).deepened(shallow), captured(name, 7))
+
+
+@pytest.fixture(scope="module")
+def step() -> CapturedStep:
+    small, large = (captured("gpt2", 1, size) for size in (2, 4))
+    return CapturedStep(small, large, UpdateCost(8, 15), clips_by_norm=True, tokens_per_sample=16)
+
+
+def test_load_captured_restores_the_step(tmp_path: Path, step: CapturedStep) -> None:
+    write_json(tmp_path / "step.json", step)
+    loaded = load_captured(tmp_path / "step.json")
+    assert loaded == step
+    assert loaded is not None
+    assert loaded.program.at(7, 3) == step.program.at(7, 3)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\x80\x04", b'{"small": {}}'])
+def test_load_captured_ignores_a_damaged_file(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "step.json").write_bytes(damage)
+    assert load_captured(tmp_path / "step.json") is None
+
+
+def test_load_captured_ignores_a_truncated_file(tmp_path: Path, step: CapturedStep) -> None:
+    path = tmp_path / "step.json"
+    write_json(path, step)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert load_captured(path) is None
+
+
+def test_load_captured_without_a_file(tmp_path: Path) -> None:
+    assert load_captured(tmp_path / "step.json") is None

@@ -1,0 +1,53 @@
+"""The text of a simulation: one snapshot, and the parts that depend on the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.summaries import simulated_curve
+from timing.attribution import Attribution
+from waferstream.reports.curve import CurveResult, ErrorBar
+from waferstream.reports.economics import PriceSpec, training_bill
+from waferstream.simulation.output import detail_text, simulation_text
+
+SNAPSHOT = Path(__file__).with_name("simulation_text.txt")
+STEP = Attribution(compute=999 * 10**9, weights=10**9)
+BILL = training_bill(1e9, 1e5, 4, PriceSpec())
+RESULT = simulated_curve((1, 4), STEP, ErrorBar("CS-2", 22, 0.05, 0.1, 0.35), BILL)
+
+
+def changed(**changes: object) -> CurveResult:
+    """Return the result with changes of what a simulation adds to its points."""
+    assert RESULT.simulation is not None
+    return replace(RESULT, simulation=replace(RESULT.simulation, **changes))  # type: ignore[arg-type]
+
+
+def test_simulation_text_equals_the_snapshot() -> None:
+    assert simulation_text(RESULT) == SNAPSHOT.read_text().rstrip("\n")
+
+
+def test_simulation_text_without_an_error_bar() -> None:
+    """A system without published runs does not borrow the error bar of another."""
+    text = simulation_text(changed(error_bar=None))
+    assert "Error bar: unknown" in text
+    assert "nine of ten" not in text
+
+
+def test_simulation_text_marks_a_changed_machine() -> None:
+    assert "cluster.yaml" not in simulation_text(RESULT)
+    assert "cluster.yaml" in simulation_text(changed(as_published=False))
+
+
+def test_detail_text_without_a_bill_has_no_prices() -> None:
+    assert RESULT.simulation is not None
+    detail = replace(RESULT.simulation.detail, bill=None)
+    assert "illustrative prices" in detail_text(RESULT)
+    assert "illustrative prices" not in detail_text(changed(detail=detail))
+
+
+def test_detail_text_of_a_small_bill_has_significant_digits() -> None:
+    assert RESULT.simulation is not None
+    bill = training_bill(1e6, 1e5, 4, PriceSpec(system_kw=20, kwh=0.1))
+    text = detail_text(changed(detail=replace(RESULT.simulation.detail, bill=bill)))
+    assert "0.01111 system hours, 0.2222 kWh, cost 0.1333" in text

@@ -1,0 +1,295 @@
+"""The result of a curve: one model and one global batch on several numbers of systems.
+
+Two commands make one. ``run.py --simulate`` predicts a step at every point, without weights or
+data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON, the first as
+``simulation.json``, the second as ``scaling.json``, with the fields of ``CurveResult``:
+
+    version, commit, system, batch_size, tokens_per_sample, micro_batch
+    model           name, parameters
+    points          one entry for each number of systems, ascending
+        num_csx, micro_batch_size, efficiency
+        emulated    samples_per_s, step_ps, total_ps, attribution_ps {cause: picoseconds}
+        prediction  null unless simulated: num_rounds, tokens_per_s, flops_per_s, utilisation,
+                    sram_peak_bytes, recomputed_segments, swarmx_nodes, steps_ps
+        run         null unless trained: weights_sha256, efficiency,
+                    measured {samples_per_s, seconds, host}
+    simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
+                    curve_s, detail {num_csx, tiers, sram_capacity_bytes, resident_bytes,
+                    fits_sram, start_up, layers, bill, prices, effective_batch,
+                    fill_wafer_size}
+    training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
+    gpus            note, curves [{gpu, kind, points}]; null if not compared
+    configuration   machine of a simulation; params, cluster, num_csx and steps of an experiment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from baselines.gpu import GpuPoint
+from baselines.gpu.curve import Kind
+from memoryx.tiers import Tiers
+from timing.stalls import StreamCheck
+from timing.start_up import StartUp
+from waferstream.reports.economics import PriceSpec, TrainingBill
+from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
+from wsc.core.errors import WaferStreamError
+
+
+@dataclass(frozen=True)
+class ErrorBar:
+    """Absolute errors of predicted training throughput, relative to the measured throughput.
+
+    Fractions: 0.1 is 10 %. ``nine_of_ten`` is the smallest error that at most one run in ten
+    exceeds. Only runs count to which no constant was fitted.
+    """
+
+    system: str
+    runs: int
+    mean: float
+    nine_of_ten: float
+    worst: float
+
+    def around(self, rate: float) -> tuple[float, float]:
+        """Return the range that holds nine of ten measured rates when ``rate`` is predicted."""
+        return rate / (1 + self.nine_of_ten), rate / (1 - self.nine_of_ten)
+
+
+ERROR_BARS: Mapping[str, ErrorBar] = {
+    "CS-2": ErrorBar("CS-2", 22, 0.0453, 0.096, 0.183),
+}
+"""Error bars of docs/fidelity.md by system; a system without validation rows has none."""
+
+
+@dataclass(frozen=True)
+class PredictedStep:
+    """A simulated step once the machine has reached a periodic state."""
+
+    num_rounds: int
+    tokens_per_s: float | None
+    """None for a model that does not read tokens."""
+    flops_per_s: float
+    """Matrix products and attention of the model over all systems, recomputation not counted."""
+    utilisation: float
+    """``flops_per_s`` over the dense 16-bit peak of all systems."""
+    sram_peak_bytes: int
+    """Peak of activations and buffers on one system."""
+    recomputed_segments: int
+    swarmx_nodes: int
+    steps_ps: tuple[int, ...]
+    """Durations of all simulated steps, the first one included."""
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A completed training run: its weights and its measured throughput."""
+
+    weights_sha256: str
+    measured: Measured
+    efficiency: float
+    """Measured throughput over the ideal, as ``CurvePoint.efficiency``."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A training step on ``num_csx`` systems; ``emulated`` is of the systems that work longest."""
+
+    num_csx: int
+    micro_batch_size: int | None
+    """Samples; None where a run chose its own size."""
+    emulated: Emulated
+    efficiency: float
+    """Emulated throughput over the ideal: that of the first point, scaled by systems."""
+    prediction: PredictedStep | None = None
+    run: TrainedRun | None = None
+
+
+def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list[float]:
+    """Return throughputs relative to ideal scaling from the first point on."""
+    first_per_system = samples_per_s[0] / num_csx[0]
+    return [
+        rate / count / first_per_system for count, rate in zip(num_csx, samples_per_s, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class LayerGroup:
+    """The no-stall condition of ``count`` layers that differ in their numbers only."""
+
+    layers: str
+    """Path with ranges, ``decoder.0-11``; with * where there are many ranges."""
+    count: int
+    check: StreamCheck
+    """Bytes and times of one of the layers."""
+    stream_ps: int
+    remedy: str
+    """The smallest sufficient change of each kind; empty where the condition holds."""
+
+
+@dataclass(frozen=True)
+class PointDetail:
+    """Memory, start-up, layers and cost of one point of a simulation."""
+
+    num_csx: int
+    tiers: Tiers
+    """Masters, gradient sums and optimizer state in MemoryX."""
+    sram_capacity_bytes: int
+    """SRAM of a system for activations and buffers."""
+    resident_bytes: int
+    """SRAM needed to train without streaming: weights and gradients in stream precision, masters
+    and optimizer state; no gradient sums."""
+    fits_sram: bool
+    """Whether the SRAM of one wafer could hold ``resident_bytes``."""
+    start_up: StartUp
+    layers: tuple[LayerGroup, ...]
+    bill: TrainingBill | None
+    """Of the token budget; None if no budget was given."""
+    prices: PriceSpec
+    effective_batch: str
+    """Batch, micro-batches and micro-batch policy in one line."""
+    fill_wafer_size: int | None
+    """Samples of a micro-batch under policy ``fill_wafer``; None unless ``auto`` takes fewer."""
+
+
+@dataclass(frozen=True)
+class SimulationInfo:
+    """What a simulation knows beyond its points."""
+
+    stream_dtype: str
+    optimizer: str
+    error_bar: ErrorBar | None
+    """Error of predicted throughput on this system; None without published runs to compare."""
+    as_published: bool
+    """Whether cluster.yaml keeps all published numbers of the machine."""
+    curve_s: float
+    """Host seconds to simulate all points, without the capture."""
+    detail: PointDetail
+
+
+@dataclass(frozen=True)
+class TrainingInfo:
+    """What trained runs have in common."""
+
+    num_steps: int
+    weights_sha256: str | None
+    """Digest of the final weights of all runs; None if the runs disagree."""
+
+
+GPU_STRATEGIES: Mapping[Kind, str] = {
+    "ddp": "DDP",
+    "zero3": "ZeRO-3 / FSDP",
+    "tensor+pipeline": "tensor + pipeline",
+}
+"""Parallelism strategies of GPU clusters as they are printed."""
+
+
+@dataclass(frozen=True)
+class GpuCurve:
+    """Modelled throughput of one parallelism strategy on one kind of GPU.
+
+    A point at which the model does not fit has throughput 0.
+    """
+
+    gpu: str
+    kind: Kind
+    points: tuple[GpuPoint, ...]
+
+    @property
+    def name(self) -> str:
+        """GPU and strategy: ``"H100 DDP"``."""
+        return f"{self.gpu} {GPU_STRATEGIES[self.kind]}"
+
+    @property
+    def fitting(self) -> tuple[GpuPoint, ...]:
+        """Points at which the model fits the GPUs' memory."""
+        return tuple(point for point in self.points if point.fits)
+
+
+@dataclass(frozen=True)
+class GpuComparison:
+    """Curves of GPU clusters, possibly none, and a note on their accuracy or absence."""
+
+    curves: tuple[GpuCurve, ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class CurveResult:
+    """One model and one global batch on several numbers of systems of one kind."""
+
+    version: str
+    commit: str | None
+    system: str
+    model: ModelSummary
+    batch_size: int
+    tokens_per_sample: int | None
+    micro_batch: int | str
+    """Configured micro-batch size, or the name of the policy that chooses it."""
+    points: tuple[CurvePoint, ...]
+    simulation: SimulationInfo | None = None
+    training: TrainingInfo | None = None
+    gpus: GpuComparison | None = None
+    configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def curve_of_runs(
+    runs: Sequence[RunSummary], commit: str | None, configuration: Mapping[str, Any]
+) -> CurveResult:
+    """Return the curve of training runs that differ in ``num_csx`` only.
+
+    Raises:
+        WaferStreamError: A run is not a completed training.
+    """
+    ordered = sorted(runs, key=lambda run: run.num_csx)
+    completed = [_completed(run) for run in ordered]
+    counts = [run.num_csx for run in ordered]
+    emulated = efficiencies(counts, [emulated.samples_per_s for _, _, emulated in completed])
+    measured = efficiencies(counts, [measured.samples_per_s for _, measured, _ in completed])
+    points = tuple(
+        CurvePoint(
+            num_csx=run.num_csx,
+            micro_batch_size=run.micro_batch_size,
+            emulated=on_machine,
+            efficiency=emulated[index],
+            run=TrainedRun(digest, on_host, measured[index]),
+        )
+        for index, (run, (digest, on_host, on_machine)) in enumerate(
+            zip(ordered, completed, strict=True)
+        )
+    )
+    digests = {digest for digest, _, _ in completed}
+    first = ordered[0]
+    return CurveResult(
+        version=first.version,
+        commit=commit,
+        system=first.system,
+        model=first.model,
+        batch_size=first.batch_size,
+        tokens_per_sample=None,
+        micro_batch=first.micro_batch_size or "automatic",
+        points=points,
+        training=TrainingInfo(
+            num_steps=first.last_step - first.first_step + 1,
+            weights_sha256=digests.pop() if len(digests) == 1 else None,
+        ),
+        configuration=configuration,
+    )
+
+
+def _completed(run: RunSummary) -> tuple[str, Measured, Emulated]:
+    """Return digest, measured and emulated throughput of a completed training run."""
+    if (
+        run.status != "completed"
+        or run.weights_sha256 is None
+        or run.measured is None
+        or run.emulated is None
+    ):
+        raise WaferStreamError(
+            f"the run with num_csx={run.num_csx} is not a completed training run",
+            code="run-not-completed",
+            value=f"status {run.status}",
+            rule="a run of the experiment trains, and reports weights and both throughputs",
+        )
+    return run.weights_sha256, run.measured, run.emulated

@@ -1,0 +1,246 @@
+"""Pictures of curves: throughput and the causes of step time, and a comparison with GPU clusters.
+
+matplotlib takes long to import, so import this module late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from itertools import pairwise
+from math import log2, sqrt
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+
+from baselines.gpu.curve import Kind
+from timing.attribution import Attribution
+from waferstream.reports import style
+from waferstream.reports.curve import CurvePoint, CurveResult, ErrorBar, GpuComparison, GpuCurve
+from wsc.core.units import format_ps, format_rate
+
+CAUSE_COLORS = {
+    "compute": style.BLUE,
+    "overhead": style.SKY,
+    "straggler": style.VERMILION,
+    "weights": style.ORANGE,
+    "input": style.GREEN,
+    "reduce": style.PURPLE,
+    "idle": style.LIGHT,
+}
+"""One colour for each cause of timing.attribution, in stacking order."""
+
+_GPU_COLORS = (style.GREEN, style.VERMILION, style.PURPLE)
+_DASHES: Mapping[Kind, Any] = {
+    "ddp": "solid",
+    "zero3": (0, (5, 2)),
+    "tensor+pipeline": (0, (1.5, 1.5)),
+}
+_VISIBLE_SHARE = 0.005  # a smaller share of a step is too thin to see
+_MOST_DOTS = 24  # more points are drawn as a line without dots
+_MOST_TICKS = 8  # of more counts, only powers of two get a tick
+_DIGIT_INCHES = 0.077  # width of a digit of 10 points
+_AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
+_STEP_INCHES = 0.62  # width of a step time above its bar
+_ERROR_ALPHA = 0.25
+_BIG_DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
+
+
+def curve_picture(path: Path, title: str, result: CurveResult) -> None:
+    """Draw throughput, and the shares of emulated step time, over the number of systems, as PNG."""
+    error_bar = None if result.simulation is None else result.simulation.error_bar
+    with style.picture(path, title, 11.0, 4.8) as figure:
+        rates, causes = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+        rate_labels = _draw_rates(rates, result, error_bar)
+        cause_labels = _draw_causes(causes, result)
+        figure.draw_without_rendering()
+        style.label_ends(rates, rate_labels)
+        style.label_ends(causes, cause_labels)
+
+
+def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison) -> None:
+    """Draw emulated throughput and that of GPU clusters over one axis, with the note below."""
+    kinds = list(dict.fromkeys(curve.gpu for curve in gpus.curves))
+    counts = [point.num_csx for point in result.points]
+    rates = [point.emulated.samples_per_s for point in result.points]
+    drawn = [curve for curve in gpus.curves if curve.fitting]
+    most = max(*counts, *(point.gpus for curve in drawn for point in curve.fitting), 1)
+    with style.picture(path, title, 9.0, 5.2) as figure:
+        axes = figure.add_subplot()
+        axes.set_title("Samples per second", color=style.FAINT_INK)
+        counts_axis(axes, "systems or GPUs", [1 << power for power in range(most.bit_length())])
+        rate_axis(axes)
+        axes.plot(counts, rates, color=style.BLUE, **_BIG_DOTS)
+        labels = [style.EndLabel(rates[-1], f"{result.system}, emulated", style.BLUE)]
+        for curve in drawn:
+            color = _GPU_COLORS[kinds.index(curve.gpu) % len(_GPU_COLORS)]
+            labels.append(_draw_gpu_curve(axes, curve, color))
+        figure.supxlabel(gpus.note, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left", wrap=True)
+        figure.draw_without_rendering()
+        style.label_ends(axes, labels)
+
+
+def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
+    rates = [point.samples_per_s for point in curve.fitting]
+    axes.plot(
+        [point.gpus for point in curve.fitting],
+        rates,
+        color=color,
+        linewidth=1.4,
+        linestyle=_DASHES[curve.kind],
+        marker="o" if len(rates) == 1 else None,  # a line needs two points
+    )
+    return style.EndLabel(rates[-1], curve.name, color)
+
+
+def _draw_rates(
+    axes: Axes, result: CurveResult, error_bar: ErrorBar | None
+) -> list[style.EndLabel]:
+    """Draw emulated, ideal and measured throughput; returns the labels of the curves."""
+    counts = [point.num_csx for point in result.points]
+    emulated = [point.emulated.samples_per_s for point in result.points]
+    measured = [p.run.measured.samples_per_s for p in result.points if p.run is not None]
+    ideal = [emulated[0] * count / counts[0] for count in counts]
+    bars = "" if error_bar is None else "; bars: 9 of 10 published runs"
+    axes.set_title(f"Samples per second{bars}", color=style.FAINT_INK)
+    counts_axis(axes, f"{result.system} systems", counts)
+    spans_decades = max(ideal + measured) > 100 * min(emulated + measured)
+    rate_axis(axes, (1.0,) if spans_decades else (1.0, 2.0, 5.0))
+    labels = []
+    if len(counts) > 1:
+        axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
+        labels.append(style.EndLabel(ideal[-1], "ideal", style.FAINT_INK))
+    if error_bar is not None:
+        _draw_error_bars(axes, counts, [error_bar.around(rate) for rate in emulated])
+    for name, rates, color in (
+        ("emulated", emulated, style.BLUE),
+        ("measured", measured, style.VERMILION),
+    ):
+        if rates:
+            axes.plot(
+                counts, rates, color=color, **(_BIG_DOTS if len(counts) <= _MOST_DOTS else {})
+            )
+            labels.append(style.EndLabel(rates[-1], f"{name} {format_rate(rates[-1])}", color))
+    return labels
+
+
+def _draw_error_bars(
+    axes: Axes, counts: Sequence[int], ranges: Sequence[tuple[float, float]]
+) -> None:
+    """Draw one bar behind each dot, or a band behind a line without dots."""
+    low, high = zip(*ranges, strict=True)
+    look: dict[str, Any] = {"color": style.BLUE, "alpha": _ERROR_ALPHA}
+    if len(counts) <= _MOST_DOTS:
+        axes.vlines(counts, low, high, linewidth=6, **look)
+    else:
+        axes.fill_between(counts, low, high, linewidth=0, **look)
+
+
+def _draw_causes(axes: Axes, result: CurveResult) -> list[style.EndLabel]:
+    """Draw one stack of shares for each point; bars meet halfway between neighbouring counts."""
+    points = result.points
+    counts = [point.num_csx for point in points]
+    shares = [point.emulated.attribution_ps.shares() for point in points]
+    edges = _bar_edges(counts)
+    widths = [right - left for left, right in pairwise(edges)]
+    axes.set_title("Emulated step time by cause", color=style.FAINT_INK)
+    counts_axis(axes, f"{result.system} systems", counts)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    bottom = [0.0] * len(points)
+    for cause, color in CAUSE_COLORS.items():
+        axes.bar(
+            edges[:-1],
+            [each[cause] for each in shares],
+            widths,
+            bottom,
+            align="edge",
+            color=color,
+            edgecolor="white",
+            linewidth=0.6 if len(points) <= _MOST_DOTS else 0.0,
+        )
+        bottom = [below + each[cause] for below, each in zip(bottom, shares, strict=True)]
+    axes.set_xlim(edges[0], edges[-1])
+    narrowest = min(log2(right / left) for left, right in pairwise(edges))
+    has_times = narrowest * _axes_inches(axes) / log2(edges[-1] / edges[0]) > _STEP_INCHES
+    axes.set_ylim(0.0, 1.08 if has_times else 1.0)
+    if has_times:
+        _write_step_times(axes, points)
+    return _cause_labels(shares)
+
+
+def _write_step_times(axes: Axes, points: Sequence[CurvePoint]) -> None:
+    for point in points:
+        axes.annotate(
+            format_ps(point.emulated.step_ps),
+            (point.num_csx, 1.0),
+            (0, 4),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=9,
+        )
+
+
+def _bar_edges(counts: Sequence[int]) -> list[float]:
+    """Return the edges of adjacent bars: geometric means of neighbouring counts."""
+    inner = [sqrt(left * right) for left, right in pairwise(counts)]
+    if not inner:
+        return [counts[0] / sqrt(2), counts[0] * sqrt(2)]
+    return [counts[0] ** 2 / inner[0], *inner, counts[-1] ** 2 / inner[-1]]
+
+
+def _cause_labels(shares: Sequence[Mapping[str, float]]) -> list[style.EndLabel]:
+    """Return labels beside the last stack, for causes that are visible in any stack."""
+    labels, bottom = [], 0.0
+    for cause in (field.name for field in fields(Attribution)):
+        share = shares[-1][cause]
+        if any(each[cause] >= _VISIBLE_SHARE for each in shares):
+            color = style.FAINT_INK if cause == "idle" else CAUSE_COLORS[cause]
+            labels.append(style.EndLabel(bottom + share / 2, cause, color))
+        bottom += share
+    return labels
+
+
+def rate_axis(axes: Axes, ticks: Sequence[float] = (1.0,)) -> None:
+    """Make the y axis logarithmic, with ticks at these multiples of powers of ten."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=ticks))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: format_rate(rate)))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def counts_axis(axes: Axes, label: str, counts: Sequence[int]) -> None:
+    """Make the x axis logarithmic, with a tick for each of the counts that has space."""
+    ticks = _ticks(counts, _DIGIT_INCHES / _axes_inches(axes))
+    axes.set_xlabel(label)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _axes_inches(axes: Axes) -> float:
+    """Return the width that axes will have once labels and margins are laid out."""
+    return float(_AXES_SHARE * axes.get_window_extent().width / axes.figure.dpi)
+
+
+def _ticks(counts: Sequence[int], digit: float) -> list[int]:
+    """Choose ticks that do not touch: last, first, powers of two, then others if counts are few.
+
+    Args:
+        digit: Width of a digit as a fraction of the axis.
+    """
+    octaves = log2(counts[-1] / counts[0])
+
+    def are_apart(one: int, other: int) -> bool:
+        width = digit * (len(f"{one:,}{other:,}") + 1) / 2
+        return abs(log2(one / other)) > width * octaves
+
+    powers = (count for count in counts if count.bit_count() == 1)
+    others = counts if len(counts) <= _MOST_TICKS else ()
+    ticks: list[int] = []
+    for count in (counts[-1], counts[0], *powers, *others):
+        if all(are_apart(count, tick) for tick in ticks):
+            ticks.append(count)
+    return sorted(ticks)

@@ -1,0 +1,231 @@
+"""A curve for people: headline, table and footnotes as text, and all of it as one HTML page."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from timing.attribution import Attribution
+from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo
+from waferstream.reports.economics import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from waferstream.reports.host import Host
+from wsc.core.files import replacing, write_json
+from wsc.core.tables import aligned
+from wsc.core.units import counted, format_bytes, format_count, format_ps, format_rate
+
+Column = Callable[[CurvePoint], str | None]
+"""The text of a cell; None where the point has no such value."""
+
+_VISIBLE_SHARE = 0.0005  # a cause with a smaller share at every point has no column
+_PAGE = "curve_page.html.jinja"
+
+
+def write_curve(folder: Path, name: str, result: CurveResult, details: str = "") -> Path:
+    """Write a curve as ``name.json``, ``name.png`` and ``name.html``; returns the page's path.
+
+    Where GPU clusters are compared, also writes ``gpus.png``.
+
+    Args:
+        folder: An existing folder.
+        name: Stem of the file names.
+        result: The curve.
+        details: Preformatted text for the end of the page.
+    """
+    # matplotlib takes long to import; errors of the command line are reported before
+    from waferstream.reports.curve_picture import curve_picture, gpu_picture  # noqa: PLC0415
+
+    write_json(folder / f"{name}.json", result)
+    picture = folder / f"{name}.png"
+    curve_picture(picture, headline(result), result)
+    gpu_image = None
+    if result.gpus is not None and result.gpus.curves:
+        gpu_path = folder / "gpus.png"
+        gpu_picture(gpu_path, headline(result), result, result.gpus)
+        gpu_image = gpu_path.read_bytes()
+    target = folder / f"{name}.html"
+    with replacing(target) as partial:
+        page = curve_page(result, picture.read_bytes(), gpu_image, details)
+        partial.write_text(page, encoding="utf-8")
+    return target
+
+
+def headline(result: CurveResult) -> str:
+    """Return model, batch, steps and machine in one line."""
+    sequence = f" of {result.tokens_per_sample:,}" if result.tokens_per_sample else ""
+    unit = "sequence" if result.tokens_per_sample else "sample"
+    steps = "" if result.training is None else f", {counted(result.training.num_steps, 'step')}"
+    return (
+        f"{result.model.name}, {format_count(result.model.parameters)} parameters, "
+        f"batch of {counted(result.batch_size, unit)}{sequence}{steps}, on {result.system}"
+    )
+
+
+def curve_table(result: CurveResult) -> list[tuple[str, ...]]:
+    """Return a header and one row for each point; columns without values are left out."""
+    columns = {
+        name: [column(point) for point in result.points]
+        for name, column in _columns(result).items()
+    }
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    rows = zip(*([cell or "-" for cell in cells] for cells in filled.values()), strict=True)
+    return [tuple(filled), *rows]
+
+
+def table_text(result: CurveResult) -> str:
+    """Return the table as aligned lines, with its footnote."""
+    return "\n".join([*aligned(curve_table(result)), *footnotes(result)])
+
+
+def _columns(result: CurveResult) -> Mapping[str, Column]:
+    return {
+        "systems": lambda point: f"{point.num_csx:,}",
+        "micro-batch": lambda point: point.micro_batch_size and f"{point.micro_batch_size:,}",
+        "accumulation steps": lambda point: point.prediction and f"{point.prediction.num_rounds:,}",
+        "step": lambda point: format_ps(point.emulated.step_ps),
+        "samples/s": lambda point: format_rate(point.emulated.samples_per_s),
+        "tokens/s": _tokens_per_s,
+        "PFLOP/s": lambda p: (
+            p.prediction and format_rate(p.prediction.flops_per_s / 1e15, digits=3)
+        ),
+        "of peak": lambda point: point.prediction and f"{point.prediction.utilisation:.1%}",
+        "efficiency": lambda point: f"{point.efficiency:.1%}",
+        **{cause: _share_of(cause) for cause in _visible_causes(result)},
+        "SRAM peak": lambda p: p.prediction and format_bytes(p.prediction.sram_peak_bytes),
+        "recomputed": lambda point: point.prediction and f"{point.prediction.recomputed_segments}",
+        "SwarmX nodes": lambda point: point.prediction and f"{point.prediction.swarmx_nodes:,}",
+        "training": _training_time(result),
+        "measured samples/s": lambda p: p.run and format_rate(p.run.measured.samples_per_s, 3),
+        "weights SHA-256": lambda point: point.run and point.run.weights_sha256[:12],
+    }
+
+
+def _tokens_per_s(point: CurvePoint) -> str | None:
+    if point.prediction is None or point.prediction.tokens_per_s is None:
+        return None
+    return format_rate(point.prediction.tokens_per_s)
+
+
+def _share_of(cause: str) -> Column:
+    return lambda point: f"{point.emulated.attribution_ps.shares()[cause]:.1%}"
+
+
+def _visible_causes(result: CurveResult) -> list[str]:
+    shares = [point.emulated.attribution_ps.shares() for point in result.points]
+    names = [field.name for field in fields(Attribution)]
+    return [name for name in names if any(each[name] >= _VISIBLE_SHARE for each in shares)]
+
+
+def _training_time(result: CurveResult) -> Column:
+    """Return the column with the time to train on the token budget, if there is one."""
+    bill = None if result.simulation is None else result.simulation.detail.bill
+
+    def cell(point: CurvePoint) -> str | None:
+        if bill is None or point.prediction is None or not point.prediction.tokens_per_s:
+            return None
+        return format_duration(bill.tokens / point.prediction.tokens_per_s)
+
+    return cell
+
+
+def footnotes(result: CurveResult) -> list[str]:
+    """Return the sentences that define the columns and state the accuracy."""
+    notes = [
+        "Step, samples/s, efficiency and causes are emulated. Efficiency: samples/s over those of "
+        "the first row times the growth in systems. Causes: shares of the busiest systems' step."
+    ]
+    if result.training is not None:
+        notes.append(
+            "Measured samples/s: on this host, whose cores all emulated systems share, so it need "
+            "not grow with their number."
+        )
+    if result.simulation is not None:
+        notes += [
+            "PFLOP/s: matrix products and attention, recomputation not counted.",
+            _error_bar(result),
+            f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
+        ]
+    return notes
+
+
+def _error_bar(result: CurveResult) -> str:
+    info = result.simulation
+    if info is None or info.error_bar is None:
+        return f"Error bar: unknown, there is no published run on a {result.system} to compare."
+    bar = info.error_bar
+    changed = "" if info.as_published else " cluster.yaml changes numbers of the published machine."
+    return (
+        f"Error bar: nine of ten published runs on one {bar.system} are within "
+        f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
+        f"{bar.mean:.1%}, worst {bar.worst:.0%}).{changed}"
+    )
+
+
+def verdict(training: TrainingInfo, num_runs: int) -> str:
+    """Return one sentence that says whether all runs end with the same weights."""
+    if training.weights_sha256 is None:
+        return "Bitwise reproducible: NO. The runs end with different weights."
+    return f"Bitwise reproducible: yes. All {num_runs} runs end with the same weights."
+
+
+def format_duration(duration_s: float) -> str:
+    """Return a duration in seconds, minutes, hours or days, each up to two of the next unit."""
+    if duration_s < 120:
+        return f"{duration_s:.0f} s"
+    if duration_s < 2 * SECONDS_PER_HOUR:
+        return f"{duration_s / 60:.0f} min"
+    if duration_s < 2 * SECONDS_PER_DAY:
+        return f"{duration_s / SECONDS_PER_HOUR:.1f} h"
+    return f"{duration_s / SECONDS_PER_DAY:,.1f} days"
+
+
+def curve_page(
+    result: CurveResult, picture: bytes, gpu_picture: bytes | None = None, details: str = ""
+) -> str:
+    """Return a curve as an HTML page that loads nothing and runs no script.
+
+    Args:
+        result: The curve.
+        picture: PNG of the curve.
+        gpu_picture: PNG of the comparison with GPU clusters.
+        details: Preformatted text for the end of the page.
+    """
+    environment = Environment(
+        loader=PackageLoader("waferstream.reports", "."), autoescape=True, undefined=StrictUndefined
+    )
+    header, *rows = curve_table(result)
+    return environment.get_template(_PAGE).render(
+        result=result,
+        headline=headline(result),
+        verdict=result.training and verdict(result.training, len(result.points)),
+        picture=b64encode(picture).decode(),
+        gpu_picture=gpu_picture and b64encode(gpu_picture).decode(),
+        header=header,
+        rows=rows,
+        notes=footnotes(result),
+        facts=_facts(result),
+        details=details,
+    )
+
+
+def _facts(result: CurveResult) -> Mapping[str, str]:
+    """Return what the numbers depend on, by name."""
+    software = f"WaferStream {result.version}"
+    facts = {"Micro-batch": f"{result.micro_batch}"}
+    run = result.points[0].run
+    if run is not None:
+        host = run.measured.host
+        facts["Host"] = _host(host)
+        software += f", Python {host.python}, torch {host.torch}"
+    return {
+        **facts,
+        "Software": software,
+        "Commit": result.commit or "not in a git repository",
+    }
+
+
+def _host(host: Host) -> str:
+    return f"{host.cpu}, {host.cores} cores, {format_bytes(host.memory_bytes)} of memory"

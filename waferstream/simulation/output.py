@@ -1,0 +1,149 @@
+"""Output of a simulation: text for the terminal, picture of a wafer, trace of a step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from timing.trace import write_trace
+from waferstream.reports.curve import CurvePoint, CurveResult, LayerGroup, PointDetail
+from waferstream.reports.curve_report import format_duration, headline, table_text
+from waferstream.simulation.study import Study
+from wsc.core.tables import aligned
+from wsc.core.units import counted, format_bytes, format_count, format_ps, format_rate, seconds
+
+log = logging.getLogger("waferstream")
+
+TRACED_ROUNDS = 8
+"""Rounds of a longer step that are traced: the others are alike."""
+
+
+def simulation_text(result: CurveResult) -> str:
+    """Return the whole simulation as lines of text."""
+    return "\n\n".join(("\n".join(_settings(result)), table_text(result), detail_text(result)))
+
+
+def _settings(result: CurveResult) -> Iterator[str]:
+    info = result.simulation
+    assert info is not None
+    yield headline(result)
+    yield (
+        f"Weights stream in {info.stream_dtype}; {info.optimizer}; "
+        f"micro-batch: {result.micro_batch}"
+    )
+    yield f"On {counted(info.detail.num_csx, 'system')}: {info.detail.effective_batch}"
+    if info.detail.fill_wafer_size is not None:
+        yield (
+            "Policy auto leaves the wafer unfilled, where "
+            f"{info.detail.fill_wafer_size:,} samples fit at a time; to simulate a filled wafer "
+            "set csx.performance.micro_batch_size: fill_wafer"
+        )
+
+
+def detail_text(result: CurveResult) -> str:
+    """Return memory, start-up, cost and layers of the point in detail, as lines of text."""
+    assert result.simulation is not None
+    detail = result.simulation.detail
+    point = next(point for point in result.points if point.num_csx == detail.num_csx)
+    lines = [
+        f"{detail.num_csx:,} x {result.system} in detail",
+        *_memory_lines(detail, point),
+        *_start_up_lines(detail),
+        *_bill_lines(detail),
+        "",
+        *aligned(_layer_rows(detail.layers)),
+    ]
+    return "\n".join(lines)
+
+
+def _memory_lines(detail: PointDetail, point: CurvePoint) -> Iterator[str]:
+    assert point.prediction is not None
+    tiers, prediction = detail.tiers, point.prediction
+    flash = f" and flash, {format_bytes(tiers.flash_bytes)} of it in flash"
+    yield (
+        f"  MemoryX   masters {format_bytes(tiers.masters.num_bytes)}, "
+        f"gradient sums {format_bytes(tiers.sums.num_bytes)}, "
+        f"optimizer state {format_bytes(tiers.state.num_bytes)}; "
+        f"DRAM{flash if tiers.flash_bytes else ''}"
+    )
+    yield f"  SwarmX    {counted(prediction.swarmx_nodes, 'node')}"
+    recomputed = f", {counted(prediction.recomputed_segments, 'layer')} recomputed"
+    yield (
+        f"  CS        activations and buffers {format_bytes(prediction.sram_peak_bytes)} of "
+        f"{format_bytes(detail.sram_capacity_bytes)} of SRAM"
+        f"{recomputed if prediction.recomputed_segments else ''}"
+    )
+    yield (
+        "  streamed  weights, gradients, masters and state, "
+        f"{format_bytes(detail.resident_bytes)}; "
+        f"they {'would' if detail.fits_sram else 'would not'} fit the SRAM of a wafer"
+    )
+
+
+def _start_up_lines(detail: PointDetail) -> Iterator[str]:
+    start_up = detail.start_up
+    yield (
+        f"  start-up  {format_duration(seconds(start_up.total_ps))}: "
+        f"compile {format_duration(seconds(start_up.compile_ps))}, "
+        f"then programming {format_duration(seconds(start_up.programming_ps))} while initial "
+        f"weights take {format_duration(seconds(start_up.initial_weights_ps))}"
+    )
+
+
+def _bill_lines(detail: PointDetail) -> Iterator[str]:
+    bill, prices = detail.bill, detail.prices
+    if bill is None:
+        return
+    energy = f", {format_rate(bill.energy_kwh)} kWh" if bill.energy_kwh else ""
+    yield (
+        f"  training  {format_count(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
+        f"{format_rate(bill.system_hours)} system hours{energy}, cost {format_rate(bill.cost)}"
+    )
+    yield (
+        f"            illustrative prices, not an offer: {prices.system_hour:g} per system hour, "
+        f"{prices.system_kw:g} kW per system, {prices.kwh:g} per kWh"
+    )
+
+
+def _layer_rows(layers: Sequence[LayerGroup]) -> Iterator[Sequence[str]]:
+    yield (
+        "layers", "phase", "count", "weights", "gradients", "stream time", "compute time",
+        "stalls", "remedy",
+    )  # fmt: skip
+    for group in layers:
+        check = group.check
+        yield (
+            group.layers,
+            check.phase,
+            f"{group.count}",
+            format_bytes(check.weight_bytes),
+            format_bytes(check.gradient_bytes),
+            format_ps(group.stream_ps),
+            format_ps(check.compute_ps),
+            "no" if check.holds else "yes",
+            group.remedy,
+        )
+
+
+def draw_wafer(path: Path, study: Study, title: str, num_csx: int) -> None:
+    """Draw the SRAM plan of one of ``num_csx`` systems as PNG."""
+    # matplotlib takes long to import; errors of the command line are reported before
+    from waferstream.reports.wafer_picture import wafer_picture  # noqa: PLC0415
+
+    size = study.micro_batch_size(num_csx)
+    subtitle = f"one of {num_csx:,}, micro-batch of {size:,}"
+    wafer_picture(path, study.simulator.sram_plan(size), f"{title}: {subtitle}")
+
+
+def trace_step(path: Path, study: Study, num_csx: int) -> None:
+    """Write the second step as a trace; it starts while streams of the first step are under way."""
+    costed = study.costed(num_csx)
+    traced = min(costed.program.num_micro_batches, TRACED_ROUNDS * num_csx)
+    timing = study.simulator.clock(costed.with_num_micro_batches(traced), num_csx, record=True)
+    timing.step(costed.program.mode, 1)
+    timing.occupancies.clear()
+    timing.step(costed.program.mode, 2)
+    write_trace(path, timing.occupancies, {})
+    cut = "" if traced == costed.program.num_micro_batches else f" of {TRACED_ROUNDS} rounds"
+    log.info("Trace of a step%s: %s (open it in ui.perfetto.dev)", cut, path)
