@@ -137,15 +137,15 @@ class Network:
             return False
         if now & 1:  # who is first when two want one wire changes every cycle
             queues = queues[::-1]
-        wires = self._queues.wire(queues, self._position)
-        targets = self._queues.targets.take(wires, axis=0)
+        hops = self._queues.hop(queues, self._position)
+        targets = self._queues.targets.take(hops, axis=0)
         going = self._can_go(targets, now)
         if not going.all():
-            queues, wires, targets = queues[going], wires[going], targets[going]
+            queues, hops, targets = queues[going], hops[going], targets[going]
         if not queues.size:
             return False
         value, flags = self.wavelets.pop(queues)
-        self._enter(targets, value, flags, now + self._queues.delays.take(wires, axis=0))
+        self._enter(targets, value, flags, now + self._queues.delays.take(hops, axis=0))
         if flags.any():
             moves_switch = (flags & (ADVANCE_HERE | CONTROL)) != 0
             self._advance(self._queues.switch[queues[moves_switch]])

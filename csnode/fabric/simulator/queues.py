@@ -1,8 +1,23 @@
-"""Routes of all colours, compiled to queues: where each waits, and where it may go next.
+"""Compile the routes of all colours into queues: where wavelets wait, and where they go next.
 
-A router has one queue per colour and input that has a route. A queue's wavelets go, at each switch
-position, to a fixed set of queues: those of neighbours, and the one in front of the PE's core.
-Queues of routers come first, queues of cores behind them; number -1 is none.
+A router has one queue per colour and input that has a route, and a core has one per colour that it
+may receive. At each switch position, the wavelets of a router's queue go to a fixed set of queues:
+those of neighbouring routers, and the one in front of the PE's own core.
+
+Index spaces, all from 0; -1 stands for "none" in every array of indices:
+
+    pe        row-major number of a PE: row x columns + column
+    colour    place of a colour among the colours with routes (not the colour's number)
+    port      input or output of a router, a ``Port``: 0 to 4
+    queue     first the R queues of routers, then the C queues in front of cores
+    switch    colour x PEs + pe: one switch per router and colour
+    link      pe x 6 + input: the physical wire into a queue; input 5 is the way into the core
+    hop       position x R + queue: a router's queue while its switch is at a position
+
+A switch position selects the row of ``targets`` and ``delays``::
+
+    queue q, switch at position 1  ->  hop = R + q  ->  targets[hop] = [queue east, queue of core]
+                                                        delays[hop]  = [hop cycles, ramp cycles]
 """
 
 from __future__ import annotations
@@ -22,12 +37,20 @@ _STEPS = {Port.NORTH: (-1, 0), Port.EAST: (0, 1), Port.SOUTH: (1, 0), Port.WEST:
 
 @dataclass(frozen=True)
 class Queues:
-    """All queues of a program.
+    """All queues of a program; index spaces as at the top of this file.
 
-    Per queue: ``pe``, ``switch`` (colour index x PEs + PE), ``link`` (the wire into it, PE x 6 +
-    input, 5 for the core) and ``capacity`` in wavelets. Per ``wire`` (switch position x router
-    queues + router queue) and copy: the queues it leads to, ``targets``, and the cycles to them,
-    ``delays``, both [wires, copies].
+    ================  =====================  ========================================
+    ``pe``            int64 [queues]         PE of a queue
+    ``switch``        int64 [queues]         switch of a queue
+    ``link``          int64 [queues]         wire into a queue
+    ``capacity``      int32 [queues]         wavelets that fit
+    ``targets``       int64 [hops, fan-out]  queues that a wavelet enters, all at once
+    ``delays``        int64 [hops, fan-out]  cycles on the way to each target
+    ``ramp_up``       int64 [colours, PEs]   queue that a core sends into
+    ``ramp_down``     int64 [colours, PEs]   queue that a core receives from
+    ``last_position`` int8 [switches]        last switch position
+    ``ring``          bool [switches]        whether position 0 follows the last one
+    ================  =====================  ========================================
     """
 
     num_router: int
@@ -44,40 +67,43 @@ class Queues:
 
     @property
     def shared_links(self) -> bool:
-        """Whether two queues may want the same wire in one cycle."""
+        """Whether two queues may need the same wire in one cycle."""
         owner = np.full(int(self.link.max(initial=0)) + 1, -1, dtype=np.int32)
-        wires, copies = np.nonzero(self.targets >= 0)
-        links, queues = self.link[self.targets[wires, copies]], wires % max(self.num_router, 1)
+        hops, copies = np.nonzero(self.targets >= 0)
+        links, queues = self.link[self.targets[hops, copies]], hops % max(self.num_router, 1)
         owner[links] = queues
         return bool((owner[links] != queues).any())
 
-    def wire(self, queues: Array, positions: Array) -> Array:
-        """Where router queues lead with the switches at ``positions``."""
+    def hop(self, queues: Array, positions: Array) -> Array:
+        """Return the hops of router queues with all switches at ``positions``."""
         if self.targets.shape[0] == self.num_router:
             return queues
         return queues + positions.take(self.switch.take(queues)) * np.int64(self.num_router)
 
 
 def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues:
-    """Number the queues and join them.
+    """Number the queues and connect them.
 
-    Raises ApplianceCompilationError where a route leaves the region or meets a router without a
-    route, since wavelets would be lost there.
+    Raises:
+        ApplianceCompilationError: A route leaves the region or meets a router without a route, so
+            wavelets would be lost there.
     """
     numbers = _Numbers.of(fabric, routes)
-    wires, targets, delays = _joints(fabric, numbers, routes)
+    hops, targets, delays = _connections(fabric, numbers, routes)
+    # A slot per cycle of wire besides the queue's own: an undisturbed stream never waits for room.
     capacity = np.full(numbers.num_queues, fabric.spec.queue_wavelets, dtype=np.int32)
     np.maximum.at(capacity, targets, fabric.spec.queue_wavelets + delays)
     ramps = numbers.router[:, Port.RAMP]
     capacity[ramps[ramps >= 0]] += fabric.spec.ramp_cycles
-    order = np.argsort(wires, kind="stable")
-    wires, targets, delays = wires[order], targets[order], delays[order]
-    copy = np.arange(wires.size) - np.searchsorted(wires, wires)
+    # Connections of one hop become the columns of its row: [hops, fan-out].
+    order = np.argsort(hops, kind="stable")
+    hops, targets, delays = hops[order], targets[order], delays[order]
+    copy = np.arange(hops.size) - np.searchsorted(hops, hops)
     positions = max((table.outputs.shape[0] for table in routes.values()), default=1)
     shape = (positions * numbers.num_router, int(copy.max(initial=0)) + 1)
     table_of_targets, table_of_delays = np.full(shape, -1), np.zeros(shape, dtype=np.int64)
-    table_of_targets[wires, copy] = targets
-    table_of_delays[wires, copy] = delays
+    table_of_targets[hops, copy] = targets
+    table_of_delays[hops, copy] = delays
     return Queues(
         num_router=numbers.num_router,
         pe=numbers.pe,
@@ -93,23 +119,27 @@ def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues
     )
 
 
-def _joints(
+def _connections(
     fabric: Fabric, numbers: _Numbers, routes: Mapping[int, ColourRoutes]
 ) -> tuple[Array, Array, Array]:
-    """All pairs of a wire and a queue that it leads to, with the cycles between them."""
-    joints = [np.zeros((3, 0), dtype=np.int64)]
+    """Return hop, target and delay [connections] of every connection, one per copy of a wavelet."""
+    found = [np.zeros((3, 0), dtype=np.int64)]
     for index, (colour, table) in enumerate(routes.items()):
         for position, source, output, pes in _outputs(table):
             target, delay = _target(fabric, numbers, index, colour, source, output, pes)
-            wires = numbers.router[index, source, pes] + position * numbers.num_router
-            joints.append(np.stack([wires, target, delay]))
-    wires, targets, delays = np.concatenate(joints, axis=1)
-    return wires, targets, delays
+            hops = numbers.router[index, source, pes] + position * numbers.num_router
+            found.append(np.stack([hops, target, delay]))
+    hops, targets, delays = np.concatenate(found, axis=1)
+    return hops, targets, delays
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Which queue has which number: ``router[colour index, input, pe]``, ``core[index, pe]``."""
+    """Numbers of the queues.
+
+    ``router`` [colours, ports, PEs] and ``core`` [colours, PEs] hold queues; ``pe``, ``switch`` and
+    ``link`` [queues] are those of ``Queues``.
+    """
 
     router: Array
     core: Array
@@ -121,6 +151,7 @@ class _Numbers:
 
     @staticmethod
     def of(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> _Numbers:
+        """Number the inputs that have a route, and the cores that a route ends in."""
         num_pes = fabric.num_pes
         outputs = [table.outputs for table in routes.values()]
         has_input = np.zeros((len(outputs), NUM_PORTS, num_pes), dtype=np.bool_)
@@ -151,7 +182,7 @@ class _Numbers:
 
 
 def _outputs(table: ColourRoutes) -> Iterator[tuple[int, Port, Port, Array]]:
-    """(switch position, input, output, the PEs with this route)."""
+    """Yield (switch position, input, output, PEs that have this route)."""
     for position in range(table.outputs.shape[0]):
         for source in Port:
             ports = table.outputs[position, source]
@@ -170,25 +201,27 @@ def _target(
     output: Port,
     pes: Array,
 ) -> tuple[Array, Array]:
-    """The queue behind an output, and the cycles to it."""
+    """Return the queue behind an output of each PE, and the cycles to it."""
     spec = fabric.spec
     if output is Port.RAMP:
         return numbers.core[index, pes], np.full(pes.size, spec.ramp_cycles, dtype=np.int32)
     row_step, column_step = _STEPS[output]
     rows, columns = pes // fabric.columns + row_step, pes % fabric.columns + column_step
     inside = (rows >= 0) & (rows < fabric.rows) & (columns >= 0) & (columns < fabric.columns)
-    _check_none(fabric, colour, output, pes[~inside], "route-leaves-region")
+    _check_none_lost(fabric, colour, output, pes[~inside], "route-leaves-region")
     target = numbers.router[index, output.opposite, rows * fabric.columns + columns]
-    _check_none(fabric, colour, output, pes[target < 0], "route-without-next-hop")
+    _check_none_lost(fabric, colour, output, pes[target < 0], "route-without-next-hop")
     wire = fabric.south_cycles if row_step else fabric.east_cycles
     delay = wire[np.minimum(rows, rows - row_step), np.minimum(columns, columns - column_step)]
     turns = source is not Port.RAMP and (source - output) % 2 == 1
     return target, delay + (spec.turn_cycles if turns else 0)
 
 
-def _check_none(fabric: Fabric, colour: int, output: Port, lossy_pes: Array, code: str) -> None:
-    if lossy_pes.size:
-        row, column = divmod(int(lossy_pes[0]), fabric.columns)
+def _check_none_lost(
+    fabric: Fabric, colour: int, output: Port, losing_pes: Array, code: str
+) -> None:
+    if losing_pes.size:
+        row, column = divmod(int(losing_pes[0]), fabric.columns)
         raise ApplianceCompilationError(
             "a route must lead to a router of the region that routes its colour",
             code=code,
