@@ -14,8 +14,8 @@ LINES = {"chain", "tree", "two-phase", "broadcast", "all-reduce", "2D broadcast"
 def test_a_form_is_within_five_percent_of_the_fabric(kernel: str) -> None:
     """One shape of each kernel over PEs, in fp16 on a WSE-2."""
     compare, grids, tiles = SWEEPS[kernel]
-    form, taken = compare(Case("WSE-2", Dtype.FP16, *grids[0], tiles[0]))
-    assert form == pytest.approx(taken, rel=BOUND)
+    closed_form, simulated = compare(Case("WSE-2", Dtype.FP16, *grids[0], tiles[0]))
+    assert closed_form == pytest.approx(simulated, rel=BOUND)
 
 
 @pytest.mark.parametrize("machine", ["WSE-3", "WSE-3 simulator"])
@@ -23,8 +23,8 @@ def test_a_form_is_within_five_percent_of_the_fabric(kernel: str) -> None:
 def test_a_form_knows_the_machine(kernel: str, machine: str) -> None:
     """The same bound where hops, links and vector rates differ."""
     compare, grids, tiles = SWEEPS[kernel]
-    form, taken = compare(Case(machine, Dtype.FP16, *grids[0], tiles[0]))
-    assert form == pytest.approx(taken, rel=BOUND)
+    closed_form, simulated = compare(Case(machine, Dtype.FP16, *grids[0], tiles[0]))
+    assert closed_form == pytest.approx(simulated, rel=BOUND)
 
 
 @pytest.mark.parametrize("tile", [(2, 4), (1, 4)])
@@ -34,8 +34,8 @@ def test_a_softmax_along_a_wide_row_is_within_two_percent(tile: tuple[int, int])
     In fp32; half-filled words of 16 bits cost the fabric a few cycles more.
     """
     compare, *_ = SWEEPS["softmax"]
-    form, taken = compare(Case("WSE-2", Dtype.FP32, 1, 32, tile))
-    assert form == pytest.approx(taken, rel=0.02)
+    closed_form, simulated = compare(Case("WSE-2", Dtype.FP32, 1, 32, tile))
+    assert closed_form == pytest.approx(simulated, rel=0.02)
 
 
 @pytest.mark.parametrize("kernel", ["chain", "broadcast", "2D broadcast"])

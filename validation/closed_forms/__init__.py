@@ -1,1 +1,1 @@
-"""Compare the closed-form kernel costs with the fabric simulator."""
+"""Compare the closed forms of kernel costs with the fabric simulator."""

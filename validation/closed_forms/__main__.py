@@ -1,9 +1,9 @@
-"""How far are the closed forms from the simulated fabric, in cycles?
+"""Measure how far closed forms of kernels are from the simulated fabric, in cycles.
 
     python -m validation.closed_forms --json benchmarks/results/closed_forms.json
 
-Each kernel runs on the simulated fabric over shapes, grids, formats and machines, and the form of
-``timing.kernels`` is compared with the cycles that it took; ``kernel_cases`` says how.
+Each kernel runs on the simulated fabric over shapes, grids, dtypes and machines; ``kernel_cases``
+pairs the cycles it takes with those of its closed form in ``timing.kernels``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRODUCTS = ((16, 6, 16), (4, 6, 24), (24, 6, 4), (2, 12, 2))
 
 
 class Sweep(NamedTuple):
-    """A kernel's comparison, its grids (rows, columns), and what each PE holds."""
+    """Comparison of a kernel, its grids (rows, columns), and the tiles of a PE."""
 
     compare: Comparison
     grids: Sequence[tuple[int, int]]
@@ -69,7 +69,7 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a sweep; ``error`` is that of the form, relative to the fabric."""
+    """One point of a sweep; ``error`` is that of the closed form, relative to the fabric."""
 
     kernel: str
     machine: str
@@ -83,18 +83,22 @@ class Point:
 
 
 def sweep(kernel: str, machines: Sequence[str], dtypes: Sequence[Dtype]) -> Iterator[Point]:
-    """All points of a kernel; in fp32 no weight carries an index, so that zeros are sent."""
+    """Yield all points of a kernel.
+
+    In fp32 no weight carries an index, so zeros are sent and sparse products are left out.
+    """
     compare, grids, tiles = SWEEPS[kernel]
     for machine, dtype, (rows, columns), tile in product(machines, dtypes, grids, tiles):
         if kernel == "GEMM, sparse" and dtype is Dtype.FP32:
             continue
-        form, taken = compare(Case(machine, dtype, rows, columns, tile))
-        error = form / taken - 1
-        yield Point(kernel, machine, dtype.torch_name, rows, columns, tile, form, taken, error)
+        closed_form, simulated = compare(Case(machine, dtype, rows, columns, tile))
+        error = closed_form / simulated - 1
+        case = (kernel, machine, dtype.torch_name, rows, columns, tile)
+        yield Point(*case, closed_form, simulated, error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Sweep, print a table, write JSON; returns the exit status."""
+    """Run the sweeps, print a table, write JSON; return the exit status."""
     options = _parser().parse_args(arguments)
     points: list[Point] = []
     result = {

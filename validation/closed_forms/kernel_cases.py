@@ -1,7 +1,7 @@
-"""One kernel at a time: the cycles that its closed form gives beside those that the fabric took.
+"""Cycles of one kernel by its closed form, and on the simulated fabric.
 
-A comparison takes a ``Case``, runs the kernel on the simulated fabric and evaluates the form of
-``timing.kernels`` for the same PEs, shapes and format.
+A comparison takes a ``Case``, runs the kernel on the simulated fabric, and evaluates the closed
+form of ``timing.kernels`` for the same PEs, shapes and dtype.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from validation.published_programs.products import gemv
 
 MACHINES = {"WSE-2": WSE2, "WSE-3": WSE3, "WSE-3 simulator": WSE3_SIMULATOR}
 SPARSE = 0.25
-"""Share of weights that are not zero in the sparse products."""
+"""Share of non-zero weights in the sparse products."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """``rows`` x ``columns`` PEs of a machine, and the tile that each of them holds."""
+    """A grid of ``rows`` x ``columns`` PEs of a machine, and the tile on each of them."""
 
     machine: str
     dtype: Dtype
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def fabric(self) -> Fabric:
-        """Its PEs to simulate."""
+        """The PEs to simulate."""
         return Fabric(self.rows, self.columns, self.spec)
 
     @property
@@ -52,50 +52,55 @@ class Case:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns that tiles of the first two lengths make up."""
+        """Rows and columns of the matrix whose tiles have the first two lengths of ``tile``."""
         return self.rows * self.tile[0], self.columns * self.tile[1]
 
     @property
     def matrix(self) -> np.ndarray:
-        """Random values of this shape."""
+        """Random values of this shape, seeded."""
         return np.random.default_rng(0).normal(size=self.shape)
 
 
-class Cycles(NamedTuple):
-    """What the closed form gives, and what the fabric took."""
+class CyclePair(NamedTuple):
+    """Cycles of a kernel by its closed form, and on the simulated fabric."""
 
-    form: float
-    fabric: float
+    closed_form: float
+    simulated: float
 
 
-Comparison = Callable[[Case], Cycles]
-LineForm = Callable[[FabricSpec, int, float], float]
-"""Cycles of a collective, from the machine, its PEs and 32-bit words of each."""
+Comparison = Callable[[Case], CyclePair]
+LineCost = Callable[[FabricSpec, int, float], float]
+"""Closed form of a collective: machine, PEs and 32-bit words per PE to cycles."""
 LineProgram = Callable[[Fabric, int, Dtype], Program]
-"""A collective on a fabric, from the elements of each PE and their format."""
+"""Program of a collective: fabric, elements per PE and their dtype to a program."""
 
 
-def _collective(form: LineForm, build: LineProgram) -> Comparison:
-    """The tile is one vector per PE; forms of collectives count from the first wavelet."""
+def _collective(closed_form: LineCost, build: LineProgram) -> Comparison:
+    """Return the comparison of a collective; the tile is one vector per PE.
 
-    def compare(case: Case) -> Cycles:
+    Closed forms of collectives count from the first wavelet, so the first set-up is subtracted.
+    """
+
+    def compare(case: Case) -> CyclePair:
         length = case.tile[0] * case.tile[1]
-        taken = run(build(case.fabric, length, case.dtype), {"x": 1.0}).cycles
+        simulated = run(build(case.fabric, length, case.dtype), {"x": 1.0}).cycles
         words = length / case.dtype.per_word
-        return Cycles(form(case.spec, case.columns, words), taken - case.spec.vector_setup_cycles)
+        return CyclePair(
+            closed_form(case.spec, case.columns, words), simulated - case.spec.vector_setup_cycles
+        )
 
     return compare
 
 
-def _reduce(form: LineForm, tree: Callable[[int], programs.Tree]) -> Comparison:
+def _reduce(closed_form: LineCost, tree: Callable[[int], programs.Tree]) -> Comparison:
     def build(fabric: Fabric, length: int, dtype: Dtype) -> Program:
         return programs.reduce(fabric, tree(fabric.columns), length, dtype)
 
-    return _collective(form, build)
+    return _collective(closed_form, build)
 
 
-def _all_reduce_form(spec: FabricSpec, pes: int, words: float) -> float:
-    """A chain and a broadcast, which starts with a set-up of its own."""
+def _all_reduce_cycles(spec: FabricSpec, pes: int, words: float) -> float:
+    """Return the cycles of a chain and a broadcast, which starts with a set-up of its own."""
     way_back = collectives.broadcast(spec, pes, words) + spec.vector_setup_cycles
     return collectives.chain(spec, pes, words) + way_back
 
@@ -109,31 +114,36 @@ star = _reduce(collectives.star, programs.star)
 tree = _reduce(collectives.binomial, programs.binomial)
 two_phase = _reduce(collectives.two_phase, programs.two_phase)
 broadcast = _collective(collectives.broadcast, programs.broadcast)
-all_reduce = _collective(_all_reduce_form, _all_reduce_program)
+all_reduce = _collective(_all_reduce_cycles, _all_reduce_program)
 ring_all_reduce = _collective(collectives.ring_all_reduce, programs.ring_all_reduce)
 
 
-def broadcast_2d(case: Case) -> Cycles:
-    """Over a square with sides of ``columns`` PEs."""
+def broadcast_2d(case: Case) -> CyclePair:
+    """Compare a broadcast over a square with sides of ``columns`` PEs."""
 
-    def form(spec: FabricSpec, pes: int, words: float) -> float:
+    def closed_form(spec: FabricSpec, pes: int, words: float) -> float:
         return collectives.broadcast_2d(spec, pes, pes, words)
 
     square = replace(case, rows=case.columns)
-    return _collective(form, programs.broadcast_2d)(square)
+    return _collective(closed_form, programs.broadcast_2d)(square)
 
 
 def _streamed(density: float) -> Comparison:
-    """Weights that are left out lie anywhere (seeded); the form is told the share of the others."""
+    """Return the comparison of a streamed product whose zeros lie at random places (seeded).
 
-    def compare(case: Case) -> Cycles:
+    The closed form takes the share of non-zero weights.
+    """
+
+    def compare(case: Case) -> CyclePair:
         x, outputs, dtype = case.matrix, case.tile[2], case.dtype
         weights = np.random.default_rng(1).random((x.shape[1], outputs)) < density
         edge = Fabric(case.rows + 1, case.columns, case.spec)
-        taken = kernels.weight_streaming(edge, x, weights.astype(float), dtype).cycles
+        simulated = kernels.weight_streaming(edge, x, weights.astype(float), dtype).cycles
         share = float(weights.mean())
-        form = streaming.weight_streaming(case.grid, *case.shape, outputs, dtype.torch_name, share)
-        return Cycles(form.total_cycles, taken)
+        closed_form = streaming.weight_streaming(
+            case.grid, *case.shape, outputs, dtype.torch_name, share
+        )
+        return CyclePair(closed_form.total_cycles, simulated)
 
     return compare
 
@@ -142,72 +152,74 @@ dense_gemm = _streamed(1.0)
 sparse_gemm = _streamed(SPARSE)
 
 
-def weight_gradient(case: Case) -> Cycles:
-    """Of a product whose activations lie still; the tile is tokens, features, outputs."""
+def weight_gradient(case: Case) -> CyclePair:
+    """Compare a weight gradient; the tile is tokens, features, outputs."""
     x, outputs = case.matrix, case.columns * case.tile[2]
-    taken = kernels.weight_gradient(case.fabric, x, np.ones((len(x), outputs)), case.dtype).cycles
-    form = resident.weight_gradient(case.grid, *case.shape, outputs, case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+    simulated = kernels.weight_gradient(
+        case.fabric, x, np.ones((len(x), outputs)), case.dtype
+    ).cycles
+    closed_form = resident.weight_gradient(case.grid, *case.shape, outputs, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def matvec(case: Case) -> Cycles:
-    """A matrix that lies still and a vector."""
+def matvec(case: Case) -> CyclePair:
+    """Compare a product of a resident matrix and a vector."""
     matrix = case.matrix
-    taken = kernels.gemv(case.fabric, matrix, matrix[0], case.dtype).cycles
-    form = gemv(case.grid, *case.shape, case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+    simulated = kernels.gemv(case.fabric, matrix, matrix[0], case.dtype).cycles
+    closed_form = gemv(case.grid, *case.shape, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def summa(case: Case) -> Cycles:
-    """Two matrices that lie still; the tile is rows, inner length, columns."""
+def summa(case: Case) -> CyclePair:
+    """Compare a product of two resident matrices; the tile is rows, inner length, columns."""
     left = case.matrix
     right = np.ones((left.shape[1], case.columns * case.tile[2]))
-    taken = kernels.summa(case.fabric, left, right, case.dtype).cycles
+    simulated = kernels.summa(case.fabric, left, right, case.dtype).cycles
     tile = (case.tile[0], case.tile[2])
     pes = (case.rows, case.columns)
-    form = resident.summa(case.spec, pes, tile, left.shape[1], case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+    closed_form = resident.summa(case.spec, pes, tile, left.shape[1], case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def softmax(case: Case) -> Cycles:
-    """Over the columns of a matrix."""
-    taken = kernels.softmax(case.fabric, case.matrix, case.dtype).cycles
-    form = tensors.softmax(case.grid, case.matrix.shape, case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+def softmax(case: Case) -> CyclePair:
+    """Compare a softmax over the columns of a matrix."""
+    simulated = kernels.softmax(case.fabric, case.matrix, case.dtype).cycles
+    closed_form = tensors.softmax(case.grid, case.matrix.shape, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def layer_norm(case: Case) -> Cycles:
-    """Over the columns of a matrix."""
+def layer_norm(case: Case) -> CyclePair:
+    """Compare a layer norm over the columns of a matrix."""
     x = case.matrix
-    taken = kernels.layer_norm(case.fabric, x, x[0], x[0], case.dtype).cycles
-    form = tensors.norm(case.grid, x.shape, case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+    simulated = kernels.layer_norm(case.fabric, x, x[0], x[0], case.dtype).cycles
+    closed_form = tensors.norm(case.grid, x.shape, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def attention(case: Case) -> Cycles:
-    """One head; the tile is queries, features, keys."""
+def attention(case: Case) -> CyclePair:
+    """Compare attention of one head; the tile is queries, features, keys."""
     queries = case.matrix
     keys = np.ones((case.columns * case.tile[2], queries.shape[1]))
-    taken = kernels.attention(case.fabric, queries, keys, keys, case.dtype).cycles
+    simulated = kernels.attention(case.fabric, queries, keys, keys, case.dtype).cycles
     sizes = (len(queries), len(keys), queries.shape[1])
-    form = tensors.attention(case.grid, 1, *sizes, case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+    closed_form = tensors.attention(case.grid, 1, *sizes, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def embedding(case: Case) -> Cycles:
-    """As many tokens as the table has rows."""
+def embedding(case: Case) -> CyclePair:
+    """Compare an embedding lookup of as many tokens as the table has rows."""
     table = case.matrix
     tokens = np.zeros(len(table), dtype=int)
-    taken = kernels.embedding(case.fabric, table, tokens, case.dtype).cycles
-    form = tensors.gather(case.grid, table.shape, case.dtype.torch_name)
-    return Cycles(form.total_cycles, taken)
+    simulated = kernels.embedding(case.fabric, table, tokens, case.dtype).cycles
+    closed_form = tensors.gather(case.grid, table.shape, case.dtype.torch_name)
+    return CyclePair(closed_form.total_cycles, simulated)
 
 
-def loss(case: Case) -> Cycles:
-    """Cross entropy of scores, the softmax included."""
+def loss(case: Case) -> CyclePair:
+    """Compare the cross entropy of logits, including its softmax."""
     scores, dtype = case.matrix, case.dtype.torch_name
     classes = np.zeros(len(scores), dtype=int)
-    taken = kernels.cross_entropy(case.fabric, scores, classes, case.dtype).cycles
-    softmax_form = tensors.softmax(case.grid, scores.shape, dtype)
-    form = softmax_form + tensors.loss(case.grid, scores.shape, dtype)
-    return Cycles(form.total_cycles, taken)
+    simulated = kernels.cross_entropy(case.fabric, scores, classes, case.dtype).cycles
+    softmax_cost = tensors.softmax(case.grid, scores.shape, dtype)
+    closed_form = softmax_cost + tensors.loss(case.grid, scores.shape, dtype)
+    return CyclePair(closed_form.total_cycles, simulated)

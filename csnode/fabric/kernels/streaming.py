@@ -63,18 +63,18 @@ def streamed_layers(
     _check(fabric, x, layers)
     program = Program(fabric)
     ring = _route(program)
-    height = _share(x.shape[0], fabric.rows - 1, dtype.per_word)
-    resident = program.array("x", _share(x.shape[1], ring.size) * height, dtype, bank=0)
+    height = _tile_size(x.shape[0], fabric.rows - 1, dtype.per_word)
+    resident = program.array("x", _tile_size(x.shape[1], ring.size) * height, dtype, bank=0)
     sums = [program.array(f"sums {k}", height, dtype, bank=4).whole for k in range(2)]
-    data = {"x": _at_rest(fabric, x, height)}
+    data = {"x": _tiles_of_activations(fabric, x, height)}
     for number, weights in enumerate(layers):
-        stream = _Stream.of(weights, ring, dtype)
+        stream = _WeightStream.of(weights, ring, dtype)
         entering = program.array(f"weights {number}", stream.words.shape[1])
-        width = _share(weights.shape[1], ring.size)
+        width = _tile_size(weights.shape[1], ring.size)
         outputs = program.array(f"y {number}", width * height, dtype, bank=0)
-        _add_edge(program, stream, entering)
+        _add_weights(program, stream, entering)
         _add_product(program, ring, stream, resident, sums, outputs)
-        data[entering.name] = _at_edge(fabric, stream)
+        data[entering.name] = _words_of_weights(fabric, stream)
         resident = outputs
     outcome = run(program, data)
     y = join(outcome.read(resident.name)[1:], height, width, transposed=True)
@@ -94,7 +94,7 @@ def _check(fabric: Fabric, x: Array, layers: Sequence[Array]) -> None:
         )
 
 
-def _share(total: int, parts: int, multiple: int = 1) -> int:
+def _tile_size(total: int, parts: int, multiple: int = 1) -> int:
     """The fullest of equal parts, in whole multiples."""
     return -(-total // (parts * multiple)) * multiple
 
@@ -112,7 +112,7 @@ def _route(program: Program) -> Ring:
 
 
 @dataclass(frozen=True)
-class _Stream:
+class _WeightStream:
     """What enters: ``words`` [columns, longest], the wavelets of each column as bits of fp32.
 
     Output by output as they come: the place of the PE that keeps it, which of that PE's outputs it
@@ -126,13 +126,13 @@ class _Stream:
     ends: Array
 
     @classmethod
-    def of(cls, weights: Array, ring: Ring, dtype: Dtype) -> _Stream:
+    def of(cls, weights: Array, ring: Ring, dtype: Dtype) -> _WeightStream:
         """All outputs of a keeper one after the other, keepers in the order of the ring."""
-        height, width = (_share(size, ring.size) for size in weights.shape)
-        kept = ring.positions[:, None] * width + np.arange(width)
+        height, width = (_tile_size(size, ring.size) for size in weights.shape)
+        kept = ring.positions[:, None] * width + np.arange(width)  # output [place, slot]
         keepers, slots = np.nonzero(kept < weights.shape[1])
-        rows = weights.T[kept[keepers, slots]]
-        starts = height * np.arange(ring.size)
+        rows = weights.T[kept[keepers, slots]]  # [outputs in order of sending, inputs]
+        starts = height * np.arange(ring.size)  # first input of each column
         columns = [[_wavelets(row[k : k + height], dtype) for row in rows] for k in starts]
         ends = np.cumsum([[part.size for part in column] for column in columns], axis=1).T
         words = np.zeros((ring.size, ends.max()), dtype=np.float32)
@@ -143,9 +143,9 @@ class _Stream:
     def parts(self, output: int) -> Iterator[tuple[Array, slice]]:
         """The columns that have an output's wavelets in one place, and the place."""
         starts = self.ends[output - 1] if output else np.zeros_like(self.ends[0])
-        spans = np.stack([starts, self.ends[output]], axis=1)
-        for span in np.unique(spans, axis=0):
-            yield np.nonzero((spans == span).all(axis=1))[0], slice(*span.tolist())
+        ranges = np.stack([starts, self.ends[output]], axis=1)
+        for words in np.unique(ranges, axis=0):
+            yield np.nonzero((ranges == words).all(axis=1))[0], slice(*words.tolist())
 
 
 def _wavelets(weights: Array, dtype: Dtype) -> Array:
@@ -157,17 +157,17 @@ def _wavelets(weights: Array, dtype: Dtype) -> Array:
     return np.append(words, np.uint32(0)).astype(np.uint32).view(np.float32)
 
 
-def _add_edge(program: Program, stream: _Stream, entering: SramArray) -> None:
+def _add_weights(program: Program, stream: _WeightStream, entering: SramArray) -> None:
     """Send the weights of output after output."""
     for output in range(len(stream.keepers)):
-        for columns, span in stream.parts(output):
-            program.do((0, columns), send(entering[span], _WEIGHTS, ends_row=True))
+        for columns, words in stream.parts(output):
+            program.do((0, columns), send(entering[words], _WEIGHTS, ends_row=True))
 
 
 def _add_product(
     program: Program,
     ring: Ring,
-    stream: _Stream,
+    stream: _WeightStream,
     resident: SramArray,
     sums: Sequence[Slice],
     outputs: SramArray,
@@ -183,19 +183,20 @@ def _add_product(
         into = outputs[slot * here.count : (slot + 1) * here.count]
         do_ring_sum(program, ring, keeper, here, into, _BACKGROUND)
         program.do(_TOKENS, Signal(_FREED), thread=_BACKGROUND)
-    for _ in sums[: len(stream.keepers)]:  # all outputs are in place before they are inputs
+    # The next layer reads the outputs, so wait for the sums that are still on their way.
+    for _ in sums[: len(stream.keepers)]:
         program.do(_TOKENS, Wait(_FREED))
 
 
-def _at_rest(fabric: Fabric, x: Array, height: int) -> Array:
+def _tiles_of_activations(fabric: Fabric, x: Array, height: int) -> Array:
     """Activations [rows, columns, features x tokens of a PE], none in row 0."""
     rows, columns = fabric.rows - 1, fabric.columns
-    padded = np.zeros((rows * height, columns * _share(x.shape[1], columns)))
+    padded = np.zeros((rows * height, columns * _tile_size(x.shape[1], columns)))
     padded[: x.shape[0], : x.shape[1]] = x
     return np.pad(split(padded, rows, columns, transposed=True), ((1, 0), (0, 0), (0, 0)))
 
 
-def _at_edge(fabric: Fabric, stream: _Stream) -> Array:
+def _words_of_weights(fabric: Fabric, stream: _WeightStream) -> Array:
     """Weights [rows, columns, words], in row 0 only."""
     words = np.zeros((fabric.rows, *stream.words.shape), dtype=np.float32)
     words[0] = stream.words

@@ -44,7 +44,7 @@ class Cores:
     def step(self, now: int) -> bool:
         """Do what can be done in this cycle; whether anything was."""
         agenda = self.threads.agenda
-        due = np.concatenate([self._signals.hear(), agenda.due(now)])
+        due = np.concatenate([self._signals.deliver(), agenda.due(now)])
         any_due = bool(due.size)
         while due.size:
             is_issued = self.threads.is_issued[due]

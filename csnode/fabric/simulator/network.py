@@ -37,7 +37,7 @@ class Wavelets:
         """Per queue: its first wavelet, or NONE."""
         self._next = np.zeros(0, dtype=np.int64)
         self._tail = self.head.copy()
-        self._room = np.append(capacity, np.iinfo(np.int32).max).astype(np.int32)
+        self._capacity_left = np.append(capacity, np.iinfo(np.int32).max).astype(np.int32)
         self._free = np.zeros(0, dtype=np.int64)
         self._num_free = 0
 
@@ -46,9 +46,9 @@ class Wavelets:
         """Wavelets in all queues."""
         return int(self._free.size) - self._num_free
 
-    def has_room(self, queues: Array) -> Array:
+    def has_capacity(self, queues: Array) -> Array:
         """Whether one more fits."""
-        return self._room.take(queues) > 0
+        return self._capacity_left.take(queues) > 0
 
     def push(self, queues: Array, value: Array, flags: Array, ready: Array | int) -> None:
         """Put one wavelet each into queues that differ."""
@@ -61,13 +61,13 @@ class Wavelets:
         self.head[queues[is_first]] = wavelets[is_first]
         self._next[self._tail[queues[~is_first]]] = wavelets[~is_first]
         self._tail[queues] = wavelets
-        self._room[queues] -= 1
+        self._capacity_left[queues] -= 1
 
     def pop(self, queues: Array) -> tuple[Array, Array]:
         """Value and flags of the first wavelet of queues that differ and are not empty."""
         wavelets = self.head.take(queues)
         self.head[queues] = self._next.take(wavelets)
-        self._room[queues] += 1
+        self._capacity_left[queues] += 1
         end = self._num_free + wavelets.size
         self._free[self._num_free : end] = wavelets
         self._num_free = end
@@ -112,7 +112,7 @@ class Network:
         self.wavelets = Wavelets(queues.capacity)
         self._queues = queues
         self._spacing = spec.cycles_per_wavelet
-        self._listed = np.zeros(queues.pe.size, dtype=np.bool_)
+        self._is_active = np.zeros(queues.pe.size, dtype=np.bool_)
         self._link = np.append(queues.link, num_pes * (NUM_PORTS + 1))
         self._position = np.zeros(queues.last_position.size, dtype=np.int8)
         self._claim = np.zeros(num_pes * (NUM_PORTS + 1) + 1, dtype=np.int64)
@@ -131,7 +131,7 @@ class Network:
     def step(self, now: int) -> bool:
         """Move what can move in this cycle; whether anything did."""
         self._next_wire = NEVER
-        self._routers = self._still_filled(self._routers)
+        self._routers = self._still_active(self._routers)
         queues = self._routers[self._ready(self._routers) <= now]
         if not queues.size:
             return False
@@ -153,13 +153,13 @@ class Network:
 
     def arrivals(self, now: int) -> Array:
         """Queues of cores whose head is ready."""
-        self._cores = self._still_filled(self._cores)
+        self._cores = self._still_active(self._cores)
         return self._cores[self._ready(self._cores) <= now]
 
     def inject(self, queues: Array, value: Array, flags: Array, ready: int) -> None:
         """Cores put wavelets into the queues of their ramps."""
         self.wavelets.push(queues, value, flags, ready)
-        self._list(queues)
+        self._activate(queues)
 
     def _ready(self, queues: Array) -> Array:
         """When the heads of queues that are not empty are ready."""
@@ -168,7 +168,7 @@ class Network:
     def _can_go(self, targets: Array, now: int) -> Array:
         going: Array = targets[:, 0] >= 0  # no route at this switch position: wait for the switch
         for slot in range(targets.shape[1]):
-            going &= self.wavelets.has_room(targets[:, slot])
+            going &= self.wavelets.has_capacity(targets[:, slot])
         if self._spacing > 1:
             free = self._wire_free[self._link[targets]].max(axis=1)
             self._next_wire = int(free[going & (free >= now + 1)].min(initial=NEVER))
@@ -203,21 +203,21 @@ class Network:
             target, arrival = target[known], arrival[known]
             value, flags = value[known], flags[known]
         self.wavelets.push(target, value, flags, arrival)
-        self._list(target)
+        self._activate(target)
 
-    def _list(self, queues: Array) -> None:
+    def _activate(self, queues: Array) -> None:
         """Remember which queues hold something."""
-        fresh = queues[~self._listed.take(queues)]
-        self._listed[fresh] = True
+        fresh = queues[~self._is_active.take(queues)]
+        self._is_active[fresh] = True
         is_router = fresh < self._queues.num_router
         self._routers = np.concatenate([self._routers, fresh[is_router]])
         self._cores = np.concatenate([self._cores, fresh[~is_router]])
 
-    def _still_filled(self, queues: Array) -> Array:
+    def _still_active(self, queues: Array) -> Array:
         filled = self.wavelets.head.take(queues) >= 0
         if filled.all():
             return queues
-        self._listed[queues[~filled]] = False
+        self._is_active[queues[~filled]] = False
         return queues[filled]
 
     def _advance(self, switches: Array) -> None:

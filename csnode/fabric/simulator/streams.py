@@ -53,8 +53,8 @@ class Ramps:
         """Queues whose first wavelet is there and listened to, and the threads that do."""
         queues = self._network.arrivals(now)
         listeners = self._listener[queues - self._queues.num_router]
-        heard = listeners >= 0
-        return queues[heard], listeners[heard]
+        ready = listeners >= 0
+        return queues[ready], listeners[ready]
 
     def receive(self, queues: Array) -> tuple[Array, Array]:
         """Take in the first wavelet of each queue: values and flags."""
@@ -66,9 +66,9 @@ class Ramps:
         ramps = self._queues.ramp_up[colours, self._threads.pe[threads]]
         return np.where(colours >= 0, ramps, -1)
 
-    def have_room(self, ramps: Array) -> Array:
+    def have_capacity(self, ramps: Array) -> Array:
         """Whether one more wavelet fits; none always does."""
-        return self._network.wavelets.has_room(ramps)
+        return self._network.wavelets.has_capacity(ramps)
 
     def send(self, ramps: Array, values: Array, flags: Array, now: int) -> None:
         """One wavelet each, worked on in this cycle."""
@@ -100,7 +100,7 @@ class Streams:
             return False
         sources = np.concatenate([queues, np.full(self._senders.size, -1, dtype=queues.dtype)])
         ramps = self._ramps.upward(threads, self._table.send[self._threads.pc[threads]])
-        going = self._ramps.have_room(ramps)
+        going = self._ramps.have_capacity(ramps)
         if self._threads.several_per_pe:
             going &= self._share(threads, ramps >= 0, going, now)
         if not going.any():

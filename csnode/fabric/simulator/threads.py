@@ -2,7 +2,7 @@
 
 The threads of all PEs: which instruction each is at, and when it goes on.
 
-Signals between the threads of a PE: raised in one cycle, heard in the next.
+Signals between the threads of a PE: raised in one cycle, ready in the next.
 """
 
 from __future__ import annotations
@@ -121,17 +121,17 @@ class Signals:
         self._threads.proceed(threads[signalled], now)
         self._waiting[events[~signalled], pes[~signalled]] = threads[~signalled]
 
-    def hear(self) -> Array:
+    def deliver(self) -> Array:
         """Count the signals of the cycle before; threads that wait for them look again."""
         if not self._raised:
             return NO_THREADS
-        heard = []
+        ready = []
         for events, pes in self._raised:
             np.add.at(self._count, (events, pes), 1)
-            heard.append(self._waiting[events, pes])
+            ready.append(self._waiting[events, pes])
             self._waiting[events, pes] = -1
         self._raised.clear()
-        threads = np.unique(np.concatenate(heard))
+        threads = np.unique(np.concatenate(ready))
         return threads[threads >= 0]
 
     def _events(self, threads: Array) -> tuple[Array, Array]:
