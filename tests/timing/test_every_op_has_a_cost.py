@@ -9,8 +9,8 @@ from tests.support.tiny_models import SIZES, TINY_MODELS
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid
 from timing.kernels.op_costs import COST_FUNCTIONS, op_cycles
-from wsc.compiler import supported_ops
 from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.ops import KIND_OF
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.program import Program
 
@@ -24,9 +24,9 @@ def captured(name: str) -> Program:
     return compiled.program
 
 
-def test_every_family_of_ops_has_a_closed_form() -> None:
-    """And no form is left of a family that is gone."""
-    assert COST_FUNCTIONS.keys() == set(supported_ops._FAMILY_OF.values())
+def test_every_op_kind_has_a_cost_function() -> None:
+    """And no cost function is left of a kind that no op has."""
+    assert COST_FUNCTIONS.keys() == set(KIND_OF.values())
 
 
 @pytest.mark.parametrize("name", TINY_MODELS)

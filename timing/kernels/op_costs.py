@@ -172,4 +172,4 @@ COST_FUNCTIONS: Mapping[str, Callable[[OpWork, float], CostFunction]] = {
     "elementwise": _elementwise,
     "view": _view,
 }
-"""How to bind the cost function of each op kind of ``wsc.compiler.supported_ops``."""
+"""How to bind the cost function of each op kind of ``wsc.compiler.ops``."""

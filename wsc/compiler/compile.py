@@ -1,4 +1,4 @@
-"""From a captured step to a program that a cluster can run."""
+"""Compile a step of the user's program to a program that a cluster runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import nn
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture import Captured, Step, capture
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.passes import run_passes
-from wsc.compiler.passes.recompute import recompute_layers
+from wsc.compiler.passes.pipeline import run_passes
+from wsc.compiler.passes.rematerialize import recompute_layers
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.segments import build_segments
 from wsc.core.program import Program
@@ -22,14 +22,14 @@ from wsc.version import VERSION
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """Everything that decides the result of a compile."""
+    """All arguments that determine the result of a compile, beside the step itself."""
 
     precision: StreamPrecision
     micro_batch_size: int
     num_micro_batches: int
-    target: str  # describes the cluster that the artifact is for
+    target: str  # description of the cluster that the artifact is for
     disabled_passes: tuple[str, ...] = ()
-    recomputed_layers: tuple[str, ...] = ()  # whose internals are not kept for the backward pass
+    recomputed_layers: tuple[str, ...] = ()  # run again in the backward pass
 
 
 def compile_step(
@@ -39,10 +39,22 @@ def compile_step(
     request: CompileRequest,
     cache: ArtifactCache | None = None,
 ) -> tuple[Compiled, bool]:
-    """Capture and compile one step; also says whether the artifact came from the cache.
+    """Capture and compile one step.
 
     A step that calls ``backward`` becomes a training program, any other an evaluation program.
-    Raises ApplianceCompilationError for a step that cannot be captured or has no kernels.
+
+    Args:
+        step: The user's step on the inputs of one micro-batch.
+        model: The model whose parameters become streamed weights.
+        inputs: Named example tensors of micro-batch shape; their values do not matter.
+        request: All other arguments.
+        cache: Where artifacts are looked up and stored.
+
+    Returns:
+        The compiled step, and whether it came from the cache.
+
+    Raises:
+        ApplianceCompilationError: The step cannot be captured, or an op has no kernel.
     """
     captured = capture(step, model, inputs, request.precision, request.num_micro_batches)
     digest = step_digest(captured, request)
@@ -55,6 +67,7 @@ def compile_step(
 
 
 def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled:
+    """Run the passes over a captured step and cut it into segments."""
     run_passes(captured, request.disabled_passes)
     recompute_layers(captured, request.recomputed_layers)
     segments, kernels = build_segments(captured)
@@ -73,7 +86,7 @@ def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled
 
 
 def step_digest(captured: Captured, request: CompileRequest) -> str:
-    """``cs_<digits>``: the artifact of this graph, its layers, precision, cluster, version."""
+    """Return ``cs_<digits>`` over the graph, its layers, constants, request and versions."""
     digest = hashlib.sha256()
     for part in (VERSION, torch.__version__, request, captured.parameters, captured.inputs):
         digest.update(repr(part).encode())

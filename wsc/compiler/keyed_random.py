@@ -1,45 +1,53 @@
-"""Random kernels with an explicit key: same key and position, same bits, on any node or thread."""
+"""Random kernels with an explicit key: the same key and position give the same bits everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
 
-from wsc.compiler.supported_ops import in_family
 from wsc.core.rng import stream_key
 
 KEY_INPUT = "random_key"
 """Name of the graph input that carries a micro-batch's key."""
 
 
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def _random(kernel: Kernel) -> Kernel:
+    """Mark a kernel as an op of kind random (wsc.compiler.ops)."""
+    kernel.waferstream_kind = "random"  # type: ignore[attr-defined]
+    return kernel
+
+
 def _generator(key: int, position: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_key(key, position))
 
 
-@fx.has_side_effect  # what it overwrites may be read under another name
-@in_family("random")
+@fx.has_side_effect  # the overwritten tensor may be read under another name
+@_random
 def bernoulli_(key: int, position: int, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
-    """``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""
+    """Run ``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""
     return x.bernoulli_(p, generator=_generator(key, position))
 
 
-@in_family("random")
+@_random
 def bernoulli(key: int, position: int, x: torch.Tensor, p: float | None = None) -> torch.Tensor:
-    """``torch.bernoulli``: a draw per element, with probability ``p``, or ``x`` itself."""
+    """Run ``torch.bernoulli``: one draw per element, with probability ``p`` or else ``x``."""
     generator = _generator(key, position)
     if p is None:
         return torch.bernoulli(x, generator=generator)
     return torch.empty_like(x).bernoulli_(p, generator=generator)
 
 
-@in_family("random")
+@_random
 def native_dropout(
     key: int, position: int, x: torch.Tensor, p: float, train: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """``aten.native_dropout``: scaled input and the boolean mask that was kept."""
+    """Run ``aten.native_dropout``: return the scaled input and the mask of kept elements."""
     if not train or p == 0.0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     keep = torch.empty_like(x).bernoulli_(1.0 - p, generator=_generator(key, position)).bool()
@@ -47,15 +55,15 @@ def native_dropout(
     return x * keep * scale, keep
 
 
-@in_family("random")
+@_random
 def rand_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torch.Tensor:
-    """``torch.rand_like``: uniform on [0, 1)."""
+    """Run ``torch.rand_like``: uniform on [0, 1)."""
     return torch.empty_like(x, **options).uniform_(generator=_generator(key, position))
 
 
-@in_family("random")
+@_random
 def randn_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torch.Tensor:
-    """``torch.randn_like``: standard normal."""
+    """Run ``torch.randn_like``: standard normal."""
     return torch.empty_like(x, **options).normal_(generator=_generator(key, position))
 
 

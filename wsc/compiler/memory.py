@@ -1,11 +1,11 @@
-"""How much SRAM the values of a captured step take, from shapes and live ranges alone.
+"""SRAM bytes of the values of a captured step, from shapes and live ranges.
 
 Memory is counted by storage: views share it, and an op that writes in place takes none. Four
 rules follow how the wafer computes:
 
-    what depends on the batch grows with the micro-batch; masks, positions and scalars are fixed
-    weights and gradients stream, so they take no working memory while they pass
-    an elementwise op writes its result over an operand that nothing reads afterwards
+    values that depend on the batch grow with the micro-batch; masks, positions, scalars are fixed
+    weights and gradients stream, so they take no working memory
+    an elementwise op overwrites an operand that no later op reads
     a fused attention kernel keeps its scores while it runs
 """
 
@@ -17,15 +17,15 @@ from math import prod
 from torch import fx
 
 from wsc.compiler.capture import Captured
+from wsc.compiler.ops import work_of
 from wsc.compiler.storages import storages_of, tensors_of
-from wsc.compiler.work import work_of
 from wsc.core.program import Footprint, Stash
 
 _KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
 
 
 class Memory:
-    """The storages of a captured step; ``streamed`` are the nodes that hold streamed weights."""
+    """Storages of a captured step; ``streamed`` are the nodes that hold streamed weights."""
 
     def __init__(self, captured: Captured, streamed: Collection[fx.Node]) -> None:
         shape = captured.inputs[0].shape
@@ -40,7 +40,7 @@ class Memory:
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
 
     def stashes(self, outputs: Sequence[Sequence[fx.Node]]) -> tuple[tuple[Stash, ...], ...]:
-        """Of each segment, the memory behind its ``outputs`` that no earlier segment stashed."""
+        """Return, for each segment, the storages of its ``outputs`` that no earlier one stashed."""
         values: dict[int, list[str]] = {}
         for nodes in outputs:
             for node in nodes:
@@ -57,9 +57,9 @@ class Memory:
         return tuple(stashes)
 
     def working(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> Footprint:
-        """The most that lives at a time of what ``nodes`` make; ``outputs`` live to the end.
+        """Return the peak memory of the values that ``nodes`` make; ``outputs`` live to the end.
 
-        Fixed and growing bytes may peak at different ops; this takes the larger of each.
+        Fixed and per-sample bytes may peak at different ops; the result has the larger of each.
         """
         inside = set(nodes)
         operands = [operand for node in nodes for operand in node.all_input_nodes]
@@ -69,7 +69,7 @@ class Memory:
         live: dict[int, Footprint] = {}
         peak = Footprint()
         for node in nodes:
-            in_place = node.meta["family"] == "elementwise"
+            in_place = node.meta["kind"] == "elementwise"
             if in_place:
                 _forget(live, dying.get(node, ()))
             for storage, size in storages_of([node]).items():
@@ -80,12 +80,12 @@ class Memory:
         return peak
 
     def _scores(self, node: fx.Node) -> Footprint:
-        """What the kernel of a fused attention op keeps: the scores, backward their gradient, too.
+        """Return the scores of a fused attention kernel; in the backward pass also their gradient.
 
-        The graph's op goes through the scores block by block; on the wafer they are spread over the
-        PEs, where a softmax finds its whole row.
+        The op in the graph processes scores block by block; on the wafer they are spread over the
+        PEs, so that a softmax has its whole row.
         """
-        if node.meta["family"] != "attention":
+        if node.meta["kind"] != "attention":
             return Footprint()
         work = work_of(node)
         elements = prod(work.shape[:3]) * (2 if "backward" in work.op else 1)
@@ -99,7 +99,7 @@ class Memory:
 
 
 def _last_reads(nodes: Sequence[fx.Node], keep: Collection[int]) -> dict[fx.Node, list[int]]:
-    """The storages that nothing reads after a node; what is never read dies where it is made."""
+    """Return the storages that no op reads after a node; unread ones die where they are made."""
     last: dict[int, fx.Node] = {}
     for node in nodes:
         for storage in storages_of([*node.all_input_nodes, node]):
@@ -117,7 +117,7 @@ def _forget(live: dict[int, Footprint], storages: Iterable[int]) -> None:
 
 
 def _of_batch(captured: Captured) -> set[fx.Node]:
-    """The inputs, and every node that something of them flows into."""
+    """Return the inputs of the step and every node that depends on them."""
     parameters = set(captured.weights)
     found: set[fx.Node] = set()
     for node in captured.graph.nodes:
@@ -128,10 +128,10 @@ def _of_batch(captured: Captured) -> set[fx.Node]:
 
 
 def _gradient_nodes(captured: Captured) -> set[fx.Node]:
-    """Gradients of parameters, back to the op that sums each over the batch."""
+    """Return the gradients of parameters, back to the op that sums each over the batch."""
     found = set(captured.gradients.values())
     for node in reversed(captured.graph.nodes):
-        if node in found and node.meta.get("family") in _KEEPS_SIZE:
+        if node in found and node.meta.get("kind") in _KEEPS_SIZE:
             found.update(
                 operand
                 for operand in node.all_input_nodes

@@ -1,8 +1,8 @@
 """Cut a captured step into the segments that a CS node runs one by one.
 
-For each segment: what it reads (weights, batch inputs, values of earlier segments), what later
-segments read of it (the stash), which gradients and results it finishes, and its ops as the source
-of one Python function.
+A segment has inputs (weights, batch inputs, values of earlier segments), outputs that later
+segments read (the stash), finished gradients and results, and its ops as the source of one Python
+function.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TypeVar
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.internals import internals, needed_for
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.memory import Memory
+from wsc.compiler.ops import work_of
 from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
-from wsc.compiler.work import work_of
+from wsc.compiler.storages import internals, needed_for
 from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.program import Segment, Stash
 
@@ -28,23 +28,23 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Cut:
-    """The nodes of one segment and the values that cross its borders, all in graph order."""
+    """Nodes of one segment and the values that cross its borders, in graph order."""
 
     key: SegmentKey
     nodes: tuple[fx.Node, ...]
     weights: tuple[fx.Node, ...]
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]  # read by later segments
-    drops: tuple[fx.Node, ...]  # inputs or outputs that nothing reads afterwards
+    drops: tuple[fx.Node, ...]  # inputs that no later segment reads
     gradients: tuple[tuple[str, fx.Node], ...]
     results: tuple[tuple[int, fx.Node], ...]
 
 
 def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[KernelSource, ...]]:
-    """The segments in execution order, and the kernel of each.
+    """Return the segments in execution order, and the kernel of each.
 
-    A kernel takes the segment's weights, then its inputs, and returns its outputs, then its
-    gradients, then its results.
+    The arguments of a kernel are the segment's weights and inputs; it returns its outputs,
+    gradients and results, in this order.
     """
     segments, kernels = [], []
     streamed = {*captured.weights, *weight_only(captured)}
@@ -63,11 +63,13 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
 
 
 def _cuts(captured: Captured) -> Iterator[Cut]:
+    """Yield the cut of each run of nodes of one segment."""
     runs = _runs(captured.graph)
     home = {node: position for position, run in enumerate(runs) for node in run}
     last_read = _last_reads(home)
     weights, batch = captured.weights, captured.batch
-    home_of_returned = {**home, **dict.fromkeys(batch, 0)}  # an input returned as it is: the first
+    # A batch input that the step returns unchanged is a result of the first segment.
+    home_of_returned = {**home, **dict.fromkeys(batch, 0)}
     all_results = _by_home(enumerate(captured.results), home_of_returned)
     all_gradients = _by_home(captured.gradients.items(), home_of_returned)
     for position, run in enumerate(runs):
@@ -94,7 +96,7 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
 def _by_home(
     returned: Iterable[tuple[Key, fx.Node]], home: Mapping[fx.Node, int]
 ) -> dict[int, tuple[tuple[Key, fx.Node], ...]]:
-    """What the step returns, by the position of the run that makes it."""
+    """Group the values that the step returns by the position of the run that makes them."""
     found: dict[int, tuple[tuple[Key, fx.Node], ...]] = {}
     for key, node in returned:
         found[home[node]] = (*found.get(home[node], ()), (key, node))
@@ -102,6 +104,7 @@ def _by_home(
 
 
 def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
+    """Return the runs of consecutive nodes of one segment."""
     runs: list[list[fx.Node]] = []
     for node in graph.nodes:
         if node.op in {"placeholder", "output", "get_attr"}:
@@ -113,14 +116,14 @@ def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
 
 
 def _reads(run: list[fx.Node]) -> list[fx.Node]:
-    """Values a run takes from outside, constants apart, in order of first use."""
+    """Return the values that a run reads from outside, without constants, in order of use."""
     inside = set(run)
     operands = (operand for node in run for operand in node.all_input_nodes)
     return list(dict.fromkeys(n for n in operands if n not in inside and n.op != "get_attr"))
 
 
 def _rerun(cuts: Sequence[Cut]) -> set[fx.Node]:
-    """The forward ops that a layer's backward pass has to run again if nothing is kept for it."""
+    """Return the forward ops that a backward pass would run again if its layer is recomputed."""
     backward: dict[str, list[fx.Node]] = {}
     for cut in cuts:
         if cut.key.phase == "backward":
@@ -134,7 +137,7 @@ def _rerun(cuts: Sequence[Cut]) -> set[fx.Node]:
 
 
 def _last_reads(home: dict[fx.Node, int]) -> dict[fx.Node, int]:
-    """Position of the last run that reads each value."""
+    """Return the position of the last run that reads each value."""
     last: dict[fx.Node, int] = {}
     for node, position in home.items():
         for operand in node.all_input_nodes:

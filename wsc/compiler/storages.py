@@ -1,11 +1,11 @@
-"""The memory behind the nodes of a captured graph: which of them share it, which op writes to it.
+"""Storages behind the nodes of a captured graph: sharing, in-place writes, and layer internals.
 
-A storage is told by its address among the fake tensors of the capture; views share it.
+A storage is identified by the address of its fake tensor's storage; views share it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
@@ -16,23 +16,48 @@ from wsc.compiler import keyed_random
 
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
-    """The (fake) tensors that a node stands for."""
+    """Return the fake tensors of a node's value."""
     return [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
 
 
 def storages_of(nodes: Iterable[fx.Node]) -> dict[int, int]:
-    """Bytes of each distinct storage behind the values of nodes, in their order."""
+    """Return the bytes of each distinct storage of the nodes' values, in their order."""
     storages = (tensor.untyped_storage() for node in nodes for tensor in tensors_of(node))
     return {storage._cdata: storage.nbytes() for storage in storages}
 
 
 def overwritten(node: fx.Node) -> fx.Node | None:
-    """The operand that an op writes its result over, if any."""
+    """Return the operand that an op overwrites with its result, if any."""
     if node.target is keyed_random.bernoulli_:
-        return _node(node.args[2])  # after key and position
+        return _node(node.args[2])  # its arguments begin with key and position
     schema: Any = getattr(node.target, "_schema", None)
     return _node(node.args[0]) if schema is not None and schema.is_mutable else None
 
 
 def _node(argument: object) -> fx.Node | None:
     return argument if isinstance(argument, fx.Node) else None
+
+
+def internals(forward: Collection[fx.Node], backward: Collection[fx.Node]) -> set[fx.Node]:
+    """Return the values that a layer's forward pass makes for its own backward pass alone.
+
+    Args:
+        forward: Ops of the forward pass of one layer.
+        backward: Ops of its backward pass.
+
+    Returns:
+        The nodes of ``forward`` that ``backward`` reads and of which no other op reads any view.
+    """
+    own = {*forward, *backward}
+    shared = storages_of(node for node in forward if not own.issuperset(node.users)).keys()
+    read = {operand for node in backward for operand in node.all_input_nodes}
+    return {node for node in forward if node in read and not storages_of([node]).keys() & shared}
+
+
+def needed_for(wanted: Collection[fx.Node], nodes: Collection[fx.Node]) -> set[fx.Node]:
+    """Return the nodes among ``nodes``, which are in order, that compute the ``wanted`` ones."""
+    found = set(wanted)
+    for node in reversed(list(nodes)):
+        if node in found:
+            found.update(operand for operand in node.all_input_nodes if operand in nodes)
+    return found

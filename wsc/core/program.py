@@ -51,7 +51,7 @@ class TensorSpec:
 class OpWork(NamedTuple):
     """What the clock must know of one op: its cost family and how much it does.
 
-    ``kind`` is a family of wsc.compiler.supported_ops ("matmul", "elementwise", "view", ...);
+    ``kind`` is an op kind of wsc.compiler.ops ("matmul", "elementwise", "view", ...);
     ``flops`` counts multiply and add as two. ``shape`` is what the kernel of the family loops
     over, outermost first:
 

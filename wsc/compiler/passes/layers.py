@@ -1,12 +1,12 @@
-"""Which layer, forward or backward, each op belongs to: its ``meta["segment"]``.
+"""Assignment of each op to a layer, forward or backward: its ``meta["segment"]``.
 
 A layer is a module path up to its first number (``decoder.3`` for ``decoder.3.ffn.up``), or the
-whole path where there is none (``embedding``). Forward ops carry the path of the module that ran;
-a backward op belongs to the layer of the forward op with the same autograd sequence number; an op
-that knows neither (the loss, sums of gradients) belongs to the segment that is running.
+whole path if it has none (``embedding``). Forward ops carry the path of the module that ran; a
+backward op belongs to the layer of the forward op with the same autograd sequence number; an op
+with neither (the loss, sums of gradients) belongs to the current segment.
 
-Layers that stream next to nothing (a final norm) join a neighbour, so that no message is spent on
-a few kilobytes; numbered layers never join each other or what comes before, so they stay alike.
+Layers with few parameters (a final norm) join a neighbour, so that no message is spent on a few
+kilobytes. Numbered layers never join each other or an earlier layer, so they stay equal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SegmentKey:
 
 
 def assign_segments(captured: Captured) -> None:
-    """Set ``meta["segment"]`` of every node but placeholders and the output."""
+    """Set ``meta["segment"]`` of every node except placeholders and the output."""
     layer_of = _layers(captured)
     joined = _join_small(captured, layer_of)
     running = SegmentKey(0, "forward", next(iter(joined.values()), "step"))
@@ -46,7 +46,7 @@ def assign_segments(captured: Captured) -> None:
 
 
 def layer_name(path: str) -> str:
-    """``decoder.3`` of ``decoder.3.ffn.up``; the path itself if it holds no number."""
+    """Return ``decoder.3`` for ``decoder.3.ffn.up``; the path itself if it has no number."""
     parts = path.split(".")
     for index, part in enumerate(parts):
         if part.isdecimal():
@@ -55,7 +55,7 @@ def layer_name(path: str) -> str:
 
 
 def _layers(captured: Captured) -> dict[fx.Node, str]:
-    """Layer of each node that knows one."""
+    """Return the layer of each node that has a module path or a known sequence number."""
     by_sequence: dict[int, str] = {}
     layers: dict[fx.Node, str] = {}
     for node in captured.graph.nodes:
@@ -72,7 +72,7 @@ def _layers(captured: Captured) -> dict[fx.Node, str]:
 
 
 def _join_small(captured: Captured, layer_of: dict[fx.Node, str]) -> dict[str, str]:
-    """Layer -> name of the joined layer that it belongs to, in forward order."""
+    """Map each layer to the joined layer that it belongs to, in forward order."""
     order: list[str] = []
     for node, layer in layer_of.items():
         if not node.meta["backward"] and layer not in order:
@@ -96,7 +96,7 @@ def _is_numbered(layer: str) -> bool:
 
 
 def _streamed_bytes(captured: Captured) -> dict[str, int]:
-    """Bytes of the parameters that live in each layer, by their names."""
+    """Return the streamed bytes of the parameters of each layer."""
     element_bytes = BYTES_PER_ELEMENT[captured.stream_dtype]
     size: dict[str, int] = {}
     for spec in captured.parameters:

@@ -1,25 +1,28 @@
-"""Nothing derived from a weight leaves a segment: casts and transposes are redone where used.
+"""Rematerialization: clone ops into the segment that reads them instead of stashing their values.
 
-Autograd saves, say, the transposed or the cast weight of the forward pass for the backward pass.
-On the wafer the weight streams again instead, so every op that weights alone decide, and constants
-such as a mask, is cloned into each segment that reads it, right before its first reader there.
-Cloned pure ops give the same bits. What another op writes over is left alone: its clone would miss
-the writing.
+``rematerialize_weights`` clones values derived from weights. Autograd saves, for example, the
+transposed or the cast weight of the forward pass for the backward pass. On the wafer the weight
+streams again instead, so every op whose operands are weights and constants (such as a mask) is
+cloned into each segment that reads it, right before its first reader there. Clones of pure ops give
+the same bits. A value that another op overwrites is skipped: its clone would miss the write.
+
+``recompute_layers`` clones whole layers into the backward pass.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.storages import overwritten, storages_of
+from wsc.compiler.storages import internals, overwritten, storages_of
 
 
 def rematerialize_weights(captured: Captured) -> None:
-    """Give each segment its own copy of the weight-only ops it reads."""
+    """Clone into each segment the weight-only ops that it reads."""
     graph = captured.graph
     derived, constant = _derived_and_constant(captured)
     clones: dict[tuple[fx.Node, object], fx.Node] = {}
@@ -44,15 +47,15 @@ def rematerialize_weights(captured: Captured) -> None:
 
 
 def weight_only(captured: Captured) -> set[fx.Node]:
-    """Pure ops whose tensor operands are weights, weight-only or constant, but not all constant.
+    """Return the pure ops whose operands are weights, weight-only or constant, not all constant.
 
-    Save those that are outputs, and those that another op writes over.
+    Ops that are outputs of the step or that another op overwrites are left out.
     """
     return _derived_and_constant(captured)[0]
 
 
 def _derived_and_constant(captured: Captured) -> tuple[set[fx.Node], set[fx.Node]]:
-    """The weight-only ops, and the pure ops that nothing decides but constants."""
+    """Return the weight-only ops, and the pure ops that depend on constants alone."""
     weights, buffers = set(captured.weights), set(captured.graph.find_nodes(op="get_attr"))
     outputs = {*captured.results, *captured.gradients.values()}
     written = storages_of(filter(None, map(overwritten, captured.graph.nodes))).keys()
@@ -76,3 +79,61 @@ def _is_pure(target: Any) -> bool:
         return True
     schema = getattr(target, "_schema", None)
     return schema is not None and not schema.is_mutable
+
+
+def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
+    """Run layers again in the backward pass instead of keeping their internals.
+
+    Values that a layer's backward pass alone reads of its forward pass are computed again from the
+    layer's inputs, by clones of the same ops right before the first reader of each. Random ops draw
+    by key, so their clones draw the same numbers, and every value has the same bits.
+    ``timing.sram`` predicts the effect on a program.
+
+    Args:
+        captured: A step whose segments are assigned.
+        layers: Names of layers. A layer that overwrites a value which another op reads is skipped,
+            because a clone could run too late.
+    """
+    for layer in layers:
+        forward = _ops_of(captured, layer, "forward")
+        if not any(_overwrites_shared(node, forward) for node in forward):
+            _recompute(captured.graph, forward, _ops_of(captured, layer, "backward"))
+    captured.graph.eliminate_dead_code()
+
+
+def _recompute(
+    graph: fx.Graph, forward: dict[fx.Node, None], backward: dict[fx.Node, None]
+) -> None:
+    """Clone the ops of one layer that its backward pass needs."""
+    missing = internals(forward, backward)
+    clones: dict[fx.Node, fx.Node] = {}
+
+    def clone(node: fx.Node, reader: fx.Node) -> fx.Node:
+        if node not in forward:
+            return node
+        if node not in clones:
+            operands = {operand: clone(operand, reader) for operand in node.all_input_nodes}
+            with graph.inserting_before(reader):
+                clones[node] = graph.node_copy(node, operands.__getitem__)
+            clones[node].meta["segment"] = reader.meta["segment"]
+        return clones[node]
+
+    for reader in backward:
+        for operand in reader.all_input_nodes:
+            if operand in missing:
+                reader.replace_input_with(operand, clone(operand, reader))
+
+
+def _ops_of(captured: Captured, layer: str, phase: str) -> dict[fx.Node, None]:
+    """Return the call nodes of a layer in one direction, in order."""
+    return {
+        node: None
+        for node in captured.graph.nodes
+        if node.op == "call_function"
+        and (node.meta["segment"].layer, node.meta["segment"].phase) == (layer, phase)
+    }
+
+
+def _overwrites_shared(node: fx.Node, forward: dict[fx.Node, None]) -> bool:
+    written = overwritten(node)
+    return written is not None and (written not in forward or len(written.users) > 1)

@@ -1,27 +1,34 @@
-"""Weights that a layer reshapes before it uses them: they stream again, and gradients are right."""
+"""Clones of weight-only ops and of recomputed layers: the same bits and less stash."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from modelzoo.data.registry import build_source
+from modelzoo.models.registry import build_model
 from tests.support.kernels import run_eagerly, run_kernels
-from tests.support.local_machine import FP32
+from tests.support.local_machine import BF16, FP32
 from tests.support.plain_steps import backward_step
+from tests.support.tiny_training import GPT, LLAMA, LOADER
+from timing.sram import moments, recompute
 from wsc.compiler.capture import capture
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.passes import run_passes
+from wsc.compiler.passes.pipeline import run_passes
+from wsc.core.program import Program, Segment
 
 WIDTH = 6
 Reshape = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Reshaped(nn.Module):
-    """Three layers, each of which makes something of its weight and a constant mask first."""
+    """Three layers, each of which first combines its weight with a constant mask."""
 
     def __init__(self, reshape: Reshape) -> None:
         super().__init__()
@@ -61,8 +68,8 @@ def compiled(model: nn.Module, batch: torch.Tensor) -> Compiled:
 
 
 @pytest.mark.parametrize("reshape", RESHAPES.values(), ids=RESHAPES)
-def test_gradients_are_those_of_autograd(reshape: Reshape) -> None:
-    """Bit for bit, whatever is redone in the backward pass."""
+def test_gradients_of_reshaped_weights_are_those_of_autograd(reshape: Reshape) -> None:
+    """Bit for bit, whatever the backward pass repeats."""
     model, batch = Reshaped(reshape), {"x": torch.randn(4, WIDTH)}
     _, gradients = run_kernels(compiled(model, batch["x"]), model, batch)
     _, expected = run_eagerly(model, batch, FP32, 1)
@@ -72,8 +79,8 @@ def test_gradients_are_those_of_autograd(reshape: Reshape) -> None:
 
 
 @pytest.mark.parametrize("reshape", MADE_OF_CONSTANTS.values(), ids=MADE_OF_CONSTANTS)
-def test_a_weight_with_constants_in_it_is_not_kept(reshape: Reshape) -> None:
-    """A masked weight is a weight: nothing that only weights decide reaches another segment."""
+def test_masked_weight_is_not_stashed(reshape: Reshape) -> None:
+    """No value of weights and constants alone reaches another segment."""
     model = Reshaped(reshape)
     step = capture(backward_step(model), model, [("x", torch.zeros(4, WIDTH))], FP32, 1)
     run_passes(step)
@@ -89,8 +96,8 @@ def test_a_weight_with_constants_in_it_is_not_kept(reshape: Reshape) -> None:
 
 
 @pytest.mark.parametrize("reshape", MADE_OF_CONSTANTS.values(), ids=MADE_OF_CONSTANTS)
-def test_a_weight_with_constants_in_it_triggers_work(reshape: Reshape) -> None:
-    """The two products that pass gradients on stream it, as the three of the forward pass do."""
+def test_masked_weight_triggers_work(reshape: Reshape) -> None:
+    """In the three products of the forward pass and the two that propagate gradients."""
     program = compiled(Reshaped(reshape), torch.zeros(4, WIDTH)).program
     products = [
         segment.phase
@@ -99,3 +106,101 @@ def test_a_weight_with_constants_in_it_triggers_work(reshape: Reshape) -> None:
         if work.kind == "matmul" and work.streams
     ]
     assert products == ["forward"] * 3 + ["backward"] * 2
+
+
+Both = tuple[nn.Module, Compiled, Compiled]
+"""A model, its program, and its program with two layers recomputed."""
+
+DROPOUT: dict[str, Any] = dict.fromkeys(("dropout_rate", "attention_dropout_rate"), 0.1)
+BATCH = build_source(LOADER | {"batch_size": 2}, "test").batch(0)
+LAYERS = ("decoder.0", "decoder.1")
+
+
+def compiled_with(model: nn.Module, layers: tuple[str, ...]) -> Compiled:
+    request = CompileRequest(BF16, 2, 1, "test", recomputed_layers=layers)
+    found, _ = compile_step(backward_step(model), model, list(BATCH.items()), request)
+    return found
+
+
+@pytest.fixture(scope="module", params=[GPT, GPT | DROPOUT, LLAMA], ids=["gpt", "dropout", "llama"])
+def both(request: pytest.FixtureRequest) -> Both:
+    model = build_model(request.param, 0)
+    return model, compiled_with(model, ()), compiled_with(model, LAYERS)
+
+
+def kernels(segment: Segment) -> Counter[tuple[str, int, tuple[int, ...]]]:
+    """Count the ops of a segment, without views, which cost nothing."""
+    return Counter((op.kind, op.flops, op.shape) for op in segment.work if op.kind != "view")
+
+
+def indices(program: Program) -> list[int]:
+    return [s.index for s in program.segments if s.phase == "forward" and s.layer in LAYERS]
+
+
+def test_recompute_layers_changes_no_bit(both: Both) -> None:
+    """Loss and every gradient, with random numbers drawn again by key."""
+    model, plain, again = both
+    plain_results, plain_gradients = run_kernels(plain, model, BATCH, key=5)
+    results, gradients = run_kernels(again, model, BATCH, key=5)
+    assert all(map(torch.equal, plain_results, results))
+    assert gradients.keys() == plain_gradients.keys()
+    assert all(torch.equal(gradients[name], plain_gradients[name]) for name in gradients)
+
+
+def test_recomputed_layer_stashes_its_outputs_only(both: Both) -> None:
+    """The input of the next layer, and at most a mask that all layers share."""
+    _, plain, again = both
+    for index in indices(plain.program):
+        stash = again.program.segments[index].stash
+        assert set(stash) < set(plain.program.segments[index].stash)
+        assert sum(len(piece.values) for piece in stash) <= 2
+
+
+def test_recomputed_program_is_as_predicted(both: Both) -> None:
+    """timing.sram.recompute has the same stash and ops, and at least the working memory."""
+    _, plain, again = both
+    predicted = recompute(plain.program, indices(plain.program))
+    for expected, found in zip(predicted.segments, again.program.segments, strict=True):
+        assert [p.footprint for p in found.stash] == [p.footprint for p in expected.stash]
+        assert found.working.sample_bytes <= expected.working.sample_bytes
+        assert kernels(found) == kernels(expected)
+    found_peak, expected_peak, plain_peak = (
+        max(m.footprint.of(64) for m in moments(program))
+        for program in (again.program, predicted, plain.program)
+    )
+    assert found_peak <= expected_peak
+    assert expected_peak < plain_peak
+
+
+def test_recompute_layers_ignores_unknown_names() -> None:
+    """An unknown name changes no op."""
+    model = build_model(GPT, 0)
+    assert (
+        compiled_with(model, ("encoder.7",)).program.segments
+        == compiled_with(model, ()).program.segments
+    )
+
+
+def test_recompute_layers_skips_in_place_layers() -> None:
+    """An op that overwrites a value which another op reads must not run twice."""
+
+    class InPlace(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x.to(torch.bfloat16)).relu_()
+            return x.float().square().mean()
+
+    model = InPlace()
+
+    def program(layers: tuple[str, ...]) -> Compiled:
+        request = CompileRequest(BF16, 2, 1, "test", recomputed_layers=layers)
+        return compile_step(backward_step(model), model, [("x", torch.ones(2, 4))], request)[0]
+
+    batch = {"x": torch.randn(2, 4)}
+    plain, again = program(()), program(("layers.0", "layers.1"))
+    expected, found = (run_kernels(each, model, batch)[1] for each in (plain, again))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)

@@ -1,0 +1,143 @@
+"""The graph passes over a captured step, in the order in which they run.
+
+    drop_aliases          remove detach and alias, which only autograd needs
+    key_random_ops        random ops draw from (seed, step, micro-batch, op)
+    eliminate_dead_code   remove ops that no output needs
+    check_kernels         every op has a kernel, or the error names op, line and remedy
+    assign_segments       assign each op to a layer, forward or backward (``layers``)
+    rematerialize_weights values derived from weights stay in a segment (``rematerialize``)
+
+Each is a function of the captured step that edits its graph in place. Optional ones can be
+disabled by name; the numerics do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import torch
+from torch import fx
+
+from wsc.compiler import keyed_random
+from wsc.compiler.capture import Captured
+from wsc.compiler.capture_errors import line_of_node
+from wsc.compiler.ops import RANDOM_OPS, op_kind, op_name
+from wsc.compiler.passes.layers import assign_segments
+from wsc.compiler.passes.rematerialize import rematerialize_weights
+from wsc.compiler.storages import overwritten
+from wsc.core.errors import ApplianceCompilationError
+
+_ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
+
+_COPIED_GRADIENT = (
+    "autograd copies a gradient: write to part of a tensor out of place (torch.where, torch.cat), "
+    "and make one of two parameters that are only ever added to each other"
+)
+
+
+def drop_aliases(captured: Captured) -> None:
+    """Replace ``detach`` and ``alias`` by their operand."""
+    for node in list(captured.graph.nodes):
+        if node.op == "call_function" and node.target in _ALIASES:
+            node.replace_all_uses_with(node.args[0])
+            captured.graph.erase_node(node)
+
+
+def eliminate_dead_code(captured: Captured) -> None:
+    """Erase pure ops that nothing reads; ops that write in place stay."""
+    captured.graph.eliminate_dead_code()
+
+
+def key_random_ops(captured: Captured) -> None:
+    """Replace every random op by a keyed kernel, which draws by (seed, step, micro-batch, op).
+
+    The kernel gets the micro-batch's key (a graph input named ``random_key``) and the op's position
+    among the random ops.
+    """
+    graph = captured.graph
+    random_nodes = [node for node in graph.nodes if op_name(node) in RANDOM_OPS]
+    if not random_nodes:
+        return
+    last_input = graph.find_nodes(op="placeholder")[-1]
+    with graph.inserting_after(last_input):
+        key = graph.placeholder(keyed_random.KEY_INPUT)
+    key.meta.update(layer="", backward=False)
+    for position, node in enumerate(random_nodes):
+        with graph.inserting_before(node):
+            keyed = graph.call_function(
+                keyed_random.KERNELS[op_name(node)], (key, position, *node.args), dict(node.kwargs)
+            )
+        keyed.meta = dict(node.meta)
+        node.replace_all_uses_with(keyed)
+        graph.erase_node(node)
+
+
+def check_kernels(captured: Captured) -> None:
+    """Set ``meta["kind"]`` of each op.
+
+    Raises:
+        ApplianceCompilationError: Ops have no kernel (the error lists all, with their lines), or an
+            op writes to a value that outlives the step.
+    """
+    missing: dict[str, str] = {}
+    for node in captured.graph.nodes:
+        if node.op != "call_function":
+            continue
+        node.meta["kind"] = op_kind(node)
+        _refuse_update(node)
+        if node.meta["kind"] is None:
+            line = line_of_node(node.meta.get("stack_trace")) or node.meta["layer"]
+            missing.setdefault(str(node.target), line or "outside the model")
+    if missing:
+        raise ApplianceCompilationError(
+            f"no kernel for {', '.join(missing)}",
+            code="op-without-kernel",
+            where="; ".join(missing.values()),
+            rule="every op of the step needs a kernel on the wafer",
+            remedy=_COPIED_GRADIENT
+            if "aten.new_empty_strided.default" in missing
+            else "write it with supported ops, or move it into the input function",
+        )
+
+
+def _refuse_update(node: fx.Node) -> None:
+    """Raise for an op that writes to a value that outlives the step, or to a view of it."""
+    written = overwritten(node)
+    if written is None or _viewed(written).op not in {"get_attr", "placeholder"}:
+        return
+    raise ApplianceCompilationError(
+        f"op {op_name(node)} writes to a buffer, an input or a parameter of the model",
+        code="write-to-constant",
+        where=line_of_node(node.meta.get("stack_trace")),
+        rule="buffers are constants while the step runs; state lives in MemoryX",
+        remedy="use a layer without running statistics (LayerNorm instead of BatchNorm), "
+        "or write out of place",
+    )
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """Return the node that ``node`` is a view of, or ``node`` itself."""
+    while node.meta.get("kind") == "view":
+        node = node.all_input_nodes[0]
+    return node
+
+
+PASSES: tuple[Callable[[Captured], None], ...] = (
+    drop_aliases,
+    key_random_ops,
+    eliminate_dead_code,
+    check_kernels,
+    assign_segments,
+    rematerialize_weights,
+)
+OPTIONAL = frozenset({"drop_aliases", "eliminate_dead_code"})
+
+
+def run_passes(captured: Captured, disabled: Collection[str] = ()) -> None:
+    """Run all passes except the disabled ones; ValueError for one that is not optional."""
+    if unknown := set(disabled) - OPTIONAL:
+        raise ValueError(f"passes {sorted(unknown)} cannot be disabled; {sorted(OPTIONAL)} can")
+    for run in PASSES:
+        if run.__name__ not in disabled:
+            run(captured)
+    captured.graph.lint()
