@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from appliance.input_worker import WorkerSpec
 from csnode.node import NodeSpec
-from memoryx.optim.registry import state_bytes_per_element
+from memoryx.optim.cost import state_bytes_per_element
 from memoryx.server import ServerSpec
 from memoryx.tiers import fill_tiers, tiers_of
 from swarmx.switch import SwitchSpec

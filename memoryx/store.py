@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from memoryx.optim.registry import rule_named
-from memoryx.optim.rule import Parameter, State, init_state
+from memoryx.optim.rule import Parameter, State, init_state, rule_named
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.packing import unpack
 from wsc.core.program import TensorSpec

@@ -1,17 +1,20 @@
-"""Optimizers and schedulers as a user constructs them; the rules themselves run in MemoryX."""
+"""Optimizers and schedulers as a user constructs them; the rules themselves run in MemoryX.
+
+There is one class for every rule of ``memoryx.optim``, of the same name and with its arguments:
+``SGD``, ``Adam``, ``AdamW``, ``Lion``, ``Adafactor``, ``Lamb``.
+"""
+
+from typing import TYPE_CHECKING
 
 from cstorch.optim import lr_scheduler, weight_decay_scheduler
-from cstorch.optim.optimizer import Optimizer
-from cstorch.optim.optimizers import SGD, Adafactor, Adam, AdamW, Lamb, Lion
+from cstorch.optim.optimizer import Optimizer, optimizer_classes
 
-__all__ = [
-    "SGD",
-    "Adafactor",
-    "Adam",
-    "AdamW",
-    "Lamb",
-    "Lion",
-    "Optimizer",
-    "lr_scheduler",
-    "weight_decay_scheduler",
-]
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[Optimizer]: ...
+
+
+_CLASSES = optimizer_classes(__name__)
+globals().update(_CLASSES)
+
+__all__ = ["Optimizer", "lr_scheduler", "weight_decay_scheduler", *_CLASSES]  # noqa: PLE0604

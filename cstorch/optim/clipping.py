@@ -23,7 +23,8 @@ def recorded_clipping(model: nn.Module, recorder: Recorder) -> Iterator[None]:
         _refuse_some(model, parameters)
         if float(norm_type) != 2.0:
             raise ApplianceCompilationError(
-                "gradients are clipped by another norm",
+                "gradients are clipped by another norm than L2",
+                code="clipped-by-other-norm",
                 where="clip_grad_norm_",
                 value=f"norm_type {norm_type}",
                 rule="weight servers agree on the L2 norm only",
@@ -45,7 +46,8 @@ def _refuse_some(model: nn.Module, parameters: Any) -> None:
     trained = sum(p.requires_grad for p in model.parameters())
     if len(given) < trained:
         raise ApplianceCompilationError(
-            "the gradients of some of the parameters are clipped",
+            "gradients must be clipped all together",
+            code="some-gradients-clipped",
             value=f"{len(given)} of {trained}",
             rule="MemoryX clips all gradients of a step together",
             remedy="pass model.parameters()",

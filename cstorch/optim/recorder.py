@@ -64,34 +64,46 @@ class Recorder:
         """Gradients are clamped to [-max_value, max_value] before the update."""
         self._refuse_after_step("clipping")
         if self.max_gradient_value is not None:
-            raise _refusal("gradients are clipped by value twice", "once per step")
+            raise _refusal("gradients are clipped by value twice", "clipped-twice", "once per step")
         if self.max_gradient_norm is not None:
-            raise _refusal("gradients are clipped by norm and then by value", "first by value")
+            raise _refusal(
+                "gradients are clipped by norm and then by value",
+                "clipped-by-norm-first",
+                "by value first",
+            )
         self.max_gradient_value = float(max_value)
 
     def clip_norm(self, max_norm: float) -> None:
         """Gradients are scaled to a global L2 norm of at most ``max_norm`` before the update."""
         self._refuse_after_step("clipping")
         if self.max_gradient_norm is not None:
-            raise _refusal("gradients are clipped by norm twice", "once per step")
+            raise _refusal("gradients are clipped by norm twice", "clipped-twice", "once per step")
         self.max_gradient_norm = float(max_norm)
 
     def scale_loss(self, loss_scale: float) -> None:
         """The loss is multiplied by ``loss_scale``, so gradients are divided by it."""
         if self.loss_scale != 1.0:
-            raise _refusal("the loss is scaled twice", "once per step")
+            raise _refusal("the loss is scaled twice", "loss-scaled-twice", "once per step")
         self.loss_scale = float(loss_scale)
 
     def step_optimizer(self, optimizer: RecordedOptimizer) -> None:
         """The update is that of ``optimizer``."""
         if self.optimizer is not None:
-            raise _refusal("two optimizer steps in one trace", "one optimizer, stepped once")
+            raise _refusal(
+                "two optimizer steps in one trace",
+                "optimizer-stepped-twice",
+                "one optimizer, stepped once",
+            )
         self.optimizer = optimizer
 
     def step_scheduler(self, scheduler: RecordedScheduler) -> None:
         """A hyper-parameter follows ``scheduler``."""
         if scheduler in self.schedulers:
-            raise _refusal("a scheduler is stepped twice in one trace", "once per step")
+            raise _refusal(
+                "a scheduler is stepped twice in one trace",
+                "scheduler-stepped-twice",
+                "once per step",
+            )
         self.schedulers.append(scheduler)
 
     def spec(self, names: Mapping[torch.Tensor, str]) -> OptimizerSpec | None:
@@ -110,11 +122,15 @@ class Recorder:
 
     def _refuse_after_step(self, what: str) -> None:
         if self.optimizer is not None:
-            raise _refusal(f"{what} after optimizer.step()", "before it, after loss.backward()")
+            raise _refusal(
+                f"{what} after optimizer.step()",
+                "clipped-after-step",
+                "before it, after loss.backward()",
+            )
 
 
-def _refusal(what: str, rule: str) -> ApplianceCompilationError:
-    return ApplianceCompilationError(what, where="the traced step", rule=rule)
+def _refusal(what: str, code: str, rule: str) -> ApplianceCompilationError:
+    return ApplianceCompilationError(what, code=code, where="the traced step", rule=rule)
 
 
 active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)

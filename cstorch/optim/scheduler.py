@@ -14,8 +14,7 @@ import torch
 
 from cstorch.optim.recorder import active_recorder
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import HyperSchedule
-from wsc.core.schedule_registry import build_schedule
+from wsc.core.hyper_schedules import SCHEDULES, HyperSchedule, build_schedule
 
 Tags = str | Collection[str | None] | None
 
@@ -41,6 +40,7 @@ class Scheduler:
         if not any(self.sets(group) for group in optimizer.param_groups):
             raise ConfigError(
                 "no parameter group carries a tag of the scheduler",
+                code="scheduler-without-group",
                 where=type(self).__name__,
                 value=param_group_tags,
             )
@@ -85,6 +85,16 @@ class Scheduler:
         for group in self.optimizer.param_groups:
             if self.sets(group):
                 group[self.key] = value
+
+
+def scheduler_classes(base: type[Scheduler], suffix: str) -> dict[str, type[Scheduler]]:
+    """Return a subclass of ``base`` for every schedule, by name, with ``suffix`` for LR."""
+    classes: dict[str, type[Scheduler]] = {}
+    for schedule, kind in SCHEDULES.items():
+        name = schedule.removesuffix("LR") + suffix
+        attributes = {"__doc__": kind.__doc__, "__module__": base.__module__, "kind": kind}
+        classes[name] = type(name, (base,), attributes)
+    return classes
 
 
 def _tag_set(tags: Tags) -> set[str | None]:

@@ -1,29 +1,17 @@
-"""What one update costs per element: bytes of state to move, operations to do."""
+"""Cost of an update per element: bytes of state to move, operations to do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from memoryx.optim.registry import rule_named, state_bytes_per_element
+from memoryx.optim.rule import rule_named, state_bytes
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 
-FLOPS_PER_ELEMENT: Mapping[str, int] = {
-    "SGD": 7,
-    "Adam": 15,
-    "AdamW": 15,
-    "Lion": 9,
-    "Adafactor": 17,
-    "Lamb": 21,
-}
-"""Additions, multiplications, divisions, roots and signs per element, counted in the formulas that
-each rule's class names, all options on; factors that are the same for all elements are not counted.
-"""
-
 
 class UpdateCost(NamedTuple):
-    """Per trained element, on average over the model."""
+    """Cost per trained element, on average over the model."""
 
     state_bytes: int
     flops: int
@@ -35,15 +23,25 @@ NO_UPDATE = UpdateCost(state_bytes=0, flops=0)
 def update_cost(
     optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
 ) -> UpdateCost:
-    """What the update of a step costs; ConfigError if MemoryX has no such rule."""
+    """Return the cost of a step's update; ConfigError if MemoryX has no such rule."""
     if optimizer is None:
         return NO_UPDATE
-    rule_named(optimizer.rule)
-    return UpdateCost(
-        state_bytes_per_element(optimizer, parameters), FLOPS_PER_ELEMENT[optimizer.rule]
-    )
+    flops = rule_named(optimizer.rule).flops_per_element
+    return UpdateCost(state_bytes_per_element(optimizer, parameters), flops)
+
+
+def state_bytes_per_element(
+    optimizer: OptimizerSpec | None, parameters: Mapping[str, TensorSpec]
+) -> int:
+    """Return the bytes of state per trained element, averaged over the model and rounded up."""
+    if optimizer is None:
+        return 0
+    rule = rule_named(optimizer.rule)
+    pairs = [(parameters[name], group) for group in optimizer.groups for name in group.names]
+    state = sum(state_bytes(rule, spec.shape, group.hyper) for spec, group in pairs)
+    return -(-state // max(1, sum(spec.num_elements for spec, _ in pairs)))
 
 
 def clips_by_norm(optimizer: OptimizerSpec | None) -> bool:
-    """Whether every update waits for the global gradient norm, which takes all gradients."""
+    """Return whether updates wait for the global gradient norm, which takes all gradients."""
     return optimizer is not None and optimizer.max_gradient_norm is not None

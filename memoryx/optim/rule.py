@@ -1,17 +1,25 @@
-"""What an optimizer rule is: the state it keeps per parameter, and one update in place.
+"""Base class of optimizer rules: hyper-parameters, state per parameter, update in place, cost.
 
 A rule holds nothing itself. Weight servers own masters and state (flat fp32 buffers, of which the
-tensors here are views) and hand both to ``update`` once per step.
+tensors here are views) and pass both to ``update`` once per step.
+
+Everything that depends on the optimizer follows from its rule: the classes of ``cstorch.optim``,
+``trainer.init.optimizer`` of params.yaml, the state bytes and the emulated time of an update.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
+
+from wsc.core.config import Config
+from wsc.core.errors import ConfigError, did_you_mean
 
 Shape = tuple[int, ...]
 Hyper = Mapping[str, Any]
@@ -20,37 +28,94 @@ Hyper = Mapping[str, Any]
 State = dict[str, Tensor]
 """The fp32 state tensors of one parameter by name; zeros before the first update."""
 
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+"""The factor of a running average."""
+
+Betas = tuple[Decay, Decay]
+LearningRate = NonNegative | None
+"""None where a scheduler, or the rule itself, gives it."""
+
 STATE_BYTES_PER_ELEMENT = 4
 
 
 class Parameter(NamedTuple):
-    """One parameter at its update: tensors in fp32 on the CPU, the gradient like the master."""
+    """One parameter at its update: fp32 tensors on the CPU, the gradient shaped like the master."""
 
     master: Tensor
     gradient: Tensor
     state: State
 
 
-class Rule(Protocol):
-    """How gradients change masters."""
+class Rule(ABC):
+    """An optimizer: how gradients change masters.
 
+    Args:
+        Arguments: Hyper-parameters in the order of the constructor, with ranges and defaults.
+        flops_per_element: Additions, multiplications, divisions, roots and signs of one update,
+            counted in the formulas of the rule with all options on. Factors that are the same for
+            all elements are not counted.
+    """
+
+    Arguments: ClassVar[type[Config]]
+    flops_per_element: ClassVar[int]
+
+    @property
+    def name(self) -> str:
+        """The name in ``cstorch.optim``, in params.yaml and in an OptimizerSpec."""
+        return type(self).__name__
+
+    @abstractmethod
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
-        """Names and shapes of the state kept for a parameter of shape ``shape``."""
+        """Return names and shapes of the state kept for a parameter of shape ``shape``."""
 
+    @abstractmethod
     def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         """Apply one update to masters and states in place; gradients are only read.
 
         ``step`` counts from 1 the updates that this state has seen, this one included. Parameters
-        do not mix: the result for each is the same in any company and order.
+        do not mix: the result for each is the same in any group and order.
         """
+
+    def check(self, hyper: Hyper, where: str) -> None:  # noqa: B027  (most have none)
+        """Raise ConfigError for hyper-parameters that contradict each other."""
+
+    def needs_lr(self, hyper: Hyper) -> bool:  # noqa: ARG002
+        """Return whether the rule needs a learning rate from its user."""
+        return True
+
+
+RULES: dict[str, Rule] = {}
+"""All rules by name, filled by ``register``."""
+
+Kind = TypeVar("Kind", bound=type[Rule])
+
+
+def register(kind: Kind) -> Kind:
+    """Make an optimizer known to MemoryX, ``cstorch.optim`` and params.yaml."""
+    RULES[kind.__name__] = kind()
+    return kind
+
+
+def rule_named(name: str) -> Rule:
+    """Return the rule of that name; ConfigError if MemoryX has none."""
+    if name in RULES:
+        return RULES[name]
+    raise ConfigError(
+        f"MemoryX has no optimizer rule {name!r}",
+        code="unknown-optimizer",
+        rule=f"known rules: {', '.join(RULES)}",
+        remedy=did_you_mean(name, RULES),
+    )
 
 
 def init_state(rule: Rule, shape: Shape, hyper: Hyper) -> State:
-    """State before the first update: zeros."""
+    """Return the state before the first update: zeros."""
     return {name: torch.zeros(size) for name, size in rule.state_shapes(shape, hyper).items()}
 
 
 def state_bytes(rule: Rule, shape: Shape, hyper: Hyper) -> int:
-    """Bytes of state that a rule keeps for one parameter."""
+    """Return the bytes of state that a rule keeps for one parameter."""
     elements = sum(prod(size) for size in rule.state_shapes(shape, hyper).values())
     return elements * STATE_BYTES_PER_ELEMENT

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waferstream.config.optimizer import Optimizer
+from waferstream.config.optimizer import OPTIMIZERS
 from waferstream.config.overrides import (
     BACKEND,
     CALLBACKS,
@@ -209,8 +209,7 @@ def _move_optimizer(trainer: dict[str, Any], section: dict[str, Any], where: str
 
 
 def _class_in_any_case(name: str) -> str:
-    known = (optimizer.__name__ for optimizer in Optimizer.__subclasses__())
-    return next((kind for kind in known if kind.lower() == name.lower()), name)
+    return next((kind for kind in OPTIMIZERS if kind.lower() == name.lower()), name)
 
 
 def _add_callback(trainer: dict[str, Any], entry: dict[str, Any]) -> None:

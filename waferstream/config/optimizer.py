@@ -1,95 +1,104 @@
-"""``trainer.init.optimizer``: ``{Class: {arguments}}`` (cluster_interface.md, section 3.4).
+"""``trainer.init.optimizer`` and ``trainer.init.schedulers``: classes with their arguments.
 
-Arguments and defaults are those of the classes with the same names in ``cstorch.optim``.
+``{Class: {arguments}}`` and ``[{Class: {arguments}}]`` (cluster_interface.md, sections 3.4 and
+3.5). Classes, arguments and defaults are those of the rules in ``memoryx.optim`` and of the
+schedules in ``wsc.core.hyper_schedules``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 
-from pydantic import AliasChoices, Discriminator, Field, NonNegativeFloat, PositiveFloat, Tag
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    NonNegativeFloat,
+    PlainSerializer,
+    Tag,
+    create_model,
+)
 
-from waferstream.config.section import Named, class_name
+from memoryx.optim.rule import RULES, Rule
+from waferstream.config.section import Named, class_name, one_or_many
+from wsc.core.errors import ConfigError
+from wsc.core.hyper_schedules import SCHEDULES, HyperSchedule, build_schedule
 
-Decay = Annotated[float, Field(ge=0, lt=1)]
-"""The factor of a running average."""
-
-
-LearningRate = Annotated[
-    NonNegativeFloat | None, Field(validation_alias=AliasChoices("lr", "learning_rate"))
-]
-"""None where a scheduler, or the rule itself, gives it."""
+_LR = Field(validation_alias=AliasChoices("lr", "learning_rate"))
 
 
 class Optimizer(Named):
-    """What every optimizer has."""
+    """An optimizer with its hyper-parameters; every rule has a subclass of its name."""
 
-    lr: LearningRate = None
+    lr: Annotated[NonNegativeFloat | None, _LR] = None
+    """None where a scheduler, or the rule itself, gives it."""
     weight_decay: NonNegativeFloat = 0.0
 
-
-class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum."""
-
-    momentum: NonNegativeFloat = 0.0
-    dampening: float = 0.0
-    nesterov: bool = False
-    maximize: bool = False
+    @property
+    def needs_lr(self) -> bool:
+        """Whether a rate has to be given, here or by a scheduler."""
+        return RULES[self.class_name].needs_lr(self.arguments())
 
 
-class Adam(Optimizer):
-    """Adam; weight decay is added to the gradient."""
-
-    lr: LearningRate = 1e-3
-    betas: tuple[Decay, Decay] = (0.9, 0.999)
-    eps: NonNegativeFloat = 1e-6
-    amsgrad: bool = False
-
-
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay."""
-
-    lr: LearningRate = 1e-3
-    betas: tuple[Decay, Decay] = (0.9, 0.999)
-    eps: NonNegativeFloat = 1e-6
-    correct_bias: bool = True
-    amsgrad: bool = False
+def _section_of(rule: Rule) -> type[Optimizer]:
+    hints = get_type_hints(rule.Arguments, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (Annotated[hints[name], _LR] if name == "lr" else hints[name], field.default)
+        for name, field in rule.Arguments.model_fields.items()
+    }
+    return create_model(rule.name, __base__=Optimizer, __doc__=type(rule).__doc__, **fields)
 
 
-class Lion(Optimizer):
-    """The sign of an interpolated momentum."""
+OPTIMIZERS = {name: _section_of(rule) for name, rule in RULES.items()}
+"""The sections of params.yaml by class name."""
 
-    lr: LearningRate = 1e-4
-    betas: tuple[Decay, Decay] = (0.9, 0.99)
-
-
-class Adafactor(Optimizer):
-    """Factored second moments."""
-
-    eps: tuple[NonNegativeFloat, NonNegativeFloat] = (1e-30, 1e-3)
-    clip_threshold: PositiveFloat = 1.0
-    decay_rate: float = -0.8
-    beta1: Decay | None = None
-    scale_parameter: bool = True
-    relative_step: bool = False
-    warmup_init: bool = False
+if TYPE_CHECKING:
+    OptimizerConfig = Optimizer
+else:
+    _TAGGED = tuple(Annotated[kind, Tag(name)] for name, kind in OPTIMIZERS.items())
+    OptimizerConfig = Annotated[Union[_TAGGED], Discriminator(class_name)]  # noqa: UP007
 
 
-class Lamb(Optimizer):
-    """Adam with a trust ratio per parameter."""
-
-    lr: LearningRate = 1e-3
-    betas: tuple[Decay, Decay] = (0.9, 0.999)
-    eps: NonNegativeFloat = 1e-6
-    adam: bool = False
+def _read_all(entries: Any) -> Any:
+    if not isinstance(entries, list | tuple):
+        return entries
+    return [_read(entry, f"trainer.init.schedulers[{i}]") for i, entry in enumerate(entries)]
 
 
-OptimizerConfig = Annotated[
-    Annotated[SGD, Tag("SGD")]
-    | Annotated[Adam, Tag("Adam")]
-    | Annotated[AdamW, Tag("AdamW")]
-    | Annotated[Lion, Tag("Lion")]
-    | Annotated[Adafactor, Tag("Adafactor")]
-    | Annotated[Lamb, Tag("Lamb")],
-    Discriminator(class_name),
+def _read(entry: Any, where: str) -> HyperSchedule:
+    if isinstance(entry, HyperSchedule):
+        return entry
+    name = class_name(entry)
+    arguments = entry[name] if name is not None else None
+    if name is None or not isinstance(arguments, Mapping):
+        raise ConfigError(
+            "no scheduler with its arguments stands here",
+            where=where,
+            value=repr(entry),
+            rule=f"{{Class: {{arguments}}}} with one of {', '.join(SCHEDULES)}",
+        )
+    return build_schedule(name, arguments, f"{where}.{name}")
+
+
+def _write_all(schedules: tuple[HyperSchedule, ...]) -> list[dict[str, Any]]:
+    return [_write(schedule) for schedule in schedules]
+
+
+def _write(schedule: HyperSchedule) -> dict[str, Any]:
+    arguments = {name: _plain(getattr(schedule, name)) for name in type(schedule).model_fields}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return {type(schedule).__name__: given}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, HyperSchedule):
+        return _write(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+Schedulers = Annotated[
+    tuple[HyperSchedule, ...], BeforeValidator(_read_all), PlainSerializer(_write_all), one_or_many
 ]
+"""A list, or its single entry. Validated to schedules that can be evaluated."""

@@ -17,9 +17,8 @@ from waferstream.config.flags import (
     ScopedValidateFlags,
 )
 from waferstream.config.legacy import convert_legacy, is_legacy
-from waferstream.config.optimizer import Adafactor, OptimizerConfig
+from waferstream.config.optimizer import OptimizerConfig, Schedulers
 from waferstream.config.overrides import Override, apply_overrides
-from waferstream.config.schedulers import Schedulers
 from waferstream.config.section import Named, NotYet, Section, one_or_many
 from waferstream.config.sections import (
     CheckpointConfig,
@@ -80,8 +79,7 @@ class InitConfig(Section):
         if len(self.schedulers) > 1:
             raise ValueError("schedulers is one scheduler; put several into a SequentialLR")
         optimizer = self.optimizer
-        by_rule = isinstance(optimizer, Adafactor) and optimizer.relative_step
-        if optimizer and optimizer.lr is None and not self.schedulers and not by_rule:
+        if optimizer and optimizer.lr is None and not self.schedulers and optimizer.needs_lr:
             raise ValueError(f"{optimizer.class_name} needs lr, or schedulers that give it")
         return self
 

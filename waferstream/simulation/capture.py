@@ -41,7 +41,14 @@ from wsc.version import VERSION
 log = logging.getLogger("waferstream")
 
 _ROOT = Path(__file__).parents[2]
-_SOURCES = ("cstorch", "modelzoo/models", "waferstream/training", "wsc/compiler", "wsc/core")
+_SOURCES = (
+    "cstorch",
+    "memoryx/optim",
+    "modelzoo/models",
+    "waferstream/training",
+    "wsc/compiler",
+    "wsc/core",
+)
 """Packages whose code decides what is captured."""
 
 

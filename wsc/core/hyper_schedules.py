@@ -1,5 +1,8 @@
 """Hyper-parameters as functions of the step: learning-rate and weight-decay schedules.
 
+To add one, write a class here and decorate it with ``register``: its schedulers in
+``cstorch.optim`` and its entry in params.yaml follow from it.
+
 Names and arguments are those of the vendor's learning-rate schedulers (cluster_interface.md,
 section 3.5). A schedule is data: it has no counter and may be evaluated at any step, in any order,
 in any process. ``step`` counts from 0 and is the number of updates already done, as in
@@ -12,9 +15,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from math import ceil, cos, floor, pi, sqrt
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -27,7 +31,8 @@ from pydantic import (
     field_validator,
 )
 
-from wsc.core.config import Config
+from wsc.core.config import Config, validate
+from wsc.core.errors import ConfigError, did_you_mean
 
 
 def _increasing(milestones: tuple[int, ...]) -> tuple[int, ...]:
@@ -39,16 +44,69 @@ def _increasing(milestones: tuple[int, ...]) -> tuple[int, ...]:
 Milestones = Annotated[tuple[PositiveInt, ...], AfterValidator(_increasing)]
 
 
+Schedule = TypeVar("Schedule", bound="HyperSchedule")
+
+
 class HyperSchedule(Config):
     """A hyper-parameter as a function of the step; immutable and comparable by value."""
 
     @abstractmethod
     def at(self, step: int) -> float:
-        """The value after ``step`` updates (0, 1, 2, ...)."""
+        """Return the value after ``step`` updates (0, 1, 2, ...)."""
 
 
+SCHEDULES: dict[str, type[HyperSchedule]] = {}
+"""All schedules by class name."""
+
+
+def register(kind: type[Schedule]) -> type[Schedule]:
+    """Make a schedule known to params.yaml and to the schedulers of ``cstorch.optim``."""
+    SCHEDULES[kind.__name__] = kind
+    return kind
+
+
+def build_schedule(class_name: str, args: Mapping[str, Any], where: str) -> HyperSchedule:
+    """Build a schedule from plain data, as written in params.yaml.
+
+    The ``schedulers`` of a SequentialLR are schedules or ``{class name: args}`` mappings. ``where``
+    names the place in the configuration. ConfigError for an unknown class or a wrong argument.
+    """
+    kind = SCHEDULES.get(class_name)
+    if kind is None:
+        raise ConfigError(
+            f"unknown schedule {class_name!r}",
+            code="unknown-schedule",
+            where=where,
+            rule=f"known schedules: {', '.join(SCHEDULES)}",
+            remedy=did_you_mean(class_name, SCHEDULES),
+        )
+    if kind is SequentialLR and isinstance(args.get("schedulers"), list | tuple):
+        parts = [
+            _build_part(part, f"{where}.schedulers[{index}]")
+            for index, part in enumerate(args["schedulers"])
+        ]
+        args = {**args, "schedulers": parts}
+    return validate(kind, args, where)
+
+
+def _build_part(part: object, where: str) -> HyperSchedule:
+    if isinstance(part, HyperSchedule):
+        return part
+    if not isinstance(part, Mapping) or len(part) != 1:
+        raise ConfigError(
+            "an entry of schedulers must be a schedule",
+            code="not-a-schedule",
+            where=where,
+            value=part,
+            rule="a mapping {class name: arguments}",
+        )
+    ((class_name, args),) = part.items()
+    return build_schedule(str(class_name), args or {}, f"{where}.{class_name}")
+
+
+@register
 class ConstantLR(HyperSchedule):
-    """The same value at every step; ``total_iters`` is only its length in a SequentialLR."""
+    """One value at every step; ``total_iters`` is only its length in a SequentialLR."""
 
     learning_rate: NonNegativeFloat
     total_iters: NonNegativeInt | None = None
@@ -57,6 +115,7 @@ class ConstantLR(HyperSchedule):
         return self.learning_rate
 
 
+@register
 class LinearLR(HyperSchedule):
     """end + (initial - end) (1 - min(t, T) / T); with ``cycle``, T as in PolynomialLR."""
 
@@ -70,11 +129,12 @@ class LinearLR(HyperSchedule):
         return _between(self.initial_learning_rate, self.end_learning_rate, left)
 
 
+@register
 class PolynomialLR(HyperSchedule):
     """end + (initial - end) (1 - min(t, T) / T) ^ power.
 
     With ``cycle`` the decay never ends: T is replaced by its smallest multiple that is not below
-    t, so that the value leaps up after every T steps, each time less (Keras PolynomialDecay).
+    t: the value rises again after every T steps, each time less (Keras PolynomialDecay).
     """
 
     initial_learning_rate: NonNegativeFloat
@@ -88,6 +148,7 @@ class PolynomialLR(HyperSchedule):
         return _between(self.initial_learning_rate, self.end_learning_rate, left)
 
 
+@register
 class ExponentialLR(HyperSchedule):
     """initial * decay_rate ^ (t / T); ``staircase`` rounds t / T down (Keras ExponentialDecay)."""
 
@@ -102,6 +163,7 @@ class ExponentialLR(HyperSchedule):
         return float(self.initial_learning_rate * self.decay_rate**exponent)
 
 
+@register
 class InverseExponentialTimeDecayLR(HyperSchedule):
     """initial / (1 + decay_rate * t ^ step_exponent / T); ``staircase`` rounds the quotient down.
 
@@ -120,6 +182,7 @@ class InverseExponentialTimeDecayLR(HyperSchedule):
         return float(self.initial_learning_rate / (1.0 + self.decay_rate * periods))
 
 
+@register
 class InverseSquareRootDecayLR(HyperSchedule):
     """initial * scale / sqrt(max(t, warmup_steps)) (Vaswani et al. 2017, section 5.3)."""
 
@@ -131,6 +194,7 @@ class InverseSquareRootDecayLR(HyperSchedule):
         return self.initial_learning_rate * self.scale / sqrt(max(step, self.warmup_steps))
 
 
+@register
 class CosineDecayLR(HyperSchedule):
     """end + (initial - end) (1 + cos(pi min(t, T) / T)) / 2 (Keras CosineDecay)."""
 
@@ -143,6 +207,7 @@ class CosineDecayLR(HyperSchedule):
         return _between(self.initial_learning_rate, self.end_learning_rate, left)
 
 
+@register
 class CosineAnnealingLR(HyperSchedule):
     """eta_min + (initial - eta_min) (1 + cos(pi t / T_max)) / 2; rises again after T_max.
 
@@ -158,6 +223,7 @@ class CosineAnnealingLR(HyperSchedule):
         return _between(self.initial_learning_rate, self.eta_min, left)
 
 
+@register
 class StepLR(HyperSchedule):
     """initial * gamma ^ floor(t / step_size)."""
 
@@ -169,6 +235,7 @@ class StepLR(HyperSchedule):
         return float(self.initial_learning_rate * self.gamma ** (step // self.step_size))
 
 
+@register
 class MultiStepLR(HyperSchedule):
     """initial * gamma ^ (number of milestones that t has reached)."""
 
@@ -181,6 +248,7 @@ class MultiStepLR(HyperSchedule):
         return float(self.initial_learning_rate * self.gamma**reached)
 
 
+@register
 class PiecewiseConstantLR(HyperSchedule):
     """learning_rates[k], where k is the number of milestones that t has reached."""
 
@@ -200,6 +268,7 @@ class PiecewiseConstantLR(HyperSchedule):
         return self.learning_rates[bisect_right(self.milestones, step)]
 
 
+@register
 class SequentialLR(HyperSchedule):
     """Schedules one after the other, each starting from its own step 0 at its milestone.
 
@@ -235,7 +304,7 @@ class SequentialLR(HyperSchedule):
 
 
 def _progress(step: int, total_iters: int, cycle: bool = False) -> float:
-    """Share of the decay that is done, in [0, 1]; a decay of no steps is done at once."""
+    """Return the share of the decay that is done, in [0, 1]; 1 for a decay of no steps."""
     if total_iters == 0:
         return 1.0
     if cycle:
@@ -244,5 +313,5 @@ def _progress(step: int, total_iters: int, cycle: bool = False) -> float:
 
 
 def _between(initial: float, end: float, left: float) -> float:
-    """``initial`` at 1, ``end`` at 0, both exactly."""
+    """Return ``initial`` where ``left`` is 1, ``end`` where it is 0, both exactly."""
     return float(initial * left + end * (1.0 - left))

@@ -38,7 +38,7 @@ class OptimizerSpec:
     ``max_gradient_value`` clips each element as ``clip_grad_value_`` does; None switches off.
     """
 
-    rule: str  # "SGD", "Adam", "AdamW", "Lion", "Adafactor", "Lamb"
+    rule: str  # the name of a rule in memoryx.optim
     groups: tuple[ParamGroup, ...]
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from memoryx.optim.registry import rule_named
-from memoryx.optim.rule import Parameter, init_state
+from memoryx.optim.rule import Parameter, init_state, rule_named
 from tests.support.plain_sgd import SGD
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from memoryx.optim.registry import rule_named
-from memoryx.optim.rule import Parameter, init_state
+from memoryx.optim.rule import Parameter, init_state, rule_named
 
 SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
 NUM_STEPS = 5

@@ -6,8 +6,9 @@ import torch
 from cstorch import optim
 from cstorch.optim import lr_scheduler, weight_decay_scheduler
 from cstorch.optim.scheduler import Scheduler
+from tests.support.errors import raises
 from wsc.core.errors import ConfigError
-from wsc.core.schedule_registry import SCHEDULES
+from wsc.core.hyper_schedules import SCHEDULES
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_tags_limit_a_scheduler_to_some_groups(optimizer, tags, rates):
 
 def test_a_tag_that_no_group_carries_is_refused(optimizer):
     """A scheduler that sets nothing is a mistake."""
-    with pytest.raises(ConfigError, match="no parameter group carries"):
+    with raises(ConfigError, "scheduler-without-group"):
         lr_scheduler.ConstantLR(optimizer, learning_rate=0.5, param_group_tags="norms")
 
 
@@ -71,7 +72,7 @@ def test_two_schedulers_may_not_set_the_same_number(optimizer):
     """Which of the two would hold is nobody's guess; chaining is what SequentialLR is for."""
     names = {p: "x" for group in optimizer.param_groups for p in group["params"]}
     both = [lr_scheduler.ConstantLR(optimizer, learning_rate=rate) for rate in (0.1, 0.2)]
-    with pytest.raises(ConfigError, match="chain them with SequentialLR"):
+    with raises(ConfigError, "two-schedulers-for-one-value"):
         optimizer.spec(names, both)
 
 
@@ -114,9 +115,10 @@ def test_every_schedule_has_its_scheduler(module, suffix):
 
 def test_a_wrong_argument_names_the_scheduler(optimizer):
     """The error of a misspelt argument says which scheduler."""
-    with pytest.raises(ConfigError, match="did you mean 'learning_rate'") as error:
+    with pytest.raises(ConfigError) as caught:
         lr_scheduler.ConstantLR(optimizer, learning_rate=0.1, learnin_rate=0.1)
-    assert "ConstantLR" in str(error.value)
+    assert "'learning_rate'" in str(caught.value.remedy)
+    assert caught.value.where == "ConstantLR"
 
 
 def test_the_count_survives_a_checkpoint(optimizer):

@@ -1,0 +1,147 @@
+"""SGD, Adam and AdamW, bit for bit torch's optimizers of the same names with ``fused=True``.
+
+Arguments and defaults are the vendor's (cluster_interface.md, section 3.4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from memoryx.optim.rule import (
+    Betas,
+    Hyper,
+    LearningRate,
+    NonNegative,
+    Parameter,
+    Rule,
+    Shape,
+    register,
+)
+from wsc.core.config import Config
+from wsc.core.errors import ConfigError
+
+
+@register
+class SGD(Rule):
+    """Stochastic gradient descent, with momentum.
+
+    g += weight_decay * p; b = momentum * b + (1 - dampening) * g; p -= lr * (b or nesterov).
+
+    The first update sets b to g, undampened (Sutskever et al. 2013 as torch implements it).
+    """
+
+    flops_per_element = 7
+
+    class Arguments(Config):
+        """Hyper-parameters."""
+
+        lr: LearningRate = None
+        momentum: NonNegative = 0.0
+        dampening: float = 0.0
+        weight_decay: NonNegative = 0.0
+        nesterov: bool = False
+        maximize: bool = False
+
+    def check(self, hyper: Hyper, where: str) -> None:
+        if hyper["nesterov"] and (hyper["momentum"] == 0 or hyper["dampening"] != 0):
+            raise ConfigError(
+                "nesterov contradicts momentum or dampening",
+                code="nesterov-without-momentum",
+                where=where,
+                value=f"momentum {hyper['momentum']}, dampening {hyper['dampening']}",
+                rule="nesterov needs a momentum and no dampening",
+            )
+
+    def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
+        return {"momentum_buffer": shape} if hyper["momentum"] else {}
+
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        momentum = hyper["momentum"]
+        torch._fused_sgd_(
+            [parameter.master for parameter in parameters],
+            [parameter.gradient for parameter in parameters],
+            [parameter.state["momentum_buffer"] for parameter in parameters] if momentum else [],
+            weight_decay=hyper["weight_decay"],
+            momentum=momentum,
+            lr=hyper["lr"],
+            dampening=hyper["dampening"],
+            nesterov=hyper["nesterov"],
+            maximize=hyper["maximize"],
+            is_first_step=bool(momentum) and step == 1,
+        )
+
+
+@register
+class Adam(Rule):
+    """Adam; weight decay is added to the gradient.
+
+    Kingma and Ba 2015, arXiv:1412.6980, algorithm 1. ``amsgrad`` divides by the largest second
+    moment so far (Reddi et al. 2018, algorithm 2).
+    """
+
+    flops_per_element = 15
+
+    class Arguments(Config):
+        """Hyper-parameters."""
+
+        lr: LearningRate = 1e-3
+        betas: Betas = (0.9, 0.999)
+        eps: NonNegative = 1e-6
+        weight_decay: NonNegative = 0.0
+        amsgrad: bool = False
+
+    def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
+        names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * hyper["amsgrad"]
+        return dict.fromkeys(names, shape)
+
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        _fused_adam(torch._fused_adam_, parameters, hyper, step)
+
+
+@register
+class AdamW(Adam):
+    """Adam with decoupled weight decay, which shrinks the master instead.
+
+    Loshchilov and Hutter 2019, arXiv:1711.05101. Without ``correct_bias`` the moments are used
+    uncorrected.
+    """
+
+    class Arguments(Config):
+        """Hyper-parameters."""
+
+        lr: LearningRate = 1e-3
+        betas: Betas = (0.9, 0.999)
+        eps: NonNegative = 1e-6
+        weight_decay: NonNegative = 0.0
+        correct_bias: bool = True
+        amsgrad: bool = False
+
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+        # The kernel divides by 1 - beta ** step, which is exactly 1 at an infinite step.
+        bias_step = step if hyper["correct_bias"] else math.inf
+        _fused_adam(torch._fused_adamw_, parameters, hyper, bias_step)
+
+
+def _fused_adam(
+    kernel: Callable[..., None], parameters: Sequence[Parameter], hyper: Hyper, step: float
+) -> None:
+    beta1, beta2 = hyper["betas"]
+    amsgrad = hyper["amsgrad"]
+    kernel(
+        [parameter.master for parameter in parameters],
+        [parameter.gradient for parameter in parameters],
+        [parameter.state["exp_avg"] for parameter in parameters],
+        [parameter.state["exp_avg_sq"] for parameter in parameters],
+        [parameter.state["max_exp_avg_sq"] for parameter in parameters] if amsgrad else [],
+        [torch.tensor(float(step))] * len(parameters),
+        lr=hyper["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=hyper["weight_decay"],
+        eps=hyper["eps"],
+        amsgrad=amsgrad,
+        maximize=False,
+    )
