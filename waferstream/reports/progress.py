@@ -1,14 +1,21 @@
-"""Progress lines in the vendor's format, and the bar below them.
+"""Progress of a run: lines in the vendor's format, a bar, and event files for TensorBoard.
 
-The format is that of cluster_interface.md, section 4.5, items 7 and 8: rates below 1 with three
-significant digits, ``TimeRemaining>`` while some stages of the run have no estimate yet.
+The format of the lines is that of cluster_interface.md, section 4.5, items 7 and 8: rates below 1
+have three significant digits; ``TimeRemaining>`` marks a lower bound.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.summary import scalar
 from tqdm import tqdm
+
+from wsc.core.files import naming
 
 
 def train_line(
@@ -23,12 +30,18 @@ def train_line(
     machine: str,
     remaining_is_bound: bool = False,
 ) -> str:
-    """The line of a training step.
+    """Return the line of a training step.
 
-    Rates are samples per second: ``rate`` smoothed and ``global_rate`` over the whole run, both
-    measured here; ``emulated_rate`` on the emulated clock of ``machine``, such as ``4 x CS-2``.
-    ``loop_remaining_s`` is the time left in this loop, ``remaining_s`` in the run;
-    ``remaining_is_bound`` says that the run has stages whose time is not known and not counted.
+    Args:
+        step: Number of the step.
+        loss: Its loss.
+        rate: Measured throughput in samples per second, smoothed.
+        global_rate: Measured throughput of the whole run so far.
+        loop_remaining_s: Estimated time left in this loop.
+        remaining_s: Estimated time left in the run.
+        emulated_rate: Throughput of the emulated machine, in samples per second.
+        machine: Its name, such as ``4 x CS-2``.
+        remaining_is_bound: Whether stages without an estimate are missing in ``remaining_s``.
     """
     relation = ">" if remaining_is_bound else "="
     return ", ".join(
@@ -44,7 +57,7 @@ def train_line(
 
 
 def eval_line(*, global_step: int, batch: int, loss: float, rate: float, global_rate: float) -> str:
-    """The line of an evaluation after ``batch`` batches; arguments as in ``train_line``."""
+    """Return the line of an evaluation after ``batch`` batches; arguments as in ``train_line``."""
     return (
         f"| Eval Device=CSX, GlobalStep={global_step}, Batch={batch}, Loss={loss:.5f}, "
         f"Rate={_rate(rate)}, GlobalRate={_rate(global_rate)}"
@@ -57,14 +70,14 @@ def _rate(samples_per_s: float) -> str:
 
 
 def _duration(duration_s: float) -> str:
-    """``1:20:41``; hours count on beyond a day."""
+    """Return hours, minutes and seconds, ``1:20:41``; hours may exceed a day."""
     minutes, seconds = divmod(round(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
 class ProgressBar:
-    """A bar on stderr, where that is a terminal; elsewhere nothing, so that logs stay clean."""
+    """Progress bar on stderr if that is a terminal; otherwise no bar, so that logs stay clean."""
 
     def __init__(self, description: str, total: int, done: int = 0) -> None:
         self._bar = tqdm(
@@ -78,14 +91,45 @@ class ProgressBar:
         )
 
     def advance(self, steps: int = 1) -> None:
-        """So many more steps are done."""
+        """Advance the bar by some steps."""
         self._bar.update(steps)
 
     def write(self, line: str) -> None:
-        """Print a line above the bar, on stdout, at once."""
+        """Print a line on stdout, above the bar, and flush it."""
         self._bar.write(line)
         sys.stdout.flush()
 
     def close(self) -> None:
         """Remove the bar."""
         self._bar.close()
+
+
+class EventWriter:
+    """Event file in a folder, to which scalars are appended; an OSError names the folder.
+
+    Recorded scalars are in the file after ``flush`` or ``close``.
+    """
+
+    # tensorboardX's SummaryWriter writes in a thread, whose errors (a full disk) are never raised
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with naming(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(folder / "events"))
+
+    def scalar(self, name: str, value: float, step: int) -> None:
+        """Record one value; a name with a slash has a group, as in ``train/loss``."""
+        with naming(self._folder):
+            event = Event(wall_time=time.time(), step=step, summary=scalar(name, value))
+            self._writer.write_event(event)
+
+    def flush(self) -> None:
+        """Write the recorded scalars to the file."""
+        with naming(self._folder):
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write the recorded scalars and close the file."""
+        with naming(self._folder):
+            self._writer.close()

@@ -13,8 +13,7 @@ from typing import Protocol
 from appliance.coordinator import StepResult
 from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming
-from waferstream.reports.events import EventWriter
-from waferstream.reports.progress import ProgressBar, eval_line, train_line
+from waferstream.reports.progress import EventWriter, ProgressBar, eval_line, train_line
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules import HyperSchedule
 

@@ -1,14 +1,20 @@
-"""Progress lines are the vendor's, to the letter, with the emulated rate behind them."""
+"""Progress lines in the vendor's format, the bar, and event files."""
+
+from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waferstream.reports.progress import ProgressBar, eval_line, train_line
+from tests.support.disks import full_disk
+from tests.support.event_files import events, scalars
+from waferstream.reports.progress import EventWriter, ProgressBar, eval_line, train_line
 
 
 def line(**changes: float | bool) -> str:
-    """The vendor's example line, with changes."""
+    """Return the vendor's example line, with changes."""
     values = {
         "step": 50,
         "loss": 7.671264,
@@ -22,8 +28,8 @@ def line(**changes: float | bool) -> str:
     return train_line(**values, machine="4 x CS-2")  # type: ignore[arg-type]
 
 
-def test_a_training_line_is_the_vendors_followed_by_the_emulated_rate() -> None:
-    """Character for character the line of the vendor's logs, then our own field."""
+def test_train_line_is_the_vendors_plus_emulated_rate() -> None:
+    """The vendor's line character for character, then one field of our own."""
     assert line() == (
         "| Train Device=CSX, Step=50, Loss=7.67126, Rate=31.97 samples/sec, "
         "GlobalRate=31.97 samples/sec, LoopTimeRemaining=1:20:41, TimeRemaining=1:20:41, "
@@ -31,8 +37,7 @@ def test_a_training_line_is_the_vendors_followed_by_the_emulated_rate() -> None:
     )
 
 
-def test_an_evaluation_line_is_the_vendors() -> None:
-    """Global step, batch, loss and rates, in this order."""
+def test_eval_line_is_the_vendors() -> None:
     written = eval_line(global_step=400, batch=20, loss=5.1, rate=40.0, global_rate=0.04567)
     assert written == (
         "| Eval Device=CSX, GlobalStep=400, Batch=20, Loss=5.10000, "
@@ -43,27 +48,24 @@ def test_an_evaluation_line_is_the_vendors() -> None:
 @pytest.mark.parametrize(
     ("rate", "written"), [(1.0, "1.00"), (0.98765, "0.988"), (0.0123456, "0.0123"), (0.0, "0")]
 )
-def test_rates_below_one_keep_three_significant_digits(rate: float, written: str) -> None:
-    """A slow run still shows its pace."""
+def test_train_line_keeps_three_digits_of_rates_below_one(rate: float, written: str) -> None:
     assert f", Rate={written} samples/sec" in line(rate=rate)
 
 
-def test_a_bound_on_the_remaining_time_is_marked() -> None:
-    """Stages without an estimate turn the equals sign into a greater-than sign."""
+def test_train_line_marks_a_bound_on_the_remaining_time() -> None:
     assert ", TimeRemaining>1:20:41," in line(remaining_is_bound=True)
 
 
 @given(st.integers(0, 10**7))
-def test_durations_are_hours_minutes_seconds(duration_s: int) -> None:
-    """Reading a duration back gives its seconds, also beyond a day."""
+def test_train_line_writes_hours_minutes_and_seconds(duration_s: int) -> None:
+    """Also beyond a day."""
     written = line(loop_remaining_s=float(duration_s)).split("LoopTimeRemaining=")[1].split(",")[0]
     hours, minutes, seconds = written.split(":")
     assert len(minutes) == len(seconds) == 2
     assert int(hours) * 3600 + int(minutes) * 60 + int(seconds) == duration_s
 
 
-def test_without_a_terminal_there_are_lines_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    """What goes into a log file is the lines alone."""
+def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     bar = ProgressBar("Train", total=10, done=2)
     bar.advance()
     bar.write("a line")
@@ -71,3 +73,32 @@ def test_without_a_terminal_there_are_lines_and_no_bar(capsys: pytest.CaptureFix
     captured = capsys.readouterr()
     assert captured.out == "a line\n"
     assert captured.err == ""
+
+
+def test_event_writer_writes_scalars_on_close(tmp_path: Path) -> None:
+    writer = EventWriter(tmp_path)
+    writer.scalar("train/loss", 2.5, 10)
+    writer.scalar("eval/loss", 3.5, 20)
+    writer.close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    assert scalars(path) == [
+        ("train/loss", pytest.approx(2.5), 10),
+        ("eval/loss", pytest.approx(3.5), 20),
+    ]
+
+
+def test_event_writer_flushes_during_a_run(tmp_path: Path) -> None:
+    writer = EventWriter(tmp_path / "made" / "here")
+    writer.scalar("train/loss", 2.5, 10)
+    writer.flush()
+    (path,) = tmp_path.rglob("events.out.tfevents.*")
+    assert [event.step for event in events(path)] == [0, 10]
+    writer.close()
+
+
+def test_event_writer_names_the_folder_of_a_full_disk(tmp_path: Path) -> None:
+    writer = EventWriter(tmp_path)
+    writer.scalar("train/loss", 2.5, 10)
+    with full_disk(), pytest.raises(OSError, match=tmp_path.name):
+        writer.flush()
+    writer.close()
