@@ -1,10 +1,12 @@
-"""Closed-form costs of kernels on the wafer, in cycles, from how each is mapped onto the grid.
+"""Closed forms of kernel costs on the wafer, in cycles, derived from each kernel's mapping.
 
-``single_pe`` and ``point_to_point`` are what one PE and one route cost; ``collectives`` is built on
-routes, ``streaming`` (streamed weights, with ``sparsity``), ``resident`` and ``gemv`` (products of
-what rests) and ``tensors`` on all of these; ``table`` has the form for each family of ops of a
-captured graph. ``reduce_programs``, ``product_programs`` and ``stencil`` are published programs to
-check them by, and ``hpdc`` the published formulas of collectives.
+``single_pe`` has the cost of vector instructions on one PE, ``grid`` how tensors are spread over
+PEs, and ``collectives`` broadcasts and reduces. ``streaming`` (products with streamed weights),
+``resident`` (products of resident operands) and ``tensors`` (everything else) build on them.
+``op_costs`` selects the closed form of each op of a captured graph.
+
+``validation.closed_forms`` compares them with the fabric simulator, and
+``validation.published_programs`` has programs whose measurements test the parts.
 """
 
 from timing.kernels.grid import Cycles, Grid

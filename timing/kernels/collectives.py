@@ -100,7 +100,7 @@ def binomial(
     forward_restart = restart if forward_restart is None else forward_restart
     # sends[k]: when the root of a subtree of 2^k PEs sends the first wavelet of its sum
     sends = [0.0]
-    end: float | None = None  # of the addition in place of subtree k, in a PE with larger subtrees
+    end: float | None = None  # end of the addition in place of the subtree before
     for k in range((pes - 1).bit_length() - 1):
         arrives = sends[k] + _latency(fabric, 2**k)
         sends.append(_start(arrives, end, forward_restart))

@@ -1,6 +1,6 @@
-"""What a kernel costs, by cause.
+"""Cycles by cause, and how activations are spread over the grid of PEs.
 
-How activations lie on the grid: hidden features along one axis, tokens along the other.
+Hidden features lie along one axis of the grid, tokens along the other.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wsc.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Cycles:
-    """Cycles from the start of a kernel to its end, on the PE that ends last.
+    """Cycles from the start of a kernel to its end, by cause, on the PE that ends last.
 
-    Causes are exclusive: where two overlap, the longer one counts and the shorter is hidden.
+    Causes are exclusive: where two overlap, the longer one counts and the shorter one is hidden.
     """
 
     compute: float = 0.0
-    """The datapath works on elements."""
+    """The datapath computes."""
     memory: float = 0.0
     """The datapath moves elements, or waits for SRAM."""
     fabric: float = 0.0
@@ -35,7 +35,7 @@ class Cycles:
         return self.compute + self.memory + self.fabric + self.setup
 
     def __add__(self, other: Cycles) -> Cycles:
-        """One after the other."""
+        """Return the cost of both, one after the other."""
         return Cycles(
             self.compute + other.compute,
             self.memory + other.memory,
@@ -44,24 +44,29 @@ class Cycles:
         )
 
     def __mul__(self, times: float) -> Cycles:
-        """The same several times."""
+        """Return the cost of ``times`` repetitions."""
         return Cycles(
             self.compute * times, self.memory * times, self.fabric * times, self.setup * times
         )
 
     def at_least(self, cycles: float) -> Cycles:
-        """The same, waiting for the fabric until ``cycles`` have passed."""
+        """Return the cost with waiting for the fabric until ``cycles`` have passed."""
         return self + Cycles(fabric=max(0.0, cycles - self.total_cycles))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The PEs that a layer's activations are spread over, and what each PE holds.
+    """PEs that the activations of a layer are spread over.
 
-    A row of the wafer is cut into ``columns // hidden_pes`` equal stretches. Features are spread
-    over the PEs of a stretch, tokens over all stretches of all rows. One stretch per row, the
-    default, leaves each PE the fewest features; more of them leave each PE more features of fewer
-    tokens, which is worth it where a hidden dimension does not fill a row.
+    A row of the wafer holds ``replicas_per_row`` = columns // hidden_pes equal pieces. Features are
+    spread over the PEs of a piece, tokens over all pieces of all rows::
+
+        columns // hidden_pes = 2       |- hidden_pes -|- hidden_pes -|
+        row 0                           tokens part 0  | tokens part 1
+        row 1                           tokens part 2  | tokens part 3
+
+    One piece per row, the default, leaves each PE the fewest features. More pieces leave each PE
+    more features of fewer tokens, which is faster where a hidden dimension does not fill a row.
     """
 
     fabric: FabricSpec
@@ -79,7 +84,7 @@ class Grid:
 
     @classmethod
     def whole(cls, fabric: FabricSpec) -> Grid:
-        """The whole wafer, one stretch of features to a row."""
+        """Return the whole wafer with one piece per row."""
         return cls(fabric, fabric.columns)
 
     @cached_property
@@ -89,7 +94,7 @@ class Grid:
 
     @cached_property
     def token_pes(self) -> int:
-        """Parts that the tokens are cut into."""
+        """Parts that the tokens are divided into."""
         return self.replicas_per_row * self.fabric.rows
 
     @property
@@ -97,27 +102,28 @@ class Grid:
         return self.hidden_pes * self.token_pes
 
     def features(self, hidden: int) -> int:
-        """Features on the fullest PE."""
+        """Return the features on the fullest PE."""
         return -(-hidden // self.hidden_pes)
 
     def tokens(self, tokens: int) -> int:
-        """Tokens on the fullest PE."""
+        """Return the tokens on the fullest PE."""
         return -(-tokens // self.token_pes)
 
     def tile(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Tokens and features of a tensor on the fullest PE; its last dimension is the hidden one.
+        """Return tokens and features of a tensor on the fullest PE.
 
-        A tensor of one dimension has one token; one without, one element.
+        The last dimension is the hidden one. A tensor of one dimension has one token; a scalar has
+        one element.
         """
         return self.tokens(prod(shape[:-1])), self.features(shape[-1] if shape else 1)
 
     def rectangles(self, parts: int, rows: int, columns: int) -> tuple[int, int, int]:
-        """Height and width of one of ``parts`` equal rectangles of PEs, and rounds of them.
+        """Return height and width of one of ``parts`` equal rectangles of PEs, and the rounds.
 
-        For independent products whose results are rows x columns: the PEs are divided evenly among
-        the parts, and where there are more parts than PEs, a PE does several, one after the other.
-        The sides of a rectangle are in proportion to rows and columns, so that a PE's tile is
-        nearly square, and no longer than these.
+        For independent products with results of rows x columns. The PEs are divided evenly among
+        the parts; if there are more parts than PEs, a PE computes several, one per round. The sides
+        of a rectangle are proportional to rows and columns, so that a PE's tile is nearly square,
+        and not longer than these.
         """
         pes = max(1, self.num_pes // parts)
         high = min(rows, pes, max(1, round((pes * rows / columns) ** 0.5)))

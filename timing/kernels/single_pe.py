@@ -1,8 +1,8 @@
-"""Vector instructions and loops on one PE.
+"""Cost of vector instructions and loops on one PE.
 
-A vector instruction takes ``setup + elements / rate`` cycles (K0078 to K0085). Its setup is paid
-in full when an instruction stands alone; in a loop the next one is prepared while one runs, and
-what is left is the issue slot (K0133) and the loop's own instructions.
+A vector instruction takes ``setup + elements / rate`` cycles (K0078 to K0085). An instruction on
+its own pays its setup in full. In a loop, the next instruction is prepared while one runs, so only
+the issue slot (K0133) and the loop's own instructions remain.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ HALF_BYTES = 2
 
 
 def elements_per_cycle(fabric: FabricSpec, op: VectorOp, dtype: str) -> float:
-    """Rate of a vector instruction whose operands lie in different banks.
+    """Return the rate of a vector instruction whose operands lie in different banks.
 
-    ``dtype`` is a name of BYTES_PER_ELEMENT; dtypes wider than 16 bit run at the 32-bit rate.
-    Addition and multiplication read and write as much as a multiply-add and run at its rate
-    (K0101: a fp16 addition at four elements per cycle; Jacquelin et al., table I: one element per
-    cycle for each of FADD, FMUL and FMA in fp32). ``sum`` adds all elements into one: each
-    addition waits for the one before.
+    Addition and multiplication read and write as much as a multiply-add and run at its rate (K0101:
+    an fp16 addition at four elements per cycle; Jacquelin et al., table I: one element per cycle
+    for each of FADD, FMUL and FMA in fp32). ``sum`` adds all elements into one: each addition waits
+    for the one before.
+
+    Args:
+        op: Kind of the instruction.
+        dtype: A key of BYTES_PER_ELEMENT; more than 16 bits run at the 32-bit rate.
     """
     if op == "sum":
         return 1 / fabric.serial_add_cycles
@@ -39,7 +42,7 @@ def elements_per_cycle(fabric: FabricSpec, op: VectorOp, dtype: str) -> float:
 def vector_cycles(
     fabric: FabricSpec, op: VectorOp, elements: float, dtype: str, *, same_bank: bool = False
 ) -> Cycles:
-    """One vector instruction over ``elements``, on its own.
+    """Return the cost of one vector instruction over ``elements``, on its own.
 
     ``same_bank``: its operands collide in one bank of SRAM (K0089).
     """
@@ -54,25 +57,25 @@ def vector_cycles(
 
 
 def axpy_cycles(fabric: FabricSpec, elements: int, dtype: str) -> Cycles:
-    """One multiply-add of a vector by a scalar that stands in a loop or that a wavelet triggers.
+    """Return the cost of one multiply-add of a vector by a scalar, in a loop or triggered.
 
-    Whole cycles: what is left of the last one is lost.
+    A wavelet may trigger it. Whole cycles: the unused part of the last one is lost.
     """
     work = ceil(elements / elements_per_cycle(fabric, "fma", dtype))
     return Cycles(compute=work, setup=fabric.triggered_cycles)
 
 
 def wavelets(fabric: FabricSpec, elements: float, dtype: str) -> float:
-    """Wavelets that carry ``elements``: two 16-bit values ride in one."""
+    """Return the wavelets that carry ``elements``; two 16-bit values share one."""
     return elements * BYTES_PER_ELEMENT[dtype] / fabric.wavelet_bytes
 
 
 def scalar_dot_cycles(fabric: FabricSpec) -> int:
-    """Cycles per element of a dot product in a scalar loop.
+    """Return the cycles per element of a dot product in a scalar loop (compare K0110).
 
-    The loop tests at its head and jumps back from its end. In between, each of two values is
-    addressed in two instructions and loaded, multiply and add wait for each other, and the counter
-    is stepped and compared. Compare K0110.
+    The loop tests at its head and jumps back from its end. In between, it addresses each of two
+    values in two instructions and loads it, waits for the multiplication and the addition, and
+    steps and compares the counter.
     """
     branches = fabric.untaken_branch_cycles + fabric.taken_branch_cycles
     loads, counter = 2 * 3, 2

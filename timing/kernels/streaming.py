@@ -1,24 +1,26 @@
-"""Sparse weights whose zeros lie anywhere: some PEs have more weights than others, and all wait.
+"""Closed form of a product with streamed weights: activations stay, weights pass by.
 
-Each of a PE's weights of an output is there with the chance ``density``, so that their number is
-binomial. A PE may be ahead of the next one in the ring, but sums wait for the slower: PEs are
-queues in series. Of n queues in series the K-th customer leaves, beside K times the mean service,
-after ``deviation sqrt(K) lambda(n)`` (Glynn and Whitt, Ann. Appl. Probab. 1, 1991), with lambda the
-largest eigenvalue of a Gaussian unitary n x n matrix (Baryshnikov, Probab. Theory Relat. Fields
-119, 2001), on average ``2 sqrt(n) - 1.7711 n^(-1/6)`` (Tracy and Widom, Commun. Math. Phys. 159,
-1994).
+``Y[tokens, outputs] += X W`` with the features of X along a row of PEs and its tokens down the
+columns. The weights of one output arrive in every column, at the PEs that hold their input
+features. Each arriving weight multiplies its feature of all local tokens and adds the result to the
+output's partial sums (an AXPY). A control wavelet then starts the ring that adds the partial sums
+of a row of PEs: from the PE after the one that keeps the output, once round to that keeper, on a
+micro-thread beside the AXPYs of the next output (Lie, Hot Chips 34; IEEE Micro 2023). So Y lies
+exactly as X::
 
-Products with streamed weights: activations stay, weights pass by.
+    AXPYs      | output 0 | output 1 | output 2 |
+    ring                  |+ output 0|+ output 1|+ output 2| last trip |
 
-``Y[tokens, outputs] += X W`` with the features of X along a row and its tokens down the columns.
-The weights of one output arrive in every column at the PEs that hold their input features; each
-arriving weight multiplies its feature of all local tokens and adds to the output's partial sums (an
-AXPY). Then a control wavelet starts the ring that adds the partial sums of a row's PEs, from the PE
-behind the one that keeps the output once round to its keeper, on a micro-thread beside the AXPYs of
-the next output (Lie, Hot Chips 34; IEEE Micro 2023). So Y lies as X does. The backward pass for
-activations is the same product with inputs and outputs exchanged.
+The backward pass for activations is the same product with inputs and outputs exchanged.
 
-Products of two resident operands are in ``resident``.
+Sparse weights have their zeros at random places, so some PEs have more weights of an output than
+others, and the others wait. With each weight present with probability ``density``, the number on a
+PE is binomial. A PE may be ahead of the next one in the ring, but sums wait for the slower one: PEs
+are queues in series. In n queues in series, the K-th customer leaves, beyond K times the mean
+service, after ``deviation sqrt(K) lambda(n)`` (Glynn and Whitt, Ann. Appl. Probab. 1, 1991), where
+lambda is the largest eigenvalue of a Gaussian unitary n x n matrix (Baryshnikov, Probab. Theory
+Relat. Fields 119, 2001), on average ``2 sqrt(n) - 1.7711 n^(-1/6)`` (Tracy and Widom, Commun. Math.
+Phys. 159, 1994).
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ from timing.kernels.grid import Cycles, Grid
 from timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
 
 TRACY_WIDOM_MEAN = 1.7711
-"""Of the distribution F2, with the sign changed."""
+"""Mean of the Tracy-Widom distribution F2, with the sign changed."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """Cycles that a PE takes for its weights of one output, over all outputs.
+    """Cycles that a PE takes for its weights of one output, as a distribution over outputs.
 
-    ``longest`` is the mean of the longest of all PEs of a ring.
+    ``longest`` is the mean over outputs of the longest of all PEs of a ring.
     """
 
     mean: float
@@ -49,9 +51,9 @@ class Service:
     longest: float
 
     def waiting_cycles(self, pes: int, outputs: int) -> float:
-        """What the last of ``outputs`` takes longer than ``outputs`` means, on a ring of ``pes``.
+        """Return what ``outputs`` take beyond ``outputs`` times the mean, on a ring of ``pes``.
 
-        No more than if all PEs of a ring waited for the longest of each output.
+        At most what it would be if all PEs waited for the slowest one at each output.
         """
         eigenvalue = 2 * sqrt(pes) - TRACY_WIDOM_MEAN * pow(pes, -1 / 6)
         in_series = self.deviation * sqrt(outputs) * eigenvalue
@@ -62,9 +64,15 @@ class Service:
 def service(
     weights: int, density: float, weight_cycles: float, row_cycles: float, least: float, pes: int
 ) -> Service:
-    """Of ``weights`` a share ``density`` is there, each for ``weight_cycles``.
+    """Return the service of a PE whose ``weights`` per output are present at random.
 
-    ``row_cycles`` come with every output, and ``least`` cycles pass in any case.
+    Args:
+        weights: Weights of one output on a PE, zeros included.
+        density: Probability of a weight to be present, not zero.
+        weight_cycles: Cycles of one present weight.
+        row_cycles: Cycles of each output besides its weights.
+        least: Fewest cycles of an output.
+        pes: PEs of the ring.
     """
     chances = _binomial(weights, density)
     cycles = [max(least, row_cycles + weight_cycles * k) for k in range(weights + 1)]
@@ -77,7 +85,7 @@ def service(
 
 
 def _binomial(trials: int, chance: float) -> list[float]:
-    """The chance of each number from 0 to ``trials``."""
+    """Return the probability of each number of successes from 0 to ``trials``."""
     if chance in (0.0, 1.0):
         return [float(k == trials * chance) for k in range(trials + 1)]
     return [
@@ -95,13 +103,20 @@ def _binomial(trials: int, chance: float) -> list[float]:
 def weight_streaming(
     grid: Grid, tokens: int, inputs: int, outputs: int, dtype: str, density: float = 1.0
 ) -> Cycles:
-    """``Y[tokens, outputs] += X[tokens, inputs] W[inputs, outputs]`` with streamed weights.
+    """Return the cost of ``Y[tokens, outputs] += X[tokens, inputs] W[inputs, outputs]``.
 
-    Of the weights only the share ``density`` is not zero and arrives, whichever. Each takes
-    one wavelet, value and index (Hot Chips 34), and the longer of the link's time for a wavelet
-    and an AXPY. The set-up of an output's ring is hidden behind the AXPYs of the next; its
-    additions are not, since one datapath does both. PEs with many weights keep others waiting
-    (``sparsity``). A ring of one PE waits for nobody: its sums are whole, and are put in place.
+    A weight takes one wavelet with value and index (Hot Chips 34), and the longer of the link's
+    time for a wavelet and an AXPY. The set-up of an output's ring is hidden behind the AXPYs of the
+    next output; its additions are not, since one datapath does both. A ring of one PE never waits:
+    its sums are complete and only copied to their place.
+
+    Args:
+        grid: PEs that hold X.
+        tokens: Rows of X and Y.
+        inputs: Features of X.
+        outputs: Features of Y.
+        dtype: Type of X and of the weights.
+        density: Share of the weights that are not zero and arrive, at random places.
     """
     fabric = grid.fabric
     local_tokens, features = grid.tokens(tokens), grid.features(inputs)
@@ -125,20 +140,20 @@ def weight_streaming(
 
 
 def _put_in_place(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
-    """Copy the sums of one output to where it lies, in whole cycles.
+    """Return the cost of copying the sums of one output to their place, in whole cycles.
 
-    A vector op on what lies in memory holds the datapath through its set-up, which a stream does
-    not: no AXPY hides it.
+    A vector op in memory holds the datapath through its set-up, unlike a stream, so no AXPY hides
+    it.
     """
     moved = ceil(local_tokens / elements_per_cycle(fabric, "copy", dtype))
     return Cycles(memory=moved, setup=fabric.vector_setup_cycles + fabric.triggered_cycles)
 
 
 def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
-    """Add the partial sums of one output to the neighbour's, pass them on, and free their memory.
+    """Return the cost of adding an output's partial sums to the neighbour's and passing them on.
 
-    The neighbour's first sums wait in the router's queue until AXPYs leave the datapath; they are
-    added in a cycle each, later ones as the link brings them.
+    The neighbour's first sums wait in the router's queue until the AXPYs leave the datapath; they
+    are added in a cycle each, later ones as the link brings them.
     """
     words = wavelets(fabric, local_tokens, dtype)
     link = fabric.cycles_per_wavelet * (words - fabric.queue_wavelets)
@@ -146,17 +161,17 @@ def _ring_step(fabric: FabricSpec, local_tokens: int, dtype: str) -> Cycles:
 
 
 def _first_weight(fabric: FabricSpec) -> Cycles:
-    """What comes before all outputs: the first weight is set up and goes down its column."""
+    """Return the cost before all outputs: the first weight is set up and sent down its column."""
     down = fabric.hop_cycles * (fabric.rows - 1) + depth_cycles(fabric)
     return Cycles(fabric=down, setup=fabric.vector_setup_cycles)
 
 
 def _trips(grid: Grid, outputs: int) -> Cycles:
-    """What no output hides of the sums' ways round the ring.
+    """Return the part of the sums' trips round the ring that no output hides.
 
-    The ring is folded into the row, so that its neighbours are two hops apart. Outputs come in the
-    order of their keepers: a keeper's sums set out one link further than those of the keeper before
-    and the last sum makes a whole trip. The first ring is set up.
+    The ring is folded into the row, so neighbours are two hops apart. Outputs come in the order of
+    their keepers: the sums of a keeper start one link further than those of the keeper before, and
+    the last sum makes a whole trip. The first ring also pays its set-up.
     """
     fabric = grid.fabric
     keepers = -(-outputs // grid.features(outputs))

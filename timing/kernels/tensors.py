@@ -1,7 +1,7 @@
-"""Kernels over resident activations: norm, softmax, attention, loss, elementwise and the like.
+"""Closed forms of kernels over resident activations: norm, softmax, attention, loss, elementwise.
 
 The last dimension of a tensor lies along a row, all others are tokens (``Grid``). A PE works on its
-tile with vector instructions over all its elements; sums over features run over the tile's tokens
+tile with vector instructions over all its elements. Sums over features run over the tile's tokens
 side by side, so that no addition waits for another, and end in an all-reduce along the row.
 """
 
@@ -16,28 +16,31 @@ from timing.kernels.grid import Cycles, Grid
 from timing.kernels.resident import MovingOperand, product_in_steps, resident_product
 from timing.kernels.single_pe import axpy_cycles, vector_cycles, wavelets
 
-RANDOM_PASSES = 2  # draw, then compare or scale
-NORM_PASSES = 4  # sum, sum of squares, normalize, scale and shift
-NORM_BACKWARD_PASSES = 9  # x again, dy w; two sums over features; three for dx; two over tokens
-NORM_STATISTICS = 5  # square of the mean, variance, epsilon, mean by factor, its negative
-SOFTMAX_PASSES = 4  # maximum, subtract, sum, divide; and the exponential
-SOFTMAX_BACKWARD_PASSES = 4  # y dy, its sum, subtract, multiply
+# Vector instructions over a tile, and what each does
+RANDOM_PASSES = 2  # draw; compare or scale
+NORM_PASSES = 4  # sum; sum of squares; normalize; scale and shift
+NORM_BACKWARD_PASSES = (
+    9  # normalize x; dy times scale; 2 sums over features; 3 for dx; 2 over tokens
+)
+NORM_STATISTICS = 5  # square of the mean; variance; add epsilon; mean times factor; negate
+SOFTMAX_PASSES = 4  # maximum; subtract; sum; divide (the exponential is separate)
+SOFTMAX_BACKWARD_PASSES = 4  # y times dy; sum; subtract; multiply
 
 
 def elementwise(grid: Grid, shape: Sequence[int], dtype: str, passes: int = 1) -> Cycles:
-    """``passes`` vector instructions over a tensor."""
+    """Return the cost of ``passes`` vector instructions over a tensor."""
     tokens, features = grid.tile(shape)
     return vector_cycles(grid.fabric, "add", tokens * features, dtype) * passes
 
 
 def transcendental(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
-    """A special function of each element and a multiplication: gelu, silu, tanh, and their kind."""
+    """Return the cost of a special function (gelu, silu, tanh, ...) and a multiplication."""
     tokens, features = grid.tile(shape)
     return elementwise(grid, shape, dtype) + _unary(grid.fabric, tokens * features)
 
 
 def copy(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
-    """A copy inside each PE.
+    """Return the cost of a copy inside each PE.
 
     Transposing heads and tokens moves nothing between PEs: heads are part of the features.
     """
@@ -46,9 +49,9 @@ def copy(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
 
 
 def gather(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
-    """Rows picked by index, one per token (embedding lookup and its gradient): a copy for each.
+    """Return the cost of an embedding lookup or its gradient: a copy of one row per token.
 
-    A PE holds its features of the rows; the result is tokens x features.
+    A PE holds its features of all rows; the result is tokens x features.
     """
     tokens, features = grid.tile(shape)
     moved = vector_cycles(grid.fabric, "copy", features, dtype)
@@ -56,7 +59,7 @@ def gather(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
 
 
 def reduction(grid: Grid, shape: Sequence[int], dtype: str, results: int) -> Cycles:
-    """Sum, maximum and the like of a tensor, down to ``results`` elements.
+    """Return the cost of a sum or maximum of a tensor down to ``results`` elements.
 
     As many results as tokens: over features, along the rows. As many as features: over tokens, down
     the columns. Otherwise over both.
@@ -71,10 +74,10 @@ def reduction(grid: Grid, shape: Sequence[int], dtype: str, results: int) -> Cyc
 
 
 def norm(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
-    """Layer norm or RMS norm over the features.
+    """Return the cost of layer norm or RMS norm over the features.
 
-    Both sums of a token go along the row together; backward, the gradients of scale and shift are
-    summed over the tokens besides.
+    Both sums of a token travel along the row together. Backward, the gradients of scale and shift
+    are summed over the tokens as well.
     """
     tokens, features = grid.tile(shape)
     sums = _over_features(grid, 2 * tokens)
@@ -86,16 +89,20 @@ def norm(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False
 
 
 def _statistics(fabric: FabricSpec, tokens: int) -> Cycles:
-    """Factor and offset of each token from its sums, in fp32: both means, then the root."""
+    """Return the cost of factor and offset of each token from its sums, in fp32.
+
+    Both means, then variance and root.
+    """
     single = vector_cycles(fabric, "multiply", tokens, "float32")
     means = vector_cycles(fabric, "multiply", 2 * tokens, "float32")
     return means + single * NORM_STATISTICS + _unary(fabric, tokens)
 
 
 def softmax(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False) -> Cycles:
-    """Softmax or its logarithm over the features: maximum and sum go along the row.
+    """Return the cost of a softmax or its logarithm over the features.
 
-    Forward, each element has an exponential and each token a reciprocal or logarithm.
+    Maximum and sum of a token travel along the row. Forward, each element has an exponential and
+    each token a reciprocal or logarithm.
     """
     tokens, features = grid.tile(shape)
     if backward:
@@ -107,9 +114,10 @@ def softmax(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = Fa
 
 
 def loss(grid: Grid, shape: Sequence[int], dtype: str) -> Cycles:
-    """Negative log-likelihood of tokens x classes: one class per token is picked and summed.
+    """Return the cost of the negative log-likelihood of tokens x classes.
 
-    Each token's is picked on one PE of a row, so that the sum goes along the row first.
+    One class per token is picked on one PE of a row, so the sum goes along the row first, then down
+    the columns.
     """
     picked = gather(grid, (*shape[:-1], 1), dtype)
     local = elementwise(grid, (*shape[:-1], 1), dtype)
@@ -127,12 +135,21 @@ def attention(
     *,
     backward: bool = False,
 ) -> Cycles:
-    """``softmax(Q K^T) V`` for ``heads`` = batch x heads, each on its own rectangle of PEs.
+    """Return the cost of ``softmax(Q K^T) V`` for ``heads``, each on its own rectangle of PEs.
 
     A PE keeps queries x keys of the scores. Forward: a product over the head size, a softmax along
-    the rectangle's rows, a product over the keys whose partial sums run along the rows. Backward
-    makes the scores again and takes three more products over queries or keys and one over the head
-    size (Dao et al. 2022, arXiv:2205.14135, algorithm 4).
+    the rectangle's rows, and a product over the keys whose partial sums run along the rows.
+    Backward recomputes the scores and adds three more products over queries or keys and one over
+    the head size (Dao et al. 2022, arXiv:2205.14135, algorithm 4).
+
+    Args:
+        grid: PEs that are divided among the heads.
+        heads: Batch x heads.
+        queries: Queries of a head.
+        keys: Keys of a head.
+        head_size: Features of a head.
+        dtype: Type of the elements.
+        backward: Cost of the backward pass instead of the forward one.
     """
     high, wide, rounds = grid.rectangles(heads, queries, keys)
     scores = resident_product(grid, heads, queries, head_size, keys, dtype)
@@ -148,7 +165,7 @@ def attention(
 def _values(
     fabric: FabricSpec, tile: tuple[int, int], high: int, wide: int, head_size: int, dtype: str
 ) -> Cycles:
-    """Scores, which stay, times V: V goes down the columns, partial sums along the rows."""
+    """Return the cost of scores times V: V moves down the columns, partial sums along the rows."""
     queries, keys = tile
     width = ceil(head_size / high)
     product = axpy_cycles(fabric, queries, dtype) * (keys * width)
@@ -161,7 +178,7 @@ def _values(
 def _softmax_on(
     fabric: FabricSpec, tile: tuple[int, int], wide: int, dtype: str, *, backward: bool
 ) -> Cycles:
-    """Softmax of a tile of scores whose rows are spread over ``wide`` PEs."""
+    """Return the cost of a softmax of a tile of scores whose rows are spread over ``wide`` PEs."""
     queries, keys = tile
     vector_pass = vector_cycles(fabric, "add", queries * keys, dtype)
     if backward:
@@ -172,24 +189,24 @@ def _softmax_on(
 
 
 def _unary(fabric: FabricSpec, elements: int) -> Cycles:
-    """A special function of each element, element by element."""
+    """Return the cost of a special function of each element, one element at a time."""
     return Cycles(compute=elements * fabric.unary_cycles, setup=fabric.vector_setup_cycles)
 
 
 def _over_features(grid: Grid, values: int) -> Cycles:
-    """All-reduce of fp32 values along the rows."""
+    """Return the cost of an all-reduce of fp32 values along the rows."""
     return _all_reduced(grid.fabric, grid.hidden_pes, values)
 
 
 def _over_tokens(grid: Grid, values: int) -> Cycles:
-    """Reduce of fp32 values down the columns and over the replicas_per_row of a row."""
+    """Return the cost of a reduce of fp32 values down the columns and over a row's replicas."""
     down = collectives.reduce(grid.fabric, grid.fabric.rows, values)
     across = collectives.reduce(grid.fabric, grid.replicas_per_row, values)
     return _summed(grid.fabric, down) + _summed(grid.fabric, across)
 
 
 def _maximum_and_sum(fabric: FabricSpec, pes: int, values: int) -> Cycles:
-    """Two all-reduces; PEs start the second when the first one's broadcast has reached them."""
+    """Return the cost of two all-reduces, the second right after the first one's broadcast."""
     return _all_reduced(fabric, pes, values) + _all_reduced(
         fabric, pes, values, after_broadcast=True
     )
@@ -198,12 +215,12 @@ def _maximum_and_sum(fabric: FabricSpec, pes: int, values: int) -> Cycles:
 def _all_reduced(
     fabric: FabricSpec, pes: int, values: int, *, after_broadcast: bool = False
 ) -> Cycles:
-    """Reduce and broadcast, each of which starts with a vector instruction."""
+    """Return the cost of an all-reduce: one instruction reduces, another one broadcasts."""
     cycles = collectives.all_reduce(fabric, pes, values, after_broadcast=after_broadcast)
     return _summed(fabric, cycles, instructions=2)
 
 
 def _summed(fabric: FabricSpec, cycles: float, instructions: int = 1) -> Cycles:
-    """A collective on the critical path, with the set-up that its own form leaves out."""
+    """Return the cost of a collective with the set-up that its closed form omits."""
     setup = fabric.vector_setup_cycles * instructions if cycles else 0.0
     return Cycles(fabric=cycles, setup=setup)

@@ -1,1 +1,1 @@
-"""Cost models of published programs that only the validation replays."""
+"""Cost models of published programs, which only the validation uses."""

@@ -1,12 +1,12 @@
-"""The formulas of Luczynski et al., "Near-Optimal Wafer-Scale Reduce", HPDC'24.
+"""Formulas of Luczynski et al., "Near-Optimal Wafer-Scale Reduce", HPDC'24.
 
 A collective with contention C (wavelets through the busiest PE), energy E (hops of all wavelets)
 over N links, distance L and depth D takes
 
     max(C, E / N + L) + (2 T_R + 1) D    cycles.
 
-Tuned programs on a CS-2 are within 4 % of it (K0054). ``collectives`` has the forms that count what
-programs do between two additions besides; chain and broadcast are the same in both.
+Tuned programs on a CS-2 are within 4 % of it (K0054). ``timing.kernels.collectives`` also counts
+what programs do between two additions; chain and broadcast are the same in both.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from timing.kernels.collectives import depth_cycles
 def cost(
     fabric: FabricSpec, contention: float, energy: float, links: int, distance: int, depth: int
 ) -> float:
-    """The model itself."""
+    """Return the cycles of the model for given contention, energy, links, distance and depth."""
     line = fabric.cycles_per_wavelet
     spread = line * energy / links + fabric.hop_cycles * distance
     return max(line * contention, spread) + depth_cycles(fabric) * depth
 
 
 def tree(fabric: FabricSpec, pes: int, wavelets: float) -> float:
-    """Pairs, pairs of pairs, and so on, in log2 P rounds; at least two PEs."""
+    """Return the cycles of a binary tree in log2 P rounds; at least two PEs."""
     rounds = ceil(log2(pes))
     load = wavelets * rounds
     return cost(fabric, load, load * pes / 2, pes - 1, pes - 1, rounds)
 
 
 def two_phase(fabric: FabricSpec, pes: int, wavelets: float, group: int | None = None) -> float:
-    """Chains in groups of ``group`` PEs, sqrt(P) by default, then over their roots."""
+    """Return the cycles of chains in groups (sqrt(P) PEs by default), then over their roots."""
     group = group or round(pes**0.5)
     depth = group - 1 + ceil(pes / group) - 1
     return cost(fabric, 0.0, 2 * wavelets * (pes - 1), pes - 1, pes - 1, depth)

@@ -1,16 +1,8 @@
-"""Constants of published programs: what their loops cost, on top of what the PE and fabric do.
+"""Cost of published programs for products and stencils.
 
-Published programs for products: the SDK's matvec and SUMMA, a loop over vector instructions.
-
-Matrix-vector products with a resident matrix, spread over a grid.
-
-With streamed weights, a matrix-vector product is ``streaming.weight_streaming`` with one token; the
-published MeshGEMV is that of ``baselines.wafer_inference.mesh``.
-
-The 25-point star stencil of Jacquelin et al. (SC22): a column of cells per PE.
-
-Each step is 43 vector instructions of the equation and 17 that move wavelets of the neighbours,
-each over all cells of the column, at one fp32 element per cycle (their table I and section VI).
+The SDK's matvec and SUMMA and a student's GEMM are loops over vector instructions; their constants
+(``ProgramSpec``) come on top of the costs of PE and fabric. ``gemv`` is a matrix-vector product
+with a resident matrix, and ``star_stencil`` the 25-point stencil of Jacquelin et al. (SC22).
 """
 
 from __future__ import annotations
@@ -26,7 +18,7 @@ from wsc.core.config import Config
 
 
 class ProgramSpec(Config):
-    """Programs of the SDK's examples and of pr0f3ss/SpMM_Cerebras."""
+    """Constants of programs of the SDK's examples and of pr0f3ss/SpMM_Cerebras."""
 
     summa_loop_cycles: PositiveInt = sourced(
         43, "published", "K0133: around each vector multiply-add of SUMMA"
@@ -65,7 +57,7 @@ ROW_BYTES = 16
 def single_pe_gemv(
     fabric: FabricSpec, rows: int, columns: int, dtype: str, programs: ProgramSpec = PROGRAMS
 ) -> Cycles:
-    """``y = A x`` on one PE: a map over the columns, each a multiply-add of the padded column.
+    """Return the cost of ``y = A x`` on one PE: a multiply-add of each padded column.
 
     Rows K0123 to K0131.
     """
@@ -80,7 +72,7 @@ def single_pe_gemv(
 def summa_multiply_add(
     fabric: FabricSpec, elements: int, dtype: str, programs: ProgramSpec = PROGRAMS
 ) -> Cycles:
-    """One vector multiply-add in SUMMA's loop: elements, issue, and the loop around (K0133)."""
+    """Return the cost of one multiply-add in SUMMA's loop: elements, issue, and loop (K0133)."""
     return Cycles(
         compute=elements / elements_per_cycle(fabric, "fma", dtype),
         setup=fabric.triggered_cycles + programs.summa_loop_cycles,
@@ -94,10 +86,17 @@ def summa(
     dtype: str,
     programs: ProgramSpec = PROGRAMS,
 ) -> Cycles:
-    """``C = A B`` on ``side`` x ``side`` PEs, tiles of (rows, inner, columns) elements each.
+    """Return the cost of ``C = A B`` on ``side`` x ``side`` PEs.
 
-    In each of ``side`` steps, tiles of A are broadcast along rows and tiles of B down columns, two
-    colours at once, behind the products of the step before.
+    In each of ``side`` steps, tiles of A are broadcast along rows and tiles of B down columns, on
+    two colours at once, behind the products of the step before.
+
+    Args:
+        fabric: The machine.
+        side: PEs of a side.
+        tile: Rows, inner length and columns of the tiles of a PE.
+        dtype: Type of the elements.
+        programs: Constants of the program.
     """
     rows, inner, columns = tile
     products = summa_multiply_add(fabric, rows, dtype, programs) * (inner * columns)
@@ -114,12 +113,12 @@ def descriptor_gemm(
     columns: int,
     programs: ProgramSpec = PROGRAMS,
 ) -> Cycles:
-    """Local products of fp32 C[columns, rows] = A[columns, inner] B[inner, rows] (K0138 to K0141).
+    """Return the cost of fp32 C[columns, rows] = A[columns, inner] B[inner, rows] (K0138 to K0141).
 
     A lies over the grid, inner over its ``grid[0]`` columns, columns over its ``grid[1]`` rows. For
-    each value of its part of B, a PE multiplies and adds one column of its tile of A to one of C.
-    Both are strided by whole rows, multiples of eight words, so that all elements of a column lie
-    in one bank of SRAM.
+    each value of its part of B, a PE multiplies one column of its tile of A and adds it to one of
+    C. Both are strided by whole rows, multiples of eight words, so that all elements of a column
+    lie in one bank of SRAM.
     """
     width, height = grid
     length = -(-columns // height)
@@ -130,9 +129,11 @@ def descriptor_gemm(
 
 
 def gemv(grid: Grid, outputs: int, inputs: int, dtype: str) -> Cycles:
-    """``A x`` with outputs down the columns of a grid and inputs along its rows.
+    """Return the cost of ``A x`` with outputs down the columns of a grid and inputs along its rows.
 
-    One map over a PE's inputs, an axpy of its outputs for each; then fp32 sums along the row.
+    One map over a PE's inputs, with an axpy over its outputs for each; then fp32 sums along the
+    row. With streamed weights, the product is ``timing.kernels.streaming.weight_streaming`` with
+    one token; the published MeshGEMV is in ``baselines.wafer_inference.mesh``.
     """
     fabric = grid.fabric
     local_outputs, local_inputs = grid.tokens(outputs), grid.features(inputs)
@@ -147,7 +148,12 @@ FABRIC_INSTRUCTIONS = 17
 
 
 def star_stencil(fabric: FabricSpec, cells: int) -> Cycles:
-    """One time step over ``cells`` per PE; the size of the grid does not matter."""
+    """Return the cost of one time step over a column of ``cells`` per PE.
+
+    43 vector instructions of the equation and 17 that move wavelets of the neighbours, each over
+    all cells of the column, at one fp32 element per cycle (table I and section VI of Jacquelin et
+    al.). The size of the grid does not matter.
+    """
     instructions = ARITHMETIC_INSTRUCTIONS + FABRIC_INSTRUCTIONS
     return Cycles(
         compute=ARITHMETIC_INSTRUCTIONS * cells / elements_per_cycle(fabric, "fma", "float32"),
