@@ -1,4 +1,4 @@
-"""What an instruction must fulfil before a program takes it."""
+"""Rules that an instruction must fulfil before a program takes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDUCTIONS = set(get_args(Reduction))
 
 
 def check_instruction(instruction: Instruction) -> None:
-    """Raises ApplianceCompilationError when operands do not fit each other."""
+    """Raise ApplianceCompilationError if the operands of an instruction do not fit each other."""
     match instruction:
         case Stream():
             _check_stream(instruction)

@@ -1,13 +1,13 @@
-"""Which PEs and links of a wafer do not work: drawn at random from a seed, or read from a file.
+"""Dead PEs and links of a wafer: drawn at random from a seed, or read from a file.
 
-A file is a list of coordinates, one defect per line, counted from the north-west corner::
+A file lists coordinates, one defect per line, counted from the north-west corner::
 
     kind,row,column,direction
     pe,12,40,
     link,3,7,east
     link,3,8,south
 
-A dead PE has a dead router, so its links are dead with it.
+A dead PE has a dead router, so all its links are dead too.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Defects:
         return bool(self.pes or self.links)
 
     def alive(self, spec: FabricSpec) -> Array:
-        """bool [rows, columns] of the whole wafer: which PEs work.
+        """Return which PEs of the whole wafer work, bool [rows, columns].
 
-        Raises ConfigError for a defect outside of the wafer.
+        Raises ConfigError for a defect outside the wafer.
         """
         for pe in self.pes | {pe for link in self.links for pe in link}:
             _check_inside(spec, pe, "defects")
@@ -55,9 +55,9 @@ class Defects:
 def random_defects(
     spec: FabricSpec, seed: int, pe_yield: float = 0.999, link_yield: float = 1.0
 ) -> Defects:
-    """Each PE works with probability ``pe_yield``, each link with ``link_yield``.
+    """Draw defects: each PE works with probability ``pe_yield``, each link with ``link_yield``.
 
-    The same seed gives the same wafer. Raises ConfigError for a yield that is no probability.
+    The same seed gives the same wafer. Raises ConfigError for a yield outside 0 to 1.
     """
     for name, value in (("pe_yield", pe_yield), ("link_yield", link_yield)):
         if not 0 <= value <= 1:
@@ -82,11 +82,11 @@ def random_defects(
 
 
 def read_defects(path: Path, spec: FabricSpec) -> Defects:
-    """The defects in a file, of a wafer as large as ``spec``'s.
+    """Read the defects of a wafer as large as ``spec`` from a file.
 
-    Raises ConfigError with file, line and rule for a file that cannot be read, has other columns,
-    or a line that is no defect of this wafer, and for a wafer without a working PE in some row or
-    column: nothing reaches across it.
+    Raises:
+        ConfigError: The file cannot be read, has other columns, has a line that is not a defect of
+            this wafer, or leaves a row or column without a working PE. Names file, line and rule.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -1,7 +1,7 @@
-"""Number formats of a PE: how they lie in 32-bit words, and what arithmetic rounds to.
+"""Number formats of a PE: encoding in 32-bit words, and rounding of arithmetic.
 
 A word holds one fp32 or two 16-bit elements, lower address first. Sums and products of 16-bit
-elements are computed in fp32 and rounded once, to nearest even, when they are stored; so an fp16
+elements are computed in fp32 and rounded once, to nearest even, when they are stored. So an fp16
 accumulator rounds after every addition and an fp32 accumulator does not, as on the hardware.
 """
 
@@ -25,7 +25,7 @@ COMBINATIONS: dict[Combine, Callable[[Array, Array], Array]] = {
 
 
 class Dtype(IntEnum):
-    """A storage format."""
+    """Storage format of an element."""
 
     FP32 = 0
     FP16 = 1
@@ -38,22 +38,22 @@ class Dtype(IntEnum):
 
     @property
     def per_word(self) -> int:
-        """Elements in a 32-bit word, which is what a wavelet carries."""
+        """Elements in a 32-bit word, the payload of a wavelet."""
         return 4 // self.num_bytes
 
     @property
     def torch_name(self) -> str:
-        """Its name in torch, by which closed forms know it."""
+        """Name of the dtype in torch, which closed forms use."""
         return {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16"}[self.name]
 
     @property
     def raw(self) -> type[np.unsignedinteger[Any]]:
-        """The integer type of the bits of one element."""
+        """Integer type of the bits of one element."""
         return np.uint32 if self is Dtype.FP32 else np.uint16
 
 
 def encode(values: Array, dtype: Dtype) -> Array:
-    """The bits of ``values`` in a format: uint32 for fp32, uint16 for the others."""
+    """Return the bits of ``values`` in a format: uint32 for fp32, uint16 for the others."""
     with np.errstate(over="ignore"):
         single = np.ascontiguousarray(values, dtype=np.float32)
     if dtype is Dtype.FP32:
@@ -68,7 +68,7 @@ def encode(values: Array, dtype: Dtype) -> Array:
 
 
 def decode(bits: Array, dtype: Dtype) -> Array:
-    """The fp32 values of bits made by ``encode``; exact."""
+    """Return the exact fp32 values of bits made by ``encode``."""
     if dtype is Dtype.FP32:
         return np.ascontiguousarray(bits, dtype=np.uint32).view(np.float32)
     if dtype is Dtype.FP16:
@@ -77,7 +77,7 @@ def decode(bits: Array, dtype: Dtype) -> Array:
 
 
 def combine_words(combine: Combine, left: Array, right: Array, dtype: Dtype) -> Array:
-    """Element by element over 32-bit words (uint32, one dimension)."""
+    """Combine two arrays of 32-bit words (uint32, one dimension) element by element."""
     elements = (decode(words.view(dtype.raw), dtype) for words in (left, right))
     with np.errstate(all="ignore"):  # infinities and NaN are values, as on the hardware
         return encode(COMBINATIONS[combine](*elements), dtype).view(np.uint32)
@@ -86,7 +86,7 @@ def combine_words(combine: Combine, left: Array, right: Array, dtype: Dtype) -> 
 def multiply_add(
     weights: Array, factors: Array, sums: Array, dtype: Dtype, sum_dtype: Dtype
 ) -> Array:
-    """The bits of ``weights * factors + sums``, rounded once to the format of the sums.
+    """Return the bits of ``weights * factors + sums``, rounded once to the format of the sums.
 
     Products are exact before they are added: fp32 operands are multiplied in fp64, others in fp32.
     """

@@ -1,7 +1,7 @@
-"""What a PE can do: streams between fabric and memory, vector ops, and signals between threads.
+"""Instructions of a PE: streams between fabric and memory, vector ops, signals between threads.
 
-Each is one line of a role's program. Lengths are in elements; colours are numbers from 0 on.
-A stream takes one wavelet per cycle; a vector op takes its set-up and its elements over the rate.
+Lengths are in elements; colours are numbers from 0. A stream takes one wavelet per cycle; a vector
+op takes its set-up and its elements over the rate.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ VectorOp = Unary | Binary | Reduction | Literal["fma"]
 
 @dataclass(frozen=True)
 class Stream:
-    """One pass of 32-bit words: from memory and the fabric, to memory and the fabric.
+    """One pass of 32-bit words from memory and the fabric, to memory and the fabric::
 
-    What arrives on ``receive`` is combined with ``operand`` if both are given. The result is
-    written to ``store`` and leaves on ``send``. ``repeats`` walks over the slices again and again,
-    which adds up as many streams in one op. ``advance`` moves the switch of the PE's own router on
-    ``send`` behind the last wavelet. With ``ends_row`` the last wavelet is a control that ends an
-    Axpy; its value means nothing.
+        receive --+                +--> store
+                  +--- combine ----+
+        operand --+                +--> send
+
+    Words from ``receive`` are combined with ``operand`` if both are given. The result is written to
+    ``store`` and leaves on ``send``. ``repeats`` runs over the slices several times, which adds up
+    several streams in one op. ``advance`` moves the switch of the PE's own router on ``send`` after
+    the last wavelet. With ``ends_row``, the last wavelet is a control that ends an Axpy; its value
+    is ignored.
     """
 
     operand: Slice | None = None
@@ -43,7 +47,7 @@ class Stream:
 class Control:
     """One control wavelet on ``send``: it moves the switch of every router that it passes.
 
-    ``to_cores`` says whether PEs at the end of the route see it (it ends an Axpy) or not.
+    ``to_cores`` decides whether PEs at the end of the route receive it, which ends an Axpy.
     """
 
     send: int
@@ -52,14 +56,14 @@ class Control:
 
 @dataclass(frozen=True)
 class Axpy:
-    """Each wavelet on ``receive`` is a weight w: ``sums += w * factors[row]``, until a control.
+    """Multiply-add per received weight w: ``sums += w * factors[row]``, until a control wavelet.
 
-    Sums begin at zero: the first weight's product is stored and those of others are added to it.
-    ``factors`` holds rows of as many elements as ``sums``. With ``indexed``, a wavelet is a 16-bit
-    weight (lower half) and its row (upper half), so zeros need not be sent; else the rows come in
-    order from row 0 on and a wavelet is one weight in the format of the factors. The format of
-    ``sums`` is that of the accumulation. It is a task bound to a colour: each weight pays for being
-    triggered, and none for the set-up of a vector op.
+    Sums begin at zero: the product of the first weight is stored, later ones are added. ``factors``
+    holds rows as long as ``sums``. With ``indexed``, a wavelet is a 16-bit weight (lower half) and
+    its row (upper half), so zeros need not be sent; otherwise the rows come in order from row 0,
+    and a wavelet is one weight in the format of the factors. The format of ``sums`` is that of the
+    accumulation. The instruction is a task bound to a colour: each weight pays for being triggered,
+    and none for the set-up of a vector op.
     """
 
     receive: int
@@ -70,12 +74,11 @@ class Axpy:
 
 @dataclass(frozen=True)
 class Vector:
-    """A vector op in memory: ``out = op(left, right, third)``, element by element.
+    """Vector op in memory: ``out = op(left, right, third)``, element by element.
 
-    An operand shorter than the longest, which it divides, is walked again and again; a number
-    stands for a vector of it. Reductions add up ``out`` side by side, element i into element
-    i mod ``out``; ``sum`` and ``dot`` round to the format of ``out`` after every addition. ``fma``
-    is ``left * right + third``.
+    An operand shorter than the longest one, whose length it divides, is repeated; a number stands
+    for a vector of it. Reductions combine element i into element i mod ``out``; ``sum`` and ``dot``
+    round to the format of ``out`` after every addition. ``fma`` is ``left * right + third``.
     """
 
     op: VectorOp
@@ -87,11 +90,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class Gemv:
-    """``sums += vector[k] * matrix[k]`` for all k: an axpy per element, in one mapped op.
+    """Matrix-vector product ``sums += vector[k] * matrix[k]``: one mapped op, an axpy per k.
 
-    ``matrix`` holds a row of as many elements as ``sums`` for each element of ``vector``, in the
-    vector's format; the format of ``sums`` is that of the accumulation. ``vectors`` of them, one
-    after the other, make a product of matrices.
+    ``matrix`` holds a row as long as ``sums`` for each element of ``vector``, in the vector's
+    format; the format of ``sums`` is that of the accumulation. ``vectors`` of them, one after the
+    other, make a product of matrices.
     """
 
     matrix: Slice
@@ -102,9 +105,9 @@ class Gemv:
 
 @dataclass(frozen=True)
 class Gather:
-    """``out[k] = table[index[k]]``, rows of a table picked by their numbers, a copy for each.
+    """Copies of table rows: ``out[k] = table[index[k]]``, one copy per row.
 
-    A number outside the table picks zeros: the row is another PE's.
+    An index outside the table gives zeros: the row belongs to another PE.
     """
 
     out: Slice
@@ -114,16 +117,16 @@ class Gather:
 
 @dataclass(frozen=True)
 class Signal:
-    """Count up an event of this PE, from the next cycle on, for a thread that waits."""
+    """Count up an event of this PE, from the next cycle on, for a waiting thread."""
 
     event: int
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Wait until an event of this PE was signalled, and take one signal off.
+    """Wait until an event of this PE is signalled, and count it down.
 
-    One thread waits for one event.
+    At most one thread waits for an event.
     """
 
     event: int
@@ -131,7 +134,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Delay:
-    """Let cycles pass, as scalar code does."""
+    """Wait for some cycles, as scalar code does."""
 
     cycles: int
 
@@ -140,27 +143,27 @@ Instruction = Stream | Control | Axpy | Vector | Gemv | Gather | Signal | Wait |
 
 
 def send(operand: Slice, colour: int, *, advance: bool = False, ends_row: bool = False) -> Stream:
-    """Memory to fabric."""
+    """Return a stream from memory to fabric."""
     return Stream(operand=operand, send=colour, advance=advance, ends_row=ends_row)
 
 
 def receive(store: Slice, colour: int) -> Stream:
-    """Fabric to memory."""
+    """Return a stream from fabric to memory."""
     return Stream(receive=colour, store=store)
 
 
 def receive_forward(store: Slice, colour: int, onward: int) -> Stream:
-    """Fabric to memory and on."""
+    """Return a stream from fabric to memory and on."""
     return Stream(receive=colour, store=store, send=onward)
 
 
 def receive_add(into: Slice, colour: int, *, repeats: int = 1) -> Stream:
-    """Add what arrives to memory; ``repeats`` streams of the same length."""
+    """Return a stream that is added to memory; ``repeats`` streams of the same length."""
     return Stream(operand=into, receive=colour, store=into, repeats=repeats)
 
 
 def receive_add_forward(
     operand: Slice, colour: int, onward: int, *, advance: bool = False
 ) -> Stream:
-    """Add memory to what arrives and pass it on; memory keeps its value."""
+    """Return a stream to which memory is added and that is passed on; memory keeps its value."""
     return Stream(operand=operand, receive=colour, send=onward, advance=advance)

@@ -1,8 +1,8 @@
-"""The 48 KB of a PE: named arrays, the ledger that places them, and the bank each begins in.
+"""SRAM of a PE: named arrays, their addresses and banks, and the contents of all PEs.
 
 Every PE of a program has the same layout. Words of consecutive banks lie side by side: bits [3:1]
 of an address name the bank (timing model, section 2a), so two operands that begin in one bank stay
-in one bank, step after step. ``Layout`` staggers arrays by a word each to keep them apart.
+in one bank at every step. ``Layout`` staggers arrays by one word each to keep them apart.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ _ROW_BYTES = 16
 
 @dataclass(frozen=True)
 class Slice:
-    """``count`` elements of an array from ``start`` on, ``stride`` elements apart.
+    """Operand: ``count`` elements of an array from ``start``, ``stride`` elements apart.
 
-    With a ``pitch``, each ``run`` of elements begins a pitch behind the one before: some columns of
-    a matrix. Then count is a whole number of runs and stride is 1.
+    With a ``pitch``, the operand is some columns of a matrix: ``run`` consecutive elements of each
+    row, whose rows begin a pitch apart. Then count is a whole number of runs, and stride is 1::
+
+        columns(2, 5, width=8)      row 0   . . x x x . . .     start 2, run 3, pitch 8
+                                    row 1   . . x x x . . .
     """
 
     array: SramArray
@@ -47,13 +50,13 @@ class Slice:
         return self.array.address + self.start * self.dtype.num_bytes
 
     def bank(self, banks: int) -> int:
-        """The bank of the first element."""
+        """Return the bank of the first element."""
         return (self.address >> 1) % banks
 
 
 @dataclass(frozen=True)
 class SramArray:
-    """A named array in every PE; ``array[2:6]`` is an operand, and so is the array itself."""
+    """Named array in every PE; ``array[2:6]`` is an operand."""
 
     name: str
     dtype: Dtype
@@ -75,17 +78,17 @@ class SramArray:
 
     @property
     def whole(self) -> Slice:
-        """All elements."""
+        """Operand of all elements."""
         return self[:]
 
     def columns(self, start: int, stop: int, width: int) -> Slice:
-        """Columns of the array as a matrix with rows of ``width`` elements."""
+        """Return columns of the array as a matrix with rows of ``width`` elements."""
         run = stop - start
         return Slice(self, start, self.length // width * run, run=run, pitch=width)
 
 
 class Layout:
-    """Places arrays one after the other and refuses what does not fit."""
+    """Allocator that places arrays one after the other in the SRAM of a PE."""
 
     def __init__(self, spec: FabricSpec) -> None:
         self.arrays: dict[str, SramArray] = {}
@@ -95,10 +98,11 @@ class Layout:
     def allocate(
         self, name: str, length: int, dtype: Dtype = Dtype.FP32, bank: int | None = None
     ) -> SramArray:
-        """Place an array; in the given bank, or in the next one that a word can begin in.
+        """Place an array in a given bank, or in the next bank that a word can begin in.
 
-        Raises ApplianceCompilationError for a name that is taken or a length below 1, and
-        ApplianceResourceExhausted when the arrays exceed the SRAM of a PE.
+        Raises:
+            ApplianceCompilationError: The name is taken, the length is below 1, or the bank is odd.
+            ApplianceResourceExhausted: The arrays exceed the SRAM of a PE.
         """
         if name in self.arrays or length < 1:
             raise ApplianceCompilationError(
@@ -137,29 +141,29 @@ class Layout:
 
 
 class Memory:
-    """The SRAM of all PEs: one row of bytes per PE, as long as the program needs."""
+    """SRAM of all PEs: ``words`` uint32 [PEs, words], as long as the program needs."""
 
     def __init__(self, num_pes: int, used_bytes: int) -> None:
         self.words = np.zeros((num_pes, -(-used_bytes // 4)), dtype=np.uint32)
         self._halves = self.words.view(np.uint16)
 
     def read(self, pes: Array, where: Slice) -> Array:
-        """fp32 [PEs, count]."""
+        """Return the elements of a slice as fp32 [PEs, count]."""
         return decode(self.bits(pes, where), where.dtype)
 
     def bits(self, pes: Array, where: Slice) -> Array:
-        """The raw elements [PEs, count]."""
+        """Return the raw elements of a slice [PEs, count]."""
         side = self.words if where.dtype is Dtype.FP32 else self._halves
         return side[pes[:, None], _columns(where)]
 
     def gather(self, pes: Array, where: Slice, offsets: Array, count: int) -> Array:
-        """The raw elements [PEs, count] that begin ``offsets`` [PEs] elements into a slice."""
+        """Return ``count`` raw elements per PE, from ``offsets`` [PEs] elements into a slice."""
         side = self.words if where.dtype is Dtype.FP32 else self._halves
         first = where.address // where.dtype.num_bytes + offsets
         return side[pes[:, None], first[:, None] + np.arange(count)]
 
     def write(self, pes: Array, where: Slice, values: Array) -> None:
-        """Round fp32 [PEs, count] (or what broadcasts to it) and store."""
+        """Round fp32 values [PEs, count] (or what broadcasts to it) and store them."""
         self.write_bits(pes, where, encode(values, where.dtype))
 
     def write_bits(self, pes: Array, where: Slice, bits: Array) -> None:

@@ -1,8 +1,7 @@
-"""Ports of a router, and the routes of a colour: where a wavelet that enters leaves again.
+"""Program of a fabric: routes of each colour, arrays of every PE, and the instructions of each PE.
 
-A program: routes of each colour, arrays of every PE, and for each PE the role that it plays.
-
-PEs with the same instructions share a role, so building and running cost per role, not per PE.
+PEs with the same instructions share a role, so the cost of building and running a program grows
+with the number of roles, not of PEs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from wsc.core.errors import ApplianceCompilationError
 
 
 class Port(IntEnum):
-    """Where a wavelet enters or leaves a router. Row 0 is north, column 0 west."""
+    """Input or output of a router. Row 0 is north, column 0 is west."""
 
     NORTH = 0
     EAST = 1
@@ -32,7 +31,7 @@ class Port(IntEnum):
 
     @property
     def opposite(self) -> Port:
-        """Where a wavelet that leaves here enters the neighbour."""
+        """Port by which a wavelet that leaves here enters the neighbour."""
         return Port((self + 2) % 4)
 
 
@@ -41,9 +40,11 @@ NUM_PORTS = len(Port)
 
 @dataclass(frozen=True)
 class ColourRoutes:
-    """The routes of one colour: ``outputs[position, input, pe]`` is a set of ports, one bit each.
+    """Routes of one colour.
 
-    ``last`` is the last switch position of each PE, ``ring`` whether the first one follows it.
+    ``outputs`` uint8 [switch positions, input ports, PEs] is a set of output ports, one bit each.
+    ``last`` int8 [PEs] is the last switch position, ``ring`` bool [PEs] whether the first one
+    follows it.
     """
 
     outputs: Array
@@ -52,21 +53,21 @@ class ColourRoutes:
 
 
 Selection = Any
-"""An index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
+"""Index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
 
 EVERYWHERE: Selection = np.s_[:, :]
 
 
 @dataclass(frozen=True)
 class Role:
-    """The instructions of one thread of the PEs in ``pes``."""
+    """Instructions of one thread of the PEs in ``pes``."""
 
     pes: Array
     instructions: tuple[Instruction, ...]
 
 
 class Program:
-    """Built step by step for one fabric, then given to ``run``."""
+    """Program for one fabric, built step by step and then given to ``run``."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -81,11 +82,14 @@ class Program:
     def array(
         self, name: str, length: int, dtype: Dtype = Dtype.FP32, bank: int | None = None
     ) -> SramArray:
-        """An array in every PE; errors as ``Layout.allocate``."""
+        """Allocate an array in every PE; errors as in ``Layout.allocate``."""
         return self.layout.allocate(name, length, dtype, bank)
 
     def pes(self, selection: Selection) -> Array:
-        """Numbers (row-major) of the PEs in a region; ApplianceCompilationError outside."""
+        """Return the row-major numbers of the selected PEs.
+
+        Raises ApplianceCompilationError if one lies outside the fabric.
+        """
         try:
             return np.atleast_1d(self._grid[selection]).ravel()
         except IndexError as error:
@@ -99,7 +103,7 @@ class Program:
     def route(
         self, colour: int, selection: Selection, source: Port, *outputs: Port, position: int = 0
     ) -> None:
-        """Send what enters from ``source`` on to ``outputs`` while the switch is at ``position``.
+        """Send wavelets from ``source`` to ``outputs`` while the switch is at ``position``.
 
         Raises ApplianceCompilationError for a colour or a switch position that does not exist.
         """
@@ -118,14 +122,15 @@ class Program:
         self._last[colour][pes] = np.maximum(self._last[colour][pes], position)
 
     def ring_mode(self, colour: int, selection: Selection) -> None:
-        """After the last switch position the first one follows again."""
+        """Make the first switch position follow the last one."""
         self._ring[colour][self.pes(selection)] = True
 
     def do(self, selection: Selection, *instructions: Instruction, thread: int = 0) -> None:
-        """Let a thread of the PEs in ``region`` go on with ``instructions`` after what it does.
+        """Append ``instructions`` to a thread of the selected PEs.
 
-        Raises ApplianceCompilationError when a stream is no whole number of words or an
-        instruction uses a colour without routes.
+        Raises:
+            ApplianceCompilationError: A stream is not a whole number of words, operands do not fit
+                each other, or an instruction uses a colour without routes.
         """
         _check_number("thread", thread, self.fabric.spec.micro_threads)
         for instruction in instructions:
@@ -140,7 +145,7 @@ class Program:
 
     @property
     def roles(self) -> list[Role]:
-        """All scripts that some PEs follow, thread by thread."""
+        """All roles that some PE plays, thread by thread."""
         parts = {number: part for part, number in self._scripts.items()}
         return [
             Role(np.nonzero(role_of == number)[0], _script(parts, int(number)))
@@ -150,12 +155,12 @@ class Program:
 
     @property
     def colours(self) -> list[int]:
-        """Colours with routes, in the order in which they are numbered everywhere else."""
+        """Colours with routes, in the order of their numbering in the simulator."""
         return list(self._routes)
 
     @property
     def routes(self) -> dict[int, ColourRoutes]:
-        """The routes of all colours."""
+        """Routes of all colours."""
         return {
             colour: ColourRoutes(
                 np.stack([tables.get(p, _nothing(self.fabric)) for p in range(max(tables) + 1)]),
@@ -182,7 +187,7 @@ class Program:
 def _script(
     parts: dict[int, tuple[int, tuple[Instruction, ...]]], number: int
 ) -> tuple[Instruction, ...]:
-    """Follow a script back to its beginning, which is number 0."""
+    """Return the instructions of a script by following it back to its beginning, number 0."""
     backward = []
     while number:
         number, part = parts[number]

@@ -1,16 +1,16 @@
-"""Where a logical grid lies on a wafer with dead PEs and links.
+"""Region of a wafer that a program runs on, and the largest region of a wafer with defects.
 
-Rows are shifted past their dead PEs: a logical row takes the working PEs of one physical row from
-west to east, and a row with too few is left out. So the mesh is whole again, as the wafer's
+A logical grid is laid over the working PEs: a logical row takes the working PEs of one physical row
+from west to east, and a row with too few is skipped. So the mesh is complete, as the wafer's
 redundant PEs and links make it (Lie, Hot Chips 2019 and 2022), and a program never sees a defect.
-What it sees is distance: wires between neighbours that are no longer adjacent (``wires``).
+It only sees longer wires between neighbours that are no longer adjacent (``wires``)::
 
-What is left of a wafer with defects: a whole, smaller grid whose hops are longer.
+    physical row 0   o o x o o      x = dead           logical row 0   0 1 3 4
+    physical row 1   o x x x o      skipped
+    physical row 2   o o o o o                         logical row 1   0 1 2 3
 
-Closed-form costs and placement know grids without gaps. A survey finds the largest one that works,
-as ``csnode.fabric.region`` would lay it out, and describes it as a wafer of its own.
-
-The region of a wafer that a program runs on, and how far its PEs are from each other.
+Closed forms and SRAM plans know only grids without gaps. ``working_wafer`` describes the largest
+region as a smaller wafer with longer hops.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from wsc.core.errors import ApplianceResourceExhausted
 
 @dataclass(frozen=True)
 class Region:
-    """int32 arrays: the physical ``row`` and ``column`` of each logical PE [rows, columns].
+    """Place of a logical grid on the wafer, int32 arrays.
 
-    ``east_cycles`` [rows, columns - 1] and ``south_cycles`` [rows - 1, columns]: cycles between
-    the routers of logical neighbours.
+    ``row`` and ``column`` [rows, columns]: the physical PE of each logical PE. ``east_cycles``
+    [rows, columns - 1] and ``south_cycles`` [rows - 1, columns]: cycles between the routers of
+    logical neighbours.
     """
 
     row: Array
@@ -44,7 +45,7 @@ class Region:
 
 
 def working_region(spec: FabricSpec, defects: Defects, rows: int, columns: int) -> Region:
-    """Place ``rows`` x ``columns`` PEs on the first physical rows that have enough working ones.
+    """Place ``rows`` x ``columns`` PEs on the first physical rows with enough working PEs.
 
     Working PEs that defects cut off from most others are not used. Raises
     ApplianceResourceExhausted when too few rows have enough.
@@ -60,7 +61,7 @@ def working_region(spec: FabricSpec, defects: Defects, rows: int, columns: int) 
 
 
 class RegionSize(NamedTuple):
-    """A grid that can be placed, and the mean hops between its neighbours, without detours."""
+    """Size of a region, and the mean hops between its neighbours, without detours."""
 
     rows: int
     columns: int
@@ -68,10 +69,7 @@ class RegionSize(NamedTuple):
 
 
 def largest_region(spec: FabricSpec, defects: Defects) -> RegionSize:
-    """The largest grid that can be placed.
-
-    Raises ApplianceResourceExhausted if no PE works.
-    """
+    """Return the size of the largest region; raise ApplianceResourceExhausted if no PE works."""
     alive = Wires(spec, defects).connected
     working = np.sort(alive.sum(axis=1))[::-1]
     rows = int((working * np.arange(1, spec.rows + 1)).argmax()) + 1
@@ -91,7 +89,7 @@ def largest_region(spec: FabricSpec, defects: Defects) -> RegionSize:
 
 
 def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[Array, Array]:
-    """Physical row and column of each logical PE, int32 [rows, columns]."""
+    """Return the physical row and column of each logical PE, int32 [rows, columns]."""
     working = alive.sum(axis=1)
     usable = np.nonzero(working >= columns)[0][:rows]
     if usable.size < rows:
@@ -109,11 +107,13 @@ def _working(spec: FabricSpec, alive: Array, rows: int, columns: int) -> tuple[A
 
 
 def working_wafer(wafer: WaferSpec) -> WaferSpec:
-    """The part of a wafer that programs see; the same wafer if nothing is defect.
+    """Return the part of a wafer that programs see; the same wafer if it has no defects.
 
-    Cores and SRAM shrink with the grid, a hop takes the mean of what it takes now, rounded. Raises
-    ConfigError for a map that cannot be read or lies outside of the wafer, and
-    ApplianceResourceExhausted if nothing works.
+    Cores and SRAM shrink with the grid; a hop takes the rounded mean of the longer wires.
+
+    Raises:
+        ConfigError: The defect map cannot be read or names a PE outside the wafer.
+        ApplianceResourceExhausted: No PE works.
     """
     if wafer.defects.is_none:
         return wafer
@@ -140,9 +140,9 @@ def _defects(wafer: WaferSpec) -> Defects:
 
 @dataclass(frozen=True)
 class Fabric:
-    """``rows`` x ``columns`` PEs in a row-major grid, on the working PEs of a wafer.
+    """Region of ``rows`` x ``columns`` PEs in a row-major grid, on the working PEs of a wafer.
 
-    Raises ApplianceResourceExhausted if the wafer, or what of it works, is smaller than the region.
+    Raises ApplianceResourceExhausted if the wafer, or its working part, is smaller.
     """
 
     rows: int
@@ -168,7 +168,7 @@ class Fabric:
 
     @cached_property
     def region(self) -> Region | None:
-        """Which physical PE stands for each of the region; None on a wafer without defects."""
+        """Physical PE of each PE of the region; None on a wafer without defects."""
         if not self.defects:
             return None
         return working_region(self.spec, self.defects, self.rows, self.columns)

@@ -1,8 +1,8 @@
-"""How long the wires between PEs of a wafer with defects are.
+"""Latency of wires between logical neighbours on a wafer with defects.
 
 Neighbours of a logical grid that are not adjacent are joined by the shortest path of working
-routers and links, of as many hops and turns. Such a wire is a spare one: it costs latency and takes
-no bandwidth from the routers that it passes.
+routers and links, with as many hops and turns. Such a wire is a spare one: it costs latency and
+takes no bandwidth from the routers that it passes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
 
 class Wires:
-    """Shortest ways over working routers and links.
+    """Shortest paths over working routers and links.
 
-    ``connected``, bool [rows, columns]: the working PEs that all reach each other.
+    ``connected``, bool [rows, columns]: the largest set of working PEs that reach each other.
     """
 
     def __init__(self, spec: FabricSpec, defects: Defects) -> None:
@@ -37,10 +37,10 @@ class Wires:
         self._dead_south = _running_count(~self._south, axis=0)
 
     def cycles(self, row: Array, column: Array, to_row: Array, to_column: Array) -> Array:
-        """int32: cycles between pairs of routers, element by element.
+        """Return the cycles between pairs of routers, element by element, int32.
 
-        Ways with at most one turn are checked for all pairs at once; the few pairs without one are
-        searched one by one.
+        Paths with at most one turn are tested for all pairs at once. The few pairs without such a
+        path are searched one by one.
         """
         along_then_down = self._open_row(row, column, to_column)
         along_then_down &= self._open_column(to_column, row, to_row)
@@ -55,10 +55,10 @@ class Wires:
         return cycles
 
     def _largest_part(self, alive: Array) -> Array:
-        """The largest set of working PEs that working links join; of equals the northernmost.
+        """Return the largest connected set of working PEs; of equal ones the northernmost.
 
-        Every PE takes the least number in its run of a row, of a column, and of the PE that it
-        took the number from, until all that are joined have the same one.
+        Every PE takes the smallest number in its run of a row, in its run of a column, and of the
+        PE with the number it took, until all connected PEs have the same number.
         """
         rows, columns = _runs(self._east, alive.shape), _runs(self._south.T, alive.T.shape)
         part: Array = np.arange(alive.size).reshape(alive.shape)
@@ -80,7 +80,7 @@ class Wires:
         return np.asarray(self._dead_south[north, column] == self._dead_south[south, column])
 
     def _search(self, start: Coordinate, end: Coordinate) -> int:
-        """The least cycles of any way: breadth first by cost over (router, direction)."""
+        """Return the fewest cycles of any path: breadth first over (router, direction), by cost."""
         hop, turn = self._spec.hop_cycles, self._spec.turn_cycles
         best: dict[tuple[Coordinate, int], int] = {(start, -1): 0}
         frontier = deque([(start, -1)])
@@ -114,20 +114,20 @@ class Wires:
 
 
 def _runs(links: Array, shape: Coordinate) -> Array:
-    """Numbers [rows, columns] of the replicas_per_row along rows that ``links`` join."""
+    """Return the number of the run of each PE [rows, columns]; ``links`` join the PEs of a row."""
     starts = np.ones(shape, dtype=np.bool_)
     starts[:, 1:] = ~links
     return (np.cumsum(starts) - 1).reshape(shape)
 
 
 def _least_of_runs(values: Array, runs: Array) -> Array:
-    """At every place the least value in its run."""
+    """Return at every PE the smallest value in its run."""
     starts = np.flatnonzero(np.diff(runs.ravel(), prepend=-1))
     least: Array = np.minimum.reduceat(values.ravel(), starts)[runs]
     return least
 
 
 def _running_count(flags: Array, axis: int) -> Array:
-    """Number of flags before each index, one longer than ``flags``."""
+    """Return the number of flags before each index; one element longer than ``flags``."""
     before = [(1, 0) if side == axis else (0, 0) for side in range(flags.ndim)]
     return np.pad(np.cumsum(flags, axis=axis, dtype=np.int32), before)

@@ -1,4 +1,4 @@
-"""Broadcast along a line and over a grid: one colour, every router copies to its core and onward.
+"""Broadcasts along a line and over a grid, on one colour: routers copy to their core and onward.
 
 Cycles, from T_R per ramp, one per hop and one to consume (HPDC'24, timing model 2b), after the
 set-up: ``words + P + 2 T_R`` on a line of P PEs, ``words + M + N - 2 + 2 T_R + 1`` on M x N.
@@ -29,10 +29,10 @@ def add_broadcast(program: Program, path: Path, values: Slice, colour: int) -> N
 
 
 def route_bus(program: Program, path: Path, colour: int) -> None:
-    """Let any position send to all others on one colour: streams leave it in both directions.
+    """Let any position send to all others on one colour; streams leave it in both directions.
 
-    Positions may take turns (``do_bus``), since each begins when it has taken in the stream before,
-    which has passed it by then in the direction in which it goes on.
+    Positions may send in turn (``do_bus``): each begins when it has received the stream before,
+    which by then has passed it in the direction in which it continues.
     """
     last = path.length - 1
     for position in range(path.length if last else 0):
@@ -54,7 +54,10 @@ def do_bus(
     colour: int,
     thread: int = 0,
 ) -> None:
-    """Copy ``values`` of position ``root`` to ``into`` of all, over a bus of at least two."""
+    """Copy ``values`` of position ``root`` to ``into`` of all positions, over a bus.
+
+    A line of one position does nothing.
+    """
     if path.length > 1:
         program.do(path.at(root), Stream(values, store=into, send=colour), thread=thread)
         for region in (path.between(0, root), path.between(root + 1, path.length)):
@@ -62,7 +65,7 @@ def do_bus(
 
 
 def add_grid_broadcast(program: Program, values: Slice, colour: int) -> None:
-    """Copy ``values`` of the PE in row 0, column 0 to all: eastward in row 0, and southward."""
+    """Copy ``values`` of row 0, column 0 to all PEs: eastward in row 0, then southward."""
     rows, columns = program.fabric.rows, program.fabric.columns
     grid = np.arange(rows * columns).reshape(rows, columns)
     at_root, in_first_row = grid == 0, grid < columns

@@ -1,4 +1,4 @@
-"""Lines of PEs: which follow one another, and through which ports."""
+"""Lines of PEs along which collectives run: their order, and the ports between neighbours."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from csnode.fabric.region import Fabric
 
 @dataclass(frozen=True)
 class Path:
-    """Lines side by side, all of one shape: ``pes[line, position]``, position 0 the root.
+    """Lines side by side, all of one shape.
 
-    ``toward[i]`` is the port of position i to position i - 1, ``away[i]`` the one to i + 1.
+    ``pes`` int64 [lines, positions] are row-major numbers, position 0 the root. ``toward[i]`` is
+    the port from position i to i - 1, ``away[i]`` the port to i + 1::
+
+        root 0 <--toward-- 1 --away--> 2 ...
     """
 
     pes: Array
@@ -29,31 +32,31 @@ class Path:
         return int(self.pes.shape[1])
 
     def at(self, positions: int | Array) -> tuple[Array, Array]:
-        """The region (rows, columns) of the PEs at a position, or at several."""
+        """Return the selection (rows, columns) of the PEs at a position, or at several."""
         return np.divmod(self.pes[:, positions], self.columns)
 
     def between(self, start: int, stop: int) -> tuple[Array, Array]:
-        """The region of the PEs at positions from ``start`` to ``stop - 1``."""
+        """Return the selection of the PEs at positions ``start`` to ``stop - 1``."""
         return np.divmod(self.pes[:, start:stop].ravel(), self.columns)
 
 
 def rows(fabric: Fabric) -> Path:
-    """Every row, its root in column 0."""
+    """Return every row, its root in column 0."""
     return _straight(fabric, _grid(fabric), Port.WEST)
 
 
 def first_column(fabric: Fabric) -> Path:
-    """Column 0, its root in row 0."""
+    """Return column 0, its root in row 0."""
     return _straight(fabric, _grid(fabric)[:, :1].T, Port.NORTH)
 
 
 def columns(fabric: Fabric) -> Path:
-    """Every column, its root in row 0."""
+    """Return every column, its root in row 0."""
     return _straight(fabric, _grid(fabric).T, Port.NORTH)
 
 
 def snake(fabric: Fabric) -> Path:
-    """All PEs in one line: row 0 eastward, row 1 westward, and so on."""
+    """Return all PEs in one line: row 0 eastward, row 1 westward, and so on."""
     grid = _grid(fabric).copy()
     grid[1::2] = grid[1::2, ::-1]
     line = grid.ravel()
@@ -63,7 +66,7 @@ def snake(fabric: Fabric) -> Path:
 
 
 def _direction(step: int, columns: int) -> Port:
-    """Where the PE lies whose number is ``step`` higher."""
+    """Return the port to the PE whose number is ``step`` higher."""
     if step == columns:
         return Port.SOUTH
     return Port.EAST if step > 0 else Port.WEST

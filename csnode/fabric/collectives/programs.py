@@ -21,14 +21,14 @@ _REDUCE_ROWS, _REDUCE_COLUMN, _BROADCAST, _RING = (0, 1), (2, 3), 4, (0, 1, 2, 3
 
 
 def broadcast(fabric: Fabric, length: int, dtype: Dtype = Dtype.FP32) -> Program:
-    """From column 0 along every row."""
+    """Return a broadcast from column 0 along every row."""
     program, x = _with_array(fabric, length, dtype)
     add_broadcast(program, paths.rows(fabric), x.whole, _BROADCAST)
     return program
 
 
 def broadcast_2d(fabric: Fabric, length: int, dtype: Dtype = Dtype.FP32) -> Program:
-    """From row 0, column 0 to all PEs."""
+    """Return a broadcast from row 0, column 0 to all PEs."""
     program, x = _with_array(fabric, length, dtype)
     add_grid_broadcast(program, x.whole, _BROADCAST)
     return program
@@ -41,7 +41,10 @@ def reduce(
     dtype: Dtype = Dtype.FP32,
     restart_cycles: tuple[int, int] = (0, 0),
 ) -> Program:
-    """Along every row into column 0, by a tree as wide as the fabric; see ``add_reduce``."""
+    """Return a reduce along every row into column 0, by a tree as wide as the fabric.
+
+    ``restart_cycles`` as in ``do_reduce``.
+    """
     program, x = _with_array(fabric, length, dtype)
     add_reduce(
         program,
@@ -57,7 +60,7 @@ def reduce(
 def reduce_2d(
     fabric: Fabric, row_tree: Tree, column_tree: Tree, length: int, dtype: Dtype = Dtype.FP32
 ) -> Program:
-    """X-Y: along every row, then along column 0."""
+    """Return an X-Y reduce: along every row, then along column 0."""
     program, x = _with_array(fabric, length, dtype)
     add_reduce(program, paths.rows(fabric), row_tree, x.whole, _REDUCE_ROWS)
     add_reduce(program, paths.first_column(fabric), column_tree, x.whole, _REDUCE_COLUMN)
@@ -65,14 +68,14 @@ def reduce_2d(
 
 
 def snake_reduce(fabric: Fabric, length: int, dtype: Dtype = Dtype.FP32) -> Program:
-    """A chain through all PEs, row by row and to and fro."""
+    """Return a reduce by a chain through all PEs, row by row, back and forth."""
     program, x = _with_array(fabric, length, dtype)
     add_reduce(program, paths.snake(fabric), chain(fabric.num_pes), x.whole, _REDUCE_ROWS)
     return program
 
 
 def all_reduce(fabric: Fabric, tree: Tree, length: int, dtype: Dtype = Dtype.FP32) -> Program:
-    """Along every row: reduce by a tree, then broadcast."""
+    """Return an all-reduce along every row: a reduce by a tree, then a broadcast."""
     program = reduce(fabric, tree, length, dtype)
     x = program.layout.arrays["x"]
     add_broadcast(program, paths.rows(fabric), x.whole, _BROADCAST)
@@ -82,14 +85,14 @@ def all_reduce(fabric: Fabric, tree: Tree, length: int, dtype: Dtype = Dtype.FP3
 def all_reduce_2d(
     fabric: Fabric, row_tree: Tree, column_tree: Tree, length: int, dtype: Dtype = Dtype.FP32
 ) -> Program:
-    """X-Y reduce, then broadcast over the grid."""
+    """Return an X-Y reduce, followed by a broadcast over the grid."""
     program = reduce_2d(fabric, row_tree, column_tree, length, dtype)
     add_grid_broadcast(program, program.layout.arrays["x"].whole, _BROADCAST)
     return program
 
 
 def ring_all_reduce(fabric: Fabric, length: int, dtype: Dtype = Dtype.FP32) -> Program:
-    """Along every row, on a ring folded into it."""
+    """Return an all-reduce along every row, on a ring folded into it."""
     program, x = _with_array(fabric, length, dtype)
     add_ring_all_reduce(program, paths.rows(fabric), x, _RING)
     return program

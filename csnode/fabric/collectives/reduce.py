@@ -1,20 +1,22 @@
-"""Reduce along a line: any pre-order tree as routes of two colours and a role per position.
+"""Reduce along a line: any pre-order tree, as routes on two colours and a role per position.
 
-A PE adds what its children send, nearest first, and forwards the last child's stream as it comes.
-A position at depth d sends on colour d mod 2 and receives on the other. Its router listens to its
-own core until that has sent, then lets streams from beyond pass (switch position 1); its receiving
-colour is opened by a control wavelet that the last child sends behind its stream. These are the
-structures of the public programs of Luczynski's group (reduce_2colors_static, _dynamic, _2phase,
-_low_depth of pr0f3ss/SpMM_Cerebras).
+A PE adds the streams of its children, nearest first, and forwards the last child's stream as it
+arrives. A position at depth d sends on colour d mod 2 and receives on the other. Its router listens
+to its own core until the core has sent, then lets streams from beyond pass (switch position 1). Its
+receiving colour is opened for them by a control wavelet that the last child sends after its stream.
+These are the structures of the public programs of Luczynski's group (reduce_2colors_static,
+_dynamic, _2phase, _low_depth of pr0f3ss/SpMM_Cerebras).
 
-Cycles from that structure, with s = vector set-up and a = 2 T_R + 1 per message and h per hop:
-the first word of a child's sum at depth one less may enter at ``S(child) + h distance + a``, the
-stream of child j at ``A(j) = max(that, A(j - 1) + words + s)``, and ``S(parent) = A(last child)``;
-leaves start at 0 and the root ends at ``A(last) + words``, all counted from the end of the first
-set-up. A chain is ``words + (a + h)(P - 1)``; two-phase is that of the last group and the leaders
-behind it, ``2 words + s + (a + h)(g - 1) + (a + g h)(P / g - 2)`` where words + s > a + g h.
+Cycles from that structure, with s = vector set-up, a = 2 T_R + 1 per message and h per hop. All
+count from the end of the first set-up; leaves start at 0::
 
-Sums and maxima over the PEs of a row or column, by the tree that is fastest for their length.
+    S(p)      start of p's sum, its first word
+    A(p, j)   start of the stream of p's child j = max(S(j) + h distance + a,
+                                                       A(p, j - 1) + words + s)
+    S(p)      = A(p, last child);  the root ends at A(root, last child) + words
+
+A chain takes ``words + (a + h)(P - 1)``. Two-phase takes the last group and the leaders before it,
+``2 words + s + (a + h)(g - 1) + (a + g h)(P / g - 2)`` where words + s > a + g h.
 """
 
 from __future__ import annotations
@@ -47,16 +49,17 @@ def add_reduce(
 ) -> None:
     """Reduce ``values`` along every line of ``path``, into those of position 0.
 
-    See ``route_reduce`` and ``do_reduce``, which a kernel that reduces often calls one by one.
+    Combines ``route_reduce`` and ``do_reduce``, which a kernel that reduces often calls separately.
     """
     route_reduce(program, path, tree, colours)
     do_reduce(program, path, tree, values, colours, combine=combine, restart_cycles=restart_cycles)
 
 
 def route_reduce(program: Program, path: Path, tree: Tree, colours: tuple[int, int]) -> None:
-    """The routes of a reduce. A chain's serve again and again; other trees use up their switches.
+    """Add the routes of a reduce.
 
-    Raises ApplianceCompilationError when tree and path differ in length.
+    The routes of a chain are reusable, those of other trees use up their switch positions. Raises
+    ApplianceCompilationError when tree and path differ in length.
     """
     if tree.num_pes != path.length:
         raise ApplianceCompilationError(
@@ -79,11 +82,20 @@ def do_reduce(
     combine: Combine = "add",
     restart_cycles: tuple[int, int] = (0, 0),
 ) -> None:
-    """The instructions of a reduce, after what the PEs do already.
+    """Append the instructions of a reduce.
 
-    PEs other than the root keep sums of what they did not forward. ``restart_cycles`` pass before
-    each further sum in memory, and before a sum that is forwarded after one in memory: a program
-    that does not load its descriptors ahead loads them there (``descriptor_load_cycles``).
+    PEs other than the root keep sums of what they did not forward.
+
+    Args:
+        program: Program with the routes.
+        path: Lines to reduce along.
+        tree: Order of the additions.
+        values: Operand and, in the root, result.
+        colours: The two colours of the routes.
+        combine: Operation of the reduce.
+        restart_cycles: Delay before each further sum in memory, and before a sum that is forwarded
+            after one in memory. A program that does not load its descriptors ahead loads them there
+            (``descriptor_load_cycles``).
     """
     for position in range(path.length if path.length > 1 else 0):
         ops = _instructions(tree, position, values, colours, combine)
@@ -110,7 +122,7 @@ def _receive_colour(tree: Tree, position: int, colours: tuple[int, int]) -> int:
 
 
 def _passes(tree: Tree, position: int) -> tuple[bool, bool]:
-    """Whether streams of others pass on the colour of sending, and on that of receiving."""
+    """Return whether other streams pass on the colour of sending, and on that of receiving."""
     parity = tree.depths[position] % 2
     return parity in tree.passing[position], 1 - parity in tree.passing[position]
 
@@ -157,7 +169,10 @@ def _instructions(
 def _gather(
     values: Slice, colour: int, streams: int, depths: tuple[int, ...], combine: Combine
 ) -> list[Instruction]:
-    """Ops that add ``streams`` streams; a star, whose streams come at once, takes a single op."""
+    """Return the ops that add ``streams`` streams.
+
+    The streams of a star arrive at once, so a single op adds them.
+    """
     if streams < 1:
         return []
     is_star = max(depths) == 1
@@ -172,14 +187,14 @@ def _gather(
 
 
 def _opens_parent(tree: Tree, position: int) -> bool:
-    """Whether others wait to pass the parent on the colour on which it receives."""
+    """Return whether other streams wait to pass the parent on the colour on which it receives."""
     parent = tree.parents[position]
     is_last = tree.children[parent][-1] == position
     return is_last and parent > 0 and _passes(tree, parent)[1]
 
 
 COLOURS = 3
-"""An all-reduce takes three colours, a reduce the first two of them."""
+"""Colours of an all-reduce; a reduce takes the first two of them."""
 
 _TREES = {
     star: collectives.star,
@@ -192,7 +207,7 @@ _TREES = {
 def add_sum(
     program: Program, path: Path, values: Slice, colour: int, combine: Combine = "add"
 ) -> None:
-    """Combine ``values`` into position 0 of every line."""
+    """Combine ``values`` into position 0 of every line, by the fastest tree."""
     words = values.count // values.dtype.per_word
     tree = fastest_tree(program, path.length, words)
     add_reduce(program, path, tree, values, (colour, colour + 1), combine=combine)
@@ -207,6 +222,9 @@ def add_sum_for_all(
 
 
 def fastest_tree(program: Program, pes: int, words: int) -> Tree:
-    """Star, chain, binomial or two-phase, by their closed forms: what a compiler would know."""
+    """Return the fastest of star, chain, binomial and two-phase by their closed forms.
+
+    A compiler would choose the same way.
+    """
     spec = program.fabric.spec
     return min(_TREES, key=lambda tree: _TREES[tree](spec, pes, words))(pes)

@@ -1,14 +1,18 @@
-"""Rings that are folded into a line: out over even positions, back over odd ones.
+"""Rings folded into a line: out over even positions, back over odd ones.
 
-So neighbours in the ring are two hops apart, and no link is longer. Two colours lead out and two
-back: a link's colour differs from that of the link behind it, since a PE receives on the one while
-it sends on the other, and links that pass a router in opposite directions differ as well. One
-switch position is enough.
+Ring of 6 PEs, with the colours of its links (a and b lead out, c and d lead back)::
+
+    out    0 --a--> 2 --b--> 4 --a--> 5
+    back   0 <--c-- 1 <--d-- 3 <--c-- 5
+
+So neighbours in the ring are at most two hops apart. A link's colour differs from that of the link
+behind it, since a PE receives on one while it sends on the other, and links that pass a router in
+opposite directions differ as well. One switch position is enough.
 
 All-reduce: P - 1 steps of reduce-scatter and P - 1 of all-gather, each a chunk of words / P to the
-next PE of the ring (HPDC'24, timing model 2b: 2 (P - 1) words / P + 4 P - 6 + 2 (P - 1)
-(2 T_R + 1)). One thread receives and adds, another sends what has become complete; each step also
-waits for a set-up and a signal, which that formula leaves out.
+next PE of the ring (HPDC'24, timing model 2b: 2 (P - 1) words / P + 4 P - 6 + 2 (P - 1) (2 T_R +
+1)). One thread receives and adds, another one sends each completed chunk. Each step also waits for
+a set-up and a signal, which that formula omits.
 
 Sum: starts just after the PE that keeps it, runs once round, and ends there (Lie, Hot Chips 34).
 """
@@ -44,7 +48,7 @@ _RECEIVER, _SENDER = 0, 1
 class Ring:
     """Every line of ``path`` as a ring; ``colours``: two that lead out, two that lead back.
 
-    Places count around the ring, positions along the line.
+    A *place* counts around the ring, a *position* along the line.
     """
 
     path: Path
@@ -57,35 +61,35 @@ class Ring:
 
     @cached_property
     def positions(self) -> Array:
-        """int64 [size]: position of each place; the first n positions have places in a row."""
+        """Position of each place, int64 [size]; the first n positions are consecutive places."""
         line = np.arange(self.size)
         return np.concatenate([line[1::2][::-1], line[::2]])
 
     @cached_property
     def outgoing(self) -> Array:
-        """int64 [size]: the colour on which each place sends to the next."""
+        """Colour on which each place sends to the next, int64 [size]."""
         outward = np.roll(self.positions, -1) > self.positions
         which = np.where(outward, 0, 2) + self.positions // 2 % 2
         return np.array([self.colours[k] for k in which])
 
     @cached_property
     def incoming(self) -> Array:
-        """int64 [size]: the colour on which each place receives from the one before."""
+        """Colour on which each place receives from the one before, int64 [size]."""
         return np.roll(self.outgoing, 1)
 
     def at(self, places: int | Array) -> tuple[Array, Array]:
-        """The region of the PEs of all rings at a place, or at several."""
+        """Return the selection of the PEs of all rings at a place, or at several."""
         return self.path.at(self.positions[places])
 
     def route(self, program: Program) -> None:
-        """The routes of all links. They serve again and again."""
+        """Add the routes of all links, which are reusable."""
         links = zip(self.positions, np.roll(self.positions, -1), self.outgoing, strict=True)
         for start, end, colour in links if self.size > 1 else ():
             _route(program, self.path, int(start), int(end), int(colour))
 
 
 def _route(program: Program, path: Path, start: int, end: int, colour: int) -> None:
-    """From one core over the routers between to another one."""
+    """Route from one core over the routers between to another core."""
     step = 1 if end > start else -1
     ports = path.away if step > 0 else path.toward
     back = path.toward if step > 0 else path.away
@@ -147,7 +151,7 @@ def add_ring_all_reduce(
 
 
 def _receiver(chunks: list[Slice], size: int, colour: int) -> list[Instruction]:
-    """What comes in step k is what goes out in step k + 1."""
+    """Return the receiving script: the chunk received in step k is sent in step k + 1."""
     script: list[Instruction] = []
     for step in range(1, 2 * size - 1):
         into = chunks[step]

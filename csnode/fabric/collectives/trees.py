@@ -19,9 +19,9 @@ from wsc.core.errors import ApplianceCompilationError
 
 @dataclass(frozen=True)
 class Tree:
-    """``parents[i]`` is the parent of position i; that of the root is -1.
+    """Reduction tree; ``parents[i]`` is the parent of position i, -1 for the root.
 
-    Raises ApplianceCompilationError when the numbering is no pre-order.
+    Raises ApplianceCompilationError when the numbering is not a pre-order.
     """
 
     parents: tuple[int, ...]
@@ -48,7 +48,7 @@ class Tree:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Children of each position, nearest first, which is the order of their messages."""
+        """Children of each position, nearest first, in the order of their messages."""
         children: list[list[int]] = [[] for _ in self.parents]
         for position, parent in enumerate(self.parents[1:], start=1):
             children[parent].append(position)
@@ -73,9 +73,9 @@ class Tree:
         return tuple(passing)
 
     def cost(self, words: int, spec: FabricSpec) -> float:
-        """Cycles by the cost model of HPDC'24, timing model section 2b.
+        """Return the cycles by the cost model of HPDC'24 (timing model, section 2b).
 
-        ``max(C, E / N + L) + (2 T_R + 1) D``: contention C (most words that one PE takes in),
+        ``max(C, E / N + L) + (2 T_R + 1) D``: contention C (most words that one PE receives),
         energy E (hops of all words), links N, distance L, depth D.
         """
         if self.num_pes == 1:
@@ -88,19 +88,19 @@ class Tree:
 
 
 def chain(num_pes: int) -> Tree:
-    """Each PE passes the sum on to its neighbour."""
+    """Return a chain: each PE passes the sum to its neighbour."""
     return Tree(tuple(range(-1, num_pes - 1)))
 
 
 def star(num_pes: int) -> Tree:
-    """All PEs send to the root."""
+    """Return a star: all PEs send to the root."""
     return Tree((-1,) + (0,) * (num_pes - 1))
 
 
 def binomial(num_pes: int) -> Tree:
-    """Low depth: every PE adds subtrees of 1, 2, 4, ... PEs, nearest first.
+    """Return a binomial tree: every PE adds subtrees of 1, 2, 4, ... PEs, nearest first.
 
-    Counted from the far end, position r sends to the position with the lowest zero bit of r set.
+    Counted from the far end, position r sends to r with its lowest zero bit set.
     """
     last = num_pes - 1
     parents = []
@@ -112,7 +112,7 @@ def binomial(num_pes: int) -> Tree:
 
 
 def two_phase(num_pes: int, group: int | None = None) -> Tree:
-    """Chains within groups, then a chain over the groups' leaders; sqrt(P) PEs to a group."""
+    """Return chains within groups, then a chain over the groups' leaders; sqrt(P) PEs per group."""
     size = group or max(1, round(math.sqrt(num_pes)))
     if size < 1:
         raise ApplianceCompilationError(
@@ -125,18 +125,18 @@ def two_phase(num_pes: int, group: int | None = None) -> Tree:
 
 
 MOST_LEVELS = 64
-"""Depth and contention up to which the search goes; chain and star stand for what lies beyond."""
+"""Depth and contention limit of the search; chain and star represent deeper and wider trees."""
 
 
 def auto_generated(num_pes: int, words: int, spec: FabricSpec) -> Tree:
-    """The cheapest tree by ``Tree.cost``, from a search over pre-order trees.
+    """Return the cheapest tree by ``Tree.cost``, from a search over pre-order trees.
 
     Let E(d, c, p) be the least energy of a tree of p PEs, depth at most d, whose root has at most c
-    children. Its last child, i hops away, roots the last p - i of them::
+    children. Its last child, i hops away, roots the last p - i PEs::
 
         E(d, c, p) = min over i of  E(d, c - 1, i) + i + E(d - 1, c, p - i)
 
-    after HPDC'24 (arXiv 2404.15888). The best (d, c) is that of the least cost.
+    after HPDC'24 (arXiv 2404.15888). The best (d, c) has the least cost.
     """
     known = [chain(num_pes), star(num_pes), binomial(num_pes), two_phase(num_pes)]
     best = min(known, key=lambda tree: tree.cost(words, spec))
@@ -160,7 +160,7 @@ def auto_generated(num_pes: int, words: int, spec: FabricSpec) -> Tree:
 
 
 def _least_energies(num_pes: int, deepest: int, widest: int) -> tuple[Array, Array]:
-    """E and the best i, each [depth, children, PEs]."""
+    """Return E and the best i, each [depth, children, PEs]."""
     energy = np.full((deepest + 1, widest + 1, num_pes + 1), np.inf)
     energy[:, :, 1] = 0
     split = np.zeros(energy.shape, dtype=np.int32)

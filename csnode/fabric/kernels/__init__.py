@@ -1,8 +1,8 @@
-"""Kernels on the simulated wafer: what a layer does, as programs that compute and take time.
+"""Kernels of a layer on the simulated wafer, as programs that compute values and take cycles.
 
 Each takes a fabric and whole matrices, lays them out, runs a program, and returns a ``Result``: the
-values put together again, and what the run cost. The closed forms of ``timing.kernels`` are
-derived from the same mappings and checked against these.
+values put together again, and the outcome of the run. The closed forms of ``timing.kernels`` are
+derived from the same mappings, file by file, and compared with these kernels.
 """
 
 from csnode.fabric.kernels.resident import gemv, summa, weight_gradient

@@ -1,13 +1,8 @@
-"""An operand of a product whose parts the PEs of a line broadcast to each other, one by one.
+"""Products of resident operands: SUMMA, the gradient of a weight, and a matrix-vector product.
 
-While one part is multiplied, the next is on its way; ``timing.kernels.resident`` has the closed
-form.
-
-SUMMA: a product of two resident matrices (van de Geijn and Watts 1997).
-
-The gradient of a weight: a product of resident activations and their gradients.
-
-A matrix-vector product with the matrix at rest on a rectangle of PEs.
+The parts of a moving operand are broadcast along lines of PEs, one by one; while one part is
+multiplied, the next one is on its way. ``timing.kernels.resident`` has the closed forms, and a
+timeline.
 """
 
 from __future__ import annotations
@@ -31,11 +26,12 @@ _BUFFERS = 2
 
 @dataclass(frozen=True)
 class MovingOperand:
-    """It moves along ``line``, on a thread and two events of its own.
+    """Operand that moves along ``line``, on a thread and two events of its own.
 
-    In each step a position sends one of its ``parts`` to all, or each of several positions its
-    only one: ``buffers[k]`` has the places of what arrives in one step, ``received[k]`` all of
-    them as one operand. That of ``number`` n uses thread n + 1; thread 0 computes.
+    In each step, one position sends one of its ``parts`` to all, or several positions each send
+    their only one. ``buffers[k]`` holds the places of the parts that arrive in one step,
+    ``received[k]`` all of them as one operand. Operand ``number`` n uses thread n + 1; thread 0
+    computes.
     """
 
     line: paths.Path
@@ -48,7 +44,10 @@ class MovingOperand:
     def in_parts(
         cls, program: Program, line: paths.Path, mine: SramArray, number: int, parts: int
     ) -> MovingOperand:
-        """``mine`` of each position in equal ``parts``, one in a step; a line of one sends none."""
+        """Divide ``mine`` of each position into equal ``parts``, one per step.
+
+        A line of one position sends none.
+        """
         length = mine.length // parts
         slices = tuple(mine[k * length : (k + 1) * length] for k in range(parts))
         if line.length == 1:
@@ -60,7 +59,7 @@ class MovingOperand:
     def in_blocks(
         cls, program: Program, line: paths.Path, mine: SramArray, number: int, rows: int, block: int
     ) -> MovingOperand:
-        """``mine`` has ``rows``; those of ``block`` positions, side by side, are one step's."""
+        """Send ``mine``, of ``rows`` rows, of ``block`` positions per step, stored side by side."""
         width = mine.length // rows
         arrays = _buffers(program, mine, mine.length * block)
         buffers = (
@@ -71,24 +70,24 @@ class MovingOperand:
 
     @property
     def steps(self) -> int:
-        """Parts of all positions, over those of a step."""
+        """Parts of all positions, divided by the parts of a step."""
         return self.line.length * len(self.parts) // len(self.buffers[0])
 
     @property
     def wait(self) -> Instruction:
-        """Until the operand of the next step is here."""
+        """Instruction that waits until the operand of the next step is here."""
         return Wait(self._filled)
 
     def at(self, step: int) -> Slice:
-        """What of it is here in a step."""
+        """Return the operand of a step."""
         return self.received[step % len(self.received)]
 
     def release(self, step: int) -> tuple[Instruction, ...]:
-        """After a product: the buffer of this step may be filled again, if it will be."""
+        """Return the instructions that free the buffer of ``step``, if it will be filled again."""
         return (Signal(self._freed),) if step + _BUFFERS < self.steps else ()
 
     def add(self, program: Program, colour: int) -> None:
-        """The routes, and the thread that takes parts in as buffers become free."""
+        """Add the routes, and the thread that receives parts as buffers become free."""
         route_bus(program, self.line, colour)
         everywhere, thread = self.line.between(0, self.line.length), self.number + 1
         for step in range(self.steps):
@@ -117,13 +116,16 @@ def _buffers(program: Program, mine: SramArray, length: int) -> tuple[SramArray,
 
 
 def summa(fabric: Fabric, a: Array, b: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``a @ b`` on a rectangle of PEs, each of which holds a tile of a, of b, and of the result.
+    """Compute ``a @ b`` on a rectangle of PEs that each hold a tile of a, of b, and of the result.
 
     Each step broadcasts a slice of a's tiles in one column along the rows and a slice of b's in one
     row down the columns, into one of two buffers, while the slices of the step before are
-    multiplied; along the longer side a tile is one slice. The longer side of a result's tile is
-    the vector of the multiply-adds. Sums are fp32. Raises ApplianceCompilationError when a matrix
-    does not divide among the PEs, or one side of the rectangle not by the other.
+    multiplied. Along the longer side, a tile is one slice. The longer side of a result's tile is
+    the vector of the multiply-adds. Sums are fp32 (van de Geijn and Watts 1997).
+
+    Raises:
+        ApplianceCompilationError: A matrix does not divide among the PEs, or no side of the
+            rectangle divides the other.
     """
     high, wide = fabric.rows, fabric.columns
     steps = _steps(fabric)
@@ -144,7 +146,7 @@ def summa(fabric: Fabric, a: Array, b: Array, dtype: Dtype = Dtype.FP32) -> Resu
 
 
 def _steps(fabric: Fabric) -> int:
-    """As many slices as the longer side has PEs."""
+    """Return the number of slices: the PEs of the longer side."""
     short, steps = sorted((fabric.rows, fabric.columns))
     if steps % short:
         raise ApplianceCompilationError(
@@ -157,7 +159,7 @@ def _steps(fabric: Fabric) -> int:
 
 
 def _down(tiles: Array, rows: int) -> Array:
-    """[slices, columns, n] to [rows, columns, slices of a row x n]."""
+    """Reorder tiles [slices, columns, n] to [rows, columns, slices of a row x n]."""
     slices, columns, size = tiles.shape
     parts = tiles.reshape(rows, slices // rows, columns, size).transpose(0, 2, 1, 3)
     return parts.reshape(rows, columns, -1)
@@ -173,11 +175,11 @@ def add_summa(
     transposed: bool = False,
     colour: int = 0,
 ) -> None:
-    """Multiply tiles of ``left``, which move along rows, and of ``right``, down columns.
+    """Multiply tiles of ``left``, which move along rows, by ``right``, which move down columns.
 
-    ``left`` is [vectors, inner] and ``right`` [inner, columns]; ``transposed``, for sums that lie
-    column by column, ``left`` is [inner, rows] and ``right`` [vectors, inner]; of a PE's slices
-    each. Two colours.
+    ``left`` is [vectors, inner] and ``right`` [inner, columns] per slice of a PE. With
+    ``transposed``, for sums stored column by column, ``left`` is [inner, rows] and ``right``
+    [vectors, inner]. Takes two colours from ``colour``.
     """
     steps = _steps(program.fabric)
     fabric = program.fabric
@@ -194,11 +196,11 @@ def add_summa(
 
 
 def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``x.T @ dy``: x [tokens, inputs] and dy [tokens, outputs] rest, tokens down the columns.
+    """Compute ``x.T @ dy`` of resident x [tokens, inputs] and dy [tokens, outputs].
 
-    The PEs of a row broadcast their parts of dy in turn; each PE multiplies some of them, side by
-    side, with its part of x while the next ones are on their way. Gradients are fp32, summed down
-    the columns into row 0.
+    Tokens lie down the columns of PEs. The PEs of a row broadcast their parts of dy in turn; each
+    PE multiplies some of them, side by side, by its part of x while the next ones are on their way.
+    Gradients are fp32, summed down the columns into row 0.
     """
     rows, columns = fabric.rows, fabric.columns
     height, features, width = x.shape[0] // rows, x.shape[1] // columns, dy.shape[1] // columns
@@ -223,9 +225,9 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
 
 
 def gemv(fabric: Fabric, matrix: Array, vector: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``matrix @ vector``: matrix [outputs, inputs], outputs down the columns, inputs along rows.
+    """Compute ``matrix @ vector`` with outputs down the columns and inputs along the rows.
 
-    Each PE holds its part of the vector; sums are fp32 and end in column 0.
+    Each PE holds its part of the vector. Sums are fp32 and end in column 0.
     """
     rows, columns = fabric.rows, fabric.columns
     height, width = matrix.shape[0] // rows, matrix.shape[1] // columns

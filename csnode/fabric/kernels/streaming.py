@@ -1,17 +1,29 @@
 """Products with streamed weights: activations rest, weights pass by, outputs lie as inputs do.
 
-Row 0 of the fabric is the edge at which weights enter; the rows below hold the tokens, columns the
-features, as many side by side as a column has. The weights of an output enter together, each in
-the column of its input feature, and are multicast down it: 16-bit ones in a wavelet with the index
-of their feature, so that zeros are left out. Each triggers an axpy over the PE's tokens. The
-control wavelet behind them starts the ring that adds up the row's partial sums: from the PE just
-after the one that keeps the output once round to its keeper (Lie, Hot Chips 34; IEEE Micro 2023).
-So the outputs are spread over the columns exactly as the inputs, ready for the next layer.
+Row 0 of the fabric is the edge at which weights enter. The rows below hold the tokens, the columns
+the features, as many side by side as a column has::
+
+    row 0    weights of inputs 0-2   weights of inputs 3-5  ...     colour 0, southward
+    row 1    x[tokens 0, inputs 0-2] x[tokens 0, inputs 3-5]        ring of row 1, eastward and back
+    row 2    x[tokens 1, inputs 0-2] x[tokens 1, inputs 3-5]        ring of row 2
+
+The weights of an output enter together, each in the column of its input feature, and are multicast
+down it: 16-bit weights in a wavelet with the index of their feature, so that zeros are left out.
+Each weight triggers an axpy over the PE's tokens. The control wavelet behind them starts the ring
+that adds the row's partial sums: from the PE just after the one that keeps the output, once round
+to its keeper (Lie, Hot Chips 34; IEEE Micro 2023). So the outputs are spread over the columns
+exactly as the inputs, ready for the next layer.
 
 The ring runs on a micro-thread beside the axpys of the next output (IEEE Micro 2023), so there are
-two accumulators. Outputs come in the order of their keepers around the ring: each PE meets a sum
-one link sooner than the one of the keeper before, and only its own keep it waiting for a whole
-trip. Meanwhile weights wait in the routers of its column, which falls behind the others by as much.
+two accumulators::
+
+    thread 0   | axpys 0 -> sums 0 | axpys 1 -> sums 1 | wait FREED | axpys 2 -> sums 0 |
+                       signal FILLED ^                 ^            ^ signal FREED
+    thread 1                         |     ring sum of sums 0     | ring sum of sums 1 |
+
+Outputs come in the order of their keepers around the ring. Each PE meets a sum one link sooner than
+the sum of the keeper before, and only its own outputs keep it waiting for a whole trip. Meanwhile
+weights wait in the routers of its column, which falls behind the others by as much.
 
 Colours: 0 for weights, 1 and 2 for the links of the ring that lead east, 3 and 4 for those that
 lead west; five of 24, one switch position each, for any number of layers.
@@ -37,13 +49,13 @@ from wsc.core.errors import ApplianceCompilationError
 _WEIGHTS, _RING = 0, (1, 2, 3, 4)
 _TOKENS = np.s_[1:, :]
 _BACKGROUND = 1
-"""The micro-thread of the ring."""
+"""Micro-thread of the ring."""
 _FILLED, _FREED = 0, 1
-"""Events: an accumulator has the partial sums of its output; they are on their way."""
+"""Events: an accumulator is filled with the partial sums of its output; it is free again."""
 
 
 def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``x @ weights``: x [tokens, inputs] rests, weights [inputs, outputs] stream past it.
+    """Compute ``x @ weights``: x [tokens, inputs] rests, weights [inputs, outputs] stream past it.
 
     Raises as ``streamed_layers`` does.
     """
@@ -53,12 +65,20 @@ def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dt
 def streamed_layers(
     fabric: Fabric, x: Array, layers: Sequence[Array], dtype: Dtype = Dtype.FP32
 ) -> Result:
-    """``x @ layers[0] @ layers[1] ...``: outputs of a layer are the resident inputs of the next.
+    """Compute ``x @ layers[0] @ layers[1] ...``; outputs of a layer stay as inputs of the next.
 
-    x is [tokens, inputs], a layer [inputs, outputs]; tokens and features that do not fill the PEs
-    evenly are padded. Sums and outputs have the format of the activations. Raises
-    ApplianceCompilationError when matrices do not fit each other or no row is left for tokens, and
-    ApplianceResourceExhausted when a PE's share does not fit into its SRAM.
+    Tokens and features that do not fill the PEs evenly are padded. Sums and outputs have the format
+    of the activations.
+
+    Args:
+        fabric: One row of PEs for weights, the others for tokens.
+        x: Activations [tokens, inputs].
+        layers: Weights [inputs, outputs] of each layer.
+        dtype: Format of activations and weights.
+
+    Raises:
+        ApplianceCompilationError: Matrices do not fit each other, or no row is left for tokens.
+        ApplianceResourceExhausted: A PE's share does not fit into its SRAM.
     """
     _check(fabric, x, layers)
     program = Program(fabric)
@@ -95,12 +115,12 @@ def _check(fabric: Fabric, x: Array, layers: Sequence[Array]) -> None:
 
 
 def _tile_size(total: int, parts: int, multiple: int = 1) -> int:
-    """The fullest of equal parts, in whole multiples."""
+    """Return the size of the fullest of equal parts, in whole multiples."""
     return -(-total // (parts * multiple)) * multiple
 
 
 def _route(program: Program) -> Ring:
-    """Weights southward from row 0; rings in the rows below."""
+    """Add the routes: weights southward from row 0, and rings in the rows below."""
     program.route(_WEIGHTS, np.s_[0, :], Port.RAMP, Port.SOUTH)
     program.route(_WEIGHTS, _TOKENS, Port.NORTH, Port.RAMP)
     if program.fabric.rows > 2:
@@ -113,11 +133,16 @@ def _route(program: Program) -> Ring:
 
 @dataclass(frozen=True)
 class _WeightStream:
-    """What enters: ``words`` [columns, longest], the wavelets of each column as bits of fp32.
+    """Weights of a layer as they enter, with the order of the outputs.
 
-    Output by output as they come: the place of the PE that keeps it, which of that PE's outputs it
-    is, and where its wavelets end in each column, its control among them: ``ends`` [outputs,
-    columns].
+        ===========  ====================================  ========================================
+        ``words``    fp32 (bits) [columns, longest]        wavelets of each column, output by output
+        ``keepers``  int [outputs]                         place in the ring that keeps the output
+        ``slots``    int [outputs]                         index among the outputs of its keeper
+        ``ends``     int64 [outputs, columns]              words up to the output's control wavelet
+        ===========  ====================================  ========================================
+
+    Outputs are indexed in the order in which they are sent.
     """
 
     words: Array
@@ -127,7 +152,7 @@ class _WeightStream:
 
     @classmethod
     def of(cls, weights: Array, ring: Ring, dtype: Dtype) -> _WeightStream:
-        """All outputs of a keeper one after the other, keepers in the order of the ring."""
+        """Order the outputs by keeper around the ring, those of one keeper one after the other."""
         height, width = (_tile_size(size, ring.size) for size in weights.shape)
         kept = ring.positions[:, None] * width + np.arange(width)  # output [place, slot]
         keepers, slots = np.nonzero(kept < weights.shape[1])
@@ -141,7 +166,7 @@ class _WeightStream:
         return cls(words, tuple(keepers.tolist()), tuple(slots.tolist()), ends)
 
     def parts(self, output: int) -> Iterator[tuple[Array, slice]]:
-        """The columns that have an output's wavelets in one place, and the place."""
+        """Yield groups of columns with an output's wavelets at the same words, and these words."""
         starts = self.ends[output - 1] if output else np.zeros_like(self.ends[0])
         ranges = np.stack([starts, self.ends[output]], axis=1)
         for words in np.unique(ranges, axis=0):
@@ -149,7 +174,7 @@ class _WeightStream:
 
 
 def _wavelets(weights: Array, dtype: Dtype) -> Array:
-    """The bits of one PE's weights of one output, and the word that becomes a control."""
+    """Return one PE's weights of one output as words, and the word that becomes a control."""
     if dtype is Dtype.FP32:
         return np.append(weights, 0).astype(np.float32)
     index = np.nonzero(weights)[0]
@@ -158,7 +183,7 @@ def _wavelets(weights: Array, dtype: Dtype) -> Array:
 
 
 def _add_weights(program: Program, stream: _WeightStream, entering: SramArray) -> None:
-    """Send the weights of output after output."""
+    """Send the weights, output after output."""
     for output in range(len(stream.keepers)):
         for columns, words in stream.parts(output):
             program.do((0, columns), send(entering[words], _WEIGHTS, ends_row=True))
@@ -189,7 +214,7 @@ def _add_product(
 
 
 def _tiles_of_activations(fabric: Fabric, x: Array, height: int) -> Array:
-    """Activations [rows, columns, features x tokens of a PE], none in row 0."""
+    """Return activations [rows, columns, features x tokens of a PE], zeros in row 0."""
     rows, columns = fabric.rows - 1, fabric.columns
     padded = np.zeros((rows * height, columns * _tile_size(x.shape[1], columns)))
     padded[: x.shape[0], : x.shape[1]] = x
@@ -197,7 +222,7 @@ def _tiles_of_activations(fabric: Fabric, x: Array, height: int) -> Array:
 
 
 def _words_of_weights(fabric: Fabric, stream: _WeightStream) -> Array:
-    """Weights [rows, columns, words], in row 0 only."""
+    """Return weights [rows, columns, words], in row 0 only."""
     words = np.zeros((fabric.rows, *stream.words.shape), dtype=np.float32)
     words[0] = stream.words
     return words

@@ -1,10 +1,7 @@
-"""Softmax over features that are spread along a row of PEs.
+"""Softmax, norms, attention, embedding and loss over features spread along a row of PEs.
 
-Attention of one head on a square of PEs: scores, softmax, values.
-
-Layer norm and RMS norm over features that are spread along a row of PEs.
-
-Kernels that pick by index: embedding lookup, and the loss of a class per token.
+Tokens lie down the columns. A PE stores its tile feature by feature, so that the tokens of a vector
+op lie side by side. ``timing.kernels.tensors`` has the closed forms.
 """
 
 from __future__ import annotations
@@ -25,9 +22,8 @@ from wsc.core.errors import ApplianceCompilationError
 
 
 def softmax(fabric: Fabric, x: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``exp(x - max) / sum`` of each row of x [tokens, features], tokens down the columns.
+    """Compute ``exp(x - max) / sum`` of each row of x [tokens, features].
 
-    A PE keeps its tile feature by feature, so that the tokens of a vector op lie side by side.
     Maxima and sums are fp32, each all-reduced along the row.
     """
     height, width = x.shape[0] // fabric.rows, x.shape[1] // fabric.columns
@@ -39,7 +35,10 @@ def softmax(fabric: Fabric, x: Array, dtype: Dtype = Dtype.FP32) -> Result:
 
 
 def add_softmax(program: Program, tile: SramArray, tokens: int, colour: int) -> None:
-    """Softmax in place of a tile [features, tokens] in every PE, over its row; six colours."""
+    """Add a softmax over rows, in place of a tile [features, tokens] of every PE.
+
+    Takes six colours from ``colour``.
+    """
     total = program.array("total", tokens, Dtype.FP32, bank=4)
     add_shifted(program, tile, tokens, colour)
     x = tile.whole
@@ -50,7 +49,7 @@ def add_softmax(program: Program, tile: SramArray, tokens: int, colour: int) -> 
 
 
 def add_shifted(program: Program, tile: SramArray, tokens: int, colour: int) -> None:
-    """Subtract from each token its maximum over the row; three colours."""
+    """Subtract from each token its maximum over the row; takes three colours from ``colour``."""
     top, x = program.array("top", tokens, Dtype.FP32, bank=2), tile.whole
     program.do(EVERYWHERE, Vector("max", top.whole, x))
     add_sum_for_all(program, paths.rows(program.fabric), top.whole, colour, "maximum")
@@ -58,16 +57,16 @@ def add_shifted(program: Program, tile: SramArray, tokens: int, colour: int) -> 
 
 
 _SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9
-"""First colours."""
+"""First colours of the score product, the softmax, the moving values and their sums."""
 
 
 def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``softmax(q k^T / sqrt(head size)) v`` of q [queries, head size], k and v [keys, head size].
+    """Compute ``softmax(q k^T / sqrt(head size)) v`` of one head on a square of PEs.
 
-    Queries lie down the columns and keys along the rows; a PE keeps its queries x keys of the
-    scores. They are a SUMMA product, the softmax runs along the rows, and the values move down the
-    columns past the scores, to partial results that are summed along the rows into column 0. The
-    scale is folded into q.
+    q is [queries, head size], k and v are [keys, head size]. Queries lie down the columns and keys
+    along the rows; a PE keeps its queries x keys of the scores. The scores are a SUMMA product, the
+    softmax runs along the rows, and the values move down the columns past the scores, into partial
+    results that are summed along the rows into column 0. The scale is folded into q.
     """
     side = _square_side(fabric)
     head = q.shape[1]
@@ -115,10 +114,10 @@ def layer_norm(
     dtype: Dtype = Dtype.FP32,
     epsilon: float = 1e-5,
 ) -> Result:
-    """``(x - mean) / sqrt(variance + epsilon) * scale + shift`` of each row of x [tokens, n].
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + shift`` of each row of x.
 
-    Sum and sum of squares of a token are fp32 and go along the row together. Scale and shift
-    [features] are held for each token of a tile, so that one vector op applies them.
+    Sum and sum of squares of a token are fp32 and travel along the row together. Scale and shift
+    [features] are stored for each token of a tile, so that one vector op applies them.
     """
     return _norm(fabric, x, scale, shift, dtype, epsilon, centred=True)
 
@@ -126,7 +125,10 @@ def layer_norm(
 def rms_norm(
     fabric: Fabric, x: Array, scale: Array, dtype: Dtype = Dtype.FP32, epsilon: float = 1e-5
 ) -> Result:
-    """``x / sqrt(mean of squares + epsilon) * scale`` of each row of x [tokens, features]."""
+    """Compute ``x / sqrt(mean of squares + epsilon) * scale`` of each row of x.
+
+    x is [tokens, features], scale [features].
+    """
     return _norm(fabric, x, scale, 0 * scale, dtype, epsilon, centred=False)
 
 
@@ -181,9 +183,10 @@ def _add_norm(
 
 
 def embedding(fabric: Fabric, table: Array, tokens: Array, dtype: Dtype = Dtype.FP32) -> Result:
-    """``table[tokens]``: table [rows, features] along the columns, tokens [n] down the rows.
+    """Compute ``table[tokens]`` of a table [rows, features] and tokens [n].
 
-    A PE holds its features of all rows of the table and copies one row for each of its tokens.
+    The features of the table lie along the columns, tokens down the rows. A PE holds its features
+    of all rows of the table and copies one row for each of its tokens.
     """
     height, width = tokens.size // fabric.rows, table.shape[1] // fabric.columns
     program = Program(fabric)
@@ -202,10 +205,11 @@ def embedding(fabric: Fabric, table: Array, tokens: Array, dtype: Dtype = Dtype.
 def cross_entropy(
     fabric: Fabric, logits: Array, classes: Array, dtype: Dtype = Dtype.FP32
 ) -> Result:
-    """Mean over tokens of ``log(sum(exp(logits))) - logits[class]``; logits [tokens, classes].
+    """Compute the mean over tokens of ``log(sum(exp(logits))) - logits[class]``.
 
-    The logarithm of the softmax along the rows; then the PE that holds the class of a token picks
-    it, and the picked are summed in fp32 along rows and down column 0. ``values`` is one number.
+    The logarithm of the softmax of logits [tokens, classes] runs along the rows. The PE that holds
+    the class of a token picks it, and the picked values are summed in fp32 along rows and down
+    column 0. ``values`` is one number.
     """
     height, width = logits.shape[0] // fabric.rows, logits.shape[1] // fabric.columns
     program = Program(fabric)
@@ -237,7 +241,7 @@ def cross_entropy(
 
 
 def _places(fabric: Fabric, classes: Array, height: int, width: int) -> Array:
-    """[rows, columns, height]: where each token's class lies in the tile of a PE, or -1."""
+    """Return where each token's class lies in the tile of a PE, or -1: [rows, columns, height]."""
     of_row = classes.reshape(fabric.rows, 1, height)
     local = of_row - width * np.arange(fabric.columns)[None, :, None]
     place = local * height + np.arange(height)

@@ -1,4 +1,4 @@
-"""How matrices lie on a grid of PEs, and what a kernel returns."""
+"""Tiles of matrices on a grid of PEs, and the result of a kernel."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from wsc.core.errors import ApplianceCompilationError
 
 @dataclass(frozen=True)
 class Result:
-    """The values of a kernel (fp32), and the run that made them."""
+    """Values of a kernel (fp32), and the run that computed them."""
 
     values: Array
     outcome: Outcome
 
     @property
     def cycles(self) -> int:
-        """From the issue of the first instruction to the end of the last."""
+        """Cycles from the issue of the first instruction to the end of the last."""
         return self.outcome.cycles
 
 
 def split(matrix: Array, rows: int, columns: int, *, transposed: bool = False) -> Array:
-    """[m, n] to [rows, columns, m n / (rows columns)]: a tile per PE, row by row.
+    """Split a matrix [m, n] into tiles [rows, columns, m n / (rows columns)], row by row.
 
-    ``transposed`` tiles lie column by column. Raises ApplianceCompilationError when the matrix
-    does not divide evenly.
+    ``transposed`` tiles are stored column by column. Raises ApplianceCompilationError when the
+    matrix does not divide evenly.
     """
     m, n = matrix.shape
     if m % rows or n % columns:
@@ -45,7 +45,7 @@ def split(matrix: Array, rows: int, columns: int, *, transposed: bool = False) -
 
 
 def join(tiles: Array, height: int, width: int, *, transposed: bool = False) -> Array:
-    """The matrix that ``split`` cut into tiles of ``height`` x ``width``."""
+    """Return the matrix that ``split`` cut into tiles of ``height`` x ``width``."""
     rows, columns, _ = tiles.shape
     if transposed:
         parts = tiles.reshape(rows, columns, width, height).transpose(0, 3, 1, 2)

@@ -1,10 +1,10 @@
-"""What runs a program on all PEs of a fabric at once, cycle by cycle: values and time together.
+"""Simulator that runs a program on all PEs of a fabric, cycle by cycle: values and time together.
 
-``execution`` has the loop over cycles. A cycle is one step of the ``network`` (routers, whose
-``queues`` are compiled from the program's routes and filled with ``wavelets``), then one of the
-``cores``. These read their instructions from a ``table``; ``threads`` remember how far each of them
-is, an ``agenda`` which go on when, and ``signals`` which wait for another. ``streams`` pass words
-between memory and ``ramps``, the ``datapath`` computes (``vector``).
+``execution`` has the loop over cycles. A cycle is one step of the ``network`` (routers, with the
+``queues`` compiled from the program's routes), then one step of the ``cores``. Cores read their
+instructions from an ``instruction_table``; ``threads`` hold the state of each thread, an agenda of
+when they continue, and the signals between them. ``streams`` pass words between memory and ramps;
+the ``datapath`` computes.
 """
 
 from csnode.fabric.simulator.execution import Outcome, run

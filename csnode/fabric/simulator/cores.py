@@ -1,8 +1,8 @@
-"""All cores in one cycle: threads at streams take a word each, others wait for their time.
+"""Cores of all PEs: each cycle, threads at streams pass a word, others wait for their time.
 
-A thread is known to the rest of the machine in exactly one place: on the agenda (it goes on at a
-known cycle), at a ramp (it waits for wavelets), among the senders, or waiting for a signal. So a
-cycle costs as much as there is to do, not as there are PEs.
+A thread is in exactly one place: on the agenda (it continues at a known cycle), at a ramp (it waits
+for wavelets), among the senders, or waiting for a signal. So the cost of a cycle grows with the
+work to do, not with the number of PEs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from csnode.fabric.simulator.threads import Signals, Threads
 
 
 class Cores:
-    """The cores of all PEs: their threads, and what these work with."""
+    """Threads of all PEs, with the parts of the core that they use."""
 
     def __init__(
         self, program: Program, table: Table, queues: Queues, network: Network, memory: Memory
@@ -38,11 +38,11 @@ class Cores:
 
     @property
     def next_time(self) -> int:
-        """When the next thread goes on by itself, or NEVER."""
+        """Cycle in which the next thread continues by itself, or NEVER."""
         return self.threads.agenda.next_time
 
     def step(self, now: int) -> bool:
-        """Do what can be done in this cycle; whether anything was."""
+        """Do what can be done in this cycle; return whether anything was done."""
         agenda = self.threads.agenda
         due = np.concatenate([self._signals.deliver(), agenda.due(now)])
         any_due = bool(due.size)
@@ -50,7 +50,7 @@ class Cores:
             is_issued = self.threads.is_issued[due]
             self._open(due[is_issued])
             self._issue(due[~is_issued], now)
-            due = agenda.due(now)  # whose wait was over go on at once
+            due = agenda.due(now)  # a thread whose wait ended continues in this cycle
         return self._serve(now) or any_due
 
     def _issue(self, threads: Array, now: int) -> None:
@@ -82,14 +82,14 @@ class Cores:
         self.threads.agenda.add(threads, time)
 
     def _open(self, threads: Array) -> None:
-        """The set-up is over: listen to the colour, or send."""
+        """Listen to the colour, or send, after the set-up."""
         colours = self._table.receive[self.threads.pc[threads]]
         listening = colours >= 0
         self.ramps.listen(threads[listening], colours[listening])
         self._streams.add_senders(threads[~listening])
 
     def _serve(self, now: int) -> bool:
-        """Weights for an Axpy first, then words of streams."""
+        """Serve weights of an Axpy first, then words of streams."""
         queues, listeners = self.ramps.arrivals(now)
         moved = False
         if self._has_axpy:
@@ -99,7 +99,7 @@ class Cores:
         return self._streams.serve(queues, listeners, now) or moved
 
     def _take_weights(self, queues: Array, threads: Array, now: int) -> bool:
-        """A weight for each Axpy whose datapath is free; a control wavelet ends it."""
+        """Take a weight for each Axpy whose datapath is free; a control wavelet ends it."""
         free = self.datapath.is_free(threads, now)
         queues, threads = queues[free], threads[free]
         if not threads.size:

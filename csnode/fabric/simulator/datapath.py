@@ -1,10 +1,8 @@
-"""Vector ops in memory: their values, and the cycles that they take.
+"""Datapath of all PEs: values and cycles of vector ops in memory, and of weights of an axpy.
 
-``cycles = set-up + elements / rate(op, format)``, and ``bank_conflict_factor`` times the second
+``cycles = set-up + elements / rate(op, format)``, with ``bank_conflict_factor`` times the second
 term when two different operands begin in one bank (timing model, section 2a). Rates are those of
 ``timing.kernels.single_pe``.
-
-The datapath of all PEs: vector ops one at a time, and weights that trigger an axpy.
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 }
 _REDUCTIONS = ("sum", "max", "dot")
 _RATE_OF: dict[str, VectorOp] = {"copy": "copy", "sum": "sum", "max": "sum"}
-"""Whose rate an op has; others run at that of a multiply-add, functions at ``unary_cycles``."""
+"""Op whose rate an op has; others run at that of a multiply-add, functions at ``unary_cycles``."""
 
 
 def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
-    """Cycles from issue to the next instruction."""
+    """Return the cycles from the issue of an op to the next instruction."""
     if isinstance(op, Gemv):
         sums = _part(op.sums, 0, op.vectors)
         return spec.vector_setup_cycles + op.vector.count * weight_cycles(op.matrix, sums, spec)
@@ -65,7 +63,7 @@ def op_cycles(op: Vector | Gemv | Gather, spec: FabricSpec) -> int:
 
 
 def weight_cycles(factors: Slice, sums: Slice, spec: FabricSpec) -> int:
-    """Cycles of one multiply-add of a row of factors, triggered by its weight."""
+    """Return the cycles of one multiply-add of a row of factors, triggered by its weight."""
     cycles = axpy_cycles(spec, sums.count, factors.dtype.torch_name)
     return math.ceil(cycles.compute * _conflict({factors, sums}, spec) + cycles.setup)
 
@@ -76,7 +74,7 @@ def _conflict(operands: set[Slice], spec: FabricSpec) -> float:
 
 
 def compute(memory: Memory, pes: Array, op: Vector | Gemv | Gather) -> None:
-    """The values of one op in many PEs at once."""
+    """Compute the values of one op in many PEs at once."""
     match op:
         case Gemv():
             _multiply(memory, pes, op)
@@ -97,7 +95,7 @@ def _multiply(memory: Memory, pes: Array, op: Gemv) -> None:
 
 
 def _part(whole: Slice, number: int, parts: int) -> Slice:
-    """One of equal parts of a slice."""
+    """Return one of ``parts`` equal parts of a slice."""
     count = whole.count // parts
     return replace(whole, start=whole.start + number * count * whole.stride, count=count)
 
@@ -127,7 +125,7 @@ def _vector(memory: Memory, pes: Array, op: Vector) -> None:
 
 
 def _operand(memory: Memory, pes: Array, operand: Slice | float | None, length: int) -> Array:
-    """fp32 [PEs, length]: an operand walked as often as needed; zeros for none."""
+    """Return an operand as fp32 [PEs, length], repeated as often as needed; zeros for none."""
     if isinstance(operand, Slice):
         return np.tile(memory.read(pes, operand), length // operand.count)
     return np.full((pes.size, length), operand or 0, dtype=np.float32)
@@ -136,7 +134,7 @@ def _operand(memory: Memory, pes: Array, operand: Slice | float | None, length: 
 def add_weighted(
     memory: Memory, pes: Array, weights: Array, rows: Array, factors: Slice, sums: Slice
 ) -> None:
-    """``sums += weight * factors[row]`` with the weight (raw bits) and the row of each PE."""
+    """Add ``weight * factors[row]`` to the sums, with the raw weight and the row of each PE."""
     width = sums.count
     chosen = memory.gather(pes, factors, rows.astype(np.int64) * width, width)
     before = memory.bits(pes, sums)
@@ -156,7 +154,10 @@ def _reduce(vector: Vector, left: Array, right: Array) -> Array:
 
 
 class Datapath:
-    """What computes; ``busy_cycles`` [PEs] also counts those in which a core passes a word."""
+    """Datapath of each PE.
+
+    ``busy_cycles`` int64 [PEs] also counts the cycles in which a core passes a word.
+    """
 
     def __init__(self, spec: FabricSpec, table: Table, threads: Threads, memory: Memory) -> None:
         self.busy_cycles = np.zeros(memory.words.shape[0], dtype=np.int64)
@@ -164,11 +165,11 @@ class Datapath:
         self._free_at = np.zeros_like(self.busy_cycles)
 
     def is_free(self, threads: Array, now: int) -> Array:
-        """Whether nothing is computed on the threads' PEs."""
+        """Return whether the datapath of each thread's PE is free."""
         return np.asarray(self._free_at[self._threads.pe[threads]] <= now)
 
     def compute(self, threads: Array, now: int) -> None:
-        """The vector ops that threads are at, or as many of them as find their PE free."""
+        """Start the vector ops that threads are at, for those whose PE is free."""
         for number, same in self._threads.by_instruction(self._starting(threads, now)):
             op = self._table.instructions[number]
             assert isinstance(op, Vector | Gemv | Gather)
@@ -178,20 +179,23 @@ class Datapath:
             self._threads.proceed(same, now + cycles)
 
     def clear_sums(self, threads: Array) -> None:
-        """Of an Axpy that begins; takes no time, since the first product is stored, not added."""
+        """Zero the sums of an Axpy that begins.
+
+        Takes no time, since the hardware stores the first product instead of adding it.
+        """
         for number, same in self._threads.by_instruction(threads):
             sums = self._axpy(number).sums
             zero = np.zeros(1, dtype=sums.dtype.raw)
             self._memory.write_bits(self._threads.pe[same], sums, zero)
 
     def multiply(self, threads: Array, weights: Array, now: int) -> None:
-        """A weight (raw bits) for the Axpy of each thread, which then listens again."""
+        """Process one raw weight for the Axpy of each thread, which then listens again."""
         for number in np.unique(self._threads.pc[threads]):
             same = self._threads.pc[threads] == number
             self._add_weighted(threads[same], weights[same], self._axpy(number), now)
 
     def _starting(self, threads: Array, now: int) -> Array:
-        """The first thread of each PE that is free; others try again when it may be."""
+        """Return the first thread of each free PE; schedule the others for when it may be free."""
         free_at = self._free_at[self._threads.pe[threads]]
         for time in np.unique(free_at[free_at > now]):
             self._threads.agenda.add(threads[free_at == time], int(time))

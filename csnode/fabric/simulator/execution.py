@@ -1,4 +1,4 @@
-"""Run a program on a fabric: values and cycles at once, cycle by cycle, idle cycles skipped."""
+"""Run a program on a fabric cycle by cycle, skipping idle cycles."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves behind.
+    """Result of a run.
 
-    ``cycles`` until the last thread ended, counted from the issue of the first instruction (a
-    program's start takes ``program_start_cycles`` more). int64 [rows, columns]: ``busy_cycles`` in
-    which a core worked, and ``finish_cycles`` when it ended. Wavelets ``sent`` by cores,
-    ``received`` by cores (multicast counts each), ``filtered`` controls; ``hops`` between routers.
+    ``cycles`` until the last thread ended, from the issue of the first instruction (a program's
+    start takes ``program_start_cycles`` more). int64 [rows, columns]: ``busy_cycles`` in which a
+    core worked, and ``finish_cycles`` when it ended. Wavelets ``sent`` by cores, ``received`` by
+    cores (each copy of a multicast counts), ``filtered`` controls; ``hops`` between routers.
     """
 
     cycles: int
@@ -39,17 +39,22 @@ class Outcome:
     memory: Memory
 
     def read(self, name: str) -> Array:
-        """fp32 [rows, columns, length]: an array of every PE."""
+        """Return an array of every PE, fp32 [rows, columns, length]."""
         rows, columns = self.busy_cycles.shape
         array = self.layout.arrays[name]
         return self.memory.read(np.arange(rows * columns), array.whole).reshape(rows, columns, -1)
 
 
 def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
-    """Fill arrays with ``data`` (broadcast to [rows, columns, length]) and run until all is quiet.
+    """Fill arrays with ``data`` and run until all threads have ended.
 
-    Raises ApplianceCompilationError for a program that loses wavelets or data without an array,
-    and ApplianceDeadlockError when threads wait for what never comes, or wavelets are left over.
+    Args:
+        program: Routes, arrays and instructions.
+        data: Values by name of an array; they broadcast to [rows, columns, length].
+
+    Raises:
+        ApplianceCompilationError: The program loses wavelets, or data have no array.
+        ApplianceDeadlockError: Threads wait forever, or wavelets are left over.
     """
     fabric = program.fabric
     queues = compile_routes(fabric, program.routes)
@@ -79,7 +84,7 @@ def run(program: Program, data: Mapping[str, ArrayLike]) -> Outcome:
 
 
 def _check_ramps(program: Program, queues: Queues) -> None:
-    """Every PE that uses a colour has a route from or to its core."""
+    """Check that every PE that uses a colour has a route from or to its core."""
     index = {colour: number for number, colour in enumerate(program.colours)}
     for role in program.roles:
         for name, ramps in (("send", queues.ramp_up), ("receive", queues.ramp_down)):

@@ -1,4 +1,4 @@
-"""The instructions of all roles as one table of numbers, so that PEs look them up as arrays."""
+"""Instructions of all roles as one table of numbers, which PEs look up as arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from csnode.fabric.simulator.network import ADVANCE_HERE, CONTROL, TO_CORE
 
 
 class Op(IntEnum):
-    """What the core does with an instruction."""
+    """Kind of work of an instruction in the core."""
 
     STREAM = 0
     AXPY = 1
@@ -50,12 +50,23 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Table:
-    """One row per instruction, roles one after the other, each ended by END.
+    """One row per instruction, role after role, each ended by END; int32 [rows] unless stated.
 
-    ``words`` of a stream, walked in periods of ``period``; word addresses ``operand`` and
-    ``store`` (-1: none) and their strides; words of a run of a store (0: it is no columns) and
-    from run to run; colour indices ``receive`` and ``send`` (-1: none); ``kind`` of combination;
-    ``last_flags`` of the last wavelet; ``count`` of an event or delay.
+    ==================  ============================================================
+    ``instructions``    the instruction of each row, None for END
+    ``starts``          first row of each role
+    ``kinds``           (operation, dtype) of each kind of combination
+    ``op``              ``Op``
+    ``words``           words of a stream, in periods of ``period`` words
+    ``operand``         word address of the operand, -1 for none; and its stride
+    ``store``           word address of the store, -1 for none; and its stride
+    ``store_run``       words of a run of a store, 0 if it is not columns of a matrix
+    ``store_pitch``     words from run to run
+    ``receive, send``   colours in the simulator's numbering, -1 for none
+    ``kind``            kind of combination, or MOVE
+    ``last_flags``      flags of the last wavelet
+    ``count``           event of a signal or wait, cycles of a delay
+    ==================  ============================================================
     """
 
     instructions: tuple[Instruction | None, ...]
@@ -78,7 +89,7 @@ class Table:
 
 
 def compile_table(program: Program) -> Table:
-    """Flatten the roles of a program."""
+    """Flatten the roles of a program into a table."""
     colours = {colour: index for index, colour in enumerate(program.colours)}
     kinds: dict[tuple[Combine, Dtype], int] = {}
     instructions: list[Instruction | None] = []

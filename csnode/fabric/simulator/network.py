@@ -1,16 +1,14 @@
-"""The wavelets on their way, as first-in-first-out queues linked through one pool.
+"""Routers of all PEs: each cycle moves the head of every queue as far as wires and capacity allow.
 
-The pool is as large as the most wavelets that were on their way at once, so what a cycle touches
-stays in the cache of the host, however large the wafer.
+A wavelet waits in its queue until every queue that it is to enter has capacity and every wire to
+them is free; then it enters all of them at once (multicast). So no wavelet is ever dropped, and
+back-pressure from a slow receiver travels to the sender. A queue has ``queue_wavelets`` slots and
+one more for each cycle of the wire into it, so an undisturbed stream moves one wavelet per cycle.
 
-All routers in one cycle: each moves the head of its queues as far as wires and room allow.
-
-A wavelet waits in its queue until every queue that it is to enter has room and every wire to them
-is free; then it enters all of them at once (multicast). So nothing is ever dropped, and pressure
-from a slow receiver travels back to the sender. A queue has ``queue_wavelets`` slots and one more
-for each cycle of the wire into it, so an undisturbed stream moves one wavelet per cycle.
-
-Cost follows activity: only queues that hold a wavelet are looked at.
+Queues are first-in-first-out lists linked through one pool of wavelets. The pool is as large as the
+most wavelets that were on their way at once, so the memory that a cycle touches stays in the cache
+of the host, however large the wafer. Cost follows activity: only queues that hold a wavelet are
+visited.
 """
 
 from __future__ import annotations
@@ -26,15 +24,23 @@ NONE = -1
 
 
 class Wavelets:
-    """Queues of bounded length. Queue -1 is a sentinel: it is empty and always has room."""
+    """Queues of bounded length in one pool; queue -1 is a sentinel, empty and never full.
+
+    ========================================  =======================================
+    ``value`` uint32, ``flags`` uint8 [pool]  word and flags of a wavelet
+    ``ready`` int64 [pool]                    cycle from which it may move on
+    ``_next`` int64 [pool]                    wavelet behind it in its queue, or NONE
+    ``_free`` int64 [pool]                    first ``_num_free``: unused wavelets
+    ``head``, ``_tail`` int64 [queues + 1]    first and last wavelet, or NONE
+    ``_capacity_left`` int32 [queues + 1]     wavelets that still fit
+    ========================================  =======================================
+    """
 
     def __init__(self, capacity: Array) -> None:
         self.value = np.zeros(0, dtype=np.uint32)
         self.flags = np.zeros(0, dtype=np.uint8)
         self.ready = np.zeros(0, dtype=np.int64)
-        """Per wavelet of the pool: its word, its flags, the cycle from which it may move on."""
         self.head = np.full(capacity.size + 1, NONE, dtype=np.int64)
-        """Per queue: its first wavelet, or NONE."""
         self._next = np.zeros(0, dtype=np.int64)
         self._tail = self.head.copy()
         self._capacity_left = np.append(capacity, np.iinfo(np.int32).max).astype(np.int32)
@@ -47,11 +53,11 @@ class Wavelets:
         return int(self._free.size) - self._num_free
 
     def has_capacity(self, queues: Array) -> Array:
-        """Whether one more fits."""
+        """Return whether one more wavelet fits into each queue."""
         return self._capacity_left.take(queues) > 0
 
     def push(self, queues: Array, value: Array, flags: Array, ready: Array | int) -> None:
-        """Put one wavelet each into queues that differ."""
+        """Append one wavelet each to distinct queues."""
         wavelets = self._allocate(queues.size)
         self.value[wavelets] = value
         self.flags[wavelets] = flags
@@ -64,7 +70,7 @@ class Wavelets:
         self._capacity_left[queues] -= 1
 
     def pop(self, queues: Array) -> tuple[Array, Array]:
-        """Value and flags of the first wavelet of queues that differ and are not empty."""
+        """Remove the first wavelet of distinct, non-empty queues; return values and flags."""
         wavelets = self.head.take(queues)
         self.head[queues] = self._next.take(wavelets)
         self._capacity_left[queues] += 1
@@ -90,23 +96,23 @@ class Wavelets:
 
 
 ADVANCE_HERE = 1
-"""Moves the switch of the router that a core sends it to, and of no other."""
+"""Flag: moves the switch of the router that a core sends it to, and no other."""
 
 CONTROL = 2
-"""Moves the switch of every router on its way, behind itself."""
+"""Flag: moves the switch of every router on its way, after passing."""
 
 TO_CORE = 4
-"""A control wavelet that cores see."""
+"""Flag: a control wavelet that cores receive."""
 
 NEVER = 2**31 - 1
 
 
 class Network:
-    """All routers, and the queues in front of the cores."""
+    """State of all routers and of the queues in front of the cores."""
 
     def __init__(self, queues: Queues, spec: FabricSpec, num_pes: int) -> None:
         self.hops = 0
-        """Wires that wavelets have passed, the energy of the HPDC'24 cost model."""
+        """Wires passed by wavelets: the energy of the HPDC'24 cost model."""
         self.filtered = 0
         """Control wavelets that ended in front of a core."""
         self.wavelets = Wavelets(queues.capacity)
@@ -123,19 +129,19 @@ class Network:
         self._cores = np.zeros(0, dtype=np.int64)
 
     def next_ready(self, now: int) -> int:
-        """The first cycle after ``now`` in which a wavelet or a wire becomes ready, or NEVER."""
+        """Return the first cycle after ``now`` in which anything becomes ready, or NEVER."""
         queues = np.concatenate([self._routers, self._cores])
         ready = self._ready(queues)
         return min(int(ready[ready > now].min(initial=NEVER)), self._next_wire)
 
     def step(self, now: int) -> bool:
-        """Move what can move in this cycle; whether anything did."""
+        """Move what can move in this cycle; return whether anything did."""
         self._next_wire = NEVER
         self._routers = self._still_active(self._routers)
         queues = self._routers[self._ready(self._routers) <= now]
         if not queues.size:
             return False
-        if now & 1:  # who is first when two want one wire changes every cycle
+        if now & 1:  # fairness: alternate which of two queues gets a wire that both need
             queues = queues[::-1]
         hops = self._queues.hop(queues, self._position)
         targets = self._queues.targets.take(hops, axis=0)
@@ -152,21 +158,22 @@ class Network:
         return True
 
     def arrivals(self, now: int) -> Array:
-        """Queues of cores whose head is ready."""
+        """Return the queues of cores whose head is ready."""
         self._cores = self._still_active(self._cores)
         return self._cores[self._ready(self._cores) <= now]
 
     def inject(self, queues: Array, value: Array, flags: Array, ready: int) -> None:
-        """Cores put wavelets into the queues of their ramps."""
+        """Put wavelets of cores into the queues of their ramps."""
         self.wavelets.push(queues, value, flags, ready)
         self._activate(queues)
 
     def _ready(self, queues: Array) -> Array:
-        """When the heads of queues that are not empty are ready."""
+        """Return when the heads of non-empty queues are ready."""
         return self.wavelets.ready.take(self.wavelets.head.take(queues))
 
     def _can_go(self, targets: Array, now: int) -> Array:
-        going: Array = targets[:, 0] >= 0  # no route at this switch position: wait for the switch
+        """Return which wavelets may enter all their targets [n, fan-out] now, bool [n]."""
+        going: Array = targets[:, 0] >= 0  # no target: no route until the switch moves
         for slot in range(targets.shape[1]):
             going &= self.wavelets.has_capacity(targets[:, slot])
         if self._spacing > 1:
@@ -176,12 +183,12 @@ class Network:
         if self._shared:
             rank = np.nonzero(going)[0]
             wanted = self._link[targets[rank]]
-            self._claim[wanted] = rank[:, None]  # where two claim a wire, the last one holds it
+            self._claim[wanted] = rank[:, None]  # if two claim a wire, the last one gets it
             won = ((self._claim[wanted] == rank[:, None]) | (targets[rank] < 0)).all(axis=1)
             going[rank[~won]] = False
         if self._spacing > 1:
             taken = self._link[targets[going]]
-            taken = taken[taken % (NUM_PORTS + 1) < Port.RAMP]  # ramps are not that slow
+            taken = taken[taken % (NUM_PORTS + 1) < Port.RAMP]  # ramps run at full rate
             self._wire_free[taken] = np.maximum(self._wire_free[taken], now) + self._spacing
             self._wire_free[-1] = 0
         return going
@@ -206,7 +213,7 @@ class Network:
         self._activate(target)
 
     def _activate(self, queues: Array) -> None:
-        """Remember which queues hold something."""
+        """Remember queues that now hold a wavelet."""
         fresh = queues[~self._is_active.take(queues)]
         self._is_active[fresh] = True
         is_router = fresh < self._queues.num_router

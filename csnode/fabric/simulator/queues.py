@@ -90,7 +90,7 @@ def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues
     """
     numbers = _Numbers.of(fabric, routes)
     hops, targets, delays = _connections(fabric, numbers, routes)
-    # A slot per cycle of wire besides the queue's own: an undisturbed stream never waits for room.
+    # One more slot per cycle of wire: an undisturbed stream never waits for capacity.
     capacity = np.full(numbers.num_queues, fabric.spec.queue_wavelets, dtype=np.int32)
     np.maximum.at(capacity, targets, fabric.spec.queue_wavelets + delays)
     ramps = numbers.router[:, Port.RAMP]

@@ -1,6 +1,6 @@
-"""The ramps between routers and cores: who listens to which colour, and what goes up and down.
+"""Ramps between routers and cores, and the streams that pass words through them.
 
-Streams under way: in each cycle, every thread that can takes a word one place further.
+In each cycle, every thread at a stream whose source and target are ready passes one word.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from wsc.core.errors import ApplianceCompilationError
 
 
 class Ramps:
-    """The queues in front of the cores, each with at most one thread that listens to it.
+    """Queues in front of the cores, each with at most one listening thread.
 
-    Wavelets ``sent`` and ``received`` by cores are counted.
+    Counts the wavelets ``sent`` and ``received`` by cores.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Ramps:
         self._listener = np.full(queues.pe.size - queues.num_router, -1, dtype=np.int64)
 
     def listen(self, threads: Array, colours: Array) -> None:
-        """Give threads what arrives on a colour each, until ``leave``."""
+        """Assign the wavelets of one colour each to threads, until ``leave``."""
         ears = self._queues.ramp_down[colours, self._threads.pe[threads]] - self._queues.num_router
         taken = self._listener[ears] >= 0
         if taken.any() or np.unique(ears).size < ears.size:
@@ -46,38 +46,38 @@ class Ramps:
         self._listener[ears] = threads
 
     def leave(self, queues: Array) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener[queues - self._queues.num_router] = -1
 
     def arrivals(self, now: int) -> tuple[Array, Array]:
-        """Queues whose first wavelet is there and listened to, and the threads that do."""
+        """Return the queues whose first wavelet is ready and has a listener, and the listeners."""
         queues = self._network.arrivals(now)
         listeners = self._listener[queues - self._queues.num_router]
         ready = listeners >= 0
         return queues[ready], listeners[ready]
 
     def receive(self, queues: Array) -> tuple[Array, Array]:
-        """Take in the first wavelet of each queue: values and flags."""
+        """Take the first wavelet of each queue; return values and flags."""
         self.received += queues.size
         return self._network.wavelets.pop(queues)
 
     def upward(self, threads: Array, colours: Array) -> Array:
-        """The queue into which each thread sends on its colour; -1 for colour -1."""
+        """Return the queue that each thread sends into on its colour; -1 for colour -1."""
         ramps = self._queues.ramp_up[colours, self._threads.pe[threads]]
         return np.where(colours >= 0, ramps, -1)
 
     def have_capacity(self, ramps: Array) -> Array:
-        """Whether one more wavelet fits; none always does."""
+        """Return whether one more wavelet fits into each queue; always true for -1."""
         return self._network.wavelets.has_capacity(ramps)
 
     def send(self, ramps: Array, values: Array, flags: Array, now: int) -> None:
-        """One wavelet each, worked on in this cycle."""
+        """Inject one wavelet each, computed in this cycle."""
         self._network.inject(ramps, values, flags, now + 1 + self._ramp_cycles)
         self.sent += ramps.size
 
 
 class Streams:
-    """Threads at streams: those that receive wait at their ramp, the others are senders."""
+    """Threads at streams: receivers wait at their ramp, all others are senders."""
 
     def __init__(
         self, table: Table, threads: Threads, ramps: Ramps, datapath: Datapath, memory: Memory
@@ -90,11 +90,14 @@ class Streams:
         self._has_runs = bool(table.store_run.any())
 
     def add_senders(self, threads: Array) -> None:
-        """Threads at streams that take nothing in."""
+        """Add threads at streams that receive nothing."""
         self._senders = np.concatenate([self._senders, threads])
 
     def serve(self, queues: Array, receivers: Array, now: int) -> bool:
-        """Pass a word each for senders, and for ``receivers`` from ``queues``; whether any went."""
+        """Pass a word for each sender and receiver that can; return whether any did.
+
+        ``receivers`` take theirs from ``queues``, senders from memory.
+        """
         threads = np.concatenate([receivers, self._senders])
         if not threads.size:
             return False
@@ -109,7 +112,7 @@ class Streams:
         return True
 
     def _share(self, threads: Array, sends: Array, going: Array, now: int) -> Array:
-        """One wavelet per cycle up the ramp; sums wait while the datapath is busy."""
+        """Allow one wavelet per cycle up each ramp; combining streams wait for a busy datapath."""
         allowed = np.ones(threads.size, dtype=np.bool_)
         contenders = np.nonzero(sends & going)[0]
         allowed[contenders] = self._threads.first_of_each_pe(threads[contenders])
@@ -117,7 +120,7 @@ class Streams:
         return np.asarray(allowed & (moves | self._datapath.is_free(threads, now)))
 
     def _pass(self, threads: Array, sources: Array, ramps: Array, now: int) -> None:
-        """From memory and the fabric (-1: nothing), to memory and the fabric."""
+        """Pass a word from memory and ``sources`` (-1: none) to memory and ``ramps`` (-1: none)."""
         row, pes = self._threads.pc[threads], self._threads.pe[threads]
         word = self._threads.word[threads]
         offset = word % self._table.period[row]
@@ -152,7 +155,7 @@ class Streams:
     def _combined(
         self, row: Array, pes: Array, offset: Array, value: Array, arriving: Array
     ) -> Array:
-        """What arrives, what lies in memory, or both combined."""
+        """Return the received word, the word in memory, or both combined."""
         operand = self._table.operand[row]
         has_operand = operand >= 0
         if not has_operand.any():
@@ -178,13 +181,13 @@ class Streams:
             self._words[(pes * self._words_per_pe + store + into)[kept]] = value[kept]
 
     def _in_runs(self, row: Array, offset: Array, without: Array) -> Array:
-        """Words from the first of a store to where this one goes, if it is made of runs."""
+        """Return the word offset of a store, ``without`` if it is not made of runs."""
         run = self._table.store_run[row]
         number, rest = np.divmod(offset, np.maximum(run, 1))
         return np.where(run > 0, number * self._table.store_pitch[row] + rest, without)
 
     def _close(self, threads: Array, sources: Array, time: int) -> None:
-        """Streams that are through."""
+        """End streams that have passed their last word."""
         if threads.size:
             self._ramps.leave(sources[sources >= 0])
             self._threads.proceed(threads, time)

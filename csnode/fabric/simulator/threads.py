@@ -1,8 +1,6 @@
-"""Which threads go on when: buckets of threads by cycle.
+"""State of the threads of all PEs: instructions, agenda, and signals.
 
-The threads of all PEs: which instruction each is at, and when it goes on.
-
-Signals between the threads of a PE: raised in one cycle, ready in the next.
+A signal raised in one cycle arrives in the next.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from csnode.fabric.simulator.network import NEVER
 
 
 class Agenda:
-    """Entries are taken off in the order of their cycles."""
+    """Calendar of threads: which continue in which cycle."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -26,11 +24,11 @@ class Agenda:
 
     @property
     def next_time(self) -> int:
-        """The first entry, or NEVER."""
+        """Cycle of the first entry, or NEVER."""
         return self._times[0] if self._times else NEVER
 
     def add(self, threads: Array, time: int) -> None:
-        """Let threads go on at ``time``."""
+        """Schedule threads for cycle ``time``."""
         if threads.size:
             if time not in self._threads:
                 heapq.heappush(self._times, time)
@@ -38,7 +36,7 @@ class Agenda:
             self._threads[time].append(threads)
 
     def due(self, now: int) -> Array:
-        """Threads that go on by ``now``; they leave the agenda."""
+        """Remove and return the threads that are due by ``now``."""
         due: list[Array] = []
         while self._times and self._times[0] <= now:
             due += self._threads.pop(heapq.heappop(self._times))
@@ -49,10 +47,11 @@ NO_THREADS = np.zeros(0, dtype=np.int64)
 
 
 class Threads:
-    """Per thread: its ``pe``, and ``pc``, the row of the table that it is at.
+    """Threads of all PEs, as arrays [threads].
 
-    ``is_issued`` says whether that is a stream or Axpy that has begun, ``word`` how many words or
-    weights of it are through. ``agenda`` has the threads that go on by themselves.
+    ``pe`` is the thread's PE and ``pc`` the row of the instruction table that it is at.
+    ``is_issued`` tells whether that is a stream or Axpy that has begun, ``word`` how many of its
+    words or weights are done. ``agenda`` holds the threads that continue by themselves.
     """
 
     def __init__(self, program: Program, table: Table) -> None:
@@ -76,23 +75,23 @@ class Threads:
         return np.nonzero(self._table.op[self.pc] != Op.END)[0]
 
     def describe(self, thread: int) -> str:
-        """PE and instruction of a thread, for errors."""
+        """Return PE and instruction of a thread, for errors."""
         instruction = self._table.instructions[self.pc[thread]]
         return f"PE {self.pe[thread]} at {instruction}, word {self.word[thread]}"
 
     def proceed(self, threads: Array, time: int) -> None:
-        """Go on to the next instruction at ``time``."""
+        """Advance threads to the next instruction at ``time``."""
         self.pc[threads] += 1
         self.is_issued[threads] = False
         self.agenda.add(threads, time)
 
     def by_instruction(self, threads: Array) -> list[tuple[int, Array]]:
-        """Rows of the table that threads are at, and those that are there, before any goes on."""
+        """Group threads by the row of the table that they are at."""
         rows = self.pc[threads]
         return [(int(number), threads[rows == number]) for number in np.unique(rows)]
 
     def first_of_each_pe(self, threads: Array) -> Array:
-        """Whether a thread is the first of its PE among these."""
+        """Return whether each thread is the first of its PE among ``threads``, bool [threads]."""
         pes = self.pe[threads]
         rank = np.arange(threads.size)
         self._claim[pes[::-1]] = rank[::-1]
@@ -100,7 +99,10 @@ class Threads:
 
 
 class Signals:
-    """Events of all PEs: how often each was signalled, and the thread that waits for it."""
+    """Events of all PEs: pending signals, and the thread that waits for each.
+
+    int32 count and int64 waiting thread (-1: none), both [events, PEs].
+    """
 
     def __init__(self, table: Table, threads: Threads, num_pes: int) -> None:
         self._table, self._threads = table, threads
@@ -114,7 +116,7 @@ class Signals:
         self._threads.proceed(threads, now + 1)
 
     def wait(self, threads: Array, now: int) -> None:
-        """Take off a signal and go on at once; threads without one wait for the next."""
+        """Consume a signal and continue at once; threads without a signal wait for the next."""
         events, pes = self._events(threads)
         signalled = self._count[events, pes] > 0
         np.subtract.at(self._count, (events[signalled], pes[signalled]), 1)
@@ -122,7 +124,7 @@ class Signals:
         self._waiting[events[~signalled], pes[~signalled]] = threads[~signalled]
 
     def deliver(self) -> Array:
-        """Count the signals of the cycle before; threads that wait for them look again."""
+        """Count the signals of the previous cycle and return the threads that wait for them."""
         if not self._raised:
             return NO_THREADS
         ready = []
@@ -135,7 +137,7 @@ class Signals:
         return threads[threads >= 0]
 
     def _events(self, threads: Array) -> tuple[Array, Array]:
-        """Event and PE of the instruction that each thread is at."""
+        """Return event and PE of the instruction that each thread is at."""
         return self._table.count[self._threads.pc[threads]], self._threads.pe[threads]
 
 
