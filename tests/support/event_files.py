@@ -1,4 +1,4 @@
-"""Read back what was written for TensorBoard."""
+"""Read event files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 
 def events(path: Path) -> list[Event]:
-    """The records of an event file: length (8 bytes), its checksum (4), data, its checksum (4)."""
+    """Return the records of an event file: length (8 bytes), checksum (4), data, checksum (4)."""
     data, found = path.read_bytes(), []
     while data:
         length = int.from_bytes(data[:8], "little")
@@ -18,7 +18,7 @@ def events(path: Path) -> list[Event]:
 
 
 def scalars(path: Path) -> list[tuple[str, float, int]]:
-    """Name, value and step of every scalar of an event file."""
+    """Return name, value and step of every scalar of an event file."""
     return [
         (value.tag, value.simple_value, event.step)
         for event in events(path)

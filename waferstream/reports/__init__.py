@@ -1,1 +1,1 @@
-"""What a run tells people: progress lines, event files, pictures and summaries."""
+"""Reports of runs and curves: progress, summaries, tables, pictures, pages and costs."""

@@ -1,4 +1,4 @@
-"""Where and on which code a number was measured; stands beside every measured number."""
+"""The host and the commit of a measurement, reported beside every measured number."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Host:
-    """The computer that does the arithmetic."""
+    """Computer that runs the arithmetic."""
 
     cpu: str
-    cores: int  # that this process may use
+    cores: int  # available to this process
     memory_bytes: int
     python: str
     torch: str
 
 
 def describe_host(torch_version: str) -> Host:
-    """This computer; torch's version is passed in because telemetry does not import torch."""
+    """Describe this computer; the version of torch is an argument to avoid importing torch."""
     return Host(
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)),
@@ -32,7 +32,7 @@ def describe_host(torch_version: str) -> Host:
 
 
 def _cpu() -> str:
-    """The model's name where Linux tells it, else the architecture."""
+    """Return the CPU model from /proc/cpuinfo, or the architecture if it is not listed."""
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -41,7 +41,7 @@ def _cpu() -> str:
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit checked out in ``folder``, "-dirty" if files differ; None outside git."""
+    """Return the commit of ``folder``, with "-dirty" if files differ; None outside git."""
     command = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     try:
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)

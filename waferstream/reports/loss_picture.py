@@ -1,4 +1,7 @@
-"""The picture of the losses of a run. Import late: matplotlib takes its time."""
+"""Picture of the losses of a run.
+
+matplotlib takes long to import, so import this module late.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from matplotlib.ticker import MaxNLocator
 from waferstream.reports import style
 from waferstream.reports.summary import Loss
 
-_SMOOTH_FROM = 100  # more steps than this make a noisy curve
+_SMOOTH_FROM = 100  # a curve of more steps is noisy
 
 
 def loss_picture(path: Path, train: Sequence[Loss], evaluation: Sequence[Loss], title: str) -> None:
-    """Draw training and evaluation losses against steps; either may be empty.
+    """Draw training and evaluation losses over steps, as PNG; either may be empty.
 
     Losses that are not finite are left out. A long training curve is drawn twice: faintly as it is,
-    boldly as its exponential mean.
+    and smoothed.
     """
     with style.picture(path, title, 8.0, 4.5) as figure:
         axes = figure.add_subplot()
@@ -64,14 +67,14 @@ def _eval_curve(axes: Axes, losses: Sequence[Loss]) -> list[style.EndLabel]:
 
 
 def _smooth(values: Sequence[float]) -> list[float]:
-    """The double exponential mean, which does not lag behind a trend (Mulloy 1994)."""
+    """Return the double exponential mean, which does not lag behind a trend (Mulloy 1994)."""
     once = _exponential_mean(values)
     twice = _exponential_mean(once)
     return [2 * first - second for first, second in zip(once, twice, strict=True)]
 
 
 def _exponential_mean(values: Sequence[float]) -> list[float]:
-    """With a memory of a thirtieth of the values, and without bias at the start."""
+    """Return the exponential mean over a thirtieth of the values, without bias at the start."""
     keep = 1 - 30 / len(values)
     means, total, weight = [], 0.0, 0.0
     for value in values:

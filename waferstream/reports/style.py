@@ -1,4 +1,4 @@
-"""How every picture looks: quiet axes, colour-blind-safe colours, labels beside what they name."""
+"""Style of all pictures: plain axes, colour-blind-safe colours, labels at the ends of curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from wsc.core.files import replacing
 
-# Okabe and Ito, "Color Universal Design" (2008): told apart with every kind of colour vision.
+# Okabe and Ito, "Color Universal Design" (2008): distinct for every kind of colour vision
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
 GREEN = "#009E73"
@@ -27,8 +27,14 @@ FAINT_INK = "#6B7785"
 LIGHT = "#D9DEE4"
 GRID = "#EDF0F3"
 
-_FONTS = ("Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")  # the last is ours
-_DPI = 200  # twice what screens take for life size
+_FONTS = (
+    "Inter",
+    "Helvetica Neue",
+    "Arial",
+    "Liberation Sans",
+    "DejaVu Sans",
+)  # matplotlib includes the last
+_DPI = 200  # twice the resolution of a common screen
 
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -61,7 +67,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def picture(path: Path, title: str, width: float, height: float) -> Iterator[Figure]:
-    """A figure of so many inches to draw on; written to ``path`` as PNG when the block ends."""
+    """Yield a figure of ``width`` x ``height`` inches; write it as PNG when the block ends."""
     known = set(font_manager.get_font_names())
     font = next(name for name in _FONTS if name in known)
     with rc_context({**_STYLE, "font.family": font}), replacing(path) as partial:
@@ -72,7 +78,7 @@ def picture(path: Path, title: str, width: float, height: float) -> Iterator[Fig
 
 
 class EndLabel(NamedTuple):
-    """A text in the colour of what ends at height ``y``, in data coordinates."""
+    """Label of a curve or bar that ends at height ``y``, in data coordinates."""
 
     y: float
     text: str
@@ -80,7 +86,7 @@ class EndLabel(NamedTuple):
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
-    """Write labels to the right of the axes, each at its height or as near as others allow there.
+    """Write labels to the right of the axes, each as near to its height as the others allow.
 
     The axes must have their final limits.
     """
@@ -102,11 +108,12 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 def spread(
     heights: Sequence[float], distance: float, lowest: float = -inf, highest: float = inf
 ) -> list[float]:
-    """Heights at least ``distance`` apart, in the order of ``heights`` and as near to them.
+    """Move heights until they are at least ``distance`` apart; keeps their order.
 
-    Heights that would touch share the room around their mean, as blocks that merge until no two
-    overlap. None is below ``lowest``, nor above ``highest`` where there is room for all.
+    Heights that are too close form a block, spaced evenly around its mean; blocks that overlap
+    merge. No height is below ``lowest``, and none above ``highest`` if all fit.
     """
+    # adjustText does the same by iteration: its labels are spaced unevenly and leave the axes
 
     def extent(block: list[int]) -> tuple[float, float]:
         mean = sum(heights[index] for index in block) / len(block)

@@ -1,4 +1,4 @@
-"""``run_summary.json``: what a run did, in numbers that other programs read."""
+"""Summary of a run, written as ``run_summary.json`` for other programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Evaluation = tuple[int, float, float]
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """The model's name and number of parameters."""
+    """Name and number of parameters of a model."""
 
     name: str
     parameters: int
@@ -31,7 +31,7 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class Measured:
-    """The pace of training on the computers that did the arithmetic."""
+    """Training throughput measured on the host."""
 
     samples_per_s: float
     seconds: float
@@ -40,10 +40,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Emulated:
-    """The pace of training on the emulated machine.
+    """Training throughput on the emulated machine.
 
-    ``step_ps`` is the mean length of a step; ``attribution_ps`` says by cause where ``total_ps``,
-    the time of all steps together, went.
+    ``step_ps`` is the mean duration of a step; ``attribution_ps`` splits ``total_ps``, the duration
+    of all steps, by cause.
     """
 
     samples_per_s: float
@@ -60,7 +60,7 @@ class Emulated:
 
     @classmethod
     def of(cls, timings: Sequence[StepTiming]) -> Emulated:
-        """Sum up at least one step; steps need not follow one upon the other."""
+        """Summarise one or more steps, which need not be consecutive."""
         total_ps = sum(timing.duration_ps for timing in timings)
         causes = (field.name for field in fields(Attribution))
         return cls(
@@ -75,10 +75,10 @@ class Emulated:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run of ``run.py``. What did not happen is None or empty: a run may only evaluate or fail.
+    """One run of ``run.py``; fields of parts that did not happen are None or empty.
 
-    ``train`` and ``eval`` are the curves; steps are inclusive and count from 1. ``start_up``
-    is what the emulated machine would do before the first step.
+    ``train`` and ``eval`` are curves of losses. Steps count from 1; ``last_step`` is included.
+    ``start_up`` is the time of the emulated machine before the first step.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -102,12 +102,12 @@ class RunSummary:
     start_up: StartUp | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data for ``write_json``."""
+        """Return the summary as plain data."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSummary:
-        """From plain data; ValueError names every key that is wrong, missing or not known."""
+        """Restore a summary; ValueError names every key that is wrong, missing or unknown."""
         return _ADAPTER.validate_python(data)
 
 

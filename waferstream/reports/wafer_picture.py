@@ -1,8 +1,9 @@
-"""The picture of a wafer in use: which PEs a layer fills, what lies in their SRAM, and when.
+"""Picture of a wafer in use: the PEs of a layer, the SRAM of a PE, and the SRAM over a step.
 
-Activations are spread over the whole grid, so every PE holds a slice of everything: the grid shows
-how far a layer's tiles reach, the column beside it what a PE holds, the curve how that changes
-while a micro-batch passes. Import late: matplotlib takes its time.
+Activations are spread over the whole grid, so every PE holds a slice of each. Left: the extent of a
+layer's tiles on the grid. Middle: the contents of one PE's SRAM at the peak. Right: the SRAM of the
+wafer over the segments of a micro-batch. matplotlib takes long to import, so import this module
+late.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from timing.sram import (
 from waferstream.reports import style
 from wsc.core.units import GIB, KIB, counted, format_bytes
 
-_IO_WIDTH = 0.03  # of the grid's width, for the eye: in truth a few columns
+_IO_WIDTH = 0.03  # of the grid's width; enlarged to be visible, the real width is a few columns
 
 
 def wafer_picture(path: Path, sram_plan: SramPlan, title: str) -> None:
@@ -113,7 +114,7 @@ def _memory_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[s
 
 
 def _shade(place: int, count: int) -> float:
-    """Neighbours alternate, so that layers can be told apart."""
+    """Return alternating opacities, so that neighbouring layers differ."""
     return 1.0 if count == 1 or place % 2 else 0.75
 
 
@@ -134,7 +135,7 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
     axes.axhline(room, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.set_xlim(-0.5, len(stash) - 0.5)
     axes.set_ylim(0, 1.08 * max(room, peak))
-    above = peak < room / 2  # a high one leaves no room between itself and the line
+    above = peak < room / 2  # a high peak leaves no space below the line of the capacity
     axes.annotate(
         f"{report.peak_at}: {format_bytes(report.peak_bytes)}",
         (sram_plan.peak.segment, peak),

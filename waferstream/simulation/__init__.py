@@ -1,1 +1,1 @@
-"""``run.py --simulate``: what a run would take on the emulated machine, without running it."""
+"""``--simulate``: predict training on the emulated machine without running it."""
