@@ -53,15 +53,15 @@ def _wafer_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> None:
     ):
         axes.add_patch(Rectangle((x, fabric.rows - height), width, height, color=color, lw=0))
     used = layer.columns * layer.rows / fabric.num_pes
-    has_room = layer.columns > 0.4 * fabric.columns and layer.rows > 0.16 * fabric.rows
+    fits_inside = layer.columns > 0.4 * fabric.columns and layer.rows > 0.16 * fabric.rows
     inside = (layer.columns / 2, fabric.rows - layer.rows / 2)
     beside = (0.7 * fabric.columns, fabric.rows / 2)
     axes.annotate(
         f"{layer.layer}\n{layer.columns} x {layer.rows} PEs\n{used:.1%} of the grid",
-        inside if has_room else beside,
+        inside if fits_inside else beside,
         ha="center",
         va="center",
-        color="white" if has_room else style.BLUE,
+        color="white" if fits_inside else style.BLUE,
         fontweight="bold",
     )
     axes.set_xlabel("features")
@@ -124,18 +124,18 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
     working = [moment.working.of(samples) / GIB for moment in sram_plan.moments]
     activations = list(map(add, stash, working))
     buffers = [piece / GIB for piece in sram_plan.buffers]
-    room, peak = report.room_bytes / GIB, report.peak_bytes / GIB
+    capacity, peak = report.room_bytes / GIB, report.peak_bytes / GIB
     segments = range(len(stash))
-    axes.set_title("SRAM while a micro-batch passes, GiB", color=style.FAINT_INK)
+    axes.set_title("SRAM over a micro-batch, GiB", color=style.FAINT_INK)
     axes.set_xlabel("segment")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.bar(segments, stash, 1.0, color=style.BLUE)
     axes.bar(segments, working, 1.0, stash, color=style.ORANGE)
     axes.bar(segments, buffers, 1.0, activations, color=style.GREEN)
-    axes.axhline(room, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.axhline(capacity, color=style.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.set_xlim(-0.5, len(stash) - 0.5)
-    axes.set_ylim(0, 1.08 * max(room, peak))
-    above = peak < room / 2  # a high peak leaves no space below the line of the capacity
+    axes.set_ylim(0, 1.08 * max(capacity, peak))
+    above = peak < capacity / 2  # a high peak leaves no space below the line of the capacity
     axes.annotate(
         f"{report.peak_at}: {format_bytes(report.peak_bytes)}",
         (sram_plan.peak.segment, peak),
@@ -146,4 +146,5 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
         color=style.INK,
         fontsize=9,
     )
-    return [style.EndLabel(room, f"room {format_bytes(report.room_bytes)}", style.VERMILION)]
+    label = f"capacity {format_bytes(report.room_bytes)}"
+    return [style.EndLabel(capacity, label, style.VERMILION)]

@@ -1,4 +1,6 @@
-"""Time to train, cost and energy follow from a rate and from prices that the user gives."""
+"""Time, energy and cost of a training run."""
+
+from __future__ import annotations
 
 import math
 
@@ -6,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.errors import raises
 from waferstream.reports.economics import MOST_PRICE, MOST_TOKENS, PriceSpec, training_bill
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 
-def test_a_bill_by_hand():
-    """A million tokens at a thousand a second on 18 systems: 1,000 s, 5 system-hours."""
+def test_training_bill_of_a_known_run() -> None:
+    """A million tokens at 1,000 tokens/s on 18 systems: 1,000 s, 5 system hours."""
     bill = training_bill(1e6, 1e3, 18, PriceSpec(system_hour=4.0, system_kw=2.0, kwh=0.1))
     assert bill.duration_s == 1000
     assert bill.system_hours == 5
@@ -21,16 +24,17 @@ def test_a_bill_by_hand():
 
 
 @given(st.floats(1, 1e15), st.floats(1e-3, 1e9), st.integers(1, 4096))
-def test_twice_the_systems_at_twice_the_rate_cost_the_same_in_half_the_time(tokens, rate, systems):
-    """Perfect scaling buys time for nothing."""
+def test_training_bill_of_perfect_scaling_keeps_the_cost(
+    tokens: float, rate: float, systems: int
+) -> None:
+    """Twice the systems at twice the rate need half the time."""
     one = training_bill(tokens, rate, systems, PriceSpec())
     two = training_bill(tokens, 2 * rate, 2 * systems, PriceSpec())
     assert two.duration_s == pytest.approx(one.duration_s / 2)
     assert two.cost == pytest.approx(one.cost)
 
 
-def test_default_prices_say_that_they_are_illustrative():
-    """No default may pass for a fact."""
+def test_price_spec_marks_defaults_as_illustrative() -> None:
     for field in PriceSpec.model_fields.values():
         assert field.json_schema_extra == {"status": "assumed"}
         assert "illustrative" in (field.description or "")
@@ -47,22 +51,25 @@ def test_default_prices_say_that_they_are_illustrative():
         ("tokens_per_s", (1, float("inf"), 1)),
     ],
 )
-def test_what_is_not_positive_or_too_large_is_refused_by_name(name, arguments):
-    """A rate of 0, from a point that does not fit, gives an error and no division by zero."""
-    with pytest.raises(ConfigError) as refused:
+def test_training_bill_refuses_numbers_out_of_range(
+    name: str, arguments: tuple[float, float, int]
+) -> None:
+    """A point that does not fit has throughput 0: an error, not a division by zero."""
+    code = "token-budget-out-of-range" if name == "tokens" else "bill-input-not-positive"
+    with raises(ConfigError, code) as caught:
         training_bill(*arguments, PriceSpec())
-    assert refused.value.where == name
+    assert caught.value.where == name
 
 
-def test_a_bill_is_finite_whatever_the_prices():
-    """The largest budget, prices and power that are taken, on the slowest of large clusters."""
+def test_training_bill_is_finite_for_the_largest_prices() -> None:
+    """The largest budget, prices and power, on a large and slow cluster."""
     prices = PriceSpec(system_hour=MOST_PRICE, system_kw=MOST_PRICE, kwh=MOST_PRICE)
     assert math.isfinite(training_bill(MOST_TOKENS, 1e-30, 2048, prices).cost)
 
 
 @pytest.mark.parametrize("price", PriceSpec.model_fields)
 @pytest.mark.parametrize("value", [1e308, -1.0])
-def test_a_price_that_makes_no_bill_is_refused_by_name(price, value):
-    """1e308 for an hour would give an infinite bill."""
-    with pytest.raises(ConfigError, match=f"value of '{price}'"):
+def test_price_spec_refuses_prices_out_of_range(price: str, value: float) -> None:
+    """1e308 per hour would give an infinite bill."""
+    with pytest.raises(ConfigError, match=price):
         validate(PriceSpec, {price: value}, "prices")

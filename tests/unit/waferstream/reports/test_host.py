@@ -1,4 +1,6 @@
-"""What stands beside a measured number: the computer and the commit."""
+"""Descriptions of the host and of the commit."""
+
+from __future__ import annotations
 
 import re
 import subprocess
@@ -7,8 +9,7 @@ from pathlib import Path
 from waferstream.reports.host import describe_host, git_commit
 
 
-def test_the_host_is_described() -> None:
-    """A name, at least one core, some memory, and the versions."""
+def test_describe_host_has_every_field() -> None:
     host = describe_host("2.13.0")
     assert host.cpu
     assert host.cores >= 1
@@ -17,13 +18,12 @@ def test_the_host_is_described() -> None:
     assert host.torch == "2.13.0"
 
 
-def test_outside_git_there_is_no_commit(tmp_path: Path) -> None:
-    """None, and no noise."""
+def test_git_commit_outside_git_is_none(tmp_path: Path) -> None:
     assert git_commit(tmp_path) is None
 
 
-def test_a_changed_tree_is_not_passed_off_as_its_commit(tmp_path: Path) -> None:
-    """The commit of a clean tree is 40 digits; a changed file marks it."""
+def test_git_commit_marks_a_changed_tree(tmp_path: Path) -> None:
+    """The commit of a clean tree has 40 digits and no mark."""
 
     def git(*arguments: str) -> None:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b")

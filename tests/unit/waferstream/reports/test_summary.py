@@ -1,4 +1,6 @@
-"""A run's summary survives its file, and its picoseconds add up."""
+"""Summaries of runs: round trip through JSON, and sums of picoseconds."""
+
+from __future__ import annotations
 
 import json
 import math
@@ -14,20 +16,20 @@ from wsc.core.files import write_json
 
 
 def timing(step: int, start_ps: int, attribution: Attribution) -> StepTiming:
-    """A step of batch 4 in which every system is busy."""
+    """Return a step of batch 4 in which every system is busy."""
     end_ps = start_ps + attribution.total_ps
     return StepTiming(step, start_ps, end_ps, 4, 2, attribution, attribution)
 
 
-def test_a_summary_survives_its_file(tmp_path: Path) -> None:
-    """What is read back is what was written, a diverged loss included."""
+def test_run_summary_survives_its_file(tmp_path: Path) -> None:
+    """Also with a diverged loss."""
     run = replace(summary(4), eval=((10, math.inf, math.inf),), checkpoint="checkpoint_10.mdl")
     write_json(tmp_path / "run_summary.json", run.to_json())
     assert RunSummary.from_json(json.loads((tmp_path / "run_summary.json").read_text())) == run
 
 
-def test_a_run_that_failed_early_has_a_summary_too() -> None:
-    """No weights, no pace, no curves."""
+def test_run_summary_of_a_run_that_failed_early() -> None:
+    """No weights, no throughput, no curves."""
     run = replace(
         summary(4), status="failed", weights_sha256=None, measured=None, emulated=None, train=()
     )
@@ -37,14 +39,13 @@ def test_a_run_that_failed_early_has_a_summary_too() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("status", "fine"), ("num_csx", "four"), ("surprise", 1), ("model", {})]
 )
-def test_a_wrong_key_is_named(key: str, value: object) -> None:
-    """Values of a wrong kind, unknown keys and missing ones."""
+def test_run_summary_names_a_wrong_key(key: str, value: object) -> None:
     with pytest.raises(ValueError, match=key):
         RunSummary.from_json({**summary(1).to_json(), key: value})
 
 
-def test_steps_add_up_even_with_an_evaluation_in_between() -> None:
-    """Rate and mean step count the time of training steps only; causes sum to that time."""
+def test_emulated_of_counts_training_steps_only() -> None:
+    """An evaluation between two steps does not count."""
     timings = [
         timing(1, 0, Attribution(compute=3_000, weights=1_000)),
         timing(2, 9_000, Attribution(compute=2_000)),
@@ -56,7 +57,6 @@ def test_steps_add_up_even_with_an_evaluation_in_between() -> None:
     assert emulated.samples_per_s == pytest.approx(8 / 6e-9)
 
 
-def test_an_attribution_that_does_not_add_up_is_refused() -> None:
-    """Every picosecond has a cause."""
+def test_emulated_refuses_an_attribution_that_does_not_sum() -> None:
     with pytest.raises(ValueError, match="10 ps"):
         Emulated(1.0, 10, Attribution(compute=9), 10)

@@ -1,4 +1,6 @@
-"""The picture of a wafer: whatever the sram_plan, a readable PNG appears."""
+"""The picture of a wafer is readable for any SRAM plan."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +10,7 @@ from matplotlib.image import imread
 
 from tests.support.pictures import drawn, overlapping, words
 from tests.support.small_programs import program, segment
-from timing.hardware import CS2, CS3
+from timing.hardware import CS2, CS3, WaferSpec
 from timing.sram import SramPlan, data_bytes
 from waferstream.reports.wafer_picture import wafer_picture
 from wsc.core.program import Footprint, OpWork, Stash
@@ -32,8 +34,8 @@ STEP = program(
 
 @pytest.mark.parametrize("wafer", [CS2, CS3])
 @pytest.mark.parametrize("samples", [1, 8, 64])
-def test_any_placement_can_be_drawn(tmp_path: Path, wafer, samples):
-    """Nearly empty, nearly full, and more than there is room for; colours of every kind."""
+def test_wafer_picture_draws_any_sram_plan(tmp_path: Path, wafer: WaferSpec, samples: int) -> None:
+    """Nearly empty, nearly full, and beyond the capacity."""
     path = tmp_path / "wafer.png"
     wafer_picture(path, SramPlan.of(replace(STEP, micro_batch_size=samples), wafer), "A wafer")
     image = imread(path)
@@ -43,8 +45,8 @@ def test_any_placement_can_be_drawn(tmp_path: Path, wafer, samples):
 
 
 @pytest.mark.parametrize("samples", [1, 3, 9])
-def test_no_two_words_of_a_wafer_lie_on_each_other(tmp_path: Path, samples: int) -> None:
-    """Nor when next to nothing is in use, or next to nothing is free."""
+def test_wafer_picture_has_no_overlaps(tmp_path: Path, samples: int) -> None:
+    """Also if nearly nothing is used, or nearly nothing is free."""
     with drawn() as figures:
         wafer_picture(
             tmp_path / "wafer.png", SramPlan.of(replace(STEP, micro_batch_size=samples), CS2), "A"
@@ -52,18 +54,17 @@ def test_no_two_words_of_a_wafer_lie_on_each_other(tmp_path: Path, samples: int)
     assert overlapping(figures[0]) == []
 
 
-def test_a_wafer_says_what_the_table_says(tmp_path: Path) -> None:
-    """In the same unit, with as many digits."""
+def test_wafer_picture_has_the_numbers_of_the_plan(tmp_path: Path) -> None:
     sram_plan = SramPlan.of(replace(STEP, micro_batch_size=8), CS2)
     with drawn() as figures:
         wafer_picture(tmp_path / "wafer.png", sram_plan, "A wafer")
     written = words(figures[0])
     assert f"layer.0 backward: {format_bytes(sram_plan.peak_bytes)}" in written
-    assert f"room {format_bytes(data_bytes(CS2))}" in written
+    assert f"capacity {format_bytes(data_bytes(CS2))}" in written
 
 
-def test_a_program_without_products_or_stash_can_be_drawn(tmp_path: Path):
-    """There is nothing on the wafer then."""
+def test_wafer_picture_draws_an_empty_wafer(tmp_path: Path) -> None:
+    """A program without products or stash."""
     path = tmp_path / "wafer.png"
     wafer_picture(path, SramPlan.of(program(segments=(segment(0),)), CS2), "Nothing")
     assert path.stat().st_size > 10_000
