@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from appliance.spec import ClusterSpec
 from memoryx.optim.cost import UpdateCost
 from modelzoo.models.registry import training_example
 from simulator.simulator import Simulator
+from tests.support.machine_sources import numbers
 from tests.support.tiny_models import NO_DROPOUT
 from timing.hardware import MachineSpec
 from timing.start_up import checkpoint_ps
@@ -23,7 +24,7 @@ from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.scale import ScalableProgram, capture_both
-from wsc.core.config import Config, validate
+from wsc.core.config import validate
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.loading import Loading
 from wsc.core.micro_batches import MicroBatchPolicy
@@ -193,16 +194,6 @@ def machine_with(settings: Settings) -> MachineSpec:
     return validate(ClusterSpec, {"machine": machine}, "cluster.yaml").machine
 
 
-def numbers(section: Config, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted name and source of every number."""
-    for key, info in type(section).model_fields.items():
-        value = getattr(section, key)
-        if isinstance(value, Config):
-            yield from numbers(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", info.description or ""
-
-
 @pytest.mark.parametrize("field", EFFECTS)
 def test_a_number_moves_what_it_should(field: str) -> None:
     """In the right direction, all else equal."""
@@ -226,7 +217,9 @@ def test_a_loader_counts_where_it_loads(field: str) -> None:
 def test_every_number_counts_or_says_where(system: str) -> None:
     """A source ends with "kernels only" where, and only where, a number moves nothing here."""
     machine = machine_with({"system.name": system})
-    sources = {name: text for name, text in numbers(machine) if name not in ELSEWHERE}
+    sources = {
+        name: number.source for name, number in numbers(machine).items() if name not in ELSEWHERE
+    }
     for_kernels = {name for name, text in sources.items() if text.endswith("kernels only")}
     assert sources.keys() - for_kernels == {*EFFECTS, *LOADERS}
     for stream in ("bfloat16", "float32"):

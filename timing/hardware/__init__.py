@@ -5,6 +5,7 @@ from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from timing.hardware.inputs import InputSpec
 from timing.hardware.jitter import EVEN, JitterSpec
 from timing.hardware.machine import MachineSpec
+from timing.hardware.sourced import override
 from timing.hardware.start_up import StartUpSpec
 from timing.hardware.streams import MemoryXSpec, SwarmXSpec
 from timing.hardware.wafer import CS2, CS3, WaferSpec
@@ -25,4 +26,5 @@ __all__ = [
     "StartUpSpec",
     "SwarmXSpec",
     "WaferSpec",
+    "override",
 ]

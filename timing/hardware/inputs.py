@@ -1,4 +1,4 @@
-"""The way of the training data: who loads samples, what that takes, how they get to a system.
+"""Input of training data: who loads samples, the time that takes, the link to a system.
 
 Loading is CPU work of input workers, so its time depends on the kind of files and on the number of
 processes that share it. The three kinds are those of the vendor's public loaders; their constants
@@ -8,78 +8,92 @@ memory, and the least of many passes: what storage and busy hosts add is not in 
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from collections.abc import Mapping
 
-from timing.hardware.sourced import sourced
+from pydantic import NonNegativeInt, PositiveInt, ValidationInfo, field_validator
+
+from timing.hardware.sourced import Preset, Sourced, merged, preset, sourced
 from wsc.core.config import Config
 from wsc.core.loading import Loading
 from wsc.core.units import PS_PER_US
 
 
 class LoaderSpec(Config):
-    """CPU time of a process that makes samples ready; the base is a loader of one's own.
+    """CPU time of a process that makes samples ready.
 
     An element is one number of a sample's tensors: three for each token of a GPT model, which has
     inputs, mask and labels.
     """
 
-    sample_ps: NonNegativeInt = sourced(0, "assumed", "out of the way until it is measured")
-    element_ps: NonNegativeInt = sourced(0, "assumed", "out of the way until it is measured")
-    file_ps: NonNegativeInt = sourced(
-        0, "assumed", "for each sample and each file but one: most readers know where a sample is"
-    )
+    sample_ps: NonNegativeInt
+    element_ps: NonNegativeInt
+    file_ps: NonNegativeInt  # for each sample and each file but one
 
 
-class Hdf5Loader(LoaderSpec):
-    """Sequences from HDF5 files, each compressed by itself, all files seen as one dataset."""
+_NOT_MEASURED = Sourced(0, "assumed", "no time until it is measured")
+_FILE_IS_KNOWN = Sourced(0, "assumed", "most readers know in which file a sample is")
 
-    sample_ps: NonNegativeInt = sourced(
-        22_500_000,
-        "derived",
-        "measured: map-style and iterable readers of modelzoo R2.3 and R2.5 on 512 to 8,192 tokens",
-    )
-    element_ps: NonNegativeInt = sourced(13_700, "derived", "as sample_ps; mean error 14 %")
-    file_ps: NonNegativeInt = sourced(
-        720_000,
-        "derived",
-        "measured: the map-style reader of modelzoo R2.3 with the h5py 3.10 that R2.2 to R2.5 pin, "
-        "on 100 to 3,000 files, mean error 6 %; HDF5 1.14 looks through the files of a virtual "
-        "dataset at each read, HDF5 2.0 no longer",
-    )
-
-
-class CsvLoader(LoaderSpec):
-    """Words from CSV files, looked up and masked anew each time."""
-
-    sample_ps: NonNegativeInt = sourced(
-        110 * PS_PER_US,
-        "derived",
-        "measured: BERT's processor with dynamic masking of modelzoo R2.0 on 64 to 512 tokens",
-    )
-    element_ps: NonNegativeInt = sourced(820_000, "derived", "as sample_ps; mean error 1 %")
-
-
-class NpzLoader(LoaderSpec):
-    """Images in an autoencoder's space, a file each, with noise drawn for them."""
-
-    sample_ps: NonNegativeInt = sourced(
-        450 * PS_PER_US,
-        "derived",
-        "measured: what modelzoo R2.4 does for DiT, images of 4 x 16 x 16 to 4 x 64 x 64",
-    )
-    element_ps: NonNegativeInt = sourced(12_000, "derived", "as sample_ps; mean error 2 %")
+PRESETS: Mapping[str, Preset[LoaderSpec]] = {
+    "other": preset(
+        LoaderSpec,
+        "A loader without measurements, such as a user's own",
+        sample_ps=_NOT_MEASURED,
+        element_ps=_NOT_MEASURED,
+        file_ps=_FILE_IS_KNOWN,
+    ),
+    "hdf5": preset(
+        LoaderSpec,
+        "Sequences from HDF5 files, each compressed by itself, all files seen as one dataset",
+        sample_ps=Sourced(
+            22_500_000,
+            "derived",
+            "measured: map-style and iterable readers of modelzoo R2.3 and R2.5 on 512 to 8,192 "
+            "tokens",
+        ),
+        element_ps=Sourced(13_700, "derived", "as sample_ps; mean error 14 %"),
+        file_ps=Sourced(
+            720_000,
+            "derived",
+            "measured: the map-style reader of modelzoo R2.3 with the h5py 3.10 that R2.2 to R2.5 "
+            "pin, on 100 to 3,000 files, mean error 6 %; HDF5 1.14 looks through the files of a "
+            "virtual dataset at each read, HDF5 2.0 no longer",
+        ),
+    ),
+    "csv": preset(
+        LoaderSpec,
+        "Words from CSV files, looked up and masked for each read",
+        sample_ps=Sourced(
+            110 * PS_PER_US,
+            "derived",
+            "measured: BERT's processor with dynamic masking of modelzoo R2.0 on 64 to 512 tokens",
+        ),
+        element_ps=Sourced(820_000, "derived", "as sample_ps; mean error 1 %"),
+        file_ps=_FILE_IS_KNOWN,
+    ),
+    "npz": preset(
+        LoaderSpec,
+        "Images in an autoencoder's space, a file each, with noise drawn for them",
+        sample_ps=Sourced(
+            450 * PS_PER_US,
+            "derived",
+            "measured: what modelzoo R2.4 does for DiT, images of 4 x 16 x 16 to 4 x 64 x 64",
+        ),
+        element_ps=Sourced(12_000, "derived", "as sample_ps; mean error 2 %"),
+        file_ps=_FILE_IS_KNOWN,
+    ),
+}
 
 
 class InputSpec(Config):
-    """The way of the training data, from input workers to each system."""
+    """Input of training data, from input workers to each system."""
 
     workers_per_system: PositiveInt = sourced(
         1, "assumed", "of a job that leaves it to the cluster; batches are dealt to workers in turn"
     )
-    hdf5: Hdf5Loader = Field(default_factory=Hdf5Loader)
-    csv: CsvLoader = Field(default_factory=CsvLoader)
-    npz: NpzLoader = Field(default_factory=NpzLoader)
-    other: LoaderSpec = Field(default_factory=LoaderSpec)
+    hdf5: LoaderSpec = PRESETS["hdf5"].spec
+    csv: LoaderSpec = PRESETS["csv"].spec
+    npz: LoaderSpec = PRESETS["npz"].spec
+    other: LoaderSpec = PRESETS["other"].spec
     bandwidth_bytes_per_s: PositiveInt = sourced(
         12_500_000_000, "assumed", "one 100 Gb/s port of an activation server for each system"
     )
@@ -90,8 +104,15 @@ class InputSpec(Config):
         2, "assumed", "micro-batches that a system may hold: one in use, one arriving", le=4096
     )
 
+    @field_validator(*PRESETS, mode="before")
+    @classmethod
+    def _changes_its_preset(cls, value: object, field: ValidationInfo) -> object:
+        if isinstance(value, Mapping) and field.field_name is not None:
+            return merged(PRESETS[field.field_name].spec, value)
+        return value
+
     def load_ps(self, loading: Loading, num_samples: int, num_elements: int) -> int:
-        """Time in which the workers of one system make samples ready, rounded up.
+        """Return the time in which the workers of one system make samples ready, rounded up.
 
         ``num_elements`` counts those of all samples. Processes share the work evenly, as they do
         over many batches.

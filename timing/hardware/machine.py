@@ -1,4 +1,4 @@
-"""The whole machine of cluster.yaml."""
+"""The whole machine of cluster.yaml: a CS system, MemoryX, SwarmX, inputs, start-up and jitter."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from pydantic import Field, field_validator, model_validator
 
 from timing.hardware.inputs import InputSpec
 from timing.hardware.jitter import JitterSpec
+from timing.hardware.sourced import merged
 from timing.hardware.start_up import StartUpSpec
 from timing.hardware.streams import MemoryXSpec, SwarmXSpec
-from timing.hardware.wafer import Cs3Spec, WaferSpec
+from timing.hardware.wafer import CS2, SYSTEMS, WaferSpec
 from wsc.core.config import Config
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ConfigError, did_you_mean
 
 MOST, LEAST = 10**30, 1e-30
-"""Of any number but zero: what is beyond is a slip, and would soon be beyond what a float holds."""
+"""Limits of every number but zero: a number beyond is a typing error, and floats overflow soon."""
 
 
 class MachineSpec(Config):
     """The machine of cluster.yaml.
 
     ``system`` is ``CS-2``, ``CS-3``, or a mapping that changes single numbers of the system that
-    its ``name`` names. A CS-2 unless told otherwise, since its constants rest on the most rows.
+    its ``name`` names. Without a name that is a CS-2, whose constants rest on the most rows.
     """
 
-    system: WaferSpec = Field(default_factory=WaferSpec)
+    system: WaferSpec = CS2
     memoryx: MemoryXSpec = Field(default_factory=MemoryXSpec)
     swarmx: SwarmXSpec = Field(default_factory=SwarmXSpec)
     input: InputSpec = Field(default_factory=InputSpec)
@@ -37,19 +38,28 @@ class MachineSpec(Config):
     @field_validator("system", mode="before")
     @classmethod
     def _from_name(cls, value: object) -> object:
-        if isinstance(value, str):
-            value = {"name": value}
-        if isinstance(value, Mapping):
-            is_cs3 = value.get("name") == "CS-3"
-            return (Cs3Spec if is_cs3 else WaferSpec).model_validate(value)
-        return value
+        changes = {"name": value} if isinstance(value, str) else value
+        if not isinstance(changes, Mapping):
+            return value
+        name = changes.get("name", CS2.name)
+        if not isinstance(name, str) or name not in SYSTEMS:
+            raise ConfigError(
+                "a CS system must be one whose numbers are known",
+                code="unknown-system",
+                where="system",
+                value=name,
+                rule=" or ".join(SYSTEMS),
+                remedy=did_you_mean(str(name), list(SYSTEMS)),
+            )
+        return merged(SYSTEMS[name], changes)
 
     @model_validator(mode="after")
-    def _numbers_can_be_computed_with(self) -> Self:
+    def _numbers_fit_floats(self) -> Self:
         for key, value in _numbers(self):
             if value and not LEAST <= value <= MOST:
                 raise ConfigError(
                     f"value of {key!r} is too far from 1",
+                    code="number-out-of-range",
                     where=key,
                     value=f"{Decimal(value):.3g}",
                     rule=f"0, or from {LEAST:g} to {MOST:g}",
@@ -58,7 +68,7 @@ class MachineSpec(Config):
 
 
 def _numbers(section: Config, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every number of a section by its dotted key, but for seeds, which nothing computes with."""
+    """Yield every number of a section by its dotted key, except seeds: nothing is computed."""
     for key in type(section).model_fields:
         value = getattr(section, key)
         if isinstance(value, Config):

@@ -70,6 +70,31 @@ def preset(
     return Preset(title, validate(kind, plain, title), every, stated)
 
 
+def override(spec: Spec, /, **values: Any) -> Spec:
+    """Return a copy of a spec with single values changed, checked as a spec of its own.
+
+    Args:
+        spec: for instance that of a preset.
+        **values: new values by field; a mapping for a section changes single values of it.
+
+    Raises:
+        pydantic.ValidationError: A value breaks a rule, or a name is not a field.
+    """
+    return type(spec).model_validate(merged(spec, values))
+
+
+def merged(spec: Config, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a spec with single ones changed, in its sections too, unchecked."""
+    found: dict[str, Any] = dict(spec)
+    for name, value in values.items():
+        section = found.get(name)
+        if isinstance(section, Config) and isinstance(value, Mapping):
+            found[name] = merged(section, value)
+        else:
+            found[name] = value
+    return found
+
+
 def sourced(
     value: Any,
     status: Status,

@@ -18,8 +18,8 @@ from wsc.core.units import PS_PER_S, seconds
 ADAMW_STATE_BYTES = 8
 
 _PROGRAMMING = {
-    "CS-2": "WaferSpec.programming_ps",
-    "CS-3": "Cs3Spec.programming_ps",
+    "CS-2": "CS2.programming_ps",
+    "CS-3": "CS3.programming_ps",
 }
 
 

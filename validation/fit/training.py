@@ -31,9 +31,9 @@ def fit_wafer(rows: Sequence[Row]) -> dict[str, float]:
     for _ in range(REPETITIONS):
         wafer = _improved(wafer, chosen)
     return {
-        "WaferSpec.kernel_efficiency": wafer.kernel_efficiency,
-        "WaferSpec.attention_efficiency": wafer.attention_efficiency,
-        "WaferSpec.segment_overhead_ps": wafer.segment_overhead_ps,
+        "CS2.kernel_efficiency": wafer.kernel_efficiency,
+        "CS2.attention_efficiency": wafer.attention_efficiency,
+        "CS2.segment_overhead_ps": wafer.segment_overhead_ps,
     }
 
 

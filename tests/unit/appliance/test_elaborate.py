@@ -10,7 +10,7 @@ from memoryx.server import ServerSpec
 from swarmx.switch import SwitchSpec
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.small_programs import PARAMETERS
-from timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, WaferSpec
+from timing.hardware import CS2, MachineSpec, MemoryXSpec, SwarmXSpec, override
 from timing.sram import SramPlan, code_bytes
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 
@@ -61,7 +61,7 @@ def test_every_node_has_one_worker(size):
 def test_numbers_of_the_machine_reach_the_roles():
     """Window, SRAM, seed and lanes come from where the user set them."""
     machine = MachineSpec(
-        system=WaferSpec(sram_bytes=12345), memoryx=MemoryXSpec(prefetch_buckets=7)
+        system=override(CS2, sram_bytes=12345), memoryx=MemoryXSpec(prefetch_buckets=7)
     )
     specs = elaborate(PARAMETERS, ClusterSize(2, lanes=3), machine, seed=5)
     nodes = [spec for spec in specs if isinstance(spec, NodeSpec)]
@@ -104,13 +104,13 @@ def test_activations_that_do_not_fit_the_wafer_are_refused(compiled):
     overhead = code_bytes(CS2)
     peak = SramPlan.of(compiled.program, CS2).peak_bytes
     assert peak > 0
-    small = MachineSpec(system=WaferSpec(sram_bytes=overhead + peak - 1))
+    small = MachineSpec(system=override(CS2, sram_bytes=overhead + peak - 1))
     with pytest.raises(ApplianceResourceExhausted, match="of one train micro-batch") as caught:
         install(compiled, ClusterSize(1), small)
     assert "CS-2" in caught.value.rule
     assert "micro_batch_size to 1 or less" in caught.value.remedy
     assert install(
-        compiled, ClusterSize(1), MachineSpec(system=WaferSpec(sram_bytes=overhead + peak))
+        compiled, ClusterSize(1), MachineSpec(system=override(CS2, sram_bytes=overhead + peak))
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from csnode.timing import NodeTiming
 from timing.attribution import Attribution
 from timing.cost import SegmentCost
-from timing.hardware import InputSpec, WaferSpec
+from timing.hardware import CS2, InputSpec, override
 from timing.timeline import Arrival
 from wsc.core.program import Bucket, TensorSpec
 
@@ -17,7 +17,7 @@ INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 @pytest.fixture
 def node() -> NodeTiming:
     """A system that takes in and sends out one byte per ns, with room for two batches."""
-    wafer = WaferSpec(io_bandwidth_bytes_per_s=10**9)
+    wafer = override(CS2, io_bandwidth_bytes_per_s=10**9)
     return NodeTiming(wafer, INPUT)
 
 
@@ -59,7 +59,7 @@ def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeTiming) 
 
 def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
     """Samples leave as they are loaded; the last one arrives a latency after it was."""
-    node = NodeTiming(WaferSpec(), INPUT.model_copy(update={"latency_ps": 70}))
+    node = NodeTiming(CS2, INPUT.model_copy(update={"latency_ps": 70}))
     node.receive_batch(3, load_ps=8 * 10**6)
     node.run(COST)
     assert node.attribution().input == 8 * 10**6 + 70
@@ -67,7 +67,7 @@ def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
 
 def test_workers_load_the_next_micro_batch_while_one_is_computed() -> None:
     """A loader as fast as the wafer is waited for once."""
-    node = NodeTiming(WaferSpec(), INPUT)
+    node = NodeTiming(CS2, INPUT)
     for _ in range(4):
         node.receive_batch(0, load_ps=1100)
         node.run(COST)

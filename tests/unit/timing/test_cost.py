@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.small_programs import program, segment
 from timing.cost import MOST_REPLICAS_PER_ROW, SegmentCost, best_grid, segment_costs
-from timing.hardware import CS2, CS3, FabricSpec, WaferSpec
+from timing.hardware import CS2, CS3, WSE2, override
 from timing.kernels import Grid
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceCompilationError
@@ -106,7 +106,7 @@ def test_a_cs3_computes_faster_than_a_cs2() -> None:
 
 def test_a_smaller_wafer_is_slower() -> None:
     """A quarter of the PEs takes at least three times as long; tokens fill fewer PEs better."""
-    small = WaferSpec(fabric=FabricSpec(columns=375, rows=497))
+    small = override(CS2, fabric=override(WSE2, columns=375, rows=497))
     times = [segment_costs(step(PRODUCT), wafer)[0].compute_ps for wafer in (small, CS2)]
     assert 3 < times[0] / times[1] < 4.5
 

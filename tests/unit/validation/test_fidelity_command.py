@@ -95,7 +95,7 @@ def test_check_fails_on_a_constant_fitted_to_a_validation_row(tmp_path, capsys):
     for use, status in (("calibration", 0), ("validation", 1)):
         path = write_rows(tmp_path / "rows.csv", row("T0088", use=use))
         assert run("--rows", path, "--check") == status
-    assert "WaferSpec.programming_ps, T0088" in capsys.readouterr().err
+    assert "CS2.programming_ps, T0088" in capsys.readouterr().err
 
 
 def test_a_broken_replay_fails_the_report_and_names_the_row(files, tmp_path, capsys):

@@ -137,8 +137,8 @@ def test_the_fit_gives_the_constants_that_the_emulator_has(read):
     spec = StartUpSpec()
     assert fitted == pytest.approx(
         {
-            "WaferSpec.programming_ps": CS2.programming_ps,
-            "Cs3Spec.programming_ps": CS3.programming_ps,
+            "CS2.programming_ps": CS2.programming_ps,
+            "CS3.programming_ps": CS3.programming_ps,
             "StartUpSpec.transfer_bandwidth_bytes_per_s": spec.transfer_bandwidth_bytes_per_s,
             "StartUpSpec.storage_bandwidth_bytes_per_s": spec.storage_bandwidth_bytes_per_s,
         },

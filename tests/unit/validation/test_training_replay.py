@@ -205,9 +205,9 @@ def test_the_fit_finds_the_constants_that_made_the_rows(read: Any) -> None:
     values = [run_of(seen, "train", made).samples_per_s for seen in read(*shapes)]
     rows = read(*(shape | {"value": str(v)} for shape, v in zip(shapes, values, strict=True)))
     found = fit_wafer(rows)
-    assert found["WaferSpec.kernel_efficiency"] == pytest.approx(0.5, rel=0.03)
-    assert found["WaferSpec.attention_efficiency"] == pytest.approx(0.25, rel=0.03)
-    assert found["WaferSpec.segment_overhead_ps"] == pytest.approx(10**9, rel=0.03)
+    assert found["CS2.kernel_efficiency"] == pytest.approx(0.5, rel=0.03)
+    assert found["CS2.attention_efficiency"] == pytest.approx(0.25, rel=0.03)
+    assert found["CS2.segment_overhead_ps"] == pytest.approx(10**9, rel=0.03)
 
 
 def test_a_release_is_as_fast_as_its_rows_say(read: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from baselines.wafer_inference import Decoder, Region
 from tests.support.errors import raises
-from timing.hardware import FabricSpec
+from timing.hardware import WSE2, override
 from wsc.core.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ def test_region_larger_than_the_wafer_is_refused(side: int) -> None:
 def test_region_is_limited_by_the_shorter_side_of_the_wafer() -> None:
     """Columns or rows."""
     for columns, rows in ((9, 5), (5, 9)):
-        fabric = FabricSpec(columns=columns, rows=rows)
+        fabric = override(WSE2, columns=columns, rows=rows)
         assert Region(5, fabric).side == 5
         with raises(ConfigError, "region-exceeds-wafer"):
             Region(6, fabric)

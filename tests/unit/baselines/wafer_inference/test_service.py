@@ -4,7 +4,7 @@ import pytest
 
 from baselines.wafer_inference import Decoder, ServiceSpec, service_s_per_token, wafer_plan
 from tests.support.errors import raises
-from timing.hardware import CS3, FabricSpec
+from timing.hardware import CS3, WSE2, override
 from wsc.core.errors import ApplianceResourceExhausted
 
 SMALL = Decoder(dim=12, ffn=20, layers=1, kv_dim=8)
@@ -28,7 +28,7 @@ def test_wafer_plan_takes_the_fastest_regions_that_fit() -> None:
 
 def test_wafer_plan_regions_fit_the_shorter_side() -> None:
     """Also on a wafer that is wider than high."""
-    flat = CS3.model_copy(update={"fabric": FabricSpec(columns=200, rows=60)})
+    flat = CS3.model_copy(update={"fabric": override(WSE2, columns=200, rows=60)})
     assert wafer_plan(SMALL, 12, ServiceSpec(system=flat))[1].side == 60
 
 

@@ -9,10 +9,10 @@ import pytest
 from csnode.fabric import Defects, Fabric
 from csnode.fabric.defects import random_defects, read_defects
 from tests.support.errors import raises
-from timing.hardware.fabric import FabricSpec
+from timing.hardware import WSE2, override
 from wsc.core.errors import ConfigError
 
-SMALL = FabricSpec(rows=10, columns=12)
+SMALL = override(WSE2, rows=10, columns=12)
 
 
 HEADER = "kind,row,column,direction\n"
@@ -20,7 +20,7 @@ HEADER = "kind,row,column,direction\n"
 
 def test_random_defects_repeat_with_the_seed() -> None:
     """And about as many defects as the yield says."""
-    spec = FabricSpec()
+    spec = WSE2
     first, second = (random_defects(spec, 5, 0.999) for _ in range(2))
     assert first == second != random_defects(spec, 6, 0.999)
     assert abs(len(first.pes) - 745.5) < 4 * 745.5**0.5
@@ -63,7 +63,7 @@ def test_read_defects_refuses_a_dead_row_or_column(tmp_path: Path, line: str, le
     """With file and row, or column, of which nothing works; a single working PE will do."""
     places = [(2, across) if line == "row" else (across, 2) for across in range(length)]
     pes = [f"pe,{row},{column},\n" for row, column in places]
-    path, spec = tmp_path / "map.csv", FabricSpec(rows=4, columns=3)
+    path, spec = tmp_path / "map.csv", override(WSE2, rows=4, columns=3)
     path.write_text("kind,row,column,direction\n" + "".join(pes[1:]))
     assert len(read_defects(path, spec).pes) == length - 1
     path.write_text("kind,row,column,direction\n" + "".join(pes))

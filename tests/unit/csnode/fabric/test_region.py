@@ -15,22 +15,22 @@ from csnode.fabric.defects import random_defects
 from csnode.fabric.region import largest_region, working_region, working_wafer
 from tests.support.errors import raises
 from timing.cost import best_grid
-from timing.hardware import CS2, DefectSpec, FabricSpec, WaferSpec
+from timing.hardware import CS2, WSE2, DefectSpec, override
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.program import OpWork
 
-FABRIC = FabricSpec(columns=10, rows=20)
+FABRIC = override(WSE2, columns=10, rows=20)
 
 
 def wafer(**defects):
     """200 cores of 48 KiB."""
-    return WaferSpec(
-        fabric=FABRIC, cores=200, sram_bytes=200 * 48 * 1024, defects=DefectSpec(**defects)
+    return override(
+        CS2, fabric=FABRIC, cores=200, sram_bytes=200 * 48 * 1024, defects=DefectSpec(**defects)
     )
 
 
-SMALL = FabricSpec(rows=10, columns=12)
+SMALL = override(WSE2, rows=10, columns=12)
 
 
 def all_reduced(fabric):
@@ -71,7 +71,7 @@ def test_working_wafer_repeats_with_the_seed() -> None:
 @given(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=30))
 def test_largest_region_is_the_largest_that_fits(dead: set[tuple[int, int]]) -> None:
     """By trying all of them."""
-    spec = FabricSpec(columns=7, rows=6)
+    spec = override(WSE2, columns=7, rows=6)
     defects = Defects(pes=frozenset(dead))
 
     def fits(rows, columns):
@@ -91,7 +91,7 @@ def test_largest_region_is_the_largest_that_fits(dead: set[tuple[int, int]]) -> 
 
 def test_largest_region_of_a_wafer_in_thousands_of_pieces() -> None:
     """A wafer of one row falls apart at every dead PE; the longest piece is what is left."""
-    row = FabricSpec(rows=1, columns=200_000)
+    row = override(WSE2, rows=1, columns=200_000)
     dead = frozenset((0, column) for column in range(0, 100_000, 2))
     assert largest_region(row, Defects(pes=dead))[:2] == (1, 100_001)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from csnode.fabric import Defects, Fabric
-from timing.hardware.fabric import FabricSpec, Wse3Fabric
+from timing.hardware import WSE2, WSE3, override
 
-SMALL = FabricSpec(rows=10, columns=12)
+SMALL = override(WSE2, rows=10, columns=12)
 
 
 def test_wires_go_around_a_dead_link() -> None:
     """Two hops around the corner become three, and turns cost on a machine where they do."""
     link = ((0, 0), (0, 1))
     assert Fabric(2, 2, SMALL, Defects(links=frozenset({link}))).east_cycles[0, 0] == 3
-    wse3 = Wse3Fabric(rows=10, columns=12)
+    wse3 = override(WSE3, rows=10, columns=12)
     around = Fabric(2, 2, wse3, Defects(links=frozenset({link}))).east_cycles[0, 0]
     assert around == 3 * wse3.hop_cycles + 2 * wse3.turn_cycles

@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import ValidationError
 
+from tests.support.machine_sources import numbers
 from tests.support.small_programs import program, segment
 from timing.cost import segment_costs
-from timing.hardware import CS2, CS3, MachineSpec
+from timing.hardware import CS2, CS3, WSE3, FabricSpec, MachineSpec, WaferSpec, override
+from timing.hardware.inputs import LoaderSpec
 from timing.hardware.machine import LEAST, MOST
-from wsc.core.config import validate
+from wsc.core.config import Config, validate
 from wsc.core.errors import ConfigError
 from wsc.core.program import OpWork
 
@@ -57,6 +59,10 @@ def test_impossible_hardware_is_refused(part: str, key: str) -> None:
     ("sections", "named"),
     [
         ({"system": "CS-4"}, "CS-4"),
+        ({"system": {"name": "CS-1"}}, "CS-1"),
+        ({"system": {"name": ["CS-2"]}}, "known"),
+        ({"system": 3}, "system"),
+        ({"input": {"csv": {"sampel_ps": 5}}}, "did you mean 'sample_ps'"),
         ({"system": {"corse": 1}}, "did you mean 'cores'"),
         ({"swarmx": {"fan_out": 1}}, "swarmx.fan_out"),
         ({"swarmx": {"fan_out": 6}}, "fan_out . 1 is at most swarmx.node_ports, 6"),
@@ -85,19 +91,33 @@ def test_mistakes_are_named(sections: dict[str, Any], named: str) -> None:
 
 @pytest.mark.parametrize("preset", ["CS-2", "CS-3"])
 def test_every_number_has_a_status_and_a_source(preset: str) -> None:
-    """Nothing but names and process counts goes without saying how well it is known."""
-    sections: list[BaseModel] = [machine(system=preset)]
-    for section in sections:
-        for key, info in type(section).model_fields.items():
-            value = getattr(section, key)
-            if isinstance(value, BaseModel):
-                sections.append(value)
-            elif key not in {"name", "weight_servers"}:
-                assert isinstance(info.json_schema_extra, dict)
-                assert info.json_schema_extra["status"] in {
-                    "published", "derived", "fitted", "assumed"
-                }  # fmt: skip
-                assert info.description, f"{key} has no source"
+    """Except names and process counts."""
+    for name, number in numbers(machine(system=preset)).items():
+        if name not in {"system.name", "memoryx.weight_servers"}:
+            assert number.status in {"published", "derived", "fitted", "assumed"}, name
+            assert number.source, name
+
+
+@pytest.mark.parametrize("kind", [FabricSpec, LoaderSpec, WaferSpec])
+def test_specs_have_no_default_of_any_product(kind: type[Config]) -> None:
+    """A number that a preset forgets is an error; a wafer without defects is no product."""
+    optional = {key for key, info in kind.model_fields.items() if not info.is_required()}
+    assert optional <= {"defects"}
+
+
+def test_override_changes_single_numbers_of_sections() -> None:
+    """And is checked as a spec of its own."""
+    changed = override(CS3, cores=10**6, fabric={"hop_cycles": 3})
+    assert changed.fabric == WSE3.model_copy(update={"hop_cycles": 3})
+    assert changed == CS3.model_copy(update={"cores": 10**6, "fabric": changed.fabric})
+    with pytest.raises(ValidationError):
+        override(CS3, fabric={"hop_cycles": -3})
+
+
+def test_loaders_change_single_numbers_of_their_presets() -> None:
+    """A key that is not given is as in the preset of the kind."""
+    found = machine(input={"csv": {"sample_ps": 1}}).input.csv
+    assert found == MachineSpec().input.csv.model_copy(update={"sample_ps": 1})
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from timing.hardware.fabric import FabricSpec
+from timing.hardware import WSE2, override
 from timing.kernels import Cycles, Grid
 from wsc.core.errors import ConfigError
 
-SMALL = FabricSpec(columns=4, rows=4)
+SMALL = override(WSE2, columns=4, rows=4)
 
 
 sizes = st.integers(1, 4000)
@@ -28,7 +28,7 @@ def test_grid_refuses_hidden_pes_out_of_range() -> None:
 @given(parts=st.integers(1, 3000), rows=sizes, columns=sizes)
 def test_rectangles_fit_the_grid_and_hold_all_parts(parts: int, rows: int, columns: int) -> None:
     """All parts of a round fit side by side, sides are no longer than the work, none is lost."""
-    grid = Grid(FabricSpec(columns=20, rows=30), 20)
+    grid = Grid(override(WSE2, columns=20, rows=30), 20)
     high, wide, rounds = grid.rectangles(parts, rows, columns)
     assert 1 <= high <= rows
     assert 1 <= wide <= columns
@@ -44,7 +44,7 @@ def test_rectangles_are_shaped_like_the_work(
     rows: int, columns: int, sides: tuple[int, int]
 ) -> None:
     """Of a hundred PEs, so that a PE's tile is a square."""
-    grid = Grid(FabricSpec(columns=20, rows=30), 20)
+    grid = Grid(override(WSE2, columns=20, rows=30), 20)
     assert grid.rectangles(6, rows, columns) == (*sides, 1)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from csnode.fabric import kernels
 from csnode.fabric.dtypes import Dtype
 from csnode.fabric.region import Fabric
+from timing.hardware import override
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from timing.kernels import Cycles, Grid, resident
 from timing.kernels.resident import (
@@ -30,7 +31,7 @@ def waits(product: Cycles, steps: int, *moving: MovingOperand) -> float:
     return product_in_steps(WSE2, product, steps, moving).fabric
 
 
-SMALL = FabricSpec(columns=4, rows=4)
+SMALL = override(WSE2, columns=4, rows=4)
 
 
 machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3"])

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from csnode.fabric import Dtype, Fabric, kernels
+from timing.hardware import override
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from timing.kernels import Grid
 from timing.kernels.resident import resident_product, weight_gradient
 from timing.kernels.streaming import service, weight_streaming
 
-SMALL = FabricSpec(columns=4, rows=4)
+SMALL = override(WSE2, columns=4, rows=4)
 
 
 sizes = st.integers(1, 4000)

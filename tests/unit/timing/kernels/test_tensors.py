@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timing.hardware.fabric import WSE2, FabricSpec
+from timing.hardware import override
+from timing.hardware.fabric import WSE2
 from timing.kernels import Cycles, Grid, collectives, tensors
 from timing.kernels.resident import (
     MovingOperand,
@@ -13,7 +14,7 @@ from timing.kernels.resident import (
     resident_product,
 )
 
-SMALL = Grid.whole(FabricSpec(columns=4, rows=4))
+SMALL = Grid.whole(override(WSE2, columns=4, rows=4))
 
 
 SHAPE = (2, 8, 8)
@@ -106,7 +107,7 @@ def test_attention_of_a_head_on_one_pe() -> None:
 
 def test_attention_of_a_head_on_two_pes_of_a_row() -> None:
     """Four keys each: maxima and sums of 4 queries go both ways, and 4 x 6 values in 12 words."""
-    pair = Grid.whole(FabricSpec(columns=2, rows=1))
+    pair = Grid.whole(override(WSE2, columns=2, rows=1))
     scores = resident_product(pair, 1, 4, 6, 8, "float16")
     softmax = 4 * (16 / 4 + 16) + (16 + 4) * 16 + 2 * 16
     along = collectives.all_reduce(pair.fabric, 2, 4) + 2 * 16
@@ -117,7 +118,7 @@ def test_attention_of_a_head_on_two_pes_of_a_row() -> None:
 
 def test_attention_of_a_head_on_two_pes_of_a_column() -> None:
     """Four queries each: in two steps, 4 keys of 3 values in 6 words, while 12 axpys run."""
-    pair = Grid.whole(FabricSpec(columns=1, rows=2))
+    pair = Grid.whole(override(WSE2, columns=1, rows=2))
     scores = resident_product(pair, 1, 8, 6, 4, "float16")
     softmax = 4 * (16 / 4 + 16) + (16 + 4) * 16 + 2 * 16
     axpys, moved = Cycles(compute=12, setup=12), MovingOperand(2, 6)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_programs import program, segment
-from timing.hardware import WaferSpec
+from timing.hardware import CS2, override
 from timing.sram import (
     capacities,
     data_bytes,
@@ -73,7 +73,7 @@ def steps(draw):
 @given(steps(), st.integers(1, 20))
 def test_one_pass_tells_what_every_recomputed_program_would(step, sram_gb):
     """For any number of recomputed layers, first ones first."""
-    wafer = WaferSpec(sram_bytes=4_000 * MB + sram_gb * 1000 * MB)
+    wafer = override(CS2, sram_bytes=4_000 * MB + sram_gb * 1000 * MB)
     choices = recomputable(step)
     assert capacities(step, wafer) == tuple(
         largest_micro_batch(recompute(step, choices[:count]) if count else step, wafer)
@@ -99,7 +99,7 @@ def test_what_is_gone_by_then_counts_where_it_lay():
             segment(4, "backward", "a", inputs=("inner",)),
         )
     )
-    wafer = WaferSpec(sram_bytes=40 * 1000 * MB)
+    wafer = override(CS2, sram_bytes=40 * 1000 * MB)
     assert recomputable(step) == (1,)
     assert capacities(step, wafer) == (data_bytes(wafer) // (15 * unit),) * 2
 
@@ -114,4 +114,4 @@ def test_as_few_are_recomputed_as_hold_the_samples():
 def test_a_wafer_without_room_has_no_capacity():
     """The error is that of the room."""
     with pytest.raises(ConfigError, match="no SRAM left"):
-        capacities(program(), WaferSpec(sram_bytes=1))
+        capacities(program(), override(CS2, sram_bytes=1))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.small_programs import program, segment
-from timing.hardware import CS2, WaferSpec
+from timing.hardware import CS2, override
 from timing.sram import SramPlan
 from timing.sram.buffers import Buffers, buffer_bytes, link_bytes
 from wsc.core.program import TensorSpec
@@ -26,7 +26,7 @@ def chain(first, last):
 
 def test_a_link_fills_its_buffer_while_a_segment_starts():
     """1.2 Tb/s for a millisecond."""
-    wafer = WaferSpec(io_bandwidth_bytes_per_s=150 * 10**9, segment_overhead_ps=10**9)
+    wafer = override(CS2, io_bandwidth_bytes_per_s=150 * 10**9, segment_overhead_ps=10**9)
     assert link_bytes(wafer) == 150 * 10**6
 
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.support.small_programs import program, segment
-from timing.hardware import CS2, WaferSpec
-from timing.hardware.fabric import FabricSpec
+from timing.hardware import CS2, WSE2, override
 from timing.kernels import Grid
 from timing.sram import (
     SramPlan,
@@ -21,7 +20,7 @@ from timing.sram import (
 from wsc.core.program import Footprint, OpWork, Stash
 
 MB = 1_000_000
-WAFER = WaferSpec(fabric=FabricSpec(columns=10, rows=20))
+WAFER = override(CS2, fabric=override(WSE2, columns=10, rows=20))
 
 
 def product(tokens, inner, outputs=7):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_programs import program, segment
-from timing.hardware import CS2, CS3, WaferSpec
+from timing.hardware import CS2, CS3, override
 from timing.sram import (
     SramPlan,
     code_bytes,
@@ -73,14 +73,14 @@ def test_code_leaves_most_of_the_sram():
 def test_a_wafer_without_room_is_refused():
     """The numbers that leave nothing."""
     with pytest.raises(ConfigError, match="no SRAM left") as caught:
-        data_bytes(WaferSpec(sram_bytes=1))
+        data_bytes(override(CS2, sram_bytes=1))
     assert caught.value.where == "machine.system.sram_bytes"
     assert "code takes 3.3 GiB" in caught.value.rule
-    assert data_bytes(WaferSpec(sram_bytes=code_bytes(CS2) + 1)) == 1
+    assert data_bytes(override(CS2, sram_bytes=code_bytes(CS2) + 1)) == 1
     with pytest.raises(ConfigError, match="no SRAM left"):
-        data_bytes(WaferSpec(sram_bytes=code_bytes(CS2)))
+        data_bytes(override(CS2, sram_bytes=code_bytes(CS2)))
     with pytest.raises(ValueError, match="greater than 0"):
-        WaferSpec(sram_bytes=0)
+        override(CS2, sram_bytes=0)
 
 
 def test_internals_are_what_the_own_backward_pass_alone_reads():
@@ -150,7 +150,7 @@ def test_a_segment_without_internals_cannot_be_recomputed():
 def test_the_largest_micro_batch_fits_and_one_more_does_not(count, internal, fixed, sram_gb):
     """By looking at every moment of the step."""
     step = layers(count, internal=internal, fixed=fixed * GB // 4)
-    wafer = WaferSpec(sram_bytes=9 * GB + sram_gb * GB)
+    wafer = override(CS2, sram_bytes=9 * GB + sram_gb * GB)
     size = largest_micro_batch(step, wafer)
     fits, too_large = (
         SramPlan.of(replace(step, micro_batch_size=each), wafer).fits for each in (size, size + 1)
@@ -172,7 +172,7 @@ def test_what_fits_is_left_as_it_is():
 def test_as_few_layers_are_recomputed_as_it_takes(room):
     """Four layers of 5 units take 20 units and the first gradient; each recompute saves up to 4."""
     step = layers(4)
-    wafer = WaferSpec(sram_bytes=code_bytes(CS2) + room * GB // 10)
+    wafer = override(CS2, sram_bytes=code_bytes(CS2) + room * GB // 10)
     if largest_with_recompute(step, wafer) < 1:
         with pytest.raises(ApplianceResourceExhausted):
             plan_sram(step, wafer)

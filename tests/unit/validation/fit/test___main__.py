@@ -34,7 +34,7 @@ def test_a_fit_is_given_the_calibration_rows_of_its_family(path, capsys):
     out = capsys.readouterr().out
     assert "hop_cycles" in out
     assert " 120 " in out
-    assert "FabricSpec 1" in out
+    assert "WSE2 1" in out
     assert "+25.0 %" in out
     assert "K0003" not in out
     assert "K0004" not in out

@@ -7,12 +7,12 @@ from validation.fit.constants import constants
 def test_numbers_of_both_systems_are_found_with_source_and_status():
     """Each where it is stated: a CS-3 has its own core count and a CS-2's I/O bandwidth."""
     found = {(one.holder, one.name): one for one in constants()}
-    cores = found["WaferSpec", "cores"]
+    cores = found["CS2", "cores"]
     assert (cores.value, cores.status) == (CS2.cores, "published")
     assert cores.source
-    assert found["Cs3Spec", "cores"].value == CS3.cores
-    assert ("Cs3Spec", "io_bandwidth_bytes_per_s") not in found
-    assert ("FabricSpec", "hop_cycles") in found
+    assert found["CS3", "cores"].value == CS3.cores
+    assert ("CS3", "io_bandwidth_bytes_per_s") not in found
+    assert ("WSE2", "hop_cycles") in found
 
 
 def test_every_constant_has_a_known_status_and_a_source():
@@ -25,6 +25,6 @@ def test_every_constant_has_a_known_status_and_a_source():
 
 def test_a_constant_answers_to_its_name_with_and_without_its_holder():
     """A fit may name a constant of one system or of all."""
-    (one,) = [one for one in constants() if one.called("Cs3Spec.cores")]
+    (one,) = [one for one in constants() if one.called("CS3.cores")]
     assert one.called("cores")
-    assert not one.called("WaferSpec.cores")
+    assert not one.called("CS2.cores")

@@ -14,7 +14,7 @@ from memoryx.tiers import Holding
 from simulator.simulator import Simulator
 from tests.support.errors import raises
 from tests.support.plain_steps import backward_step, mean_square
-from timing.hardware import MachineSpec, MemoryXSpec, WaferSpec
+from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
 from timing.stalls import StreamCheck
 from waferstream.reports.curve import CurvePoint, PredictedStep
 from waferstream.reports.economics import PriceSpec
@@ -97,7 +97,7 @@ def test_fill_wafer_takes_uniform_rounds_on_a_small_wafer(study: Study) -> None:
     reserved = (
         MachineSpec().system.sram_bytes - study.detail(1, None, PriceSpec()).sram_capacity_bytes
     )
-    small = on(study, MachineSpec(system=WaferSpec(sram_bytes=reserved + footprint)))
+    small = on(study, MachineSpec(system=override(CS2, sram_bytes=reserved + footprint)))
     assert 7 <= small.simulator.largest_micro_batch < 12
     (point,) = small.curve((4,))
     assert (point.micro_batch_size, predicted(point).num_rounds) == (6, 2)
@@ -138,7 +138,7 @@ def test_a_model_that_fits_no_wafer_is_refused(study: Study) -> None:
     reserved = (
         MachineSpec().system.sram_bytes - study.detail(1, None, PriceSpec()).sram_capacity_bytes
     )
-    tiny = on(study, MachineSpec(system=WaferSpec(sram_bytes=reserved + 64)))
+    tiny = on(study, MachineSpec(system=override(CS2, sram_bytes=reserved + 64)))
     with pytest.raises(ApplianceResourceExhausted, match="not even one sample fits"):
         tiny.curve((1,))
 

@@ -13,6 +13,7 @@ from csnode.fabric.defects import random_defects
 from csnode.fabric.dtypes import decode, encode
 from csnode.fabric.kernels import streamed_layers, weight_streaming
 from tests.support.errors import raises
+from timing.hardware import override
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
 
@@ -124,7 +125,7 @@ def test_weight_streaming_zeroes_outputs_without_weights() -> None:
 @ALL_DTYPES
 def test_weight_streaming_on_a_wafer_with_defects(dtype: Dtype) -> None:
     """Rings over working PEs only, some of them longer than two hops a link."""
-    spec = FabricSpec(rows=8, columns=10)
+    spec = override(WSE2, rows=8, columns=10)
     x, w = normal(dtype, 8, 9), normal(dtype, 9, 10)
     healthy = weight_streaming(Fabric(5, 7, spec), x, w, dtype)
     defects = random_defects(spec, 3, 0.9, 0.97)

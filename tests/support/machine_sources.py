@@ -1,0 +1,40 @@
+"""Every number of a machine by its dotted key, with its status and source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from timing.hardware import MachineSpec, fabric, inputs, wafer
+from timing.hardware.sourced import Preset, Sourced
+from wsc.core.config import Config
+
+
+def numbers(machine: MachineSpec) -> dict[str, Sourced]:
+    """Return the numbers of a machine as its system's presets and the other defaults state them.
+
+    A value without status and source, such as a name, has an empty status and source.
+    """
+    system = {"CS-2": ("CS2", "WSE2"), "CS-3": ("CS3", "WSE3")}[machine.system.name]
+    presets: Mapping[str, Preset[Any]] = {
+        "system.": wafer.PRESETS[system[0]],
+        "system.fabric.": fabric.PRESETS[system[1]],
+        **{f"input.{kind}.": preset for kind, preset in inputs.PRESETS.items()},
+    }
+    return dict(_numbers(machine, presets, ""))
+
+
+def _numbers(
+    section: Config, presets: Mapping[str, Preset[Any]], prefix: str
+) -> Iterator[tuple[str, Sourced]]:
+    stated = presets[prefix].values if prefix in presets else {}
+    for key, info in type(section).model_fields.items():
+        value = getattr(section, key)
+        if isinstance(value, Config):
+            yield from _numbers(value, presets, f"{prefix}{key}.")
+        elif isinstance(stated.get(key), Sourced):
+            yield f"{prefix}{key}", stated[key]
+        else:
+            extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+            status: Any = extra.get("status", "")
+            yield f"{prefix}{key}", Sourced(value, status, info.description or "")
