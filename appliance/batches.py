@@ -79,7 +79,8 @@ class GlobalBatches:
         for batch in self._iterator:
             return batch
         raise DataError(
-            "the input function returned a loader without a single batch",
+            "the loader of the input function must yield at least one batch; got none",
+            code="loader-empty",
             remedy="check the dataset's path and that it holds at least one global batch",
         )
 
@@ -99,9 +100,10 @@ def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor
         batch_size = batch_size or (leaf.shape[0] if leaf.ndim else None)
         if leaf.ndim == 0 or leaf.shape[0] != batch_size:
             raise DataError(
-                "a tensor of the batch has the wrong number of rows",
+                "every tensor of a batch must have as many rows as the batch",
+                code="batch-rows-mismatch",
                 value=f"shape {tuple(leaf.shape)}",
                 rule=f"dimension 0 is the global batch size, {batch_size}",
-                remedy="let the loader drop the last, incomplete batch",
+                remedy="configure the loader to drop the last, incomplete batch",
             )
     return leaves

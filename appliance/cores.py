@@ -79,5 +79,8 @@ class CorePool:
 
 def _gone(pid: int) -> ApplianceRuntimeServerError:
     return ApplianceRuntimeServerError(
-        "the pool of cores is gone", where=f"process {pid}", rule="processes of one host share it"
+        "the process that holds the pool of cores has ended",
+        code="core-pool-closed",
+        where=f"process {pid}",
+        rule="all processes of a host share one pool",
     )

@@ -123,9 +123,9 @@ class WorkerJob(JobState[InputWorker]):
 
 def _changed(spec: TensorSpec, rows: torch.Tensor, step: int) -> DataError:
     return DataError(
-        f"input {spec.name!r} changed between batches",
+        f"input {spec.name!r} must keep its shape and dtype in every batch",
         code="input-changed",
         value=f"{NAMES[rows.dtype]} {tuple(rows.shape)} in step {step}",
-        rule=f"{spec.dtype} {spec.shape}, as in the first batch: the step is static",
+        rule=f"{spec.dtype} {spec.shape}, as in the first batch: the program is static",
         remedy="pad or cut every sample to one shape in the input function",
     )

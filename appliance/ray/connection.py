@@ -1,4 +1,4 @@
-"""Coming into contact with Ray, quickly or with an error that says why not."""
+"""Connect to Ray, or fail within seconds with an error that gives the reason."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _GREETING_S = 5.0
 _ANSWER_S = 15.0  # a busy head greets at once, but may take a while to answer a call
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
 
-_START_ONE = "start it with `ray start --head`, or let runtime.address be 'local'"
+_START_ONE = "start it with `ray start --head`, or set runtime.address to 'local'"
 
-# What ray.init raises; SystemExit is how it gives up on an address.
+# What ray.init raises; it raises SystemExit when it gives up on an address.
 _INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
 
 # Client preface and empty SETTINGS frame (RFC 9113, sections 3.4 and 6.5): any gRPC server replies
@@ -32,13 +32,17 @@ _INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS_TYPE = 4
 
-_NOT_RAY = "the port is open, but not Ray's (whose default is 6379)"
+_NOT_RAY = "the port is open, but not Ray's (the default is 6379)"
 
 
 def enter(runtime: RuntimeSpec) -> bool:
-    """Connect this process to Ray; False if it was connected already, and is not ours to leave.
+    """Connect this process to Ray; return False if it was connected already.
 
-    Raises ClusterJobInitError, within seconds when no Ray listens at ``runtime.address``.
+    The caller shuts Ray down at the end only if the result is True.
+
+    Raises:
+        ClusterJobInitError: Ray cannot be started or joined; within seconds when no Ray listens
+            at ``runtime.address``.
     """
     if ray.is_initialized():
         return False
@@ -48,8 +52,10 @@ def enter(runtime: RuntimeSpec) -> bool:
         _init(runtime.address)
     except _INIT_FAILURES as error:
         ray.shutdown()
+        is_private = runtime.address == "local"
         raise ClusterJobInitError(
-            "Ray could not be started" if runtime.address == "local" else "Ray could not be joined",
+            "Ray could not be started" if is_private else "Ray could not be joined",
+            code="ray-not-started" if is_private else "ray-not-joined",
             where=f"runtime.address: {runtime.address}",
             value=(str(error.__cause__ or error).strip() or repr(error)).splitlines()[-1],
         ) from error
@@ -71,23 +77,24 @@ def _init(address: str) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Look whether Ray listens there: ray.init alone would try again and again, for minutes."""
+    """Check that Ray listens at an address; ray.init alone would retry for minutes."""
     where = _latest_instance() if address == "auto" else address
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal():
         raise ClusterJobInitError(
-            "this is no address of a Ray cluster",
+            "runtime.address must be local, auto, or host:port",
+            code="ray-address-malformed",
             where="runtime.address",
             value=where,
-            rule="local, auto, or host:port",
         )
     try:
         _greet(host, int(port))
-        if address != "auto":  # may need a token, which ray.init alone finds for it
+        if address != "auto":  # it may need a token, which only ray.init finds
             _ask(where)
     except (OSError, OverflowError) as error:
         raise ClusterJobInitError(
             "no Ray cluster answers",
+            code="ray-not-answering",
             where=f"runtime.address: {where}",
             value=error,
             remedy=_START_ONE,
@@ -95,24 +102,28 @@ def _check_address(address: str) -> None:
 
 
 def _latest_instance() -> str:
-    """Where ``ray.init`` would look: in RAY_ADDRESS, among processes, in what `ray start` noted.
+    """Return the address that ``ray.init`` would choose for ``auto``.
 
-    The note outlives an instance that was killed.
+    It looks at RAY_ADDRESS, at running processes and at the file that `ray start` wrote, which
+    survives an instance that was killed.
     """
     try:
         found: str = services.get_ray_address_from_environment("auto", temp_dir=None)
     except ConnectionError as error:
         raise ClusterJobInitError(
-            "no Ray cluster runs on this host", where="runtime.address: auto", remedy=_START_ONE
+            "no Ray cluster runs on this host",
+            code="ray-not-running",
+            where="runtime.address: auto",
+            remedy=_START_ONE,
         ) from error
     return found
 
 
 def _greet(host: str, port: int) -> None:
-    """ConnectionError unless a gRPC server listens there."""
+    """Raise ConnectionError unless a gRPC server listens there."""
     with socket.create_connection((host, port), timeout=_GREETING_S) as connection:
         if os.environ.get("RAY_USE_TLS") == "1":
-            return  # who listens can only be told with Ray's certificates
+            return  # the server answers only with Ray's certificates
         connection.settimeout(_GREETING_S)
         connection.sendall(_HTTP2_HELLO)
         reply = connection.recv(9)
@@ -121,10 +132,11 @@ def _greet(host: str, port: int) -> None:
 
 
 def _ask(where: str) -> None:
-    """Ask once for the cluster's id, as ray.init does up to twenty times.
+    """Request the cluster's id once; ray.init does so up to twenty times.
 
-    Raises ConnectionError if the server does not know the question, so is no head of Ray; RayError
-    if it refuses to answer or does not answer in time.
+    Raises:
+        ConnectionError: The server does not know the request, so it is not a head of Ray.
+        RayError: The server refuses to answer, or does not answer in time.
     """
     try:
         InnerGcsClient.standalone(where, None, round(_ANSWER_S * 1000))

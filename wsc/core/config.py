@@ -1,6 +1,6 @@
-"""Configuration: frozen, typed, unknown and duplicate keys refused, errors that name the key.
+"""Configuration classes and YAML files: frozen, typed, strict about keys, precise in errors.
 
-A configuration is data, read once at the edge; objects are built from it and never look back.
+A configuration is plain data that is read once; objects are built from it and keep no reference.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from wsc.core.config_errors import explain
 from wsc.core.errors import ConfigError
@@ -26,9 +27,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Config(BaseModel):
-    """Base of every configuration class: immutable, and no key that it does not know.
+    """Base of every configuration class: immutable, and refuses unknown keys.
 
-    Where a number is asked, true and false are refused; pydantic alone takes them for 1 and 0.
+    A number must not be written as true or false; pydantic alone would read them as 1 and 0.
     """
 
     model_config = ConfigDict(
@@ -40,12 +41,12 @@ class Config(BaseModel):
     def _no_boolean_for_a_number(cls, given: Any, read: ValidatorFunctionWrapHandler) -> Any:
         value = read(given)
         if _boolean_became_number(given, value):
-            raise ValueError("a number, not true or false")
+            raise PydanticCustomError("number_type", "a number, not true or false")
         return value
 
 
 def _boolean_became_number(given: object, value: object) -> bool:
-    """Whether a boolean stands in what was given where a number stands in what was read."""
+    """Whether ``given`` has a boolean at a place where ``value``, read from it, has a number."""
     match given, value:
         case Mapping(), Mapping():
             return any(_boolean_became_number(given[key], value.get(key)) for key in given)
@@ -66,14 +67,15 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             where = f"line {key_node.start_mark.line + 1}"
             if not isinstance(key, Hashable):
                 raise ConfigError(
-                    "a list or mapping stands as a key",
+                    "a key must be a word or a number; got a list or mapping",
+                    code="wrong-type",
                     where=where,
                     value=key,
-                    rule="keys are single words or numbers",
                 )
             if key in first_line:
                 raise ConfigError(
-                    f"key {key!r} stands twice in one mapping",
+                    f"key {key!r} occurs twice in one mapping",
+                    code="duplicate-key",
                     where=f"{where}, first at line {first_line[key]}",
                     rule="keys of a mapping are unique",
                     remedy="keep one of the two",
@@ -83,10 +85,10 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes a word that the loader would read as a number."""
+    """A YAML writer that quotes words which the loader would read as numbers."""
 
 
-# YAML 1.1 reads "1e-3" as a string; people who write learning rates mean the number.
+# YAML 1.1 reads "1e-3" as a string; in a configuration it is always meant as a number.
 for _side in (_UniqueKeyLoader, _Dumper):
     _side.add_implicit_resolver(
         "tag:yaml.org,2002:float",
@@ -96,38 +98,58 @@ for _side in (_UniqueKeyLoader, _Dumper):
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; ConfigError if it is missing, broken, or not a mapping."""
+    """Return the mapping in a YAML file.
+
+    Raises:
+        ConfigError: The file is missing, malformed, or not a mapping.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            "the file cannot be read", where=str(path), value=error.strerror
+            "the file cannot be read",
+            code="file-not-readable",
+            where=str(path),
+            value=error.strerror,
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError("the file is not text", where=str(path), value=error.reason) from error
+        raise ConfigError(
+            "the file is not text", code="file-not-text", where=str(path), value=error.reason
+        ) from error
     try:
         data = yaml.load(text, Loader=_UniqueKeyLoader)
     except ConfigError as error:
         raise _inside(str(path), error) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError("the file is not YAML", where=str(path), value=error) from error
+        raise ConfigError(
+            "the file is not YAML", code="file-not-yaml", where=str(path), value=error
+        ) from error
     if not isinstance(data, dict):
         raise ConfigError(
-            "the file holds no mapping", where=str(path), rule="a mapping of keys to values"
+            "the file must be a mapping of keys to values",
+            code="file-not-a-mapping",
+            where=str(path),
+            value=f"a {type(data).__name__}",
         )
     return data
 
 
 def dump_yaml(data: Mapping[str, Any]) -> str:
-    """Plain data as ASCII YAML, in its own order; ``load_yaml`` reads the same data back."""
+    """Return plain data as ASCII YAML in the same order; ``load_yaml`` reads the same data."""
     return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False)
 
 
 def validate(kind: type[Model], data: Mapping[str, Any], where: str) -> Model:
-    """Build a configuration from plain data; ConfigError names the first wrong key.
+    """Build a configuration from plain data.
 
-    ``where`` says where the data came from: a file, a flag, or a key path inside a file. A
-    validator may raise a ConfigError itself, with the place inside the data as its ``where``.
+    Args:
+        kind: The configuration class.
+        data: Plain data, as from YAML.
+        where: Origin of the data: a file, a flag, or a key path inside a file. It precedes the
+            ``where`` of a ConfigError that a validator raises itself.
+
+    Raises:
+        ConfigError: It names the first wrong key.
     """
     try:
         return kind.model_validate(dict(data))
@@ -138,7 +160,7 @@ def validate(kind: type[Model], data: Mapping[str, Any], where: str) -> Model:
 
 
 def _inside(outer: str, error: ConfigError) -> ConfigError:
-    """The same error, its place preceded by the file or section that holds it."""
+    """Return the same error, with ``outer`` before its place."""
     return ConfigError(
         error.what,
         code=error.code,

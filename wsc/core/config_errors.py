@@ -1,8 +1,8 @@
-"""Turn a pydantic error into a ConfigError that a person can act on.
+"""Convert a pydantic error to a ConfigError that names key, value, rule and remedy.
 
-The first problem is told in full: the key as it stands in the file, its value, every rule it
-could have met, and the nearest known word. An unknown key comes first, because a misspelt key
-is often the reason why another one is missing.
+The first problem is reported in full: the key as written in the file, its value, every rule that
+the value could have met, and the nearest known word. An unknown key comes first, because a
+misspelt key is often the reason why another one is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pydantic_core import ErrorDetails
 
 from wsc.core.errors import ConfigError, did_you_mean
 
-_FEW = 12
+_MOST_LISTED = 12  # known words that are listed beside the nearest one
+_BOUNDS = ("greater_than", "less_than", "too_short", "too_long", "finite_number", "multiple_of")
 
 _Location = tuple[int | str, ...]
 
@@ -24,7 +25,7 @@ _Location = tuple[int | str, ...]
 def explain(
     kind: type[BaseModel], data: Mapping[str, Any], error: ValidationError, where: str
 ) -> ConfigError:
-    """The ConfigError for what pydantic found wrong in ``data`` read as a ``kind``."""
+    """Return the ConfigError for what pydantic found wrong in ``data`` read as a ``kind``."""
     problems = error.errors(include_url=False)
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
     paths = [_path(data, problem) for problem in problems]
@@ -37,19 +38,22 @@ def explain(
             known = _known_keys(kind, first["loc"])
             return unknown(f"key {path!r}{more}", "keys", str(first["loc"][-1]), known, where)
         case "missing":
-            return ConfigError(f"key {path!r} is missing{more}", where=where)
+            return ConfigError(f"key {path!r} is missing{more}", code="missing-key", where=where)
         case "union_tag_invalid":
             known = _known_classes(kind, first["loc"])
             tag = str(first["ctx"]["tag"])
             return unknown(f"class {tag!r} at {path!r}{more}", "classes", tag, known, where)
         case "union_tag_not_found":
+            code = "missing-class"
             known = _known_classes(kind, first["loc"])
             rules = [f"one class with its arguments; known classes: {', '.join(known)}"]
         case _:
+            code = _code(same)
             rules = [problem["msg"].removeprefix("Value error, ") for problem in same]
     value = first["input"]
     return ConfigError(
         f"value of {path!r} is not allowed{more}",
+        code=code,
         where=where,
         value=None if isinstance(value, Mapping | BaseModel) else repr(value),
         rule="; or: ".join(rules),
@@ -58,19 +62,40 @@ def explain(
 
 
 def unknown(what: str, noun: str, word: str, known: Sequence[str], where: str) -> ConfigError:
-    """An unknown key or class; every known one is listed where none is near or they are few."""
+    """Return the error for an unknown key or class.
+
+    Args:
+        what: The key or class with its place, as for the message.
+        noun: ``keys`` or ``classes``.
+        word: The unknown word itself.
+        known: All known words; listed unless they are many and one is similar to ``word``.
+        where: The file, flag or section.
+    """
     remedy = did_you_mean(word, known)
-    listed = remedy is None or len(known) <= _FEW
+    listed = remedy is None or len(known) <= _MOST_LISTED
     return ConfigError(
         f"unknown {what}",
+        code={"keys": "unknown-key", "classes": "unknown-class"}[noun],
         where=where,
         rule=f"known {noun}: {', '.join(known)}" if listed else None,
         remedy=remedy,
     )
 
 
+def _code(problems: Sequence[ErrorDetails]) -> str:
+    """Return the code for what pydantic says of one value; it tries every type of a union."""
+    kinds = [problem["type"] for problem in problems]
+    if any(kind.startswith(_BOUNDS) for kind in kinds):
+        return "out-of-range"
+    if all(kind in {"literal_error", "enum"} for kind in kinds):
+        return "not-one-of"
+    if any(kind.endswith(("_type", "_parsing", "_from_float")) for kind in kinds):
+        return "wrong-type"
+    return "not-allowed"
+
+
 def _remedy(problem: ErrorDetails) -> str | None:
-    """What a validator advises, or the allowed word nearest to the one that was written."""
+    """Return a validator's remedy, or the allowed word nearest to the one that was written."""
     context, value = problem.get("ctx", {}), problem["input"]
     allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
     guess = did_you_mean(value, allowed) if isinstance(value, str) else None
@@ -78,10 +103,10 @@ def _remedy(problem: ErrorDetails) -> str | None:
 
 
 def _path(data: Any, problem: ErrorDetails) -> str:
-    """The place of a problem as it stands in the file: ``callbacks[0].KeepNCheckpoints.n``.
+    """Return the path of a problem in the file: ``callbacks[0].KeepNCheckpoints.n``.
 
-    Pydantic's location also names union members and list places that the file does not have;
-    only what can be followed in the data is kept.
+    Pydantic's location also names union members, which the file does not have; only parts that
+    exist in the data are kept.
     """
     path = ""
     *parents, last = problem["loc"] or ("",)
@@ -97,17 +122,17 @@ def _path(data: Any, problem: ErrorDetails) -> str:
 
 
 def _known_keys(kind: type[BaseModel], location: _Location) -> list[str]:
-    """Keys allowed at the parent of ``location``, sorted."""
+    """Return the keys allowed at the parent of ``location``, sorted."""
     return sorted(key for model in _models_at(kind, location[:-1]) for key in _fields_by_key(model))
 
 
 def _known_classes(kind: type[BaseModel], location: _Location) -> list[str]:
-    """Classes that may stand at ``location``, in the order of their declaration."""
+    """Return the classes allowed at ``location``, in the order of their declaration."""
     return [model.__name__ for model in _models_at(kind, location)]
 
 
 def _models_at(kind: type[BaseModel], location: _Location) -> list[type[BaseModel]]:
-    """Configuration classes that the types allow at ``location``."""
+    """Return the configuration classes that the types allow at ``location``."""
     models = [kind]
     for part in location:
         if isinstance(part, int):
@@ -125,7 +150,7 @@ def _fields_by_key(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The model classes in an annotation such as ``X | None`` or ``tuple[X, ...]``."""
+    """Yield the model classes in an annotation such as ``X | None`` or ``tuple[X, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

@@ -1,4 +1,4 @@
-"""Every error a user can meet, as one tree.
+"""All errors that a user can meet, as one tree.
 
     WaferStreamError
     ├── ConfigError                      params.yaml, cluster.yaml or a flag is wrong
@@ -6,13 +6,24 @@
     ├── CheckpointError                  a checkpoint cannot be written, read, or matched
     ├── ApplianceCompilationError        the step cannot be captured or scheduled
     └── ApplianceError                   the cluster failed while it ran
-        ├── ClusterJobInitError          it could not be started
+        ├── ClusterJobInitError          the cluster could not be started
         ├── ApplianceResourceExhausted   the model, the batch or the machine is too small
         ├── ApplianceRuntimeServerError  a role died or lost its link
-        ├── ApplianceDeadlockError       nothing moved for longer than the time limit
+        ├── ApplianceDeadlockError       no message arrived within the time limit
         └── ApplianceNanError            a loss, gradient or weight is not finite
 
 The names under ``Appliance*`` are those of the vendor's client (cluster_interface.md, section 4.9).
+
+Every error has a *code*, a stable name of the violated rule in kebab case, printed in brackets
+after the text (``batch-not-divisible``). Programs and tests compare codes; texts may change.
+Codes of configuration files and flags, whatever the key:
+
+    unknown-key, missing-key, duplicate-key      a key is misspelt, absent, or occurs twice
+    unknown-class, missing-class                 a section must name one of several classes
+    wrong-type, out-of-range, not-one-of         a value has another type, is too large or small,
+                                                 or is none of the allowed words
+    not-allowed                                  a value violates another rule
+    file-not-readable, file-not-text, file-not-yaml, file-not-a-mapping
 """
 
 from __future__ import annotations
@@ -23,11 +34,10 @@ from typing import Any
 
 
 class WaferStreamError(Exception):
-    """Report what failed, where, with which value, against which rule, and what to do.
+    """Error with fields: what failed, where, the value, the rule it violates, and the remedy.
 
-    Only ``what`` is required. ``code`` identifies the raise site for tests and programs; texts may
-    change, codes do not. Survives pickling between processes, unlike an exception that rebuilds
-    itself from ``args``.
+    ``code`` names the rule for tests and programs. All fields survive pickling between processes,
+    unlike those of an exception that is rebuilt from ``args``.
     """
 
     def __init__(
@@ -76,7 +86,7 @@ class ConfigError(WaferStreamError):
 
 
 class DataError(WaferStreamError):
-    """A dataset is missing, empty, truncated, not what it claims, or shorter than one batch."""
+    """A dataset is missing, empty, truncated, malformed, or shorter than one batch."""
 
 
 class CheckpointError(WaferStreamError):
@@ -84,7 +94,7 @@ class CheckpointError(WaferStreamError):
 
 
 class ApplianceCompilationError(WaferStreamError):
-    """The training step cannot be captured, or holds an op that has no kernel."""
+    """The training step cannot be captured, or contains an op that has no kernel."""
 
 
 class ApplianceError(WaferStreamError):
@@ -92,7 +102,7 @@ class ApplianceError(WaferStreamError):
 
 
 class ClusterJobInitError(ApplianceError):
-    """The cluster could not be started: an address that does not answer, too few cores, ..."""
+    """The cluster could not be started: its address does not answer, it has too few CPUs, ..."""
 
 
 class ApplianceResourceExhausted(ApplianceError):
@@ -112,12 +122,12 @@ class ApplianceNanError(ApplianceError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like ``word``, or None when none comes near."""
+    """Return the known word most similar to ``word``, or None if none is similar."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The remedy for a word that is not known, or None when none of the known ones comes near."""
+    """Return the remedy for an unknown word, or None if no known word is similar."""
     guess = nearest(word, known)
     return f"did you mean {guess!r}?" if guess else None

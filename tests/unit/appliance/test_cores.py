@@ -1,4 +1,4 @@
-"""The pool of cores: a bound on who computes, across threads and processes."""
+"""The pool of cores limits how many roles compute, across threads and processes."""
 
 import os
 import pickle
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.cores import CorePool, UnlimitedCores, cores_of_host
+from tests.support.errors import raises
 from wsc.core.errors import ApplianceRuntimeServerError
 
 
@@ -21,14 +22,14 @@ def pool() -> Iterator[CorePool]:
     pool.close()
 
 
-def test_auto_is_every_core_that_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container or taskset may allow fewer than the computer has; a number is taken as it is."""
+def test_auto_cores_are_all_cores_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container or taskset may allow fewer than the computer has; a number is used as given."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 4, 6})
     assert cores_of_host("auto") == 3
     assert cores_of_host(8) == 8
 
 
-def test_no_more_leases_than_cores(pool: CorePool) -> None:
+def test_core_pool_limits_the_leases(pool: CorePool) -> None:
     """Of many threads that want a core, at most two hold one at a time, and all get theirs."""
     guard = threading.Lock()
     holding, most, done = 0, 0, 0
@@ -53,8 +54,8 @@ def test_no_more_leases_than_cores(pool: CorePool) -> None:
     assert done == 8 * 50
 
 
-def test_both_cores_can_be_held(pool: CorePool) -> None:
-    """The pool gives out all it has."""
+def test_all_cores_can_be_leased(pool: CorePool) -> None:
+    """The pool leases all of its cores."""
     with pool.lease(), pool.lease():
         pass
 
@@ -69,7 +70,7 @@ def test_core_returns_when_work_fails() -> None:
     pool.close()
 
 
-def test_unpickled_pool_shares_the_tokens() -> None:
+def test_unpickled_core_pool_shares_the_tokens() -> None:
     """Two handles of one pool wait for each other."""
     pool = CorePool(1)
     twin = pickle.loads(pickle.dumps(pool))
@@ -81,7 +82,7 @@ def test_unpickled_pool_shares_the_tokens() -> None:
     pool.close()
 
 
-def test_other_process_shares_the_tokens(pool: CorePool) -> None:
+def test_core_pool_is_shared_with_other_processes(pool: CorePool) -> None:
     """A process that takes a token and dies with it leaves one for the others."""
     code = (
         "import os, pickle, sys\n"
@@ -95,17 +96,17 @@ def test_other_process_shares_the_tokens(pool: CorePool) -> None:
         assert not _readable(pool)
 
 
-def test_closed_pool_is_refused() -> None:
-    """A handle whose process let go of the pipe is an error that says so."""
+def test_closed_core_pool_is_refused() -> None:
+    """A handle whose process has closed the pipe is an error."""
     pool = CorePool(1)
     handle = pickle.dumps(pool)
     pool.close()
-    with pytest.raises(ApplianceRuntimeServerError, match="pool of cores is gone"):
+    with raises(ApplianceRuntimeServerError, "core-pool-closed"):
         pickle.loads(handle)
 
 
 def test_unlimited_cores_never_wait() -> None:
-    """In one process everybody may nest leases as they like."""
+    """In one process leases may be nested."""
     cores = UnlimitedCores()
     with cores.lease(), cores.lease():
         pass

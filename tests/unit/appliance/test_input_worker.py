@@ -8,6 +8,7 @@ import torch
 from appliance.cores import UnlimitedCores
 from appliance.input_worker import WorkerSpec
 from tests.support.arenas import StrictArena
+from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import DataError
 from wsc.core.installation import InputFeed, Installation
@@ -130,16 +131,17 @@ def test_a_batch_of_another_shape_is_refused(driver, change, value):
     """The step was captured for one shape; the message names step, input and remedy."""
     odd = {name: change(tensor) for name, tensor in BATCHES[1].items()}
     made = driver(batches=[BATCHES[0], odd])
-    with pytest.raises(DataError, match="'input_0' changed between batches") as caught:
+    with raises(DataError, "input-changed") as caught:
         made.begin(first=2, last=2)
+    assert "'input_0'" in caught.value.what
     assert caught.value.value == value
-    assert "pad or cut" in caught.value.remedy
+    assert caught.value.remedy
 
 
 def test_a_short_batch_is_refused(driver):
     """Every global batch has as many rows as the first."""
     short = {name: tensor[:-1] for name, tensor in BATCHES[0].items()}
-    with pytest.raises(DataError, match="wrong number of rows"):
+    with raises(DataError, "batch-rows-mismatch"):
         driver(batches=[short]).begin()
 
 

@@ -1,4 +1,4 @@
-"""Configurations are frozen, survive their files, and tell what is wrong by its path."""
+"""Configurations are frozen, survive a file, and name the path of what is wrong."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag
 
+from tests.support.errors import raises
 from wsc.core.config import Config, dump_yaml, load_yaml, validate
 from wsc.core.errors import ConfigError
 
 
 def refuse(value: int) -> int:
-    raise ConfigError("never", where="deep.inside", remedy="give up")
+    raise ConfigError("never", code="refused", where="deep.inside", remedy="give up")
 
 
 class Circle(Config):
@@ -65,10 +66,10 @@ class Garage(Config):
     address: str
 
 
-def message(data: dict, kind: type[Config] = Garage) -> str:
-    with pytest.raises(ConfigError) as caught:
-        validate(kind, data, "here.yaml")
-    return str(caught.value)
+def error_of(data: dict[str, Any], code: str) -> ConfigError:
+    with raises(ConfigError, code) as caught:
+        validate(Garage, data, "here.yaml")
+    return caught.value
 
 
 def written(folder: Path, text: str) -> Path:
@@ -77,20 +78,20 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_an_unknown_key_names_its_full_path_and_the_nearest_known_key() -> None:
+def test_unknown_key_names_its_path_and_the_nearest_key() -> None:
     """A misspelt nested key is named from the top, with the key that was probably meant."""
-    text = message({"car": {"engine": {"cylindres": 4}}, "address": "x"})
-    assert "unknown key 'car.engine.cylindres'" in text
-    assert "where: here.yaml" in text
-    assert "did you mean 'cylinders'?" in text
-    assert "known keys: cylinders, fuel" in text
+    error = error_of({"car": {"engine": {"cylindres": 4}}, "address": "x"}, "unknown-key")
+    assert "'car.engine.cylindres'" in error.what
+    assert error.where == "here.yaml"
+    assert error.remedy == "did you mean 'cylinders'?"
+    assert error.rule == "known keys: cylinders, fuel"
 
 
-def test_a_key_inside_a_list_is_named_with_its_index() -> None:
+def test_key_inside_a_list_is_named_with_its_index() -> None:
     """The second entry of a list is [1]."""
-    text = message({"car": {"spares": [{}, {"fule": 1}]}, "address": "x"})
-    assert "unknown key 'car.spares[1].fule'" in text
-    assert "did you mean 'fuel'?" in text
+    error = error_of({"car": {"spares": [{}, {"fule": 1}]}, "address": "x"}, "unknown-key")
+    assert "'car.spares[1].fule'" in error.what
+    assert error.remedy == "did you mean 'fuel'?"
 
 
 @pytest.mark.parametrize(
@@ -103,93 +104,100 @@ def test_a_key_inside_a_list_is_named_with_its_index() -> None:
         ({"engine": {"cylinders": True}}, "engine.cylinders"),
     ],
 )
-def test_true_and_false_are_no_numbers(car: dict[str, Any], key: str) -> None:
+def test_boolean_for_a_number_is_a_wrong_type(car: dict[str, Any], key: str) -> None:
     """Alone, in a list, in a mapping or beside a word, a boolean is refused with its key."""
-    text = message({"car": car, "address": "x"})
-    assert f"value of 'car.{key}' is not allowed" in text
-    assert "a number, not true or false" in text
+    error = error_of({"car": car, "address": "x"}, "wrong-type")
+    assert f"'car.{key}'" in error.what
+    assert "a number, not true or false" in str(error.rule)
 
 
-def test_a_number_may_still_be_written_as_text_and_a_boolean_where_one_is_known() -> None:
+def test_numbers_as_text_and_boolean_fields_are_read() -> None:
     """'7' is 7 and 3 is 3.0; true stays true where a field takes either."""
     tank = validate(Tank, {"litres": 3, "pumps": "7", "marks": ["1e3"], "sealed": True}, "here")
     assert (tank.litres, tank.pumps, tank.marks, tank.sealed) == (3.0, 7, (1000.0,), True)
 
 
-def test_aliases_are_the_keys_that_are_known() -> None:
-    """A key is known by the name it has in the file, not by the name of the Python field."""
-    text = message({"car": {"dotted": 1}, "address": "x"})
-    assert "unknown key 'car.dotted'" in text
-    assert "a.dotted.name" in text
+def test_aliases_are_the_known_keys() -> None:
+    """A key has its name in the file, not the name of the Python field."""
+    error = error_of({"car": {"dotted": 1}, "address": "x"}, "unknown-key")
+    assert "'car.dotted'" in error.what
+    assert "a.dotted.name" in str(error.rule)
 
 
-def test_a_typo_comes_before_the_key_that_it_leaves_missing() -> None:
+def test_unknown_key_is_reported_before_a_missing_key() -> None:
     """With 'addres' for 'address' the unknown key is reported, and that there is more."""
-    text = message({"car": {}, "addres": "x"})
-    assert text.startswith("unknown key 'addres' (and 1 more)")
-    assert "did you mean 'address'?" in text
+    error = error_of({"car": {}, "addres": "x"}, "unknown-key")
+    assert "'addres' (and 1 more)" in error.what
+    assert error.remedy == "did you mean 'address'?"
 
 
-def test_a_missing_key_is_named() -> None:
+def test_missing_key_is_named() -> None:
     """A required key that is absent is named from the top."""
-    assert message({"car": {}}).startswith("key 'address' is missing")
+    assert "'address'" in error_of({"car": {}}, "missing-key").what
 
 
-def test_every_rule_that_a_value_could_have_met_is_told() -> None:
+def test_wrong_value_lists_all_alternative_rules() -> None:
     """A value of a union fails with all its alternatives in one message, under one path."""
-    text = message({"car": {"engine": {"cylinders": "some"}}, "address": "x"})
-    assert "value of 'car.engine.cylinders' is not allowed" in text
-    assert "value: 'some'" in text
-    assert "integer" in text
-    assert "'auto'" in text
-    assert "more" not in text.splitlines()[0]
+    error = error_of({"car": {"engine": {"cylinders": "some"}}, "address": "x"}, "wrong-type")
+    assert "'car.engine.cylinders'" in error.what
+    assert "more" not in error.what
+    assert error.value == "'some'"
+    assert all(word in str(error.rule) for word in ("integer", "'auto'"))
 
 
-def test_a_misspelt_word_is_answered_with_the_nearest_allowed_one() -> None:
+def test_number_beyond_its_bounds_is_out_of_range() -> None:
+    """Also where a union allows a word instead."""
+    error_of({"car": {"engine": {"cylinders": 0}}, "address": "x"}, "out-of-range")
+    error_of({"car": {"tank": {"litres": float("nan")}}, "address": "x"}, "out-of-range")
+
+
+def test_misspelt_word_gets_the_nearest_allowed_word() -> None:
     """Of a fixed set of words the nearest is suggested."""
-    text = message({"car": {"engine": {"fuel": "deisel"}}, "address": "x"})
-    assert "did you mean 'diesel'?" in text
+    error = error_of({"car": {"engine": {"fuel": "deisel"}}, "address": "x"}, "not-one-of")
+    assert error.remedy == "did you mean 'diesel'?"
 
 
-def test_an_unknown_class_of_a_tagged_union_lists_the_known_ones() -> None:
+def test_unknown_class_lists_the_known_classes() -> None:
     """A wrong tag names the known classes; no tag at all lists them too."""
-    text = message({"car": {"shape": {"name": "Circel"}}, "address": "x"})
-    assert "unknown class 'Circel' at 'car.shape'" in text
-    assert "did you mean 'Circle'?" in text
-    assert "Circle, Square" in message({"car": {"shape": 3}, "address": "x"})
+    error = error_of({"car": {"shape": {"name": "Circel"}}, "address": "x"}, "unknown-class")
+    assert "'Circel' at 'car.shape'" in error.what
+    assert error.remedy == "did you mean 'Circle'?"
+    untagged = error_of({"car": {"shape": 3}, "address": "x"}, "missing-class")
+    assert "Circle, Square" in str(untagged.rule)
 
 
-def test_a_validator_may_raise_a_config_error_with_its_own_place() -> None:
+def test_config_error_of_a_validator_keeps_its_fields() -> None:
     """Its place is preceded by the place of the whole, its remedy kept."""
-    text = message({"car": {"doomed": 1}, "address": "x"})
-    assert "where: here.yaml, deep.inside" in text
-    assert "remedy: give up" in text
+    error = error_of({"car": {"doomed": 1}, "address": "x"}, "refused")
+    assert error.where == "here.yaml, deep.inside"
+    assert error.remedy == "give up"
 
 
-def test_a_configuration_cannot_be_changed() -> None:
+def test_configuration_is_frozen() -> None:
     """Configurations are frozen."""
     car = validate(Car, {}, "here")
     with pytest.raises(ValueError, match="frozen"):
         car.color = "blue"
 
 
-def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
+def test_duplicate_key_is_refused_with_both_lines(tmp_path: Path) -> None:
     """YAML would silently keep the last one."""
     path = written(tmp_path, "a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n")
-    with pytest.raises(ConfigError, match="'c' stands twice") as caught:
+    with raises(ConfigError, "duplicate-key") as caught:
         load_yaml(path)
+    assert "'c'" in caught.value.what
     assert caught.value.where == f"{path}, line 5, first at line 3"
 
 
-def test_a_merged_anchor_may_be_overridden(tmp_path: Path) -> None:
-    """'<<: *anchor' repeats keys on purpose, and may stand in a file."""
+def test_merged_yaml_anchor_may_be_overridden(tmp_path: Path) -> None:
+    """'<<: *anchor' repeats keys on purpose."""
     path = written(tmp_path, "base: &b {x: 1, y: 2}\nother:\n  <<: *b\n  y: 3\n")
     assert load_yaml(path)["other"] == {"x": 1, "y": 3}
 
 
 @pytest.mark.parametrize("text", ["1e-3", "1.e-3", "1E-3", "+1e-3", "1.0e-3"])
 def test_powers_of_ten_are_numbers(tmp_path: Path, text: str) -> None:
-    """People who write 1e-3 mean the number, whatever YAML 1.1 says."""
+    """1e-3 is a number, although YAML 1.1 reads a string."""
     assert load_yaml(written(tmp_path, f"lr: {text}\n")) == {"lr": 1e-3}
 
 
@@ -207,7 +215,7 @@ a: 2024-99-99
 
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text() | st.sampled_from(["1e3", "1", "yes", "<<", "~"]), scalars))
-def test_what_is_written_is_read_back(
+def test_load_yaml_reads_what_dump_yaml_wrote(
     tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]
 ) -> None:
     """Words that look like numbers, numbers of any size, and any character survive a file."""
@@ -217,22 +225,23 @@ def test_what_is_written_is_read_back(
 
 
 @pytest.mark.parametrize("text", [*BROKEN.splitlines(), "[" * 1000])
-def test_a_broken_file_is_a_config_error(tmp_path: Path, text: str) -> None:
-    """Whatever stands in the file, the error is one of ours and names the file."""
+def test_broken_yaml_is_a_config_error(tmp_path: Path, text: str) -> None:
+    """Whatever the file contains, the error is a ConfigError that names the file."""
     path = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         load_yaml(path)
-    assert str(path) in str(caught.value)
+    assert str(caught.value.where).startswith(str(path))
+    assert caught.value.code in {"file-not-yaml", "file-not-a-mapping", "wrong-type"}
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing file, a folder and a file that is not text are told as such."""
+def test_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
+    """A missing file, a folder and a file that is not text have errors of their own."""
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
-    for path, why in (
-        (tmp_path / "none.yaml", "cannot be read"),
-        (tmp_path, "cannot be read"),
-        (binary, "not text"),
+    for path, code in (
+        (tmp_path / "none.yaml", "file-not-readable"),
+        (tmp_path, "file-not-readable"),
+        (binary, "file-not-text"),
     ):
-        with pytest.raises(ConfigError, match=why):
+        with raises(ConfigError, code):
             load_yaml(path)

@@ -1,7 +1,8 @@
-"""Errors say what, where, value, rule and remedy, in every process."""
+"""Errors keep code, where, value, rule and remedy, in every process."""
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -9,7 +10,7 @@ from wsc.core import errors
 from wsc.core.errors import WaferStreamError, did_you_mean, nearest
 
 
-def tree(kind):
+def tree(kind: type[WaferStreamError]) -> list[type[WaferStreamError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in tree(child))]
 
 
@@ -18,9 +19,13 @@ KINDS = [kind for kind in tree(WaferStreamError) if kind.__module__ == errors.__
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("through", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
-def test_an_error_survives_the_way_between_processes(kind, through):
-    """The same class with the same fields comes out, whatever it carried."""
-    error = kind("what", where="here", value=3, rule="less than 2", remedy="take 1")
+def test_error_survives_pickle_and_copy(
+    kind: type[WaferStreamError], through: Callable[[WaferStreamError], WaferStreamError]
+) -> None:
+    """Pickling and copying keep the class and all fields."""
+    error = kind(
+        "what", code="some-rule", where="here", value=3, rule="less than 2", remedy="take 1"
+    )
     again = through(error)
     assert type(again) is kind
     assert vars(again) == vars(error)
@@ -28,15 +33,16 @@ def test_an_error_survives_the_way_between_processes(kind, through):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_alone_is_enough(kind):
+def test_error_with_text_alone_prints_one_line(kind: type[WaferStreamError]) -> None:
     """A short error prints one line."""
     error = kind("something broke")
     assert str(error) == "something broke"
     assert str(pickle.loads(pickle.dumps(error))) == "something broke"
 
 
-def test_the_tree_of_the_documentation_is_the_tree():
-    """The module's own picture names every class under its parent."""
+def test_docstring_shows_the_error_tree() -> None:
+    """The tree in the module docstring names every class under its parent."""
+    assert errors.__doc__ is not None
     lines = [line.strip() for line in errors.__doc__.splitlines()]
     drawn = {line.lstrip("├└│─ ").split()[0] for line in lines if line.startswith(("├", "└", "│"))}
     assert drawn == {kind.__name__ for kind in KINDS} - {"WaferStreamError"}
@@ -49,20 +55,20 @@ def test_the_tree_of_the_documentation_is_the_tree():
     assert below == indented
 
 
-def test_the_message_names_every_field():
-    """Fields stand on lines of their own, in a fixed order; missing ones leave no trace."""
-    error = WaferStreamError("it broke", value=0, remedy="mend it")
-    assert str(error).splitlines() == ["it broke", "  value: 0", "  remedy: mend it"]
+def test_error_text_shows_every_field() -> None:
+    """Each field has a line of its own, in a fixed order; absent fields have none."""
+    error = WaferStreamError("it broke", code="broken", value=0, remedy="repair it")
+    assert str(error).splitlines() == ["it broke [broken]", "  value: 0", "  remedy: repair it"]
 
 
-def test_the_nearest_word():
-    """A slip of the pen is recognised, another word is not."""
+def test_nearest_finds_a_similar_word() -> None:
+    """A misspelt word is recognised, another word is not."""
     assert nearest("laerning_rate", ["learning_rate", "momentum"]) == "learning_rate"
     assert nearest("zebra", ["learning_rate", "momentum"]) is None
     assert nearest("x", iter([])) is None
 
 
-def test_the_remedy_is_a_question():
-    """Only where a known word comes near; else whoever made the slip knows better."""
+def test_did_you_mean_is_a_question() -> None:
+    """There is a remedy only if a known word is similar."""
     assert did_you_mean("momemtum", ["learning_rate", "momentum"]) == "did you mean 'momentum'?"
     assert did_you_mean("zebra", ["learning_rate", "momentum"]) is None

@@ -16,6 +16,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
+from tests.support.errors import raises
 from tests.support.tiny_training import Shape, cluster_config
 from wsc.core.errors import ApplianceError, ConfigError, DataError
 
@@ -71,7 +72,7 @@ def test_the_data_wrap_round(backend):
 
 def test_an_empty_loader_is_an_error(backend):
     """Before anything is compiled."""
-    with pytest.raises(DataError, match="without a single batch"):
+    with raises(DataError, "loader-empty"):
         losses(evaluation_step(backend), executor(1, loader(list)))
 
 
