@@ -74,7 +74,7 @@ class Machine:
     def __init__(self, config):
         init = init_config(config)
         self.model = build_model(init.model.dump(), init.seed)
-        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
         optimizer, schedulers = make_optimizer(init, self.model)
         limit = init.precision.max_gradient_norm
         self.update = replace(optimizer.spec(names, schedulers), max_gradient_norm=limit)
