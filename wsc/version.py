@@ -1,3 +1,3 @@
 """The version that artifacts and checkpoints are stamped with."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
