@@ -1,15 +1,18 @@
-"""Capture: one training or evaluation step of the user's program as one flat graph of aten ops.
+"""Capture one training or evaluation step of the user's program as a flat graph of aten ops.
 
 The step function (forward, loss, ``loss.backward()``) runs once under fake tensors while make_fx
 records it. Parameters become graph inputs in stream dtype, gradients and the step's return values
-become outputs. Nothing is computed and no weight memory is needed.
+become outputs. No value is computed and no weight memory is needed.
 
-Each node keeps in ``meta`` what later passes need:
-    ``val``            a fake tensor with shape and dtype
-    ``stack_trace``    the lines of Python that made it
-    ``seq_nr``         links a backward node to its forward node (autograd's sequence number)
+The passes read these entries of each node's ``meta``:
+    ``val``            fake tensor with shape and dtype
+    ``stack_trace``    lines of Python that made the node
+    ``seq_nr``         autograd's sequence number, which links a backward node to its forward node
     ``layer``          path of the innermost module that ran (forward nodes)
-    ``backward``       whether autograd made it
+    ``backward``       whether autograd made the node
+
+make_fx records these entries only with help: see ``_recorded_layers`` and ``_scaled_backward``. The
+private modules of torch used here were checked with the version that pyproject.toml requires.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import TensorSpec
 
 LAYER_KEY = "waferstream_layer"
+"""Key of a node's custom annotations under which its module path is recorded."""
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """The user's step on the flat inputs of one micro-batch; returns scalar results, loss first."""
@@ -42,7 +46,7 @@ Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 @dataclass(frozen=True)
 class Captured:
-    """A step as a graph, with the roles of its inputs and outputs."""
+    """A step as a graph, with the meaning of its inputs and outputs."""
 
     module: fx.GraphModule
     parameters: tuple[TensorSpec, ...]  # masters, in registration order
@@ -52,28 +56,29 @@ class Captured:
 
     @property
     def graph(self) -> fx.Graph:
+        """The graph of the step."""
         return self.module.graph
 
     @property
     def weights(self) -> dict[fx.Node, str]:
-        """Placeholder -> parameter name."""
+        """Parameter name of each weight placeholder."""
         placeholders = self.graph.find_nodes(op="placeholder")
         return {node: spec.name for node, spec in zip(placeholders, self.parameters, strict=False)}
 
     @property
     def batch(self) -> dict[fx.Node, str]:
-        """Placeholder -> input name."""
+        """Input name of each batch placeholder."""
         placeholders = self.graph.find_nodes(op="placeholder")[len(self.parameters) :]
         return {node: spec.name for node, spec in zip(placeholders, self.inputs, strict=False)}
 
     @property
     def results(self) -> tuple[fx.Node, ...]:
-        """The step's return values, loss first."""
+        """Return values of the step, loss first."""
         return self._outputs[: len(self._outputs) - len(self.trained)]
 
     @property
     def gradients(self) -> dict[str, fx.Node]:
-        """Parameter name -> the node that holds its gradient."""
+        """Gradient node of each trained parameter."""
         return dict(zip(self.trained, self._outputs[-len(self.trained) or None :], strict=False))
 
     @property
@@ -91,34 +96,31 @@ def capture(
 ) -> Captured:
     """Record ``step`` on one micro-batch.
 
-    ``inputs`` are named example tensors of micro-batch shape; their values do not matter. The
-    gradient of the loss starts at ``1 / num_micro_batches``, so that gradients summed over a batch
-    are those of the mean. Raises ApplianceCompilationError naming op, line and remedy, or an input
-    whose dtype is no key of DTYPES.
+    Args:
+        step: The user's step.
+        model: The model whose parameters the step reads.
+        inputs: Named example tensors of micro-batch shape; their values do not matter.
+        precision: Dtypes of streamed weights and of computation.
+        num_micro_batches: Micro-batches of a batch. The gradient of the loss starts at its inverse,
+            so that gradients summed over a batch are those of the mean.
+
+    Raises:
+        ApplianceCompilationError: The step cannot be traced (the error names op, line and remedy),
+            or the dtype of an input is not in DTYPES.
     """
     _check_dtypes(inputs)
     masters = dict(model.named_parameters())
-    names = list(masters)
     trained: list[str] = []
-
-    def flat_step(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        live = {}
-        for name, weight in zip(names, weights, strict=True):
-            tensor = weight.to(precision.compute_dtype).detach()
-            live[name] = tensor.requires_grad_(masters[name].requires_grad)
-        with _reparametrize_module(model, live, tie_weights=True):
-            results = step(batch)
-        trained.extend(name for name in names if live[name].grad is not None)
-        gradients = [live[name].grad for name in trained]
-        return [result.detach() for result in results] + [g for g in gradients if g is not None]
-
+    # Buffers and constants of the model are real tensors among fake ones, in the fake mode and in
+    # make_fx, which both refuse them by default.
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:
         weights = [torch.empty(p.shape, dtype=precision.stream_dtype) for p in masters.values()]
     batch = [fake_mode.from_tensor(tensor) for _, tensor in inputs]
+    flat_step = _flat_step(step, model, precision, trained)
     tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
     with (
-        fx_traceback.preserve_node_meta(),
+        fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
         _recorded_layers(model),
         _scaled_backward(num_micro_batches),
         fake_mode,
@@ -135,11 +137,38 @@ def capture(
     )
 
 
+def _flat_step(
+    step: Step, model: nn.Module, precision: StreamPrecision, trained: list[str]
+) -> Callable[[list[torch.Tensor], list[torch.Tensor]], list[torch.Tensor]]:
+    """Return the step as a function of streamed weights and batch to results and gradients.
+
+    Its run appends the names of the parameters that receive a gradient to ``trained``.
+    """
+    masters = dict(model.named_parameters())
+
+    def flat_step(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        live = {}
+        for (name, master), weight in zip(masters.items(), weights, strict=True):
+            # Detached, so that the cast weight is the leaf that autograd gives a gradient.
+            tensor = weight.to(precision.compute_dtype).detach()
+            live[name] = tensor.requires_grad_(master.requires_grad)
+        # torch.func.functional_call can only call the model itself, not a step around it.
+        # tie_weights replaces a parameter with two names (a tied head) under both.
+        with _reparametrize_module(model, live, tie_weights=True):
+            results = step(batch)
+        trained.extend(name for name in masters if live[name].grad is not None)
+        gradients = [live[name].grad for name in trained]
+        return [result.detach() for result in results] + [g for g in gradients if g is not None]
+
+    return flat_step
+
+
 def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
     for name, tensor in inputs:
         if tensor.dtype not in NAMES:
             raise ApplianceCompilationError(
-                "an input of the step has a dtype that cannot be sent to a system",
+                "an input of the step must have a dtype that can be sent to a system",
+                code="input-dtype-unsupported",
                 where=f"{name}, of shape {tuple(tensor.shape)}",
                 value=tensor.dtype,
                 rule=f"one of {', '.join(DTYPES)}",
@@ -148,7 +177,7 @@ def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
 
 
 def _annotate(graph: fx.Graph) -> None:
-    """Settle each node's layer and direction under the names that the passes read."""
+    """Set each node's layer and direction under the names that the passes read."""
     for node in graph.nodes:
         node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
         node.meta["backward"] = bool(node.meta.get("autograd_backward"))
@@ -156,7 +185,11 @@ def _annotate(graph: fx.Graph) -> None:
 
 @contextmanager
 def _recorded_layers(model: nn.Module) -> Iterator[None]:
-    """Note in every forward node the path of the innermost module that was running."""
+    """Record in every forward node the path of the innermost module that was running.
+
+    make_fx does not record which module runs. Module hooks enter and leave an annotation of fx,
+    which new nodes inherit.
+    """
     paths = {module: path for path, module in model.named_modules() if path}
     running: list[Any] = []
 
@@ -177,13 +210,18 @@ def _recorded_layers(model: nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+        # A forward that raised has skipped its hook: leave its annotation, which is global state.
         while running:
             running.pop().__exit__(None, None, None)
 
 
 @contextmanager
 def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
-    """Let ``loss.backward()`` start from 1/num_micro_batches and link backward to forward nodes."""
+    """Make ``loss.backward()`` start from 1/num_micro_batches and link backward to forward nodes.
+
+    ``Tensor.backward`` is replaced while the step is traced, since the user's step calls it and
+    takes no argument for the first gradient.
+    """
 
     def backward(
         loss: torch.Tensor,
@@ -194,11 +232,15 @@ def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
     ) -> None:
         if loss.numel() != 1 or gradient is not None or create_graph or inputs is not None:
             raise ApplianceCompilationError(
-                "backward() inside a traced step takes a scalar loss and no other argument",
+                "backward() inside a traced step must have a scalar loss and no other argument",
+                code="backward-not-of-scalar-loss",
                 value=f"loss of shape {tuple(loss.shape)}",
                 remedy="reduce the loss to a scalar, then call loss.backward()",
             )
         if loss.grad_fn is not None:
+            # Without these hooks of AOTAutograd a backward node has the sequence number of
+            # the latest forward op and the stack trace of this call. They set seq_nr, stack trace
+            # and the backward mark from the autograd node whose formula is about to run.
             setup_stacktrace_preservation_hooks([loss.grad_fn])
         seed = torch.full_like(loss, 1.0 / num_micro_batches)
         torch.autograd.backward(loss, seed, retain_graph=retain_graph)

@@ -1,4 +1,4 @@
-"""Turn what goes wrong during capture into one message about the user's own line."""
+"""Explain a failed capture by one error about a line of the user's program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LIBRARIES = tuple(
 
 @contextmanager
 def explain(model: nn.Module) -> Iterator[None]:
-    """Rename failures inside the traced step to ApplianceCompilationError, chained."""
+    """Turn an exception of the traced step into an ApplianceCompilationError, chained."""
     try:
         yield
     except WaferStreamError:
@@ -48,24 +48,28 @@ def explain(model: nn.Module) -> Iterator[None]:
         op = str(error.func).rsplit(".", maxsplit=1)[0]
         raise ApplianceCompilationError(
             f"op {op} depends on the values of a tensor",
+            code="op-depends-on-values",
             where=user_line(error),
             rule=_STATIC,
             remedy=_REMEDIES.get(op, "compute it in the input function, or with masks"),
         ) from error
     except UnsupportedOperatorException as error:
         raise ApplianceCompilationError(
-            f"op {error.func} has no shape rule and cannot be traced", where=user_line(error)
+            f"op {error.func} has no shape rule and cannot be traced",
+            code="op-without-shape-rule",
+            where=user_line(error),
         ) from error
     except Exception as error:
         raise ApplianceCompilationError(
             f"the traced step of {type(model).__name__} failed: {type(error).__name__}: {error}",
+            code="traced-step-failed",
             where=user_line(error),
             rule=_STATIC,
         ) from error
 
 
 def user_line(error: BaseException) -> str | None:
-    """``file:line: source`` of the innermost frame that is the user's code, not a library's."""
+    """Return ``file:line: source`` of the innermost frame in the user's code, if any."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if not frame.filename.startswith((*_LIBRARIES, "<")):
@@ -74,7 +78,7 @@ def user_line(error: BaseException) -> str | None:
 
 
 def line_of_node(stack_trace: str | None) -> str | None:
-    """The same, from the stack trace that a graph node carries."""
+    """Return ``file:line: source`` of the user's code from the stack trace of a graph node."""
     lines = (stack_trace or "").splitlines()
     for index in range(len(lines) - 1, -1, -1):
         head = lines[index].strip()

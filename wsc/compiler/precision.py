@@ -1,4 +1,4 @@
-"""In which dtype weights stream, and in which a CS node computes."""
+"""Dtypes: those that can be sent, and those in which weights stream and nodes compute."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 @dataclass(frozen=True)
 class StreamPrecision:
-    """``stream`` is the dtype on the wire, ``compute`` the dtype of weights inside a kernel.
+    """Dtypes of weights: ``stream`` between server and node, ``compute`` inside a kernel.
 
-    Masters are fp32 always. ``bfloat16``/``float32`` rounds the weights to bf16 for the stream and
-    computes in fp32 (precision_opt_level 0); ``bfloat16``/``bfloat16`` computes in bf16 too.
+    Masters are always fp32. ``bfloat16``/``float32`` rounds the weights to bf16 for the stream and
+    computes in fp32 (precision_opt_level 0); ``bfloat16``/``bfloat16`` also computes in bf16.
     """
 
     stream: str = "bfloat16"
@@ -34,8 +34,10 @@ class StreamPrecision:
 
     @property
     def stream_dtype(self) -> torch.dtype:
+        """Torch dtype of streamed weights."""
         return DTYPES[self.stream]
 
     @property
     def compute_dtype(self) -> torch.dtype:
+        """Torch dtype of weights inside a kernel."""
         return DTYPES[self.compute]

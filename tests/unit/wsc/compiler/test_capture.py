@@ -1,11 +1,14 @@
 """A captured and compiled step computes what the same step computes in eager mode."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 import torch
 from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
+from tests.support.errors import raises
 from tests.support.kernels import run_eagerly, run_kernels
 from tests.support.local_machine import BF16, FP32, Regression, compile_model, random_batches
 from tests.support.tiny_training import GPT, LLAMA, LOADER
@@ -19,24 +22,27 @@ ONE_LAYER = {"num_hidden_layers": 1}
 MIXED = StreamPrecision("bfloat16", "float32")
 
 
+Batch = dict[str, torch.Tensor]
+
+
 class Awkward(Regression):
     """A weight used twice, one that is frozen, one that is not used, and a constant buffer."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.layers[1].weight.requires_grad_(False)
         self.unused = nn.Parameter(torch.ones(3))
         self.register_buffer("mask", torch.tensor([1.0, 0.0, 1.0, 1.0]))
 
-    def forward(self, x, y):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return super().forward(x, y) + (self.layers[0](x.to(self.mask)).float() * self.mask).mean()
 
 
-def tokens():
+def tokens() -> Batch:
     return build_source({**LOADER, "batch_size": 6}, "test").batch(0)
 
 
-MODELS = {
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batch]]] = {
     "gpt": (lambda: build_model(GPT | ONE_LAYER, 0), tokens),
     "llama": (lambda: build_model(LLAMA | ONE_LAYER, 0), tokens),
     "mlp": (Regression, lambda: random_batches(1, 6)[0]),
@@ -44,14 +50,19 @@ MODELS = {
 }
 
 
+Built = dict[str, tuple[nn.Module, Batch]]
+
+
 @pytest.fixture(scope="module")
-def built():
+def built() -> Built:
     return {name: (model(), batch()) for name, (model, batch) in MODELS.items()}
 
 
 @pytest.mark.parametrize("precision", [FP32, MIXED, BF16], ids=["fp32", "mixed", "bf16"])
 @pytest.mark.parametrize("name", MODELS)
-def test_kernels_compute_what_autograd_computes(name, precision, built):
+def test_kernels_compute_the_bits_of_autograd(
+    name: str, precision: StreamPrecision, built: Built
+) -> None:
     """Loss and every gradient, bit for bit, on a micro-batch that was not captured."""
     model, batch = built[name]
     if name == "awkward" and precision == BF16:
@@ -66,7 +77,7 @@ def test_kernels_compute_what_autograd_computes(name, precision, built):
         assert torch.equal(gradient, expected[parameter]), parameter
 
 
-def test_an_evaluation_computes_the_same_loss(built):
+def test_evaluation_program_computes_the_same_loss(built: Built) -> None:
     """Without backward the program has no gradients and the same result."""
     model, batch = built["gpt"]
     compiled = compile_model(model, batch, NUM_MICRO_BATCHES, trains=False)
@@ -78,7 +89,7 @@ def test_an_evaluation_computes_the_same_loss(built):
     assert torch.equal(results[0], run_eagerly(model, micro_batch, FP32, 1)[0])
 
 
-def test_capture_computes_nothing_and_changes_nothing():
+def test_capture_needs_no_values_and_changes_no_model() -> None:
     """A model on the meta device has no values, and no gradient is left behind."""
     with torch.device("meta"):
         model = Regression(width=1000)
@@ -88,12 +99,12 @@ def test_capture_computes_nothing_and_changes_nothing():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_what_a_capture_says_about_the_step():
+def test_captured_names_parameters_inputs_and_gradients() -> None:
     """Parameters in registration order as fp32, inputs by name, gradients of what is trained."""
     model = Awkward()
     named = [("a", torch.zeros(2, 4)), ("b", torch.zeros(2, 4))]
 
-    def step(batch):
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         loss = model(*batch)
         loss.backward()
         return [loss, loss * 2]
@@ -114,47 +125,50 @@ def test_what_a_capture_says_about_the_step():
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.complex64], ids=str)
-def test_an_input_of_a_dtype_that_does_not_travel_is_refused(dtype):
-    """By name, before anything is traced; tokens are often kept as unsigned integers."""
+def test_capture_refuses_unsupported_input_dtypes(dtype: torch.dtype) -> None:
+    """Before tracing starts; tokens are often stored as unsigned integers."""
     inputs = [("tokens", torch.zeros(2, 4, dtype=dtype))]
-    with pytest.raises(ApplianceCompilationError, match="tokens") as caught:
+    with raises(ApplianceCompilationError, "input-dtype-unsupported") as caught:
         capture(lambda batch: batch, Regression(), inputs, FP32, 1)
     assert caught.value.value == str(dtype)
-    assert "int64" in caught.value.rule
+    assert "tokens" in (caught.value.where or "")
+    assert "int64" in (caught.value.rule or "")
     assert caught.value.remedy
 
 
-def refusals():
-    def vector_loss(loss):
+def refusals() -> list[Callable[[torch.Tensor], None]]:
+    def vector_loss(loss: torch.Tensor) -> None:
         (loss * torch.ones(2)).backward()
 
-    def own_gradient(loss):
+    def own_gradient(loss: torch.Tensor) -> None:
         loss.backward(torch.tensor(2.0))
 
-    def second_order(loss):
+    def second_order(loss: torch.Tensor) -> None:
         loss.backward(create_graph=True)
 
     return [vector_loss, own_gradient, second_order]
 
 
 @pytest.mark.parametrize("backward", refusals(), ids=lambda function: function.__name__)
-def test_backward_takes_a_scalar_loss_and_nothing_else(backward):
-    """What cannot be the gradient of a mean over micro-batches is refused, with a remedy."""
+def test_backward_must_have_a_scalar_loss_only(
+    backward: Callable[[torch.Tensor], None],
+) -> None:
+    """Other calls are not the gradient of a mean over micro-batches."""
     model = Regression()
 
-    def step(batch):
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         loss = model(*batch)
         backward(loss)
         return [loss]
 
     named = [(name, tensor) for name, tensor in random_batches(1, 2)[0].items()]
-    with pytest.raises(ApplianceCompilationError, match="scalar loss") as caught:
+    with raises(ApplianceCompilationError, "backward-not-of-scalar-loss") as caught:
         capture(step, model, named, FP32, 1)
     assert caught.value.remedy
 
 
-def test_capture_gives_tensors_their_backward_back():
-    """After a capture, ``backward`` is torch's own again, also after a failed one."""
+def test_capture_restores_tensor_backward() -> None:
+    """After a capture and after a failed one."""
     before = torch.Tensor.backward
     compile_model(Regression(), random_batches(1, 2)[0], 1)
     with pytest.raises(ApplianceCompilationError):

@@ -1,4 +1,4 @@
-"""A step with many layers from a capture with five."""
+"""A program with many layers from a capture with five."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wsc.core.program import Program
 
 
 class Layer(nn.Module):
-    """Reads the layer before, a mask that has no gradient, and a condition that has one."""
+    """A layer that reads its predecessor, a mask without and a condition with a gradient."""
 
     def __init__(self, is_plain: bool) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """A stack between an embedding and a head that share their weights.
 
-    Every ``other`` layer is of another kind.
+    Every ``other``-th layer is of another kind.
     """
 
     def __init__(self, num_layers: int, other: int) -> None:
@@ -63,9 +63,7 @@ def shallow() -> Program:
 
 
 @pytest.mark.parametrize("num_layers", [5, 6, 9])
-def test_a_deepened_step_is_the_step_captured_with_so_many_layers(
-    shallow: Program, num_layers: int
-) -> None:
+def test_deepened_equals_a_capture_with_all_layers(shallow: Program, num_layers: int) -> None:
     """Every segment, weight, value, footprint and op; only digest and names of values differ."""
     deep = Stack.of(shallow, num_layers).deepened(shallow)
     assert is_like(deep, captured(num_layers))
@@ -83,15 +81,15 @@ def test_layers_that_take_turns_are_no_stack(shallow: Program) -> None:
     assert Stack.checked(captured(CAPTURED_LAYERS, other=2), turns, 9, shapes(9)) is None
 
 
-def test_layers_of_growing_size_are_no_stack(shallow: Program) -> None:
-    """The parameters of the whole model are not what repeating a layer makes."""
+def test_checked_refuses_layers_of_growing_size(shallow: Program) -> None:
+    """The parameters of the model are not those of repeated layers."""
     one_more = captured(CAPTURED_LAYERS + 1)
     wider = shapes(9) | {"layers.7.mix.weight": (8, 16)}
     assert Stack.checked(shallow, one_more, 9, wider) is None
     assert Stack.checked(shallow, one_more, 9, shapes(8)) is None
 
 
-def test_the_weights_of_an_optimizer_grow_with_the_stack(shallow: Program) -> None:
+def test_names_inserts_the_weights_of_all_copies(shallow: Program) -> None:
     """In the order of the model."""
     stack = Stack.of(shallow, 7)
     names = ["embedding.weight", *(f"layers.{i}.mix.weight" for i in range(5))]
@@ -99,21 +97,21 @@ def test_the_weights_of_an_optimizer_grow_with_the_stack(shallow: Program) -> No
     assert stack.names(shallow.parameter) == tuple(stack.deepened(shallow).parameter)
 
 
-def test_names_by_place_stay_what_they_are(shallow: Program) -> None:
-    """And a program is like itself, whatever its values are called."""
+def test_named_by_place_is_idempotent(shallow: Program) -> None:
+    """And is_like ignores the names of values."""
     named = named_by_place(shallow)
     assert named_by_place(named) == named != shallow
     assert is_like(named, shallow)
 
 
-def test_a_program_without_a_stack_of_five_is_refused() -> None:
+def test_stack_of_refuses_another_number_of_layers() -> None:
     """There is no middle layer to repeat."""
-    with pytest.raises(ValueError, match="one stack of 5 layers expected"):
+    with pytest.raises(ValueError, match="5 layers"):
         Stack.of(captured(4), 7)
 
 
-def test_a_step_with_two_stacks_is_captured_whole(shallow: Program) -> None:
-    """Nothing is foretold of it, and nothing fails."""
+def test_checked_refuses_two_stacks(shallow: Program) -> None:
+    """The caller then captures all layers."""
     two = replace(
         shallow,
         segments=tuple(
