@@ -171,8 +171,8 @@ class Stack:
                     yield from ((_with_number(name, number), name) for name in captured)
             else:
                 for name in captured:
-                    number = self._new_number(self._number(name), reader, copy)
-                    yield (name if number is None else _with_number(name, number)), name
+                    own = self._new_number(self._number(name), reader, copy)
+                    yield (name if own is None else _with_number(name, own)), name
 
     def _new_number(self, number: int | None, reader: int | None, copy: int | None) -> int | None:
         """Return the new number of one layer that ``reader``, or copy ``copy`` of it, reads."""

@@ -1,4 +1,4 @@
-"""Keyed random kernels draw what torch's own would draw, each from a stream of its own."""
+"""Keyed random kernels have the distributions of torch, and draw by key and position."""
 
 import pytest
 import torch
@@ -9,12 +9,12 @@ X = torch.full((200, 50), 0.3)
 
 
 @pytest.mark.parametrize("name", keyed_random.KERNELS)
-def test_key_and_position_decide(name):
-    """The same pair gives the same bits; another key or another position gives others."""
+def test_keyed_draws_depend_on_key_and_position(name: str) -> None:
+    """The same pair gives the same bits; another key or position gives others."""
     kernel = keyed_random.KERNELS[name]
     options = (0.25, True) if name == "native_dropout" else ()
 
-    def drawn(key, position):
+    def drawn(key: int, position: int) -> torch.Tensor:
         result = kernel(key, position, X.clone(), *options)
         return result[0] if isinstance(result, tuple) else result
 
@@ -23,30 +23,30 @@ def test_key_and_position_decide(name):
     assert not torch.equal(drawn(1, 2), drawn(1, 3))
 
 
-def test_dropout_keeps_the_mean():
-    """What is kept is scaled by 1 / (1 - p); the mask says what was kept."""
+def test_native_dropout_keeps_the_mean() -> None:
+    """Kept elements are scaled by 1 / (1 - p); the mask has them."""
     kept, mask = keyed_random.native_dropout(3, 0, X, 0.25, True)
     assert torch.equal(kept, X * mask * (1 / 0.75))
     assert abs(mask.float().mean() - 0.75) < 0.02
 
 
 @pytest.mark.parametrize(("p", "train"), [(0.0, True), (0.5, False)])
-def test_dropout_that_is_off_drops_nothing(p, train):
+def test_native_dropout_that_is_off_drops_nothing(p: float, train: bool) -> None:
     """Evaluation, or a rate of 0."""
     kept, mask = keyed_random.native_dropout(3, 0, X, p, train)
     assert torch.equal(kept, X)
     assert mask.all()
 
 
-def test_dropout_of_everything_leaves_zeros():
-    """Rate 1, as in torch: no division by the share that is kept."""
+def test_native_dropout_with_rate_1_gives_zeros() -> None:
+    """As in torch, without a division by the share that is kept."""
     kept, mask = keyed_random.native_dropout(3, 0, X, 1.0, True)
     assert torch.equal(kept, torch.zeros_like(X))
     assert not mask.any()
 
 
-def test_draws_have_their_distribution():
-    """Means and variances of what torch documents."""
+def test_keyed_draws_have_their_distribution() -> None:
+    """Means and variances as torch documents them."""
     uniform = keyed_random.rand_like(1, 0, X)
     normal = keyed_random.randn_like(1, 0, X)
     ones = keyed_random.bernoulli_(1, 0, X.clone(), 0.7)

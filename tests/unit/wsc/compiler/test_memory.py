@@ -1,4 +1,4 @@
-"""Bytes of activations from one capture: linear in the samples, streams left out, views once."""
+"""Bytes of activations of a captured step: linear in the samples, without streams, views once."""
 
 import pytest
 
@@ -6,32 +6,33 @@ from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.local_machine import BF16, compile_model
 from tests.support.tiny_training import GPT, LOADER
+from wsc.core.program import Footprint, Program
 
 
-def captured(samples, **changes):
+def captured(samples: int, **changes: object) -> Program:
     batch = build_source(LOADER | {"batch_size": samples}, "test").batch(0)
     return compile_model(build_model(GPT | changes, 0), batch, 1, precision=BF16).program
 
 
 @pytest.fixture(scope="module")
-def gpt():
+def gpt() -> Program:
     return captured(2)
 
 
-def footprints(program):
+def footprints(program: Program) -> list[tuple[Footprint, list[Footprint]]]:
     return [(s.working, [piece.footprint for piece in s.stash]) for s in program.segments]
 
 
-def test_footprints_do_not_depend_on_the_size_at_capture(gpt):
-    """So one capture tells the memory of every micro-batch size.
+def test_footprints_do_not_depend_on_the_captured_size(gpt: Program) -> None:
+    """One capture gives the memory of every micro-batch size.
 
-    But for sums over the batch that a gradient is made of in two steps, as that of positions.
+    Except for gradients that are summed over the batch in two steps, as that of positions.
     """
     assert footprints(captured(4))[:-1] == footprints(gpt)[:-1]
 
 
-def test_a_decoder_layer_stashes_what_its_backward_pass_reads(gpt):
-    """16 hidden-sized tensors with the filter twice the hidden size less 4: by hand.
+def test_stash_of_a_decoder_layer_by_hand(gpt: Program) -> None:
+    """16 hidden-sized tensors with the filter twice the hidden size less 4.
 
     Two norms (2, and statistics), queries, keys, values, attention (4, and its statistics), the
     attention's residual sum, the filter before and after its activation (2 x 2), the output.
@@ -46,8 +47,8 @@ def test_a_decoder_layer_stashes_what_its_backward_pass_reads(gpt):
     assert sum(small) <= tokens * 4 * (2 * 2 + GPT["num_heads"])
 
 
-def test_gradients_take_no_working_memory(gpt):
-    """They leave as they are made, so a wide weight does not widen the backward pass."""
+def test_gradients_take_no_working_memory(gpt: Program) -> None:
+    """They stream out, so a wide weight needs no more memory in the backward pass."""
     wide = captured(2, vocab_size=640)
     narrow_head, wide_head = (
         next(s for s in p.segments if s.gradients and s.phase == "backward") for p in (gpt, wide)
@@ -58,15 +59,15 @@ def test_gradients_take_no_working_memory(gpt):
     assert wide_head.working.fixed_bytes == narrow_head.working.fixed_bytes
 
 
-def test_the_working_set_holds_the_outputs_and_more(gpt):
+def test_working_set_includes_the_outputs(gpt: Program) -> None:
     """A segment's outputs live to its end, so they are part of its working set."""
     for segment in gpt.segments:
         stashed = sum(piece.footprint.sample_bytes for piece in segment.stash)
         assert segment.working.sample_bytes >= stashed
 
 
-def test_a_shared_weight_leaves_a_gradient_that_does_not_grow(gpt):
-    """The head's part of the embedding's gradient waits for the embedding's backward pass."""
+def test_gradient_of_a_shared_weight_has_a_fixed_size(gpt: Program) -> None:
+    """The head's part of the embedding's gradient is stashed until the embedding's backward pass."""
     waiting = {
         piece.footprint.fixed_bytes
         for segment in gpt.segments
@@ -76,7 +77,7 @@ def test_a_shared_weight_leaves_a_gradient_that_does_not_grow(gpt):
     assert GPT["vocab_size"] * GPT["hidden_size"] * 2 in waiting
 
 
-def test_an_attention_kernel_keeps_its_scores_while_it_runs():
+def test_attention_kernel_keeps_its_scores() -> None:
     """One score for each head, query and key; backward its gradient as well."""
     short, long = captured(2, num_heads=2), captured(2, num_heads=4)
     scores = 2 * 8 * 8 * 2  # two more heads, 8 x 8 tokens, two bytes each

@@ -1,20 +1,24 @@
 """Segments: layers in the order in which they run, forward and then backward."""
 
+from typing import Any
+
 import pytest
+import torch
 from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.local_machine import Regression, compile_model, random_batches
 from tests.support.tiny_training import GPT, LLAMA, LOADER
+from wsc.compiler.compiled import Compiled
 from wsc.compiler.passes.layers import layer_name
 
 
-def names(compiled):
+def names(compiled: Compiled) -> list[str]:
     return [f"{segment.layer} {segment.phase}" for segment in compiled.program.segments]
 
 
-def compiled_gpt(config):
+def compiled_gpt(config: dict[str, Any]) -> Compiled:
     return compile_model(build_model(config, 0), build_source(LOADER, "test").batch(0), 11)
 
 
@@ -29,8 +33,8 @@ def compiled_gpt(config):
         ("", ""),
     ],
 )
-def test_a_layer_is_a_path_up_to_its_first_number(path, layer):
-    """So everything inside a numbered block streams with the block."""
+def test_layer_name_ends_with_the_first_number(path: str, layer: str) -> None:
+    """Everything inside a numbered block streams with the block."""
     assert layer_name(path) == layer
 
 
@@ -42,43 +46,45 @@ def test_a_layer_is_a_path_up_to_its_first_number(path, layer):
     ],
     ids=["gpt", "llama"],
 )
-def test_layers_run_forward_and_then_backward(config, layers, monkeypatch):
-    """With no layer too small to stand alone, the schedule reads like the model."""
+def test_layers_run_forward_and_then_backward(
+    config: dict[str, Any], layers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If no layer counts as small, the segments are the layers of the model."""
     monkeypatch.setattr("wsc.compiler.passes.layers.SMALL_LAYER_BYTES", 1)
     forward = [f"{layer} forward" for layer in layers]
     backward = [f"{layer} backward" for layer in reversed(layers)]
     assert names(compiled_gpt(config)) == forward + backward
 
 
-def test_small_layers_join_a_neighbour():
-    """No message for a few kilobytes: the final norm goes with the head."""
+def test_small_layers_join_a_neighbour() -> None:
+    """The final norm joins the head."""
     compiled = compiled_gpt(LLAMA)
     assert "norm forward" not in names(compiled)
     (head,) = [s for s in compiled.program.segments if (s.layer, s.phase) == ("head", "forward")]
     assert head.weights == ("norm.weight", "head.weight")
 
 
-def test_a_model_without_submodules_is_one_layer():
-    """Parameters of the model itself still have a home."""
+def test_model_without_submodules_is_one_layer() -> None:
+    """Its own parameters belong to the layer "step"."""
 
     class Flat(nn.Module):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.weight = nn.Parameter(Regression().layers[0].weight.detach().clone())
 
-        def forward(self, x, y):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return ((x @ self.weight) - y).square().mean()
 
     found = names(compile_model(Flat(), random_batches(1, 4)[0], 2))
     assert found == ["step forward", "step backward"]
 
 
-def test_a_layer_that_runs_twice_has_two_segments(monkeypatch):
-    """A segment is a run of ops; a shared layer streams again when it comes back."""
+def test_layer_that_runs_twice_has_two_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment is a run of ops; a shared layer streams once for each run."""
     monkeypatch.setattr("wsc.compiler.passes.layers.SMALL_LAYER_BYTES", 1)
 
     class Shared(Regression):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__(depth=2)
             self.layers = nn.ModuleList([*self.layers, self.layers[0]])
 
