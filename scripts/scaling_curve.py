@@ -51,7 +51,8 @@ def run_experiment(experiment: Experiment, with_gpus: bool) -> CurveResult:
     """Check the configuration, do all runs, and add GPU clusters if requested."""
     params = load_params(experiment.params)
     check(experiment, params)
-    result = measure(experiment, run_py(HOME), HOME)
+    policy = params.trainer.init.micro_batch_policy("train")
+    result = measure(experiment, policy, run_py(HOME), HOME)
     if not with_gpus:
         return result
     return replace(result, gpus=compare_with_gpus(params, result.model.parameters))

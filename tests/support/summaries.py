@@ -61,7 +61,7 @@ def with_digest(run: RunSummary, digest: str) -> RunSummary:
 
 def run_curve(*runs: RunSummary) -> CurveResult:
     """Return the curve of made-up runs."""
-    return curve_of_runs(runs, commit=None, configuration={})
+    return curve_of_runs(runs, micro_batch="auto", commit=None, configuration={})
 
 
 def simulated_curve(

@@ -235,9 +235,18 @@ class CurveResult:
 
 
 def curve_of_runs(
-    runs: Sequence[RunSummary], commit: str | None, configuration: Mapping[str, Any]
+    runs: Sequence[RunSummary],
+    micro_batch: int | str,
+    commit: str | None,
+    configuration: Mapping[str, Any],
 ) -> CurveResult:
     """Return the curve of training runs that differ in ``num_csx`` only.
+
+    Args:
+        runs: Summaries of the runs, in any order.
+        micro_batch: Configured micro-batch size, or the name of the policy.
+        commit: Commit of the source tree.
+        configuration: Files and numbers that define the runs.
 
     Raises:
         WaferStreamError: A run is not a completed training.
@@ -268,7 +277,7 @@ def curve_of_runs(
         model=first.model,
         batch_size=first.batch_size,
         tokens_per_sample=None,
-        micro_batch=first.micro_batch_size or "automatic",
+        micro_batch=micro_batch,
         points=points,
         training=TrainingInfo(
             num_steps=first.last_step - first.first_step + 1,

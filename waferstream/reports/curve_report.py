@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from timing.attribution import Attribution
 from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo
 from waferstream.reports.economics import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from waferstream.reports.host import Host
@@ -22,6 +20,17 @@ Column = Callable[[CurvePoint], str | None]
 
 _VISIBLE_SHARE = 0.0005  # a cause with a smaller share at every point has no column
 _PAGE = "curve_page.html.jinja"
+
+_CAUSES = {
+    "compute": "arithmetic and memory traffic of kernels",
+    "overhead": "start of segments and kernels",
+    "straggler": "wait for the slowest system",
+    "weights": "wait for weights",
+    "input": "wait for samples",
+    "reduce": "wait for gradients to be summed and applied",
+    "idle": "no micro-batch left",
+}
+"""Definitions of the causes of timing.attribution, for footnotes."""
 
 
 def write_curve(folder: Path, name: str, result: CurveResult, details: str = "") -> Path:
@@ -115,8 +124,7 @@ def _share_of(cause: str) -> Column:
 
 def _visible_causes(result: CurveResult) -> list[str]:
     shares = [point.emulated.attribution_ps.shares() for point in result.points]
-    names = [field.name for field in fields(Attribution)]
-    return [name for name in names if any(each[name] >= _VISIBLE_SHARE for each in shares)]
+    return [name for name in _CAUSES if any(each[name] >= _VISIBLE_SHARE for each in shares)]
 
 
 def _training_time(result: CurveResult) -> Column:
@@ -134,8 +142,11 @@ def _training_time(result: CurveResult) -> Column:
 def footnotes(result: CurveResult) -> list[str]:
     """Return the sentences that define the columns and state the accuracy."""
     notes = [
-        "Step, samples/s, efficiency and causes are emulated. Efficiency: samples/s over those of "
-        "the first row times the growth in systems. Causes: shares of the busiest systems' step."
+        "Step, samples/s and efficiency are emulated. Efficiency: samples/s over ideal scaling "
+        "from the first row.",
+        "Shares of the busiest systems' step: "
+        + "; ".join(f"{cause}, {_CAUSES[cause]}" for cause in _visible_causes(result))
+        + ".",
     ]
     if result.training is not None:
         notes.append(

@@ -1,1 +1,1 @@
-"""Experiments made of several runs: what scripts/ call."""
+"""Curves over numbers of systems: sweeps, training experiments, GPU clusters to compare with."""

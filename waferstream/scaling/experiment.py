@@ -24,6 +24,7 @@ from waferstream.reports.host import git_commit
 from waferstream.reports.summary import SUMMARY_NAME, RunSummary
 from wsc.core.config import load_yaml
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.micro_batches import MicroBatchPolicy
 
 CURVE_NAME = "scaling"
 
@@ -87,11 +88,12 @@ def check(experiment: Experiment, params: Params) -> None:
         policy.check(fit.train_dataloader.batch_size, num_csx)
 
 
-def measure(experiment: Experiment, run: Run, home: Path) -> CurveResult:
+def measure(experiment: Experiment, policy: MicroBatchPolicy, run: Run, home: Path) -> CurveResult:
     """Do all runs, fewest systems first, and return their curve.
 
     Args:
         experiment: The runs to do.
+        policy: Micro-batch policy of their params file.
         run: Calls ``run.py``.
         home: The source tree whose commit the result names.
 
@@ -103,7 +105,7 @@ def measure(experiment: Experiment, run: Run, home: Path) -> CurveResult:
     for num_csx in experiment.num_csx:
         _check_is_new(experiment.model_dir(num_csx))
     runs = [_measure_one(experiment, run, num_csx) for num_csx in experiment.num_csx]
-    return curve_of_runs(runs, git_commit(home), configuration)
+    return curve_of_runs(runs, policy.label, git_commit(home), configuration)
 
 
 def _check_is_new(model_dir: Path) -> None:

@@ -111,7 +111,6 @@ def simulate(
     curve_s = time.perf_counter() - start_s
     program = study.costed(detailed).program
     num_parameters = sum(spec.num_elements for spec in program.parameters)
-    size = study.policy.requested
     bill = _bill(request, points[counts.index(detailed)])
     return CurveResult(
         version=VERSION,
@@ -120,7 +119,7 @@ def simulate(
         model=ModelSummary(str(init.model.dump()["name"]), num_parameters),
         batch_size=study.batch_size,
         tokens_per_sample=study.tokens_per_sample,
-        micro_batch=size if isinstance(size, int) else study.policy.name,
+        micro_batch=study.policy.label,
         points=points,
         simulation=SimulationInfo(
             stream_dtype=program.stream_dtype,

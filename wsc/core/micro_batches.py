@@ -79,6 +79,11 @@ class MicroBatchPolicy:
                 return self.requested
 
     @property
+    def label(self) -> int | str:
+        """The requested integer, or the name of any other policy."""
+        return self.requested if isinstance(self.requested, int) else self.name
+
+    @property
     def depends_on_wafer(self) -> bool:
         """Whether the size is lowered until a micro-batch fits the wafer."""
         return self.requested in ("auto", "fill_wafer")

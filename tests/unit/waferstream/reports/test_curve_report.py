@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import replace
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from waferstream.reports.curve import GpuComparison
 from waferstream.reports.curve_report import (
     curve_page,
     curve_table,
+    footnotes,
     format_duration,
     headline,
     table_text,
@@ -102,6 +103,13 @@ def test_curve_table_without_tokens_has_no_token_rate() -> None:
         for point in SIMULATION.points
     )
     assert "tokens/s" not in curve_table(replace(SIMULATION, points=points))[0]
+
+
+def test_footnotes_define_every_visible_cause() -> None:
+    every = Attribution(**{field.name: 10 for field in fields(Attribution)})
+    shares = footnotes(simulated_curve((1,), every))[1]
+    assert all(f"{field.name}, " in shares for field in fields(Attribution))
+    assert "idle" not in footnotes(SIMULATION)[1]
 
 
 def test_table_text_is_aligned() -> None:

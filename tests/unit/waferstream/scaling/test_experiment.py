@@ -14,6 +14,9 @@ from waferstream.reports.summary import RunSummary
 from waferstream.scaling.experiment import Experiment, measure
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.files import write_json
+from wsc.core.micro_batches import MicroBatchPolicy
+
+POLICY = MicroBatchPolicy()
 
 
 class FakeRuns:
@@ -43,11 +46,11 @@ def experiment(tmp_path: Path) -> Experiment:
 
 def test_measure_calls_every_run_with_its_arguments(experiment: Experiment) -> None:
     run = FakeRuns()
-    result = measure(experiment, run, experiment.out)
+    result = measure(experiment, POLICY, run, experiment.out)
     assert [point.num_csx for point in result.points] == [1, 4]
     assert result.training is not None
     assert result.training.weights_sha256 == DIGEST
-    assert result.commit is None
+    assert (result.commit, result.micro_batch) == (None, "auto")
     assert result.configuration["params"] == {"trainer": {"init": {"seed": 1}}}
     for count, flags in zip((1, 4), run.arguments, strict=True):
         assert flags == {
@@ -65,7 +68,7 @@ def test_arguments_pass_the_cluster_and_omit_missing_steps(
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("machine: {system: CS-3}")
     run = FakeRuns()
-    measure(replace(experiment, steps=None, cluster=cluster), run, tmp_path)
+    measure(replace(experiment, steps=None, cluster=cluster), POLICY, run, tmp_path)
     assert run.arguments[0]["--cluster"] == str(cluster)
     assert "--num_steps" not in run.arguments[0]
 
@@ -73,7 +76,7 @@ def test_arguments_pass_the_cluster_and_omit_missing_steps(
 def test_measure_reads_files_before_the_first_run(experiment: Experiment) -> None:
     run = FakeRuns()
     with pytest.raises(ConfigError) as caught:
-        measure(replace(experiment, params=Path("missing.yaml")), run, experiment.out)
+        measure(replace(experiment, params=Path("missing.yaml")), POLICY, run, experiment.out)
     assert caught.value.where == "missing.yaml"
     assert run.arguments == []
     assert not experiment.out.exists()
@@ -84,14 +87,14 @@ def test_measure_refuses_an_existing_run_folder(experiment: Experiment) -> None:
     experiment.model_dir(4).mkdir(parents=True)
     run = FakeRuns()
     with raises(ConfigError, "run-folder-exists"):
-        measure(experiment, run, experiment.out)
+        measure(experiment, POLICY, run, experiment.out)
     assert run.arguments == []
 
 
 def test_measure_ends_at_the_first_run_that_fails(experiment: Experiment) -> None:
     run = FakeRuns(exit_code=1)
     with raises(WaferStreamError, "run-failed") as caught:
-        measure(experiment, run, experiment.out)
+        measure(experiment, POLICY, run, experiment.out)
     assert caught.value.value == "exit code 1"
     assert len(run.arguments) == 1
 
@@ -107,11 +110,11 @@ def test_measure_refuses_an_unreadable_summary(experiment: Experiment, text: str
         return 0
 
     with raises(WaferStreamError, "run-summary-unreadable") as caught:
-        measure(experiment, run, experiment.out)
+        measure(experiment, POLICY, run, experiment.out)
     assert caught.value.where == str(experiment.model_dir(1) / "run_summary.json")
 
 
 def test_measure_refuses_a_run_that_trained_nothing(experiment: Experiment) -> None:
     run = FakeRuns(lambda count: replace(summary(count), weights_sha256=None))
     with raises(WaferStreamError, "run-not-completed"):
-        measure(experiment, run, experiment.out)
+        measure(experiment, POLICY, run, experiment.out)
