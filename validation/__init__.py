@@ -1,1 +1,1 @@
-"""Predicted against published: every reference row, its error, and the errors per family."""
+"""Compare predictions with published measurements, and fit constants to calibration rows."""

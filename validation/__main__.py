@@ -1,10 +1,10 @@
-"""How far are predictions from published measurements?
+"""Compare predictions with published measurements.
 
-    python -m validation [--rows FILE.csv ...] [--json OUT]
+    python -m validation [--rows FILE.csv ...] [--json FILE] [--check]
 
-Predicts every row that a replay knows, prints it beside what is published, and lists the others
-with the reason. Exit status: 0; 1 if a file is malformed, a replay breaks, or, with --check, a
-goal is missed or a fitted constant names a row that is not calibration.
+Predicts every row that a benchmark family knows, prints it beside the published value, and lists
+skipped rows with the reason. The exit status is 1 if a file is malformed or a prediction fails or,
+with --check, if a goal is missed or a fitted constant names a row that is not calibration; else 0.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from validation.families.prediction import Family
 from validation.families.registry import FAMILIES
-from validation.families.replay import Family
-from validation.report.document import write_document
+from validation.report.document import write_document, write_error_table
 from validation.report.picture import fidelity_picture
-from validation.report.text import Report
-from validation.rows.row import PUBLISHED
+from validation.report.report import Report
+from validation.rows.reader import PUBLISHED
 from waferstream.cli.options import new_file
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
@@ -28,7 +28,7 @@ _NOTES = Path(__file__).parents[1] / "docs" / "fidelity_notes.md"
 
 
 def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FAMILIES) -> int:
-    """Replay, print, write what is asked for; returns the exit status."""
+    """Predict, print, write the requested files; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         report = Report.of(options.rows, families)
@@ -47,16 +47,18 @@ def _write(options: argparse.Namespace, report: Report) -> None:
         fidelity_picture(options.picture, report.by_family)
     if options.markdown is not None:
         write_document(options.markdown, report, _NOTES, options.picture)
+    if options.readme is not None:
+        write_error_table(options.readme, report)
 
 
 def _verdict(report: Report, check: bool) -> int:
-    broken = [failed.row.row_id for failed in report.replays.failed]
-    if broken:
-        print(f"bug: a replay broke on {', '.join(broken)}", file=sys.stderr)
+    failed = [outcome.row.row_id for outcome in report.predictions.failed]
+    if failed:
+        print(f"bug: predictions failed on {', '.join(failed)}", file=sys.stderr)
     complaints = _complaints(report) if check else []
     for complaint in complaints:
         print(complaint, file=sys.stderr)
-    return 1 if broken or complaints else 0
+    return 1 if failed or complaints else 0
 
 
 def _complaints(report: Report) -> list[str]:
@@ -82,11 +84,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=new_file, metavar="FILE", help="write the report as data")
     parser.add_argument("--markdown", type=new_file, metavar="FILE", help="write it as a page")
-    parser.add_argument("--picture", type=new_file, metavar="FILE", help="draw it, PNG")
+    parser.add_argument("--picture", type=new_file, metavar="FILE", help="draw it as PNG")
+    parser.add_argument(
+        "--readme", type=new_file, metavar="FILE", help="replace the error table of a page"
+    )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="fail if a goal is missed, or a constant fitted to the wrong rows",
+        help="fail if a goal is missed, or a constant is fitted to the wrong rows",
     )
     return parser
 

@@ -1,1 +1,1 @@
-"""Predict the published rows, one module per family of measurements."""
+"""Benchmark families: predict the rows of one kind with one model."""

@@ -1,7 +1,7 @@
-"""Replays of reduce, all-reduce and broadcast: programs whose sources are public, or HPDC'24 forms.
+"""Predict reduce, all-reduce and broadcast: published programs, or the HPDC'24 cost functions.
 
-Rows of the SDK's simulator count from the start of the program, those of silicon from the first
-wavelet.
+Rows of the SDK's simulator count cycles from the start of the program, rows of silicon from the
+first wavelet.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from csnode.fabric.collectives.trees import auto_generated
 from timing.hardware.fabric import FabricSpec
 from timing.kernels import collectives
 from validation.families.products import is_summa
-from validation.families.replay import CannotReplay
 from validation.published_programs import communication, hpdc
-from validation.rows.kernel_rows import (
+from validation.rows.kernels import (
     cycles_per_unit,
     fabric_of,
     group_of,
@@ -26,17 +25,16 @@ from validation.rows.kernel_rows import (
     sides_of,
     wavelets_of,
 )
-from validation.rows.row import Row
-from validation.rows.row_words import letters_of
+from validation.rows.row import CannotPredict, Row, letters_of
 
-Form = Callable[[FabricSpec, int, float], float]
+CostFunction = Callable[[FabricSpec, int, float], float]
 
 
 def _generated(fabric: FabricSpec, pes: int, wavelets: float) -> float:
     return auto_generated(pes, int(wavelets), fabric).cost(int(wavelets), fabric)
 
 
-REDUCES: Mapping[str, Form] = {
+REDUCES: Mapping[str, CostFunction] = {
     "star": collectives.star,
     "chain": collectives.chain,
     "tree": hpdc.tree,
@@ -44,23 +42,23 @@ REDUCES: Mapping[str, Form] = {
     "2phase": hpdc.two_phase,
     "autogen": _generated,
 }
-"""Forms of one line of PEs, as published, by letters of the algorithm's name."""
+"""Published cost functions of a reduce along one line of PEs, by letters of the algorithm."""
 
 
 def is_collective(row: Row) -> bool:
-    """Whether a row is about a collective by itself, not about the broadcasts of a product."""
+    """Return whether a row is about a collective alone, not about the broadcasts of a product."""
     return of_workload("reduce", "broadcast", "bcast")(row) and not is_summa(row)
 
 
 def predict_collective(row: Row) -> float:
-    """In the row's unit; CannotReplay if it leaves too much unsaid."""
+    """Predict a collective in the row's unit."""
     fabric = fabric_of(row)
     unit = cycles_per_unit(row, sdk_clock_hz(fabric))  # first: the sizes of a ratio do not matter
     return (_program(row, fabric) or _modelled(row, fabric)) / unit
 
 
 def _program(row: Row, fabric: FabricSpec) -> float | None:
-    """Cycles of a published program; None if the row ran another."""
+    """Return the cycles of a published program; None if the row ran another one."""
     algorithm, group = letters_of(row.text("algorithm")), group_of(row)
     if "lowdepth" in algorithm:
         return communication.low_depth_program(
@@ -78,7 +76,7 @@ def _program(row: Row, fabric: FabricSpec) -> float | None:
 
 
 def _modelled(row: Row, fabric: FabricSpec) -> float:
-    """The HPDC'24 form that workload and algorithm name."""
+    """Return the cycles of the HPDC'24 cost function that workload and algorithm name."""
     start = communication.start_cycles(fabric) if row.evidence == "simulator" else 0
     sides = sides_of(row, fabric) if is_plane(row) else (line_of(row, fabric), 1)
     wavelets = wavelets_of(row, fabric)
@@ -92,26 +90,29 @@ def _modelled(row: Row, fabric: FabricSpec) -> float:
     if "snake" in algorithm:
         reduced = collectives.snake_reduce(fabric, *sides, wavelets)
     else:
-        reduced = _along(_reduce_form(row, algorithm), fabric, sides, wavelets)
+        reduced = _along(_reduce_cost(row, algorithm), fabric, sides, wavelets)
     return start + reduced + (broadcast if operation == "allreduce" else 0.0)
 
 
-def _along(form: Form, fabric: FabricSpec, sides: tuple[int, int], wavelets: int) -> float:
-    """One side after the other; a side of one PE has nothing to do."""
-    return sum(form(fabric, side, wavelets) for side in sides if side > 1)
+def _along(cost: CostFunction, fabric: FabricSpec, sides: tuple[int, int], wavelets: int) -> float:
+    """Sum the cost over both sides; a side of one PE costs nothing."""
+    return sum(cost(fabric, side, wavelets) for side in sides if side > 1)
 
 
 def _operation(row: Row) -> Literal["reduce", "allreduce", "broadcast"]:
     workload = letters_of(row.text("workload"))
     if "reducescatter" in workload:
-        raise CannotReplay("no form of a reduce whose result is spread")
+        raise CannotPredict("no cost function of a reduce-scatter", code="no-cost-function")
     if "allreduce" in workload:
         return "allreduce"
     return "reduce" if "reduce" in workload else "broadcast"
 
 
-def _reduce_form(row: Row, algorithm: str) -> Form:
-    for letters, form in REDUCES.items():
+def _reduce_cost(row: Row, algorithm: str) -> CostFunction:
+    for letters, cost in REDUCES.items():
         if letters in algorithm:
-            return form
-    raise CannotReplay(f"no form for a {row.text('workload')} by {row.text('algorithm')!r}")
+            return cost
+    raise CannotPredict(
+        f"no cost function of a {row.text('workload')} by {row.text('algorithm')!r}",
+        code="no-cost-function",
+    )

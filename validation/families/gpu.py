@@ -1,56 +1,93 @@
-"""Replays of GPU rows: training by software stack, and inference with tensor parallelism."""
+"""Predict GPU rows: training by software stack, and inference with tensor parallelism."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from baselines.gpu import WAFERLLM_TESTBED, GpuClusterSpec
-from validation.families.gpu_rates import decode_rate, prefill_rate, request_rate, training_rate
-from validation.families.replay import CannotReplay, Family, Fit
-from validation.fit.gpu import (
-    fit_decode,
-    fit_deepspeed,
-    fit_fsdp,
-    fit_megatron,
-    fit_prefill,
-    fit_torchtitan,
+from baselines.gpu import (
+    WAFERLLM_TESTBED,
+    GpuClusterSpec,
+    decode_s_per_token,
+    model_flops_utilisation,
+    prefill_s,
+    request_s,
+    step_time,
 )
-from validation.rows.cells import check_one_request
-from validation.rows.gpu_runs import gpu_run
-from validation.rows.row import Row
+from validation.families.gpu_runs import GpuRun, gpu_run
+from validation.families.prediction import Family
+from validation.rows.decoders import (
+    check_one_request,
+    named_decoder,
+    prompt_and_output,
+    vocabulary_of,
+)
+from validation.rows.gpu import PYTHIA_BATCH, PYTHIA_STEPS
+from validation.rows.row import CannotPredict, Row
+from validation.rows.units import in_token_unit, in_training_unit, measure
+from waferstream.reports.economics import SECONDS_PER_HOUR
+
+_PREFIXES = {"T": 1e12, "P": 1e15, "E": 1e18}
 
 
-def predict_training(row: Row) -> float:
-    """In the unit of the row; CannotReplay if it leaves too much unsaid."""
+def training_rate(row: Row, run: GpuRun) -> float:
+    """Return throughput, step time, FLOP/s, utilisation, or GPU-hours (Pythia)."""
+    step = step_time(run.workload, run.parallelism, run.gpus, run.cluster, run.software)
+    utilisation = model_flops_utilisation(run.workload, step.tokens_per_s, run.gpus, run.cluster)
+    if row.unit == "% MFU":
+        return 100 * utilisation
+    if (unit := re.match(r"([TPE])FLOPs?/s(/GPU)?$", measure(row.unit))) is not None:
+        of_one = utilisation * run.cluster.gpu.flops_16bit_per_s
+        return of_one * (1 if unit[2] else run.gpus) / _PREFIXES[unit[1]]
+    if row.unit.startswith("GPU-hours") and "Pythia" in row.text("workload"):
+        steps_s = PYTHIA_STEPS * PYTHIA_BATCH / step.samples_per_s
+        return run.gpus * steps_s / SECONDS_PER_HOUR
+    return in_training_unit(row, step.samples_per_s, step.samples, run.workload.seq_len, run.gpus)
+
+
+def prefill_rate(row: Row, cluster: GpuClusterSpec) -> float:
+    """Return prompt tokens per second."""
+    tokens, gpus = row.count("seq_len"), row.count("n_gpus")
+    return in_token_unit(row, tokens / prefill_s(named_decoder(row), tokens, gpus, cluster))
+
+
+def decode_rate(row: Row, cluster: GpuClusterSpec) -> float:
+    """Return tokens per second at the context of the row."""
+    tokens, gpus = row.count("seq_len"), row.count("n_gpus")
+    seconds = decode_s_per_token(named_decoder(row), vocabulary_of(row), tokens, gpus, cluster)
+    return in_token_unit(row, 1 / seconds)
+
+
+def request_rate(row: Row, cluster: GpuClusterSpec) -> float:
+    """Return output tokens per second of prefill and decode (WaferLLM, section 7.1)."""
+    (prompt, output), gpus = prompt_and_output(row), row.count("n_gpus")
+    seconds = request_s(named_decoder(row), vocabulary_of(row), prompt, output, gpus, cluster)
+    return in_token_unit(row, output / seconds)
+
+
+def _predict_training(row: Row) -> float:
     return training_rate(row, gpu_run(row))
 
 
-def predict_prefill(row: Row) -> float:
-    """Prompt tokens per second on the WaferLLM testbed."""
-    return prefill_rate(row, _testbed(row))
-
-
-def predict_decode(row: Row) -> float:
-    """Tokens per second on the WaferLLM testbed."""
-    return decode_rate(row, _testbed(row))
-
-
-def predict_request(row: Row) -> float:
-    """Output tokens per second of whole requests on the WaferLLM testbed."""
-    return request_rate(row, _testbed(row))
+def _on_testbed(rate: Callable[[Row, GpuClusterSpec], float]) -> Callable[[Row], float]:
+    """Return a prediction of requests on the WaferLLM testbed."""
+    return lambda row: rate(row, _testbed(row))
 
 
 def _predict_other(row: Row) -> float:
     if row.text("phase") != "train":
-        raise CannotReplay(f"no model for {row.text('workload')} on GPUs")
-    return predict_training(row)
+        raise CannotPredict(f"no model for {row.text('workload')} on GPUs", code="no-family")
+    return _predict_training(row)
 
 
 def _testbed(row: Row) -> GpuClusterSpec:
-    """The only one with calibration rows, with A100 and one request at a time."""
+    """Return the only testbed with calibration rows: A100, one request at a time."""
     check_one_request(row)
     if not (row.text("cluster").startswith("WaferLLM") and row.text("gpu").startswith("A100")):
-        raise CannotReplay(f"no calibration row of a {row.text('gpu')} of {row.text('cluster')}")
+        raise CannotPredict(
+            f"no calibration row of a {row.text('gpu')} of {row.text('cluster')}",
+            code="no-calibration-row",
+        )
     return WAFERLLM_TESTBED
 
 
@@ -69,21 +106,13 @@ def _is_gpu(row: Row, phase: str) -> bool:
     return row.kind == "gpu" and row.text("phase") == phase
 
 
-FAMILIES = (
-    Family("GPU training FSDP", _of_cluster("MosaicML"), predict_training),
-    Family("GPU training TorchTitan", _of_cluster("Meta", "WhiteFiber"), predict_training),
-    Family("GPU training DeepSpeed", _of_cluster("Selene"), predict_training),
-    Family("GPU training Megatron", _of_cluster("NVIDIA"), predict_training),
-    Family("GPU inference prefill", _of_phase("prefill"), predict_prefill),
-    Family("GPU inference decode", _of_phase("decode"), predict_decode),
-    Family("GPU inference requests", _of_phase("end-to-end"), predict_request),
+FAMILIES: tuple[Family, ...] = (
+    Family("GPU training FSDP", _of_cluster("MosaicML"), _predict_training),
+    Family("GPU training TorchTitan", _of_cluster("Meta", "WhiteFiber"), _predict_training),
+    Family("GPU training DeepSpeed", _of_cluster("Selene"), _predict_training),
+    Family("GPU training Megatron", _of_cluster("NVIDIA"), _predict_training),
+    Family("GPU inference prefill", _of_phase("prefill"), _on_testbed(prefill_rate)),
+    Family("GPU inference decode", _of_phase("decode"), _on_testbed(decode_rate)),
+    Family("GPU inference requests", _of_phase("end-to-end"), _on_testbed(request_rate)),
     Family("GPU training uncalibrated", lambda row: row.kind == "gpu", _predict_other),
-)
-FITS = (
-    Fit("GPU training FSDP", fit_fsdp),
-    Fit("GPU training TorchTitan", fit_torchtitan),
-    Fit("GPU training DeepSpeed", fit_deepspeed),
-    Fit("GPU training Megatron", fit_megatron),
-    Fit("GPU inference prefill", fit_prefill),
-    Fit("GPU inference decode", fit_decode),
 )

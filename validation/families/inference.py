@@ -1,62 +1,124 @@
-"""Replays of inference: decoders on wafer regions, and why other rows cannot be predicted."""
+"""Predict inference on wafer regions (WaferLLM) and in the vendor's service."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from baselines.wafer_inference import ServiceSpec
-from validation.families.replay import CannotReplay, Family, Fit
-from validation.fit.inference import fit_decode, fit_prefill, fit_service
-from validation.rows.cells import (
+from baselines.wafer_inference import (
+    PE_COSTS,
+    PeCosts,
+    Region,
+    ServiceSpec,
+    decode_s_per_token,
+    end_to_end_s,
+    prefill_s,
+    service_s_per_token,
+)
+from validation.families.prediction import Family
+from validation.rows.decoders import (
     check_one_request,
-    count,
-    in_token_unit,
+    named_decoder,
+    one_head_decoder,
     prompt_and_output,
 )
-from validation.rows.inference_rows import (
-    PROGRAMS,
-    decode_row_s,
-    end_to_end_row_s,
-    prefill_row_s,
-    programs_of,
-    service_row_s,
-)
-from validation.rows.row import Row
+from validation.rows.kernels import fabric_of
+from validation.rows.row import CannotPredict, Row
+from validation.rows.units import in_token_unit
+
+SERVED_CONTEXT = 1024
+"""Tokens in the context of a served token where a row does not state them; assumed."""
+
+_PROGRAMS = "WaferLLM"
+"""The programs that are modelled. Their paper compares them with others on the same wafer."""
 
 
-def predict_prefill(row: Row) -> float:
-    """Prompt tokens per second; those of the row, without what padding adds."""
+def prefill_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
+    """Return the seconds of the prompt."""
+    return prefill_s(one_head_decoder(row), _region(row), row.count("seq_len"), costs)
+
+
+def decode_row_s(row: Row, costs: PeCosts = PE_COSTS) -> float:
+    """Return the seconds of one token at the context of the row."""
+    return decode_s_per_token(one_head_decoder(row), _region(row), row.count("seq_len"), costs)
+
+
+def service_row_s(row: Row, service: ServiceSpec) -> float:
+    """Return the seconds per token and user of the vendor's service."""
     check_one_request(row)
-    return in_token_unit(row, count(row, "seq_len") / prefill_row_s(row))
+    if "speculative" in row.text("workload"):
+        raise CannotPredict("speculative decoding is not modelled", code="speculative-decoding")
+    context = row.integer("seq_len") or SERVED_CONTEXT
+    return service_s_per_token(named_decoder(row), context, service)
 
 
-def predict_decode(row: Row) -> float:
-    """Tokens per second at the context of the row."""
+def _predict_prefill(row: Row) -> float:
+    """Predict prompt tokens per second, not counting tokens of padding."""
+    check_one_request(row)
+    return in_token_unit(row, row.count("seq_len") / prefill_row_s(row))
+
+
+def _predict_decode(row: Row) -> float:
+    """Predict tokens per second at the context of the row."""
     check_one_request(row)
     return in_token_unit(row, 1 / decode_row_s(row))
 
 
-def predict_end_to_end(row: Row) -> float:
-    """Output tokens per second of the whole request."""
+def _predict_end_to_end(row: Row) -> float:
+    """Predict output tokens per second of the whole request."""
     check_one_request(row)
-    _, output = prompt_and_output(row)
-    return in_token_unit(row, output / end_to_end_row_s(row))
+    prompt, output = prompt_and_output(row)
+    prefill, decode = (_region_of_phase(row, phase) for phase in ("prefill", "decode"))
+    seconds = end_to_end_s(one_head_decoder(row), prefill, decode, prompt, output)
+    return in_token_unit(row, output / seconds)
 
 
-def predict_service(row: Row) -> float:
-    """Output tokens per second and user of the vendor's service."""
+def _predict_service(row: Row) -> float:
+    """Predict output tokens per second and user of the vendor's service."""
     return in_token_unit(row, 1 / service_row_s(row, ServiceSpec()))
 
 
 def _predict_other_programs(row: Row) -> float:
-    raise CannotReplay(f"the programs of {PROGRAMS} are modelled, not those of {programs_of(row)}")
+    raise CannotPredict(
+        f"the programs of {_PROGRAMS} are modelled, not those of {_programs_of(row)}",
+        code="program-unknown",
+    )
 
 
-def _refuse(reason: str) -> Callable[[Row], float]:
+def _refuse(reason: str, code: str) -> Callable[[Row], float]:
     def predict(_: Row) -> float:
-        raise CannotReplay(reason)
+        raise CannotPredict(reason, code=code)
 
     return predict
+
+
+def _programs_of(row: Row) -> str:
+    """Return the programs of a row, in brackets behind its model; by default the modelled ones."""
+    found = re.search(r"\[([^\]]+)\]", row.text("workload"))
+    return found[1] if found else _PROGRAMS
+
+
+def _region(row: Row) -> Region:
+    return _square(row, row.text("grid"))
+
+
+def _region_of_phase(row: Row, phase: str) -> Region:
+    """Return the region of one phase; the grid names both: ``prefill 660^2, decode 360^2``."""
+    found = re.search(rf"{phase}:?\s+(\d[^,;]*)", row.text("grid"))
+    if found is None:
+        raise CannotPredict(
+            f"the grid does not name the region of {phase}", code="region-not-stated"
+        )
+    return _square(row, found[1].strip())
+
+
+def _square(row: Row, grid: str) -> Region:
+    found = re.fullmatch(r"(\d+)(?:\^2|\s*[x*\u00d7]\s*(\d+))(?: PEs)?", grid)
+    if found is None or found[2] not in (None, found[1]):
+        raise CannotPredict(
+            f"the grid is not a square of PEs: {grid or 'empty'}", code="region-not-square"
+        )
+    return Region(int(found[1]), fabric_of(row))
 
 
 def _inference(row: Row) -> bool:
@@ -64,53 +126,58 @@ def _inference(row: Row) -> bool:
 
 
 def _about(words: str) -> Callable[[Row], bool]:
-    """Whether a row is of inference and its workload holds ``words``."""
+    """Return a test whether a row is of inference and its workload contains ``words``."""
     return lambda row: _inference(row) and words in row.text("workload")
 
 
 def _on_regions(phase: str) -> Callable[[Row], bool]:
-    """Rows of this phase that name a region, or programs, which need one."""
+    """Return a test for rows of a phase that name a region, or programs, which need one."""
     return lambda row: _about(phase)(row) and bool(row.text("grid") or "[" in row.text("workload"))
 
 
 def _by_other_programs(row: Row) -> bool:
-    return _inference(row) and programs_of(row) != PROGRAMS
+    return _inference(row) and _programs_of(row) != _PROGRAMS
 
 
 def _served(row: Row) -> bool:
     return _inference(row) and "inference service" in row.text("system")
 
 
-FAMILIES = (
+FAMILIES: tuple[Family, ...] = (
     Family(
         "wafer-to-wafer transfer",
         _about("inter-wafer"),
-        _refuse("a bound, not a measurement; the pipeline over wafers takes it as its hop"),
+        _refuse(
+            "a bound, not a measurement; the model of a pipeline over wafers uses it as the hop",
+            "bound-not-measurement",
+        ),
     ),
     Family(
         "inference relative to GPU",
         _about("relative to"),
-        _refuse("the row does not hold the absolute latency of the baseline"),
+        _refuse(
+            "the row does not hold the absolute latency of the baseline", "baseline-not-stated"
+        ),
     ),
     Family(
         "KV cache capacity",
         _about("max decode length"),
-        _refuse("what program and buffers take of the SRAM of a PE is not published"),
+        _refuse(
+            "the SRAM that program and buffers take on a PE is not published",
+            "capacity-not-published",
+        ),
     ),
     Family(
         "host inference",
         _about("end-to-end batch latency"),
-        _refuse("time of host and appliance, flat over the batch; no calibration row of it"),
+        _refuse(
+            "time of host and appliance, flat over the batch; there is no calibration row of it",
+            "no-calibration-row",
+        ),
     ),
     Family("inference by other programs", _by_other_programs, _predict_other_programs),
-    Family("inference service", _served, predict_service),
-    Family("end-to-end inference", _on_regions("end-to-end"), predict_end_to_end),
-    Family("prefill", _on_regions("prefill"), predict_prefill),
-    Family("decode", _on_regions("decode"), predict_decode),
-)
-
-FITS = (
-    Fit("prefill", fit_prefill),
-    Fit("decode", fit_decode),
-    Fit("inference service", fit_service),
+    Family("inference service", _served, _predict_service),
+    Family("end-to-end inference", _on_regions("end-to-end"), _predict_end_to_end),
+    Family("prefill", _on_regions("prefill"), _predict_prefill),
+    Family("decode", _on_regions("decode"), _predict_decode),
 )

@@ -1,7 +1,7 @@
-"""Replays of wse_kernels.csv: what one kernel takes, in cycles, from the closed forms.
+"""Predict rows of wse_kernels.csv: the cycles of one kernel, from closed forms.
 
-Rows of the SDK's simulator and of silicon have the same forms; a WSE-3 has numbers of its own for
-each (``fabric_of``). Which program a row ran is read from its column "algorithm".
+Rows of the SDK's simulator and of silicon share the closed forms; a WSE-3 has separate numbers for
+each (``rows.kernels.fabric_of``). The column ``algorithm`` names the program of a row.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from timing.kernels.single_pe import (
     vector_cycles,
 )
 from validation.families.collectives import is_collective, predict_collective
+from validation.families.prediction import Family
 from validation.families.products import (
     is_summa,
     predict_gemm,
@@ -23,12 +24,9 @@ from validation.families.products import (
     predict_single_pe_gemv,
     predict_summa,
 )
-from validation.families.replay import CannotReplay, Family, Fit
-from validation.fit.kernels import fit_gemm, fit_gemv
 from validation.published_programs.communication import message
 from validation.published_programs.products import star_stencil
-from validation.rows.cells import cell, in_unit
-from validation.rows.kernel_rows import (
+from validation.rows.kernels import (
     clock_hz,
     cycles_per_unit,
     dtype_of,
@@ -37,8 +35,8 @@ from validation.rows.kernel_rows import (
     of_workload,
     sdk_clock_hz,
 )
-from validation.rows.row import Row
-from validation.rows.units import SECONDS, measure
+from validation.rows.row import CannotPredict, Row
+from validation.rows.units import SECONDS, in_unit, measure
 from wsc.core.program import BYTES_PER_ELEMENT
 
 VECTOR_OPS: Mapping[str, VectorOp] = {
@@ -68,7 +66,9 @@ def _point_to_point(row: Row) -> float:
     }
     figure = figures.get(measure(row.unit))
     if figure == 0:
-        raise CannotReplay("no published work counts cycles for a turn on this wafer")
+        raise CannotPredict(
+            "no published work counts cycles for a turn on this wafer", code="turn-not-published"
+        )
     if figure is not None:
         return figure
     unit = cycles_per_unit(row, sdk_clock_hz(fabric))
@@ -76,13 +76,15 @@ def _point_to_point(row: Row) -> float:
 
 
 def _message_cycles(row: Row) -> float:
-    """A whole message, or what all messages cost beside hops, turns and wavelets."""
+    """Return the cycles of a whole message, or the fixed cycles of every message."""
     if "fixed" in f"{row.text('workload')} {row.text('algorithm')}".lower():
         return message(fabric_of(row), hops=0, wavelets=0)
     hops = number_before(row, "hops?")
     wavelets = row.integer("vector_len") or number_before(row, "words?|wavelets?")
     if hops is None or wavelets is None:
-        raise CannotReplay("the row does not say how many hops and wavelets the message took")
+        raise CannotPredict(
+            "the row does not give hops and wavelets of the message", code="message-not-stated"
+        )
     return message(fabric_of(row), hops, wavelets, number_before(row, "turns?") or 0)
 
 
@@ -93,7 +95,7 @@ def _vector_rate(row: Row) -> float:
         return fabric.vector_setup_cycles / cycles_per_unit(row, sdk_clock_hz(fabric))
     op = next((op for word, op in VECTOR_OPS.items() if word in algorithm), None)
     if op is None:
-        raise CannotReplay(f"no vector op {row.text('algorithm')!r}")
+        raise CannotPredict(f"no vector op {row.text('algorithm')!r}", code="vector-op-unknown")
     dtype = dtype_of(row)
     rate = elements_per_cycle(fabric, op, dtype)
     if re.search("same.bank|conflict", algorithm):
@@ -120,54 +122,64 @@ def _microbenchmark(row: Row) -> float:
         if row.text("algorithm").startswith(words):
             in_unit(row, unit)
             return figure
-    raise CannotReplay("the row does not give the sizes or the code of this microbenchmark")
+    raise CannotPredict(
+        "the row does not give the sizes or the code of this microbenchmark",
+        code="microbenchmark-unknown",
+    )
 
 
 def _bank_conflict(row: Row) -> float:
     in_unit(row, "x slowdown", "x")
     if "worst" in row.text("algorithm"):
-        raise CannotReplay("the form gives the usual slowdown")
+        raise CannotPredict("only the typical slowdown is modelled", code="worst-case-not-modelled")
     return fabric_of(row).bank_conflict_factor
 
 
 def _multiply_add(row: Row) -> float:
-    """At the rate that the row names: of the memory, of the arithmetic, of operands in one bank."""
+    """Predict at the rate that the row names: of memory, of arithmetic, or of a single bank."""
     fabric, dtype = fabric_of(row), dtype_of(row)
-    elements = row.integer("vector_len") or number_before(row, "elements?")
-    if elements is None:
-        raise CannotReplay("the row gives no vector_len")
-    rate = re.match(r"(0\.5|1|2) cycles?/element", cell(row, "params"))
+    elements = (
+        row.integer("vector_len") or number_before(row, "elements?") or row.count("vector_len")
+    )
+    rate = re.match(r"(0\.5|1|2) cycles?/element", row.stated("params"))
     if rate is None:
-        raise CannotReplay("the row does not say how its operands lie in memory")
+        raise CannotPredict(
+            "the row does not give the memory banks of its operands", code="operands-not-stated"
+        )
     op: VectorOp = "copy" if rate[1] == "0.5" else "fma"
     cycles = vector_cycles(fabric, op, elements, dtype, same_bank=rate[1] == "2")
     return cycles.total_cycles / cycles_per_unit(row, sdk_clock_hz(fabric))
 
 
-def _loop_form(row: Row) -> float:
+def _loop(row: Row) -> float:
     fabric = fabric_of(row)
     unit = cycles_per_unit(row, sdk_clock_hz(fabric))
     elements = re.match(r"\d+", row.text("workload"))
     if elements is None or not row.text("algorithm").startswith("L0"):
-        raise CannotReplay("the row does not say how the loop is formed")
+        raise CannotPredict("the row does not give the code of the loop", code="loop-not-stated")
     return vector_cycles(fabric, "fma", int(elements[0]), dtype_of(row)).total_cycles / unit
 
 
 def _spmm(row: Row) -> float:
-    raise CannotReplay(
-        f"no form for {row.text('workload')}: index arithmetic and the fullest PE are not published"
+    raise CannotPredict(
+        f"no cost function of {row.text('workload')}: index arithmetic and the load of the fullest"
+        " PE are not published",
+        code="no-cost-function",
     )
 
 
 def _stencil(row: Row) -> float:
-    """At 850 MHz, which the published share of busy cycles supports (timing model, caution 1)."""
+    """Predict at 850 MHz, which the published share of busy cycles supports (docs/fidelity.md)."""
     unit = re.fullmatch(r"(s|ms|us)(?:/| per )(\d*) ?(?:time )?steps?", row.unit)
     if unit is None:
-        raise CannotReplay(f"the form gives a time of so many steps, not {row.unit}")
+        raise CannotPredict(
+            f"predictions are in time per number of steps, not in {row.unit}",
+            code="unit-not-predicted",
+        )
     depth = re.search(r"nz=(\d+)", row.text("params"))
     cells = int(depth[1]) if depth else row.integer("vector_len")
     if cells is None:
-        raise CannotReplay("the row does not give the cells per PE")
+        raise CannotPredict("the row does not give the cells per PE", code="cells-not-stated")
     fabric = fabric_of(row)
     cycles = star_stencil(fabric, cells).total_cycles * int(unit[2] or 1)
     return cycles / clock_hz(row, sdk_clock_hz(fabric)) / SECONDS[unit[1]]
@@ -180,7 +192,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("single PE", of_workload("single-pe microbenchmark"), _microbenchmark),
     Family("single PE", of_workload("bank conflict"), _bank_conflict),
     Family("single PE", of_workload("fmacs micro-test"), _multiply_add),
-    Family("single PE", of_workload("loop forms"), _loop_form),
+    Family("single PE", of_workload("loop forms"), _loop),
     Family("GEMV", of_workload("single-tile matvec"), predict_single_pe_gemv),
     Family("GEMV", of_workload("gemv"), predict_mesh_gemv),
     Family("GEMM", is_summa, predict_summa),
@@ -188,4 +200,3 @@ FAMILIES: tuple[Family, ...] = (
     Family("SpMM", of_workload("spmm"), _spmm),
     Family("stencil", of_workload("25-point fd stencil"), _stencil),
 )
-FITS: tuple[Fit, ...] = (Fit("GEMV", fit_gemv), Fit("GEMM", fit_gemm))

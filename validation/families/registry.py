@@ -1,15 +1,14 @@
-"""All replays, in the order of the report: a row belongs to the first family that knows it."""
+"""All benchmark families, in the order of the report: the first that knows a row predicts it."""
 
 from __future__ import annotations
 
-from validation.families import gpu, inference, kernels, setup, training
-from validation.families.replay import Family, Fit
+from validation.families import gpu, inference, kernels, start_up, training
+from validation.families.prediction import Family
 
 FAMILIES: tuple[Family, ...] = (
     *kernels.FAMILIES,
     *inference.FAMILIES,
     *training.FAMILIES,
-    *setup.FAMILIES,
+    *start_up.FAMILIES,
     *gpu.FAMILIES,
 )
-FITS: tuple[Fit, ...] = (*kernels.FITS, *inference.FITS, *training.FITS, *setup.FITS, *gpu.FITS)

@@ -1,23 +1,126 @@
-"""Replays of weight-streaming training and evaluation throughput."""
+"""Predict weight-streaming training and evaluation throughput.
+
+The row's model is captured and planned on the wafer in the largest even micro-batches that fit,
+unless their size is known; the simulator executes its schedule. MemoryX and SwarmX keep their
+published numbers; samples come from the loader of the model's public configuration.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from validation.families.replay import CannotReplay, Family, Fit
-from validation.families.training_runs import run_of
-from validation.families.workloads import Mode, sequence_length
-from validation.fit.training import fit_releases, fit_wafer
-from validation.rows.cells import in_training_unit
-from validation.rows.row import Row
+from memoryx.optim.cost import NO_UPDATE, UpdateCost
+from simulator.simulator import Simulator
+from timing.hardware import MachineSpec, WaferSpec
+from timing.sram import largest_with_recompute
+from validation.families.prediction import Family
+from validation.families.workloads import (
+    Mode,
+    loading_of,
+    micro_batch_of,
+    program_of,
+    sequence_length,
+)
+from validation.published_programs.releases import release_of, software_speed
+from validation.rows.row import CannotPredict, Row
+from validation.rows.units import in_training_unit
+from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
+from wsc.core.micro_batches import FILL_WAFER, rounds_of
+from wsc.core.units import seconds
+
+ADAMW = UpdateCost(state_bytes=8, flops=15)
+"""Optimizer of every row: two fp32 moments; no row states its optimizer."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row as a run of the emulated cluster."""
+
+    simulator: Simulator
+    batch_size: int
+    micro_batch_size: int
+    num_csx: int
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds of a step: passes of the weights over the wafer."""
+        return rounds_of(self.batch_size, self.num_csx, self.micro_batch_size)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step; the last micro-batch of a system takes as long as a full one."""
+        padded = self.num_rounds * self.num_csx * self.micro_batch_size
+        prediction = self.simulator.predict(padded, self.micro_batch_size, self.num_csx)
+        return seconds(prediction.timing.duration_ps)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Throughput of all systems together."""
+        return self.batch_size / self.step_s
+
+
+def machine_of(row: Row) -> MachineSpec:
+    """Return the CS-2 or CS-3 of a row; CannotPredict for any other system."""
+    name = row.text("system")[:4]
+    if name not in {"CS-2", "CS-3"}:
+        raise CannotPredict(f"no numbers for a {row.text('system')}", code="system-unknown")
+    return MachineSpec.model_validate({"system": name})
+
+
+def wafer_of(row: Row) -> WaferSpec:
+    """Return the system of a row at the speed of its software release.
+
+    Raises:
+        CannotPredict: The system is unknown.
+        ConfigError: The release precedes all releases with calibration rows.
+    """
+    wafer = machine_of(row).system
+    release = release_of(row.text("software"))
+    if release is None:
+        return wafer
+    return wafer.model_copy(update={"software_speed": software_speed(wafer.name, release)})
+
+
+def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
+    """Return the run of a row, on another wafer if one is given.
+
+    Raises CannotPredict if the row does not state the whole run.
+    """
+    batch_size = row.integer("global_batch")
+    if batch_size is None:
+        raise CannotPredict("the batch size is not stated", code="batch-not-stated")
+    if row.number("sparsity_pct"):
+        raise CannotPredict("sparse weights are not captured", code="sparse-weights")
+    if row.text("dtype") and "16" not in row.text("dtype"):
+        raise CannotPredict(
+            f"activations of 16 bits are modelled, not {row.text('dtype')}",
+            code="activations-not-16-bit",
+        )
+    program = program_of(row, mode)
+    machine = MachineSpec(system=wafer or wafer_of(row))
+    num_csx = row.integer("num_csx") or 1
+    stated = micro_batch_of(row) if mode == "train" else None
+    micro_batch_size = (
+        row.integer("micro_batch_per_csx")
+        or stated
+        or FILL_WAFER.size(batch_size, num_csx, _largest(program, machine.system), simulated=True)
+    )
+    update = ADAMW if mode == "train" else NO_UPDATE
+    simulator = Simulator(program, machine, update=update, loading=loading_of(row))
+    return Run(simulator, batch_size, micro_batch_size, num_csx)
+
+
+def _largest(program: ScalableProgram, wafer: WaferSpec) -> int:
+    return largest_with_recompute(program.at(CAPTURED_SIZES[0], 1), wafer)
 
 
 def _family(name: str, knows: Callable[[Row], bool], mode: Mode) -> Family:
     def predict(row: Row) -> float:
         run, length = run_of(row, mode), sequence_length(row)
         if length is None and "token" in row.unit:
-            raise CannotReplay("samples are images: they have no tokens")
+            raise CannotPredict("samples are images: they have no tokens", code="images-in-tokens")
         return in_training_unit(row, run.samples_per_s, run.batch_size, length or 0, run.num_csx)
 
     return Family(name, knows, predict)
@@ -33,8 +136,8 @@ def _trains_on(system: str) -> Callable[[Row], bool]:
 
 def _evaluates(row: Row) -> bool:
     phase = row.kind == "training" and row.text("phase")
-    says_so = re.search(r"\beval", row.text("workload").lower()) is not None
-    return phase == "eval" or (phase == "inference" and says_so)
+    is_named = re.search(r"\beval", row.text("workload").lower()) is not None
+    return phase == "eval" or (phase == "inference" and is_named)
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -42,4 +145,3 @@ FAMILIES: tuple[Family, ...] = (
     _family("training CS-3", _trains_on("CS-3"), "train"),
     _family("evaluation", _evaluates, "eval"),
 )
-FITS: tuple[Fit, ...] = (Fit("training CS-2", fit_wafer), Fit("training", fit_releases))

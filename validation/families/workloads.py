@@ -1,7 +1,7 @@
-"""The model that a row of published training throughput ran, as a program at any micro-batch size.
+"""Build the captured program of a training row's model, for any micro-batch size.
 
-A row names its model and states what differs from the model zoo's params file of that kind: sizes,
-sequence length. What is predicted is the captured graph of that very model.
+A row names its model and states the differences from the model zoo's params file of that kind:
+sizes and sequence length. The prediction uses the captured graph of exactly that model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any, Literal
 import torch
 
 from modelzoo.models.registry import parameter_shapes, training_example
-from validation.families.replay import CannotReplay
-from validation.rows.row import Row
+from validation.rows.row import CannotPredict, Row
 from waferstream.config.params import TrainerConfig, load_params
 from waferstream.simulation.study import training_loading
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -38,11 +37,11 @@ _KINDS: Mapping[str, str] = {
     "llama": "llama2_7b.yaml",
     "gpt(?!.?neo)": "gpt3_1.3b.yaml",
 }
-"""Params file by a pattern of the row's workload; the first that occurs counts."""
+"""Params file by a pattern of the row's workload; the first match counts."""
 
 _GROUPED_HEADS = re.compile("llama-?3")
 _GROUPS = 8
-"""Heads of keys and values of all sizes of Llama 3 (Grattafiori et al. 2024, table 3)."""
+"""Key and value heads of all sizes of Llama 3 (Grattafiori et al. 2024, table 3)."""
 
 _COLUMNS: Mapping[str, str] = {
     "hidden": "hidden_size",
@@ -56,18 +55,18 @@ _COLUMNS: Mapping[str, str] = {
 _TOKENS = re.compile(r"(?:MSL )?(\d+|\d{1,3}(?:,\d{3})+)(?: tokens| \(MSL\))?", re.IGNORECASE)
 _PIXELS = re.compile(r"(\d+) ?px")
 _PIXELS_PER_LATENT = 8
-"""Along each side of an image (the vendor's modelzoo, models/vision/dit/README.md)."""
+"""Pixels per latent on each side of an image (vendor's modelzoo, models/vision/dit/README.md)."""
 
 Mode = Literal["train", "eval"]
 
 
 def model_of(row: Row) -> dict[str, Any]:
-    """The model section for a row. CannotReplay if its kind or its size is not known."""
+    """Return the model section for a row; CannotPredict if its kind or its size is not known."""
     trainer = _trainer_of(row)
     section = dict(trainer.init.model)
     stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
     if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
-        raise CannotReplay("hidden size, layers or heads are not stated")
+        raise CannotPredict("hidden size, layers or heads are not stated", code="shape-not-stated")
     if stated["filter_size"] is None and section["name"] != "llama":
         stated["filter_size"] = 4 * (stated["hidden_size"] or 0)
     section.update({key: value for key, value in stated.items() if value is not None})
@@ -82,12 +81,12 @@ def model_of(row: Row) -> dict[str, Any]:
 
 
 def loading_of(row: Row) -> Loading:
-    """Who loaded its samples, as far as the public configuration of that kind of model says."""
+    """Return the input workers of a row, from the public configuration of that kind of model."""
     return training_loading(_trainer_of(row))
 
 
 def micro_batch_of(row: Row) -> int | None:
-    """Samples at a time in training, where the public configuration of that very model says it."""
+    """Return the training micro-batch of a public configuration of exactly that model, or None."""
     trainer, stated = _trainer_of(row), model_of(row)
     of_file = trainer.init.model.dump()
     is_that_model = all(stated[key] == of_file[key] for key in ("hidden_size", "num_hidden_layers"))
@@ -96,11 +95,13 @@ def micro_batch_of(row: Row) -> int | None:
 
 
 def _trainer_of(row: Row) -> TrainerConfig:
-    """The public configuration of that kind of model. CannotReplay if the zoo has none."""
+    """Return the public configuration of a row's kind of model; CannotPredict if there is none."""
     workload = row.text("workload").lower()
     file = next((_KINDS[kind] for kind in _KINDS if re.search(kind, workload)), None)
     if file is None:
-        raise CannotReplay(f"no model of {row.text('workload')!r} in the zoo")
+        raise CannotPredict(
+            f"no model of {row.text('workload')!r} in the zoo", code="model-unknown"
+        )
     return _trainer(file)
 
 
@@ -110,39 +111,43 @@ def _trainer(file: str) -> TrainerConfig:
 
 
 def sequence_length(row: Row) -> int | None:
-    """Tokens per sample; None for a model of images. CannotReplay if the row does not say it."""
+    """Return the tokens per sample, None for images; CannotPredict if they are not stated."""
     return None if "vae" in _trainer_of(row).init.model.dump() else _tokens(row)
 
 
 def _tokens(row: Row) -> int:
-    """A number is all that the row states of the length, or one in words that add nothing."""
+    """Parse the sequence length: a number, alone or as in ``MSL 2,048`` and ``2048 tokens``."""
     text = row.text("seq_len")
     found = _TOKENS.fullmatch(text)
     if found is None:
-        raise CannotReplay(f"the sequence length is not stated: {text!r}")
+        raise CannotPredict(
+            f"the sequence length is not stated: {text!r}", code="sequence-length-not-stated"
+        )
     return int(found[1].replace(",", ""))
 
 
 def _latent_size(row: Row, section: Mapping[str, Any]) -> list[int]:
-    """Height and width that the autoencoder leaves of a square image, from pixels or patches."""
+    """Return height and width of the latents of a square image, from its pixels or patches."""
     text = row.text("seq_len")
     if pixels := _PIXELS.search(text):
         return [int(pixels[1]) // _PIXELS_PER_LATENT] * 2
     leading = re.match(r"\d+", text)
     across = isqrt(int(leading[0])) if leading else 0
     if not leading or across**2 != int(leading[0]):
-        raise CannotReplay(f"the size of the image is not stated: {text!r}")
+        raise CannotPredict(
+            f"the size of the image is not stated: {text!r}", code="image-size-not-stated"
+        )
     return [across * patch for patch in section["patch_size"]]
 
 
 def program_of(row: Row, mode: Mode) -> ScalableProgram:
-    """The captured step of a row."""
+    """Return the captured step of a row."""
     return _captured(json.dumps(model_of(row), sort_keys=True), sequence_length(row), mode)
 
 
 @cache
 def _captured(section: str, length: int | None, mode: Mode) -> ScalableProgram:
-    """From a few layers if they are alike, as ``run.py --simulate`` does it."""
+    """Capture a step, from a few layers if all layers are equal, as ``run.py --simulate`` does."""
     model: dict[str, Any] = json.loads(section)
     num_layers: int = model["num_hidden_layers"]
 

@@ -1,1 +1,1 @@
-"""Fit the constants of the timing model on calibration rows."""
+"""Fit the constants of the timing models to calibration rows."""

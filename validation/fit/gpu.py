@@ -1,15 +1,10 @@
-"""How the constants of GPU stacks follow from calibration rows.
-
-Least squares of the logarithms of predicted over measured, over the logarithms of the constants, by
-damped Gauss-Newton steps; every stack has one to four constants.
-"""
+"""Fit the constants of GPU software stacks by the logarithms of predicted over measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
+from math import log
 
 from baselines.gpu import (
     A100_80,
@@ -24,18 +19,14 @@ from baselines.gpu import (
     WAFERLLM_TESTBED,
     GpuClusterSpec,
 )
-from validation.families.gpu_rates import decode_rate, prefill_rate, training_rate
-from validation.rows.gpu_runs import GpuRun, gpu_run
+from validation.families.gpu import decode_rate, prefill_rate, training_rate
+from validation.families.gpu_runs import GpuRun, gpu_run
+from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
-
-Constants = dict[str, float]
-
-_STEP = 1e-4
-_MOST_STEPS = 100
 
 
 def fit_fsdp(rows: Sequence[Row]) -> Constants:
-    """What matrix products sustain on A100 and H100, from training with FSDP."""
+    """Fit the sustained share of matrix products on A100 and H100 to training with FSDP."""
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
@@ -47,11 +38,11 @@ def fit_fsdp(rows: Sequence[Row]) -> Constants:
         "A100_80.matmul_share": A100_80.matmul_share,
         "H100.matmul_share": H100.matmul_share,
     }
-    return _least_squares(rows, predict, start)
+    return _fit(rows, predict, start)
 
 
 def fit_torchtitan(rows: Sequence[Row]) -> Constants:
-    """What a capped H100 sustains, what float8 gains, what eager norms and activations cost."""
+    """Fit the share of a capped H100, the gain of float8, the traffic of eager norms."""
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
@@ -66,11 +57,11 @@ def fit_torchtitan(rows: Sequence[Row]) -> Constants:
         "FSDP.float8_share": FSDP.float8_share,
         "TORCHTITAN_EAGER.hidden_passes": TORCHTITAN_EAGER.hidden_passes,
     }
-    return _least_squares(rows, predict, start)
+    return _fit(rows, predict, start)
 
 
 def fit_deepspeed(rows: Sequence[Row]) -> Constants:
-    """Traffic of unfused attention, and the price of misaligned heads and shards."""
+    """Fit the traffic of unfused attention and the cost of misaligned heads and shards."""
 
     def predict(row: Row, constants: Constants) -> float:
         run = gpu_run(row)
@@ -86,21 +77,21 @@ def fit_deepspeed(rows: Sequence[Row]) -> Constants:
         "A100_80.misaligned_share": A100_80.misaligned_share,
         "NETWORK_200G.misaligned_hops": NETWORK_200G.misaligned_hops,
     }
-    return _least_squares(rows, predict, start)
+    return _fit(rows, predict, start)
 
 
 def fit_megatron(rows: Sequence[Row]) -> Constants:
-    """How fast matrix products are under tensor parallelism."""
+    """Fit the speed of matrix products under tensor parallelism."""
 
     def predict(row: Row, constants: Constants) -> float:
         speed = constants["MEGATRON.matmul_speed"]
         return training_rate(row, _with_software(gpu_run(row), matmul_speed=speed))
 
-    return _least_squares(rows, predict, {"MEGATRON.matmul_speed": MEGATRON.matmul_speed})
+    return _fit(rows, predict, {"MEGATRON.matmul_speed": MEGATRON.matmul_speed})
 
 
 def fit_prefill(rows: Sequence[Row]) -> Constants:
-    """Bandwidth of the testbed's links, from prompts."""
+    """Fit the bandwidth of the testbed's links to prompts."""
     nvlink = "WAFERLLM_A100.nvlink_bandwidth_bytes_per_s"
     nic = "WAFERLLM_NETWORK.nic_bandwidth_bytes_per_s"
 
@@ -115,11 +106,11 @@ def fit_prefill(rows: Sequence[Row]) -> Constants:
         nvlink: WAFERLLM_TESTBED.gpu.nvlink_bandwidth_bytes_per_s,
         nic: WAFERLLM_TESTBED.network.nic_bandwidth_bytes_per_s,
     }
-    return _least_squares(rows, predict, start)
+    return _fit(rows, predict, start)
 
 
 def fit_decode(rows: Sequence[Row]) -> Constants:
-    """Latencies of the testbed's links and what it draws from HBM, from decoded tokens."""
+    """Fit the latencies of the testbed's links and the used share of HBM to decoded tokens."""
 
     def predict(row: Row, constants: Constants) -> float:
         hop_s = constants["WAFERLLM_NETWORK.tree_hop_s"]
@@ -138,7 +129,7 @@ def fit_decode(rows: Sequence[Row]) -> Constants:
         "WAFERLLM_NETWORK.nvlink_hop_s": WAFERLLM_TESTBED.network.nvlink_hop_s,
         "WAFERLLM_NETWORK.tree_hop_s": WAFERLLM_TESTBED.network.tree_hop_s,
     }
-    return _least_squares(rows, predict, start)
+    return _fit(rows, predict, start)
 
 
 def _with_gpu(run: GpuRun, **changed: float) -> GpuRun:
@@ -163,31 +154,19 @@ def _testbed(gpu: Mapping[str, float], network: Mapping[str, float]) -> GpuClust
     return WAFERLLM_TESTBED.model_copy(update=parts)
 
 
-def _least_squares(
+def _fit(
     rows: Sequence[Row], predict: Callable[[Row, Constants], float], start: Constants
 ) -> Constants:
-    """The constants near ``start`` whose predictions have the least squares of logarithms."""
-    names = list(start)
+    return least_squares(
+        lambda constants: [log(predict(row, constants) / float(row.value)) for row in rows], start
+    )
 
-    def constants(logs: np.ndarray) -> Constants:
-        return dict(zip(names, np.exp(logs).tolist(), strict=True))
 
-    def errors(logs: np.ndarray) -> np.ndarray:
-        known = constants(logs)
-        return np.array([np.log(predict(row, known) / float(row.value)) for row in rows])
-
-    logs = np.log(list(start.values()))
-    now, damping = errors(logs), 1e-3
-    for _ in range(_MOST_STEPS):
-        slopes = [(errors(logs + _STEP * unit) - now) / _STEP for unit in np.eye(len(names))]
-        jacobian = np.stack(slopes, axis=1)
-        normal = jacobian.T @ jacobian + damping * np.eye(len(names))
-        move = np.linalg.solve(normal, -jacobian.T @ now)
-        moved = errors(logs + move)
-        better = moved @ moved < now @ now
-        damping *= 0.3 if better else 4
-        if better:
-            logs, now = logs + move, moved
-        if np.abs(move).max() < 1e-9:
-            break
-    return constants(logs)
+FITS: tuple[Fit, ...] = (
+    Fit("GPU training FSDP", fit_fsdp),
+    Fit("GPU training TorchTitan", fit_torchtitan),
+    Fit("GPU training DeepSpeed", fit_deepspeed),
+    Fit("GPU training Megatron", fit_megatron),
+    Fit("GPU inference prefill", fit_prefill),
+    Fit("GPU inference decode", fit_decode),
+)

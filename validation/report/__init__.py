@@ -1,1 +1,1 @@
-"""Render the validation report as text, Markdown and a figure."""
+"""Report on predictions: errors and goals as text, data, Markdown and picture."""

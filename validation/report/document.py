@@ -1,4 +1,4 @@
-"""The report as a Markdown page: results, picture, limits, every row, every constant."""
+"""Write the report as a Markdown page, and its error table into another page."""
 
 from __future__ import annotations
 
@@ -6,41 +6,71 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from validation.families.replays import Listed
-from validation.fit.constants import Constant, constants
-from validation.report.summary import grouped
-from validation.report.tables import markdown
-from validation.report.text import (
-    GOAL_HEADER,
-    RIGHT_OF_GOAL,
-    RIGHT_OF_ROW,
-    RIGHT_OF_SUMMARY,
-    ROW_HEADER,
-    SUMMARY_HEADER,
-    Report,
-    goal_cells,
-    row_cells,
-    summary_cells,
-)
+from validation.families.prediction import Skipped
+from validation.report.constants import Constant, constants
+from validation.report.report import Report
+from validation.report.summary import goal_table, grouped, row_table, summary_table
+from validation.report.tables import Table
 from wsc.core.errors import ConfigError
 from wsc.core.files import replacing
 
+TABLE_BEGIN = "<!-- fidelity table -->"
+TABLE_END = "<!-- end -->"
+
 
 def write_document(path: Path, report: Report, notes: Path, picture: Path | None) -> None:
-    """Write the page; ``notes`` is a hand-written file that becomes its chapter on limits.
+    """Write the page of the report.
 
-    Raises ConfigError if the notes cannot be read.
+    Args:
+        path: The page.
+        report: The report.
+        notes: Hand-written Markdown that becomes the chapter on limits.
+        picture: Picture to link, or None.
+
+    Raises:
+        ConfigError: The notes cannot be read.
     """
-    try:
-        limits = notes.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(
-            "the notes cannot be read", where=str(notes), value=error.strerror
-        ) from error
+    limits = _read(notes).strip()
     link = None if picture is None else os.path.relpath(picture, path.parent)
     text = "\n\n".join(_chapters(report, limits, link))
     with replacing(path) as partial:
         partial.write_text(f"{text}\n", encoding="utf-8")
+
+
+def write_error_table(path: Path, report: Report) -> None:
+    """Replace the error table between the markers ``TABLE_BEGIN`` and ``TABLE_END`` of a page.
+
+    Raises ConfigError if the page cannot be read or lacks a marker.
+    """
+    text = _read(path)
+    before, begin, rest = text.partition(TABLE_BEGIN)
+    _, end, after = rest.partition(TABLE_END)
+    if not (begin and end):
+        raise ConfigError(
+            "the page must contain both markers of the error table",
+            code="marker-missing",
+            where=str(path),
+            rule=f"a line {TABLE_BEGIN} and, below it, a line {TABLE_END}",
+        )
+    with replacing(path) as partial:
+        table = _error_table(report)
+        partial.write_text(f"{before}{table}{after}", encoding="utf-8")
+
+
+def _error_table(report: Report) -> str:
+    return f"{TABLE_BEGIN}\n{report.error_table.markdown()}\n{TABLE_END}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            "the page cannot be read",
+            code="file-not-readable",
+            where=str(path),
+            value=error.strerror,
+        ) from error
 
 
 def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]:
@@ -48,68 +78,70 @@ def _chapters(report: Report, limits: str, picture: str | None) -> Iterator[str]
     yield _introduction(report)
     if picture is not None:
         yield f"![Predicted against published]({picture})"
-    yield "## Goals\n\nOn validation rows, which no constant was fitted to."
-    yield markdown(GOAL_HEADER, goal_cells(report.goals), RIGHT_OF_GOAL)
-    yield "## Errors per family, evidence and use\n\nAbsolute, relative to what is published."
-    yield markdown(SUMMARY_HEADER, summary_cells(report.summaries), RIGHT_OF_SUMMARY)
+    yield "## Goals\n\nOn validation rows, to which no constant was fitted."
+    yield goal_table(report.goals).markdown()
+    yield "## Errors on validation rows, per family\n\nAbsolute, relative to the published value."
+    yield _error_table(report)
+    yield "## Errors per family, evidence and use\n\nAbsolute, relative to the published value."
+    yield summary_table(report.summaries).markdown()
     yield limits
-    yield from _not_compared(report)
+    yield from _skipped(report)
     yield "## Every row compared"
     for family, compared in report.by_family.items():
         yield f"### {family}"
-        yield markdown(ROW_HEADER, row_cells(compared), RIGHT_OF_ROW)
+        yield row_table(compared).markdown()
     yield from _all_constants()
 
 
 def _introduction(report: Report) -> str:
     files = ", ".join(f"{source.name} ({source.rows} rows)" for source in report.sources)
-    names = " ".join(source.name for source in report.sources)
-    replays = report.replays
+    predictions = report.predictions
     return (
-        "This page is generated, its chapter on limits apart:\n\n"
+        "This page is generated, except its chapter on limits:\n\n"
         "```\n"
-        f"python -m validation --rows {names} \\\n"
-        "    --markdown docs/fidelity.md --picture docs/fidelity.png\n"
+        "python -m validation --markdown docs/fidelity.md --picture docs/fidelity.png \\\n"
+        "    --readme README.md\n"
         "```\n\n"
-        f"Reference rows: {files}. {len(replays.compared)} are compared, {len(replays.listed)} "
-        f"cannot be and are listed with the reason, {len(replays.failed)} failed. A prediction "
-        "sees what was run, never what was measured; the error is predicted over published, "
-        "less one. *Calibration* rows may be fitted, *validation* rows are never, *context* rows "
-        "are too weak for a verdict.\n\n"
+        f"Published rows: {files}. {len(predictions.compared)} are compared, "
+        f"{len(predictions.skipped)} are skipped with the reason and {len(predictions.failed)} "
+        "failed. A prediction gets the configuration of a row without its results; the error is "
+        "predicted over published, less one. Constants may be fitted to *calibration* rows, never "
+        "to *validation* rows; *context* rows are too weak for a verdict.\n\n"
         f"Commit {report.commit}; {report.host.cpu}, Python {report.host.python}."
     )
 
 
-def _not_compared(report: Report) -> Iterator[str]:
-    groups = grouped(report.replays.listed, lambda one: (one.family or "none", one.reason))
+def _skipped(report: Report) -> Iterator[str]:
+    groups = grouped(report.predictions.skipped, lambda one: (one.family or "none", one.reason))
     if groups:
-        yield "## Rows not compared"
-        rows = [(*key, _ids(listed)) for key, listed in sorted(groups.items())]
-        yield markdown(("family", "reason", "rows"), rows)
-    if report.replays.failed:
-        yield "## Rows on which a replay broke"
+        yield "## Rows skipped"
+        rows = [(*key, _ids(skipped)) for key, skipped in sorted(groups.items())]
+        yield Table(("family", "reason", "rows"), rows).markdown()
+    if report.predictions.failed:
+        yield "## Rows whose prediction failed"
         failures = [
             (one.row.row_id, one.family or "none", one.bug.splitlines()[-1])
-            for one in report.replays.failed
+            for one in report.predictions.failed
         ]
-        yield markdown(("row", "family", "bug"), failures)
+        yield Table(("row", "family", "bug"), failures).markdown()
 
 
-def _ids(listed: Sequence[Listed]) -> str:
-    return ", ".join(one.row.row_id for one in listed)
+def _ids(skipped: Sequence[Skipped]) -> str:
+    return ", ".join(one.row.row_id for one in skipped)
 
 
 def _all_constants() -> Iterator[str]:
     yield (
         "## Every constant\n\n"
         "*Published*: printed by the vendor or measured by others; *derived*: arithmetic on "
-        "published numbers; *fitted*: chosen to meet calibration rows; *assumed*: a plausible "
-        "value that is published nowhere. Those of the cluster can be changed in cluster.yaml."
+        "published numbers; *fitted*: chosen to match calibration rows; *assumed*: a plausible "
+        "value without publication. Constants of the cluster can be changed in cluster.yaml."
     )
     for holder, members in grouped(constants(), lambda one: (one.holder, one.title)).items():
         yield f"### {holder[0]}\n\n{holder[1]}."
-        yield markdown(("constant", "value", "status", "source"), [_cells(one) for one in members])
+        lines = [_constant_line(one) for one in members]
+        yield Table(("constant", "value", "status", "source"), lines).markdown()
 
 
-def _cells(constant: Constant) -> tuple[str, ...]:
+def _constant_line(constant: Constant) -> tuple[str, ...]:
     return f"`{constant.name}`", constant.shown, constant.status, constant.source

@@ -1,4 +1,4 @@
-"""Predicted against published, and the error of every row."""
+"""Draw predicted against published values, and the error of every row."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from validation.families.replays import Compared
-from validation.report.summary import Errors
+from validation.families.prediction import Compared
+from validation.report.summary import Errors, validated
 from validation.report.tables import percent
 from validation.rows.row import Use
 from waferstream.reports import style
@@ -24,10 +24,10 @@ _COLORS = (
     style.SKY,
     style.INK,
 )
-_MARKERS = ("o", "D", "^")  # a second and a third round of colours
+_MARKERS = ("o", "D", "^")  # for the first, second and third use of a colour
 _BAND = 0.10
-_FARTHEST = 0.4  # errors beyond it are drawn at the edge, as arrows
-_LANES = (0.0, 0.16, -0.16, 0.3, -0.3)  # neighbours in a family's strip, apart
+_FARTHEST = 0.4  # larger errors are drawn as arrows at the edge
+_OFFSETS = (0.0, 0.16, -0.16, 0.3, -0.3)  # vertical, so that neighbours do not overlap
 _SIZE: dict[Use, float] = {"validation": 30.0, "calibration": 26.0, "context": 9.0}
 
 
@@ -41,7 +41,7 @@ def fidelity_picture(path: Path, by_family: Mapping[str, Sequence[Compared]]) ->
 
 
 def _look(index: int) -> tuple[str, str]:
-    """Colour and marker of a family."""
+    """Return colour and marker of a family."""
     rounds, color = divmod(index, len(_COLORS))
     return _COLORS[color], _MARKERS[rounds % len(_MARKERS)]
 
@@ -70,9 +70,7 @@ def _draw_values(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> Non
 
 
 def _draw_errors(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> None:
-    axes.set_title(
-        "Error; at the right the mean of validation rows (how many)", color=style.FAINT_INK
-    )
+    axes.set_title("Error; right: mean of validation rows (number of rows)", color=style.FAINT_INK)
     axes.axvspan(-_BAND, _BAND, color=style.LIGHT, linewidth=0, zorder=0)
     axes.axvline(0.0, color=style.FAINT_INK, linewidth=0.8, zorder=1)
     for index, (family, compared) in enumerate(by_family.items()):
@@ -91,17 +89,17 @@ def _draw_errors(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> Non
 
 def _strip(axes: Axes, compared: Sequence[Compared], index: int) -> None:
     ordered = sorted(compared, key=lambda one: one.error)
-    lanes = [index + _LANES[rank % len(_LANES)] for rank in range(len(ordered))]
-    placed = list(zip(ordered, lanes, strict=True))
+    heights = [index + _OFFSETS[rank % len(_OFFSETS)] for rank in range(len(ordered))]
+    placed = list(zip(ordered, heights, strict=True))
     for use in _SIZE:
         for side, marker in ((0, None), (1, ">"), (-1, "<")):
-            here = [place for place in placed if (place[0].row.use, _side(place[0])) == (use, side)]
+            here = [point for point in placed if (point[0].row.use, _side(point[0])) == (use, side)]
             errors = [side * _FARTHEST if side else one.error for one, _ in here]
-            _scatter(axes, errors, [lane for _, lane in here], index, use, marker)
+            _scatter(axes, errors, [height for _, height in here], index, use, marker)
 
 
 def _side(one: Compared) -> int:
-    """-1 or 1 if the error lies beyond the left or right edge, else 0."""
+    """Return -1 or 1 for an error beyond the left or right edge, else 0."""
     return (one.error > _FARTHEST) - (one.error < -_FARTHEST)
 
 
@@ -128,10 +126,8 @@ def _scatter(
 
 
 def _mean(compared: Sequence[Compared]) -> str:
-    validation = [one for one in compared if one.row.use == "validation"]
-    if not validation:
-        return "no validation rows"
-    return f"{percent(Errors.of(validation).mean)} ({len(validation)})"
+    rows = validated(compared)
+    return f"{percent(Errors.of(rows).mean)} ({len(rows)})" if rows else "no validation rows"
 
 
 def _uses() -> list[Line2D]:

@@ -1,4 +1,4 @@
-"""Errors in groups, and whether they meet the goals."""
+"""Errors of families and whether they meet the goals, as values and as tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TypeVar
 
-from validation.families.replays import Compared
-from validation.report.tables import percent
+from validation.families.prediction import Compared
+from validation.report.tables import Table, number, percent, signed_percent
 from validation.rows.row import Evidence, Use
 
 Item = TypeVar("Item")
@@ -16,7 +16,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by key; keys in the order of their first items."""
+    """Return items by key; keys in the order of their first items."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -35,7 +35,7 @@ class Errors:
 
     @classmethod
     def of(cls, compared: Sequence[Compared]) -> Errors:
-        """Errors of at least one row."""
+        """Return the errors of at least one row."""
         worst = max(compared, key=lambda one: abs(one.error))
         errors = [abs(one.error) for one in compared]
         return cls(len(errors), fmean(errors), median(errors), max(errors), worst.row.row_id)
@@ -52,41 +52,48 @@ class Summary:
 
 
 def summaries(compared: Sequence[Compared]) -> tuple[Summary, ...]:
-    """One for each family, evidence and use."""
+    """Return one summary for each family, evidence and use."""
     groups = grouped(compared, lambda one: (one.family, one.row.evidence, one.row.use))
     return tuple(Summary(*key, Errors.of(rows)) for key, rows in sorted(groups.items()))
 
 
 @dataclass(frozen=True)
 class Goal:
-    """The error that some families, together, may have on validation rows."""
+    """Largest error that some families, together, may have on validation rows."""
 
     name: str
     families: str
-    """The first word or words of their names."""
+    """First word or words of their names."""
     mean: float
     worst: float | None = None
 
     def errors(self, compared: Iterable[Compared]) -> Errors | None:
-        """Errors on validation rows; None if there are none."""
-        rows = [
-            one
-            for one in compared
-            if one.row.use == "validation" and belongs(one.family, self.families)
-        ]
+        """Return the errors on validation rows; None if there are none."""
+        rows = [one for one in validated(compared) if belongs(one.family, self.families)]
         return Errors.of(rows) if rows else None
 
     def met_by(self, errors: Errors) -> bool:
-        """Whether neither mean nor worst is larger than it may be."""
+        """Return whether mean and worst error are small enough."""
         return errors.mean <= self.mean and (self.worst is None or errors.max <= self.worst)
+
+    def verdict(self, errors: Errors | None) -> str:
+        """Return ``met``, ``missed`` or, without errors, ``not measured``."""
+        if errors is None:
+            return "not measured"
+        return "met" if self.met_by(errors) else "missed"
 
     def __str__(self) -> str:
         worst = "" if self.worst is None else f", worst at most {percent(self.worst, 0)}"
         return f"mean at most {percent(self.mean, 0)}{worst}"
 
 
+def validated(compared: Iterable[Compared]) -> list[Compared]:
+    """Return the rows marked validation."""
+    return [one for one in compared if one.row.use == "validation"]
+
+
 def belongs(family: str, families: str) -> bool:
-    """Whether ``family`` is the one of this name or, like ``training CS-2``, a part of it."""
+    """Return whether ``family`` has this name or, like ``training CS-2``, begins with it."""
     return family == families or family.startswith(f"{families} ")
 
 
@@ -101,4 +108,86 @@ GOALS = (
     Goal("GPU clusters, training", "GPU training", 0.08),
     Goal("GPU clusters, inference", "GPU inference", 0.08),
 )
-"""What a model has to reach to be cited."""
+"""Errors that a model must not exceed to be cited."""
+
+
+def row_table(compared: Sequence[Compared]) -> Table:
+    """Return a table with one line for each row."""
+    return Table(
+        ("row", "use", "evidence", "label", "predicted", "published", "unit", "error"),
+        [
+            (
+                one.row.row_id,
+                one.row.use,
+                one.row.evidence,
+                one.row.label,
+                number(one.predicted),
+                number(one.published),
+                one.row.unit,
+                signed_percent(one.error),
+            )
+            for one in compared
+        ],
+        frozenset({4, 5, 7}),
+    )
+
+
+def summary_table(summaries: Sequence[Summary]) -> Table:
+    """Return a table with one line for each summary."""
+    return Table(
+        ("family", "evidence", "use", "rows", "mean", "median", "max", "worst row"),
+        [
+            (
+                one.family,
+                one.evidence,
+                one.use,
+                str(one.errors.count),
+                percent(one.errors.mean),
+                percent(one.errors.median),
+                percent(one.errors.max),
+                one.errors.worst_row,
+            )
+            for one in summaries
+        ],
+        frozenset({3, 4, 5, 6}),
+    )
+
+
+def goal_table(goals: Sequence[tuple[Goal, Errors | None]]) -> Table:
+    """Return a table with one line for each goal."""
+    return Table(
+        ("goal", "limit", "rows", "mean", "worst", "verdict"),
+        [(goal.name, str(goal), *_numbers(errors), goal.verdict(errors)) for goal, errors in goals],
+        frozenset({2, 3, 4}),
+    )
+
+
+def error_table(compared: Sequence[Compared], families: Sequence[str]) -> Table:
+    """Return the errors on validation rows of every family, with goals met, missed or absent.
+
+    Families that share a goal follow the line of their goal.
+    """
+    by_family = grouped(validated(compared), lambda one: one.family)
+    lines: list[tuple[str, ...]] = []
+    goals_shown: set[str] = set()
+    for family in (name for name in families if name in by_family):
+        errors = Errors.of(by_family[family])
+        goal = next((goal for goal in GOALS if belongs(family, goal.families)), None)
+        if goal is None:
+            lines.append((family, *_numbers(errors), errors.worst_row, "no goal"))
+            continue
+        together = goal.errors(compared)
+        if together is not None and goal.name not in goals_shown:
+            goals_shown.add(goal.name)
+            verdict = f"{goal}: {goal.verdict(together)}"
+            lines.append((f"**{goal.name}**", *_numbers(together), together.worst_row, verdict))
+        if family != goal.families:
+            lines.append((family, *_numbers(errors), errors.worst_row, ""))
+    header = ("family", "rows", "mean error", "worst", "worst row", "goal")
+    return Table(header, lines, frozenset({1, 2, 3}))
+
+
+def _numbers(errors: Errors | None) -> tuple[str, str, str]:
+    if errors is None:
+        return "0", "-", "-"
+    return str(errors.count), percent(errors.mean), percent(errors.max)

@@ -1,1 +1,1 @@
-"""Read published rows from CSV files."""
+"""Published measurements: read, check and interpret the rows of validation/data."""

@@ -1,32 +1,105 @@
-"""Reference rows: one published measurement each, read from CSV and checked."""
+"""Hold one published measurement and convert its columns.
+
+A row has three kinds of content: what was run, what came out (``RESULTS``) and where it is
+published. A prediction gets ``Row.described()``, from which the results are removed.
+"""
 
 from __future__ import annotations
 
-import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, TypeVar
 
-from validation.rows.columns import COLUMNS, RESULTS, Kind
-from validation.rows.units import PER, canonical, unknown_word
-from wsc.core.errors import ConfigError, did_you_mean, nearest
+from wsc.core.errors import ConfigError
 
+Kind = Literal["kernels", "training", "gpu"]
 Use = Literal["calibration", "validation", "context"]
 Evidence = Literal["silicon", "simulator", "compiler-estimate"]
 
-_DATA = Path(__file__).parents[1] / "data"
-PUBLISHED = tuple(_DATA / f"{name}.csv" for name in ("wse_kernels", "wse_training", "gpu_training"))
-"""The committed files of published measurements."""
+Known = TypeVar("Known")
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    "kernels": _words(
+        "row_id system workload algorithm grid_x grid_y num_pes vector_len M K N params dtype"
+        " density_pct clock_ghz value unit evidence source locator how_read confidence notes"
+        " use"
+    ),
+    "training": _words(
+        "row_id system phase workload model_params_b hidden layers heads ffn vocab seq_len"
+        " global_batch micro_batch_per_csx dtype sparsity_pct num_csx software grid value unit"
+        " step_time_s derived_6ND_PFLOPs_per_csx evidence source locator how_read confidence"
+        " notes use"
+    ),
+    "gpu": _words(
+        "row_id cluster gpu n_gpus gpus_per_node interconnect phase workload model_params hidden"
+        " layers heads seq_len global_batch microbatch grad_accum parallelism act_ckpt dtype value"
+        " unit tokens_per_s_per_gpu mfu_pct hfu_pct source locator how_read confidence notes"
+        " use"
+    ),
+}
+"""Columns of the three kinds of files; validation/data/README.md explains them."""
+
+RESULTS = frozenset(
+    _words(
+        "value step_time_s derived_6ND_PFLOPs_per_csx tokens_per_s_per_gpu mfu_pct hfu_pct notes"
+    )
+)
+"""Columns that hold, or in free text may hold, measured results."""
+
+_LABELS: dict[Kind, tuple[tuple[str, str], ...]] = {
+    "kernels": (
+        ("system", "{}:"),
+        ("workload", "{}"),
+        ("algorithm", "{}"),
+        ("num_pes", "P={}"),
+        ("vector_len", "B={}"),
+        ("M", "M={}"),
+        ("K", "K={}"),
+        ("N", "N={}"),
+        ("density_pct", "{} % dense"),
+        ("dtype", "{}"),
+    ),
+    "training": (
+        ("system", "{}:"),
+        ("workload", "{}"),
+        ("grid", "grid {}"),
+        ("seq_len", "S={}"),
+        ("global_batch", "B={}"),
+        ("num_csx", "n={}"),
+        ("software", "{}"),
+    ),
+    "gpu": (
+        ("gpu", "{}"),
+        ("n_gpus", "x {}:"),
+        ("workload", "{}"),
+        ("parallelism", "{}"),
+        ("seq_len", "S={}"),
+        ("global_batch", "B={}"),
+        ("microbatch", "micro-batch {}"),
+    ),
+}
 _NUMBERS_IN_BRACKETS = re.compile(r"\s*\([\d.,\s\u2013-]+\)")
+
+
+class CannotPredict(Exception):
+    """Reason why a row cannot be predicted, for the report; ``code`` names the rule."""
+
+    def __init__(self, reason: str, *, code: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a reference file."""
+    """One published measurement: one line of a file."""
 
     kind: Kind
     file: str
@@ -34,197 +107,94 @@ class Row:
     row_id: str
     use: Use
     value: float | str
-    """A number; text when the source gives a formula or a range."""
+    """Number; text when the source gives a formula or a range."""
     unit: str
-    """As ``units.canonical`` has it: without the remark in brackets that some rows add."""
+    """Canonical form (``units.canonical``), without remarks in brackets."""
     evidence: Evidence
     fields: Mapping[str, str]
-    """All columns of the kind as they stand."""
+    """All columns of the kind, as written."""
 
     @property
     def place(self) -> str:
-        """File, line and row for an error."""
+        """File, line and row, for an error."""
         return f"{self.file}, line {self.line}, row {self.row_id}"
 
+    @property
+    def label(self) -> str:
+        """Workload, machine and sizes in one line, without empty columns."""
+        parts = _LABELS[self.kind]
+        return " ".join(part.format(self.text(name)) for name, part in parts if self.text(name))
+
     def text(self, column: str) -> str:
-        """The cell of a column, "" when empty; KeyError if this kind has no such column."""
+        """Return the text of a column, "" when empty; KeyError if the kind lacks the column."""
         return self.fields[column].strip()
 
     def number(self, column: str) -> float | None:
-        """The cell as a number, None when empty; ConfigError when it is something else."""
+        """Return a column as a number, None when empty; ConfigError if it holds no number."""
         text = self.text(column)
         if not text:
             return None
-        number = _finite(text)
+        number = finite(text)
         if number is None:
-            raise _wrong_cell(self, column, "a finite number or nothing")
+            raise self._wrong(column, "a finite number or nothing", "column-not-a-number")
         return number
 
     def integer(self, column: str) -> int | None:
-        """The cell as a count, None when empty; ConfigError if it is not whole or below one."""
+        """Return a column as a count from 1, None when empty; ConfigError if it holds no count."""
         number = self.number(column)
         if number is None:
             return None
         if not number.is_integer() or number < 1:
-            raise _wrong_cell(self, column, "a whole number from 1, or nothing")
+            raise self._wrong(column, "a whole number from 1, or nothing", "column-not-a-count")
         return int(number)
 
+    def stated(self, column: str) -> str:
+        """Return the text of a column; CannotPredict if it is empty."""
+        if text := self.text(column):
+            return text
+        raise self._empty(column)
+
+    def count(self, column: str) -> int:
+        """Return a column as a count from 1; CannotPredict if it is empty."""
+        number = self.integer(column)
+        if number is None:
+            raise self._empty(column)
+        return number
+
+    def choice(self, column: str, known: Mapping[str, Known]) -> Known:
+        """Return the meaning of a column; CannotPredict if ``known`` lacks its text."""
+        text = self.text(column)
+        if text not in known:
+            raise CannotPredict(f"no model of {column} {text!r}", code="column-value-unknown")
+        return known[text]
+
     def described(self) -> Row:
-        """The row as a replay may see it: what was run, and nothing of what came out."""
+        """Return the row as a prediction may see it: the configuration without any result."""
         fields = {column: "" if column in RESULTS else text for column, text in self.fields.items()}
         fields["unit"] = self.unit
         fields["workload"] = _NUMBERS_IN_BRACKETS.sub("", self.fields["workload"])
         return replace(self, value="", fields=fields)
 
+    def _empty(self, column: str) -> CannotPredict:
+        return CannotPredict(f"the row gives no {column}", code="column-empty")
 
-def read_rows(path: Path) -> tuple[Row, ...]:
-    """The rows of a file, its kind recognised by its columns; columns of no kind are left out.
-
-    Raises ConfigError, which names file, row, field and rule, if the file cannot be read, lacks a
-    column, or holds a row that is incomplete or has an unknown unit, use or evidence.
-    """
-    header, lines = _read_lines(path)
-    kind = _kind(path, header)
-    rows = tuple(_row(kind, path, number, header, cells) for number, cells in lines)
-    if not rows:
-        raise ConfigError("the file holds no rows", where=str(path), rule="a header and rows")
-    check_unique(rows)
-    return rows
-
-
-def check_unique(rows: Sequence[Row]) -> None:
-    """ConfigError if two rows have the same ``row_id``."""
-    first: dict[str, Row] = {}
-    for row in rows:
-        if (other := first.setdefault(row.row_id, row)) is not row:
-            raise ConfigError(
-                "a row id stands twice",
-                where=f"{row.place}, field row_id; first at {other.file}, line {other.line}",
-                value=row.row_id,
-                rule="row ids are unique",
-            )
-
-
-def _read_lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = [column.strip() for column in next(reader, [])]
-            lines, before = [], reader.line_num
-            for cells in reader:
-                if cells:
-                    lines.append((before + 1, cells))
-                before = reader.line_num  # a quoted cell may hold line breaks
-            return header, lines
-    except OSError as error:
-        raise ConfigError(
-            "the file cannot be read", where=str(path), value=error.strerror
-        ) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError("the file is not CSV text", where=str(path), value=error) from error
-
-
-def _kind(path: Path, header: Sequence[str]) -> Kind:
-    kind = max(COLUMNS, key=lambda kind: len(set(COLUMNS[kind]) & set(header)))
-    missing = [column for column in COLUMNS[kind] if column not in header]
-    if missing:
-        extra = [column for column in header if column not in COLUMNS[kind]]
-        raise ConfigError(
-            f"column {missing[0]!r} is missing",
-            where=f"{path}, header, field {missing[0]}",
-            value=", ".join(header) or "empty",
-            rule=f"a file of {kind} rows has the columns {', '.join(COLUMNS[kind])}",
-            remedy=_remedy(missing[0], extra),
+    def _wrong(self, column: str, rule: str, code: str) -> ConfigError:
+        return ConfigError(
+            f"{column!r} must be {rule}; got {self.fields[column]!r}",
+            code=code,
+            where=f"{self.place}, field {column}",
+            value=repr(self.fields[column]),
+            rule=rule,
         )
-    if twice := [column for column in COLUMNS[kind] if header.count(column) > 1]:
-        raise ConfigError(
-            "a column stands twice",
-            where=f"{path}, header, field {twice[0]}",
-            rule="column names are unique",
-        )
-    return kind
 
 
-def _remedy(missing: str, others: Sequence[str]) -> str | None:
-    """What may be wrong with a header: a column's name, or what stands between the columns."""
-    if near := nearest(missing, others):
-        return f"is {near!r} meant to be it?"
-    one_cell = len(others) == 1 and missing in others[0]
-    return "separate the cells by commas" if one_cell else None
+def letters_of(name: str) -> str:
+    """Return a name in lower case without punctuation: ``Llama 3.1-8B`` becomes llama318b."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _row(kind: Kind, path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> Row:
-    by_name = dict(zip(header, cells, strict=False))
-    where = f"{path}, line {line}, row {by_name.get('row_id', 'without id')}"
-    if len(cells) != len(header):
-        raise ConfigError(
-            "the row is not as wide as the header",
-            where=where,
-            value=f"{len(cells)} cells, {len(header)} columns",
-            rule="one cell for each column; a cell with a comma stands in quotes",
-        )
-    fields = {column: by_name[column] for column in COLUMNS[kind]}
-    for column in ("row_id", "workload", "value", "unit"):
-        if not fields[column].strip():
-            raise ConfigError(
-                f"{column!r} is empty", where=f"{where}, field {column}", rule="never empty"
-            )
-    value = fields["value"].strip()
-    number = _finite(value)
-    return Row(
-        kind=kind,
-        file=str(path),
-        line=line,
-        row_id=fields["row_id"].strip(),
-        use=cast(Use, _choice(where, "use", fields["use"], get_args(Use))),
-        value=value if number is None else number,
-        unit=_unit(where, fields["unit"]),
-        evidence=cast(
-            Evidence,
-            _choice(where, "evidence", fields.get("evidence", "silicon"), get_args(Evidence)),
-        ),
-        fields=fields,
-    )
-
-
-def _choice(where: str, field: str, text: str, known: Sequence[str]) -> str:
-    word = text.strip()
-    if word not in known:
-        raise _unknown(f"{where}, field {field}", field, word, word, known, ", ".join(known))
-    return word
-
-
-def _unit(where: str, text: str) -> str:
-    unit = canonical(text)
-    if (word := unknown_word(unit)) is not None:
-        rule = "a known quantity such as cycles, s, tokens/s, PFLOP/s, or a ratio: x or %"
-        raise _unknown(f"{where}, field unit", "unit", text, word, sorted(PER), rule)
-    return unit
-
-
-def _unknown(
-    where: str, noun: str, value: str, word: str, known: Sequence[str], rule: str
-) -> ConfigError:
-    return ConfigError(
-        f"unknown {noun}: {word!r}",
-        where=where,
-        value=repr(value),
-        rule=rule,
-        remedy=did_you_mean(word, known),
-    )
-
-
-def _wrong_cell(row: Row, column: str, rule: str) -> ConfigError:
-    return ConfigError(
-        f"value of {column!r} is not allowed",
-        where=f"{row.place}, field {column}",
-        value=repr(row.fields[column]),
-        rule=rule,
-    )
-
-
-def _finite(text: str) -> float | None:
-    """The number that a cell holds, or None; "nan" and "inf" are no numbers here."""
+def finite(text: str) -> float | None:
+    """Return the finite number that a text holds, or None ("nan" and "inf" are no numbers)."""
     try:
         number = float(text)
     except ValueError:

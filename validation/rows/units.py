@@ -1,8 +1,10 @@
-"""Units that reference rows may hold: which words are known, and what is left without remarks."""
+"""Check units of published values, unify their spelling, and convert predictions to them."""
 
 from __future__ import annotations
 
 import re
+
+from validation.rows.row import CannotPredict, Row
 
 
 def _words(text: str) -> frozenset[str]:
@@ -17,7 +19,7 @@ QUANTITIES = _words(
     " FLOP FLOPs MFLOP GFLOP TFLOP PFLOP EFLOP flop flops ops W mW kW MW Wh kWh J mJ kJ MJ Hz"
     " speedup percent ratio fraction rows USD"
 )
-"""What a unit may measure, as its first word or words joined by ``/``; or a ratio, x or %.
+"""Quantities: the first word of a unit, or words joined by ``/``; ratios are x or %.
 
 Quantities that are counted in large numbers may have a prefix: ``Gcells``, ``TFLOPs``, ``pJ``."""
 
@@ -26,10 +28,10 @@ PER = QUANTITIES | _words(
     " direction PE core link port wafer CSX system box node GPU gpu device request user token"
     " sample sequence image batch epoch matvec call message cell point bit byte hour day"
 )
-"""What may stand after a ``/``."""
+"""Words allowed after a ``/``."""
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "minutes": 60.0}
-"""Of the units of time that a prediction is converted to."""
+"""Seconds of each unit of time to which a prediction is converted."""
 
 _PREFIXED = re.compile(
     r"[KMGT]iB|[pnumkKMGTPE](?:s|B|b|bytes?|bits?|FLOPs?|flops?|ops|OPS?|cells?|points?|updates?"
@@ -45,12 +47,16 @@ _SPELLINGS = {
     re.compile(r"\btok(?=/)"): "tokens",
     re.compile(r"\bit(?:er)?(?=/)"): "iterations",
 }
+_DEVICES = frozenset({"GPU", "gpu", "CSX", "system", "device"})
 _CAPITALISED = re.compile(r"\b[A-Z][a-z]{2,}\b")
 
 
 def canonical(unit: str) -> str:
-    """The unit itself: remarks in brackets, which often quote results, are cut off; seconds are s,
-    FLOPS are FLOP/s, and capitals count only where they tell units apart."""
+    """Return the one spelling of a unit.
+
+    Remarks in brackets, which often quote results, are removed; seconds become s, FLOPS become
+    FLOP/s, and capitals are kept only where they distinguish units.
+    """
     text = _CAPITALISED.sub(_lower_if_known, _REMARK.sub("", unit).strip())
     for spelling, word in _SPELLINGS.items():
         text = spelling.sub(word, text)
@@ -58,7 +64,7 @@ def canonical(unit: str) -> str:
 
 
 def unknown_word(unit: str) -> str | None:
-    """The word of a unit that is not known, or None; words after a blank only describe."""
+    """Return the unknown word of a unit, or None; words after a blank only describe."""
     shape = _SHAPE.fullmatch(unit)
     if shape is None:
         return unit
@@ -69,12 +75,51 @@ def unknown_word(unit: str) -> str | None:
 
 
 def measure(unit: str) -> str:
-    """What is measured, ``per`` as a stroke, without the words that only describe it.
+    """Return a unit without descriptive words and with ``/`` for ``per``.
 
-    ``cycles per matvec`` is cycles/matvec, ``output tokens/s/user`` is tokens/s/user.
+    ``cycles per matvec`` becomes cycles/matvec, ``output tokens/s/user`` tokens/s/user.
     """
     shape = _SHAPE.fullmatch(re.sub(r"\s+per\s+", "/", unit))
     return shape["measure"] if shape else unit
+
+
+def in_unit(row: Row, *units: str) -> str:
+    """Return the row's unit; CannotPredict if it is none of ``units``."""
+    if row.unit not in units:
+        raise CannotPredict(
+            f"predictions are in {' or '.join(units)}, not in {row.unit}", code="unit-not-predicted"
+        )
+    return row.unit
+
+
+def in_token_unit(row: Row, tokens_per_s: float) -> float:
+    """Convert the token rate of one request to the row's unit, a rate or a time per token."""
+    quantity, *per = measure(row.unit).split("/")
+    if quantity == "tokens" and per in (["s"], ["s", "user"], ["s", "request"]):
+        return tokens_per_s
+    if quantity in SECONDS and per == ["token"]:
+        return 1 / tokens_per_s / SECONDS[quantity]
+    raise CannotPredict(
+        f"predictions are in tokens per second, not in {row.unit}", code="unit-not-predicted"
+    )
+
+
+def in_training_unit(
+    row: Row, samples_per_s: float, batch_size: int, seq_len: int, devices: int
+) -> float:
+    """Convert a training throughput to the row's unit.
+
+    Units are samples, tokens or steps per second, of all devices or of each, or a time per step.
+    """
+    quantity, *per = measure(row.unit).split("/")
+    rates = dict.fromkeys(("samples", "sequences", "images"), samples_per_s)
+    rates["tokens"] = samples_per_s * seq_len
+    rates["steps"] = rates["iterations"] = samples_per_s / batch_size
+    if quantity in rates and per[:1] == ["s"] and set(per[1:]) <= _DEVICES:
+        return rates[quantity] / (devices if per[1:] else 1)
+    if quantity in SECONDS and per in (["step"], ["iteration"]):
+        return batch_size / samples_per_s / SECONDS[quantity]
+    raise CannotPredict(f"training is not predicted in {row.unit}", code="unit-not-predicted")
 
 
 def _lower_if_known(word: re.Match[str]) -> str:

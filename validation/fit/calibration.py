@@ -1,0 +1,101 @@
+"""Fit constants by least squares, to calibration rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from validation.rows.row import CannotPredict, Row
+from wsc.core.errors import ConfigError
+
+Constants = dict[str, float]
+"""Values by name: ``Class.field``, or ``field`` where no other class has it."""
+
+_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Procedure that derives the constants of a family from its calibration rows."""
+
+    family: str
+    fit: Callable[[Sequence[Row]], Constants]
+    """Return constants from calibration rows with positive values; may raise CannotPredict."""
+
+
+def calibrate(fit: Fit, rows: Sequence[Row]) -> Constants:
+    """Return the fitted constants by name.
+
+    Raises:
+        ConfigError: There is no row, a row is not marked calibration or has no positive number,
+            or a row does not state the configuration that the model needs.
+    """
+    if not rows:
+        raise ConfigError(
+            "a fit needs at least one calibration row",
+            code="no-calibration-row",
+            where=fit.family,
+            rule="at least one calibration row",
+        )
+    for row in rows:
+        _check(row)
+    try:
+        return fit.fit(rows)
+    except CannotPredict as error:
+        raise ConfigError(
+            "a row cannot be fitted",
+            code="row-not-predicted",
+            where=fit.family,
+            value=error,
+            remedy="choose other rows with --row_ids",
+        ) from error
+
+
+def least_squares(errors: Callable[[Constants], Sequence[float]], start: Constants) -> Constants:
+    """Return the positive constants near ``start`` with the least squares of ``errors``.
+
+    The solver sees each constant as a multiple of its start, so constants of any magnitude can be
+    fitted together.
+    """
+    names, scale = list(start), np.array(list(start.values()))
+
+    def constants(multiples: np.ndarray) -> Constants:
+        return dict(zip(names, (multiples * scale).tolist(), strict=True))
+
+    def residuals(multiples: np.ndarray) -> np.ndarray:
+        return np.array(errors(constants(multiples)))
+
+    solution = optimize.least_squares(
+        residuals,
+        np.ones(len(names)),
+        jac="3-point",
+        bounds=(1e-6, np.inf),
+        ftol=_TOLERANCE,
+        xtol=_TOLERANCE,
+        gtol=_TOLERANCE,
+    )
+    return constants(solution.x)
+
+
+def _check(row: Row) -> None:
+    if row.use != "calibration":
+        raise ConfigError(
+            f"a row to fit must be marked calibration; got {row.use}",
+            code="row-not-calibration",
+            where=f"{row.place}, field use",
+            value=row.use,
+            rule="constants are fitted to calibration rows only",
+            remedy="leave the row out",
+        )
+    if isinstance(row.value, str) or row.value <= 0:
+        raise ConfigError(
+            f"the value of a row to fit must be a positive number; got {row.value}",
+            code="value-not-positive",
+            where=f"{row.place}, field value",
+            value=row.value,
+            rule="more than 0",
+            remedy="leave the row out",
+        )
