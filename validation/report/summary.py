@@ -165,26 +165,34 @@ def goal_table(goals: Sequence[tuple[Goal, Errors | None]]) -> Table:
 def error_table(compared: Sequence[Compared], families: Sequence[str]) -> Table:
     """Return the errors on validation rows of every family, with goals met, missed or absent.
 
-    Families that share a goal follow the line of their goal.
+    Families that share a goal follow the line of their goal; families without goal stand together.
     """
     by_family = grouped(validated(compared), lambda one: one.family)
+    shown = [family for family in families if family in by_family]
     lines: list[tuple[str, ...]] = []
-    goals_shown: set[str] = set()
-    for family in (name for name in families if name in by_family):
-        errors = Errors.of(by_family[family])
-        goal = next((goal for goal in GOALS if belongs(family, goal.families)), None)
-        if goal is None:
-            lines.append((family, *_numbers(errors), errors.worst_row, "no goal"))
-            continue
-        together = goal.errors(compared)
-        if together is not None and goal.name not in goals_shown:
-            goals_shown.add(goal.name)
-            verdict = f"{goal}: {goal.verdict(together)}"
-            lines.append((f"**{goal.name}**", *_numbers(together), together.worst_row, verdict))
-        if family != goal.families:
-            lines.append((family, *_numbers(errors), errors.worst_row, ""))
+    for goal, members in grouped(shown, _goal_of).items():
+        if goal is not None:
+            rows = [one for family in members for one in by_family[family]]
+            lines.append(
+                _error_line(f"**{goal.name}**", rows, f"{goal}: {goal.verdict(Errors.of(rows))}")
+            )
+        remark = "no goal" if goal is None else ""
+        lines += [
+            _error_line(family, by_family[family], remark)
+            for family in members
+            if goal is None or family != goal.families
+        ]
     header = ("family", "rows", "mean error", "worst", "worst row", "goal")
     return Table(header, lines, frozenset({1, 2, 3}))
+
+
+def _goal_of(family: str) -> Goal | None:
+    return next((goal for goal in GOALS if belongs(family, goal.families)), None)
+
+
+def _error_line(name: str, compared: Sequence[Compared], remark: str) -> tuple[str, ...]:
+    errors = Errors.of(compared)
+    return name, *_numbers(errors), errors.worst_row, remark
 
 
 def _numbers(errors: Errors | None) -> tuple[str, str, str]:
