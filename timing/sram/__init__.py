@@ -1,7 +1,7 @@
-"""What lies in the SRAM of a wafer during a step, where, and whether it fits."""
+"""Plan the SRAM of a wafer: what it holds during a step, and whether that fits."""
 
-from timing.sram.capacity import capacities
-from timing.sram.fit import (
+from timing.sram.liveness import Moment, moments, stash_by_layer
+from timing.sram.plan import (
     SramPlan,
     check_fits,
     largest_micro_batch,
@@ -9,15 +9,14 @@ from timing.sram.fit import (
     num_recomputed,
     plan_sram,
 )
-from timing.sram.liveness import Moment, moments, stash_by_layer
-from timing.sram.recompute import recomputable, recompute
+from timing.sram.recompute import capacities, recomputable, recompute
 from timing.sram.report import (
     LayerReport,
     SramReport,
     report_text,
     sram_report,
 )
-from timing.sram.sram import code_bytes, data_bytes
+from timing.sram.space import code_bytes, data_bytes
 
 __all__ = [
     "LayerReport",

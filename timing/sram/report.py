@@ -1,4 +1,4 @@
-"""What a sram_plan amounts to, layer by layer, for people and (as plain data) for programs."""
+"""Report an SRAM plan layer by layer, as text and as plain data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from timing.kernels import Grid
-from timing.sram.fit import SramPlan, largest_with_recompute
 from timing.sram.liveness import lives
-from timing.sram.sram import code_bytes, data_bytes
+from timing.sram.plan import SramPlan, largest_with_recompute
+from timing.sram.space import code_bytes, data_bytes
 from wsc.core.program import BYTES_PER_ELEMENT, OpWork, Program, Segment
 from wsc.core.tables import aligned
 from wsc.core.units import format_bytes
@@ -19,11 +19,11 @@ from wsc.core.units import format_bytes
 class LayerReport:
     """One layer, forward and backward together.
 
-    ``weight_bytes`` pass the wafer in a forward pass, ``stash_bytes`` are what that leaves for
-    others, ``working_bytes`` the most that a segment of the layer makes. Activations that streamed
-    weights meet lie on up to ``columns`` x ``rows`` PEs, features along the columns and tokens down
-    the rows; ``utilisation`` is the mean load of all PEs over that of the fullest one in these
-    products, weighted by the time they take. All three are 0 without such products.
+    ``weight_bytes`` stream through the wafer in a forward pass, which keeps ``stash_bytes`` for
+    other segments; ``working_bytes`` is the largest working set of its segments. In products
+    with streamed weights, activations are on up to ``columns`` x ``rows`` PEs, features along the
+    columns and tokens down the rows; ``utilisation`` is the mean load of all PEs over that of the
+    fullest one, weighted by the time of each product. All three are 0 without such products.
     """
 
     layer: str
@@ -40,7 +40,7 @@ class LayerReport:
 class SramReport:
     """A program on a wafer; bytes are of the whole wafer, for one micro-batch.
 
-    At the peak, stash, working set and the buffers of streams share the room that code leaves.
+    At the peak, stash, working set and the buffers of streams share the capacity that code leaves.
     ``largest_micro_batch`` would fit if all layers were recomputed.
     """
 
@@ -50,7 +50,7 @@ class SramReport:
     largest_micro_batch: int
     sram_bytes: int
     code_bytes: int
-    room_bytes: int
+    capacity_bytes: int
     peak_bytes: int
     peak_stash_bytes: int
     peak_working_bytes: int
@@ -61,9 +61,9 @@ class SramReport:
 
 
 def sram_report(sram_plan: SramPlan, grid: Grid | None = None) -> SramReport:
-    """The numbers of a sram_plan; ``dataclasses.asdict`` makes them fit for JSON.
+    """Return the numbers of a plan; ``dataclasses.asdict`` makes plain data of them.
 
-    ``grid`` says how activations are spread, by default hidden features along the rows.
+    ``grid`` is the layout of activations, by default the hidden features along whole rows.
     """
     program, wafer, peak = sram_plan.program, sram_plan.wafer, sram_plan.peak
     grid = grid or Grid.whole(wafer.fabric)
@@ -76,7 +76,7 @@ def sram_report(sram_plan: SramPlan, grid: Grid | None = None) -> SramReport:
         largest_micro_batch=largest_with_recompute(program, wafer),
         sram_bytes=wafer.sram_bytes,
         code_bytes=code_bytes(wafer),
-        room_bytes=data_bytes(wafer),
+        capacity_bytes=data_bytes(wafer),
         peak_bytes=sram_plan.peak_bytes,
         peak_stash_bytes=peak.stash.of(samples),
         peak_working_bytes=peak.working.of(samples),
@@ -120,7 +120,7 @@ def _is_streamed(work: OpWork) -> bool:
 
 
 def _tile(work: OpWork, grid: Grid) -> tuple[int, int, int, int]:
-    """Tokens and features of the activations, then of those on the fullest PE."""
+    """Return tokens and features of the activations, then of those on the fullest PE."""
     batch, rows, inner, _ = work.shape
     tokens = batch * rows
     return tokens, inner, grid.tokens(tokens), grid.features(inner)
@@ -139,16 +139,16 @@ def _rows(work: OpWork, grid: Grid) -> int:
 def _utilisation(products: Sequence[OpWork], grid: Grid) -> float:
     if not products:
         return 0.0
-    as_if_all_were_full = 0.0
+    time_if_all_full = 0.0
     for work in products:
         tokens, features, local_tokens, local_features = _tile(work, grid)
         load = tokens * features / (local_tokens * local_features * grid.fabric.num_pes)
-        as_if_all_were_full += work.flops / load
-    return sum(work.flops for work in products) / as_if_all_were_full
+        time_if_all_full += work.flops / load
+    return sum(work.flops for work in products) / time_if_all_full
 
 
 def report_text(report: SramReport) -> str:
-    """The report as lines for people; layers that differ in nothing but their name share one."""
+    """Return the report as text; neighbours that differ only in their names share a line."""
     rows = [
         ("layer", "weights", "stash", "working set", "recomputed", "PEs", "utilisation"),
         *(_row(layer, report.grid_pes) for layer in _folded(report.layers)),
@@ -161,7 +161,7 @@ def _head(report: SramReport) -> Iterator[str]:
         f"{report.system}, {report.mode}: micro-batch of {report.micro_batch_size}; with all "
         f"layers recomputed, {report.largest_micro_batch} would fit"
     )
-    free = report.room_bytes - report.peak_bytes
+    free = report.capacity_bytes - report.peak_bytes
     for name, num_bytes in (
         ("SRAM", report.sram_bytes),
         ("code and runtime", report.code_bytes),

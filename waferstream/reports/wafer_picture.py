@@ -88,7 +88,7 @@ def _memory_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[s
     kib_of_pe = sram_plan.wafer.cores * KIB
     samples = report.micro_batch_size
     stash = [f.of(samples) for f in stash_by_layer(sram_plan.program, sram_plan.peak).values()]
-    free_bytes = max(0, report.room_bytes - report.peak_bytes)
+    free_bytes = max(0, report.capacity_bytes - report.peak_bytes)
     labels, top = [], 0.0
     for kind, pieces, color in (
         ("code", [report.code_bytes], style.FAINT_INK),
@@ -124,7 +124,7 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
     working = [moment.working.of(samples) / GIB for moment in sram_plan.moments]
     activations = list(map(add, stash, working))
     buffers = [piece / GIB for piece in sram_plan.buffers]
-    capacity, peak = report.room_bytes / GIB, report.peak_bytes / GIB
+    capacity, peak = report.capacity_bytes / GIB, report.peak_bytes / GIB
     segments = range(len(stash))
     axes.set_title("SRAM over a micro-batch, GiB", color=style.FAINT_INK)
     axes.set_xlabel("segment")
@@ -146,5 +146,5 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
         color=style.INK,
         fontsize=9,
     )
-    label = f"capacity {format_bytes(report.room_bytes)}"
+    label = f"capacity {format_bytes(report.capacity_bytes)}"
     return [style.EndLabel(capacity, label, style.VERMILION)]

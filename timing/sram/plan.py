@@ -1,4 +1,4 @@
-"""Whether a micro-batch fits a wafer, what must be recomputed for it, and the largest that does."""
+"""Plan the SRAM of a wafer: whether a micro-batch fits, and what must be recomputed for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from timing.hardware import WaferSpec
-from timing.sram.buffers import buffer_bytes
-from timing.sram.capacity import capacities
 from timing.sram.liveness import Moment, moments
-from timing.sram.recompute import recomputable, recompute
-from timing.sram.sram import data_bytes
+from timing.sram.recompute import capacities, recomputable, recompute
+from timing.sram.space import buffer_bytes, data_bytes
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.program import Program
 from wsc.core.units import format_bytes
@@ -44,31 +42,31 @@ class SramPlan:
         return replace(self, program=program)
 
     def bytes_at(self, moment: Moment) -> int:
-        """Activations, and weights and gradients passing through, at a moment of the step."""
+        """Return the bytes of activations and stream buffers at a moment of the step."""
         samples = self.program.micro_batch_size
         return moment.footprint.of(samples) + self.buffers[moment.segment]
 
     @cached_property
     def peak(self) -> Moment:
-        """The first moment with the most in SRAM."""
+        """The first moment with the most bytes in SRAM."""
         return max(self.moments, key=self.bytes_at)
 
     @property
     def peak_bytes(self) -> int:
-        """What lies in SRAM at the peak, code apart."""
+        """Bytes in SRAM at the peak, without code."""
         return self.bytes_at(self.peak)
 
     @property
     def fits(self) -> bool:
-        """Whether the wafer has room for the peak."""
+        """Whether the peak fits the SRAM left for data."""
         return self.peak_bytes <= data_bytes(self.wafer)
 
 
 def plan_sram(program: Program, wafer: WaferSpec) -> SramPlan:
-    """Find room for a program's activations, with as few segments recomputed as it takes.
+    """Plan the SRAM for a program, with as few segments recomputed as it takes.
 
-    Those of the first layers are recomputed first, since theirs lie there for longest. Raises
-    ApplianceResourceExhausted, with the numbers, if even recomputing all does not help.
+    The first layers are recomputed first, since their activations are kept for longest. Raises
+    ApplianceResourceExhausted, with the numbers, if the program does not fit with all recomputed.
     """
     enough = num_recomputed(capacities(program, wafer), program.micro_batch_size)
     chosen = recomputable(program)[:enough]
@@ -78,26 +76,25 @@ def plan_sram(program: Program, wafer: WaferSpec) -> SramPlan:
 
 
 def num_recomputed(capacity: Sequence[int], samples: int) -> int:
-    """The fewest segments to recompute so that samples fit; all of them if nothing does."""
+    """Return the fewest segments to recompute so that samples fit; all of them if nothing does."""
     fitting = (count for count, most in enumerate(capacity) if samples <= most)
     return next(fitting, len(capacity) - 1)
 
 
 def largest_micro_batch(program: Program, wafer: WaferSpec) -> int:
-    """Samples of the largest micro-batch that fits; 0 if a single one does not.
+    """Return the samples of the largest micro-batch that fits; 0 if a single sample does not.
 
     The program may have been captured at any size: every footprint is a line over the samples.
     """
-    room = data_bytes(wafer)
     return min(
-        max(0, room - buffers - moment.footprint.fixed_bytes)
+        max(0, data_bytes(wafer) - buffers - moment.footprint.fixed_bytes)
         // max(1, moment.footprint.sample_bytes)
         for moment, buffers in zip(moments(program), buffer_bytes(program, wafer), strict=True)
     )
 
 
 def largest_with_recompute(program: Program, wafer: WaferSpec) -> int:
-    """The same when everything that can be is recomputed."""
+    """Return the largest micro-batch that fits with every segment recomputed that can be."""
     return capacities(program, wafer)[-1]
 
 
@@ -111,6 +108,7 @@ def check_fits(sram_plan: SramPlan) -> None:
     raise ApplianceResourceExhausted(
         f"activations and buffers of one {program.mode} micro-batch need "
         f"{format_bytes(sram_plan.peak_bytes)} of SRAM",
+        code="micro-batch-exceeds-sram",
         where=f"{segment.layer} {segment.phase}",
         value=f"micro-batch of {program.micro_batch_size} samples"
         + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else ""),

@@ -1,14 +1,19 @@
-"""What lies on a wafer at each moment, against counting by hand and by brute force."""
+"""SRAM at each moment of a step, against counting by hand and by brute force."""
+
+from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.layered_steps import step_with_head
 from tests.support.small_programs import program, segment
-from timing.sram.liveness import lives, moments
+from timing.hardware import CS2
+from timing.sram import data_bytes, largest_micro_batch
+from timing.sram.liveness import lives, moments, output_head
 from wsc.core.program import Footprint, Stash
 
 
-def stash(*values, size=1, fixed=0):
+def stash(*values: str, size: int = 1, fixed: int = 0) -> Stash:
     return Stash(values, Footprint(fixed, size))
 
 
@@ -20,20 +25,20 @@ LAYERS = (
 )
 
 
-def test_a_stash_lies_there_from_after_its_producer_to_its_last_reader():
+def test_moments_keep_a_stash_until_its_last_reader() -> None:
     """Counted by hand; the producer itself has it in its working set."""
     found = [moment.stash for moment in moments(program(segments=LAYERS))]
     assert found == [Footprint(), Footprint(0, 11), Footprint(2, 14), Footprint(0, 12)]
 
 
-def test_the_footprint_of_a_moment_adds_what_the_segment_makes():
+def test_moment_footprint_adds_the_working_set() -> None:
     """Stash and working set together, for any number of samples."""
     last = moments(program(segments=LAYERS))[-1]
     assert last.footprint == Footprint(1, 21)
     assert last.footprint.of(3) == 64
 
 
-def test_memory_lives_as_long_as_any_view_of_it():
+def test_moments_keep_memory_as_long_as_any_view_of_it() -> None:
     """A later segment's view keeps the memory of an earlier one."""
     segments = (
         segment(0, outputs=("x",), stash=(stash("x", "x.view", size=4),)),
@@ -44,8 +49,8 @@ def test_memory_lives_as_long_as_any_view_of_it():
     assert [m.stash.sample_bytes for m in moments(program(segments=segments))] == [0, 4, 4, 4]
 
 
-def test_what_nobody_reads_is_not_kept():
-    """It cannot be in the stash of a program, and would take no room if it were."""
+def test_lives_leave_out_values_without_readers() -> None:
+    """They take no SRAM."""
     segments = (segment(0, outputs=("x",), stash=(stash("x"),)), segment(1))
     assert [m.stash for m in moments(program(segments=segments))] == [Footprint(), Footprint()]
     assert list(lives(program(segments=segments))) == []
@@ -58,7 +63,7 @@ def test_what_nobody_reads_is_not_kept():
         max_size=8,
     )
 )
-def test_the_running_sum_agrees_with_looking_at_every_value(made):
+def test_moments_agree_with_adding_up_every_value(made: list[list[tuple[int, int]]]) -> None:
     """Each segment stashes values of some size, each read once some segments later."""
     count = len(made)
     ranges = {
@@ -82,3 +87,21 @@ def test_the_running_sum_agrees_with_looking_at_every_value(made):
         sum(size for first, last, size in ranges.values() if first < i <= last)
         for i in range(count)
     ]
+
+
+def test_output_head_follows_the_last_repeated_layer() -> None:
+    """It ends with that layer's backward pass; a step without repeated layers has none."""
+    assert output_head(step_with_head()) == range(2, 4)
+    assert not output_head(program())
+
+
+def test_output_head_is_there_for_one_sample() -> None:
+    """However large the micro-batch; what comes in and goes on is there for all samples."""
+    inside = [moment.footprint for moment in moments(step_with_head())][2:4]
+    assert inside == [Footprint(7 + 200, 2), Footprint(100 + 200, 2)]
+    assert moments(step_with_head())[4].footprint == Footprint(0, 4)
+
+
+def test_output_head_does_not_bound_the_micro_batch() -> None:
+    """With a head that makes a hundred times what a layer makes, a layer decides."""
+    assert largest_micro_batch(step_with_head(), CS2) == data_bytes(CS2) // 4
