@@ -25,13 +25,13 @@ for step, batch in enumerate(executor):
     log_loss(training_step(batch), step)
 """
 
-from cstorch import amp, backends, optim, utils
+from cstorch import amp, optim, utils
+from cstorch import flags as backends
 from cstorch.backend import Backend, backend, current_backend
-from cstorch.closures import checkpoint_closure, step_closure
-from cstorch.cluster_config import ClusterConfig
+from cstorch.cluster import ClusterConfig
 from cstorch.compile import compile
 from cstorch.storage import load, save
-from cstorch.trace import trace
+from cstorch.trace import checkpoint_closure, step_closure, trace
 
 __all__ = [
     "Backend",

@@ -20,9 +20,8 @@ from torch import nn
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
-from cstorch.cluster_config import ClusterConfig
+from cstorch.cluster import STATES, ClusterConfig, Restored, load_weights
 from cstorch.loop import Loop
-from cstorch.weights import STATES, Restored, load_weights
 from timing.start_up import StartUp
 from timing.trace import write_trace
 from wsc.checkpoint.reader import Reader
@@ -61,12 +60,16 @@ class Backend:
     ) -> None:
         if backend_type.upper() != "CSX":
             raise ConfigError(
-                "only CSX is emulated",
+                "backend_type must be CSX",
+                code="backend-not-csx",
                 value=backend_type,
                 remedy="plain PyTorch runs on CPU and GPU without WaferStream",
             )
         if compile_only and validate_only:
-            raise ConfigError("compile_only and validate_only exclude each other")
+            raise ConfigError(
+                "compile_only and validate_only exclude each other",
+                code="compile-only-and-validate-only",
+            )
         self.backend_type = "CSX"
         self.cluster_config = cluster_config or ClusterConfig()
         self.compile_only = compile_only
@@ -105,7 +108,9 @@ class Backend:
         """Take the model whose weights MemoryX will hold; one per process."""
         if self.model is not None and self.model is not model:
             raise WaferStreamError(
-                "a second model is compiled in one process", rule="one model per backend"
+                "a second model is compiled in one process",
+                code="second-model",
+                rule="one model per backend",
             )
         self.model = model
 
@@ -197,7 +202,9 @@ class Backend:
         """
         if not self.cluster_config.record:
             raise WaferStreamError(
-                "nothing was recorded for a trace", remedy="set ClusterConfig(record=True)"
+                "nothing was recorded for a trace",
+                code="trace-not-recorded",
+                remedy="set ClusterConfig(record=True)",
             )
         emulated, measured = self._running().activities()
         write_trace(path, emulated, measured)
@@ -234,6 +241,7 @@ class Backend:
         if time.monotonic() > self._ends_at_s:
             raise ApplianceError(
                 "the job ran out of time",
+                code="job-time-over",
                 where="job_time_sec",
                 value=f"{self.cluster_config.job_time_sec} s",
                 remedy="raise it, or run again and go on from the last checkpoint",
@@ -242,7 +250,9 @@ class Backend:
     def _running(self) -> Cluster:
         if self.cluster is None:
             raise WaferStreamError(
-                "the cluster is not running", remedy="run a traced step in an executor loop first"
+                "the cluster is not running",
+                code="cluster-not-running",
+                remedy="run a traced step in an executor loop first",
             )
         return self.cluster
 

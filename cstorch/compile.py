@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from cstorch import backends
+from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend, current_backend
 from simulator.exploration import exploration_table, explore, fastest
@@ -26,7 +26,7 @@ from wsc.compiler.listing import schedule_listing
 from wsc.compiler.scale import capture_both
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.loading import Loading
-from wsc.core.micro_batches import FLAG, MicroBatchPolicy, SizeRange, explored_sizes
+from wsc.core.micro_batches import FLAG, SizeRange, explored_sizes
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 
@@ -61,17 +61,12 @@ def model_of(backend: Backend) -> nn.Module:
     return backend.model
 
 
-def policy_of() -> MicroBatchPolicy:
-    """Return the micro-batch policy that the flags of this process ask for."""
-    return MicroBatchPolicy(backends.csx.performance.micro_batch_size)
-
-
 def first_size(backend: Backend, batch_size: int, record: RecordAt, loading: Loading) -> int:
     """Return the micro-batch size at which a step is recorded first.
 
     Raises ConfigError where the batch cannot be cut as the policy asks.
     """
-    policy = policy_of()
+    policy = flags.csx.performance.policy
     if policy.range is not None:
         return _fastest_size(backend, batch_size, policy.range, record, loading)
     return policy.size(batch_size, backend.cluster_config.num_csx)
@@ -84,7 +79,7 @@ def fit_to_wafer(backend: Backend, program: Program, batch_size: int) -> Fit:
     ``fill_wafer`` take a smaller size. Footprints are lines over the samples of a micro-batch, so
     one program tells the fit at any size. Raises ApplianceResourceExhausted where nothing fits.
     """
-    policy, config = policy_of(), backend.cluster_config
+    policy, config = flags.csx.performance.policy, backend.cluster_config
     wafer, size = config.cluster.machine.system, program.micro_batch_size
     largest = largest_with_recompute(program, wafer)
     if policy.depends_on_wafer and 0 < largest < size:
@@ -118,7 +113,7 @@ def compile_request(
 
 def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> None:
     """Log the outcome of a compile: the cut of the batch, the artifact, and the schedule."""
-    policy, size = policy_of(), program.micro_batch_size
+    policy, size = flags.csx.performance.policy, program.micro_batch_size
     log.info("%s", policy.describe(program.batch_size, size, program.num_micro_batches))
     if was_cached:
         log.info('Found existing cached compile with hash: "%s"', program.digest)

@@ -28,7 +28,8 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
     states = [state for state in CLUSTER_STATES if state in state_dict]
     if not states:
         raise CheckpointError(
-            "the state to save holds nothing that is on the cluster",
+            "the state to save must hold a state of the cluster",
+            code="no-cluster-state",
             where=str(target),
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )

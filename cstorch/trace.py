@@ -1,8 +1,9 @@
-"""``cstorch.trace``: turn a step function into a program of the cluster.
+"""The decorators of a user's program: ``trace``, ``step_closure`` and ``checkpoint_closure``.
 
-The body is recorded on its first call; later calls return the same placeholders, whose values step
-closures receive after the step has run. It is recorded again when the loop reads another loader,
-or when another step of the same mode has taken its place on the cluster.
+The body of a traced step is recorded on its first call and compiled into a program of the cluster;
+later calls return the same placeholders, whose values step closures receive after the step has run.
+It is recorded again when the loop reads another loader, or when another step of the same mode has
+taken its place on the cluster.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,9 +28,7 @@ from cstorch.compile import (
     model_of,
 )
 from cstorch.loop import Closure, Loop
-from cstorch.optim.clipping import recorded_clipping
-from cstorch.optim.recorder import RecordedScheduler, Recorder, recording
-from cstorch.step_values import StepValue
+from cstorch.optim.recorder import Recorder, active_recorder, recorded_clipping, recording
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_step
 from wsc.compiler.compiled import Compiled
@@ -43,61 +41,47 @@ from wsc.core.program import Mode
 log = logging.getLogger("waferstream")
 
 
-@dataclass
-class Trace:
-    """What a step hands out while it is traced."""
-
-    results: list[torch.Tensor] = field(default_factory=list)
-    closures: list[Closure] = field(default_factory=list)
-
-    def hand_out(self, tree: Any) -> Any:
-        """Make every tensor in a pytree a result of the step; returns placeholders."""
-        return pytree.tree_map_only(torch.Tensor, self._result, tree)
-
-    def _result(self, tensor: torch.Tensor) -> StepValue:
-        if tensor.numel() != 1:
-            raise ApplianceCompilationError(
-                "a traced step returns a tensor that is not a scalar",
-                value=f"shape {tuple(tensor.shape)}",
-                rule="results of a step are scalars, averaged over its micro-batches",
-                remedy="reduce it inside the step (mean, sum, ...)",
-            )
-        self.results.append(tensor)
-        return StepValue(len(self.results) - 1)
+def trace(function: Callable[..., Any]) -> TracedStep:
+    """Decorate a step function: forward, ``loss.backward()``, clipping, optimizer, scheduler."""
+    return TracedStep(function)
 
 
-active_trace: ContextVar[Trace | None] = ContextVar("active_trace", default=None)
+def step_closure(function: Callable[..., Any]) -> Callable[..., None]:
+    """Queue the call until the step has run; it runs on activation steps only.
+
+    A call inside a trace is repeated for every step.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> None:
+        recorder = active_recorder.get()
+        if recorder is not None:
+            recorder.closures.append((function, recorder.hand_out((args, kwargs))))
+        else:
+            _loop_of(function).queue(function, (args, kwargs))
+
+    return call
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A call of a step function, whose tensors can be put in anew."""
+def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
+    """Queue the call if this is a checkpoint step; may be called in every iteration."""
 
-    function: Callable[..., Any]
-    leaves: list[Any]
-    structure: pytree.TreeSpec
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> None:
+        loop = _loop_of(function)
+        if loop.is_checkpoint_step:
+            loop.queue(function, (args, kwargs))
 
-    @classmethod
-    def of(cls, function: Callable[..., Any], args: Any, kwargs: Any) -> _Call:
-        """ApplianceCompilationError if no argument holds a tensor."""
-        call = cls(function, *pytree.tree_flatten((args, kwargs)))
-        if not call.tensors:
-            raise ApplianceCompilationError(
-                "the traced step takes no tensor of the batch",
-                rule="what it reads of the batch is passed to it",
-                remedy="call it with the batch that the executor yields",
-            )
-        return call
+    return call
 
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 
-    def __call__(self, batch: Sequence[torch.Tensor]) -> Any:
-        tensors = iter(batch)
-        filled = [next(tensors) if isinstance(x, torch.Tensor) else x for x in self.leaves]
-        args, kwargs = pytree.tree_unflatten(filled, self.structure)
-        return self.function(*args, **kwargs)
+def _loop_of(function: Callable[..., Any]) -> Loop:
+    loop = current_backend().loop
+    if loop is None:
+        raise RuntimeError(
+            f"{function.__name__} is a closure and was called outside of an executor loop"
+        )
+    return loop
 
 
 class TracedStep:
@@ -106,63 +90,101 @@ class TracedStep:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
-        self._outputs: Any = None
-        self.mode: Mode
-        self.batch_size: int
-        self.closures: list[Closure] = []
-        self._schedulers: Sequence[RecordedScheduler] = ()
+        self._recorded: _Recorded | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Ask for one step; only inside a DataExecutor loop."""
+        """Run one step of a DataExecutor loop; returns placeholders of its results."""
         backend = current_backend()
         loop = backend.loop
         if loop is None:
             raise ApplianceCompilationError(
                 "a traced step was called outside of an executor loop",
+                code="step-outside-loop",
                 remedy="iterate over cstorch.utils.data.DataExecutor and call the step inside",
             )
         if (self, loop.source) not in backend.installed.values():
-            self._install(backend, loop, args, kwargs)
+            self._install(backend, loop, _Call.of(self._function, args, kwargs))
             backend.installed[self.mode] = (self, loop.source)
         loop.attach(self)
-        return self._outputs
+        return self._installed.outputs
+
+    @property
+    def mode(self) -> Mode:
+        """``train`` or ``eval``."""
+        return self._installed.compiled.program.mode
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a global batch."""
+        return self._installed.compiled.program.batch_size
+
+    @property
+    def closures(self) -> list[Closure]:
+        """Step closures that were called inside the trace: repeated for every step."""
+        return self._installed.recorder.closures
 
     def note_done(self, steps: int) -> None:
-        """So many steps of training have been done; its schedulers count them."""
-        for scheduler in self._schedulers:
+        """Set the step count of the schedulers that the step called."""
+        for scheduler in self._installed.recorder.schedulers:
             scheduler.note_done(steps)
 
     def compiled_for(
         self, size: int, *args: Any, **kwargs: Any
     ) -> tuple[Compiled, OptimizerSpec | None]:
-        """The program for micro-batches of ``size`` samples, and the update that follows a step.
+        """Return the program for micro-batches of ``size`` samples, and the update after a step.
 
         The arguments are those of a call; nothing is installed and no loop is needed, so that a
-        simulation sees the very program that a run would. The compile cache is not used.
+        simulation reads the very program that a run executes. The compile cache is not used.
         """
-        backend = current_backend()
-        call = _Call.of(self._function, args, kwargs)
-        recorded = _record(backend, call, Fit(size))
+        recorded = _record(current_backend(), _Call.of(self._function, args, kwargs), Fit(size))
         return recorded.compiled, recorded.optimizer
 
-    def _install(self, backend: Backend, loop: Loop, args: Any, kwargs: Any) -> None:
-        call = _Call.of(self._function, args, kwargs)
+    @property
+    def _installed(self) -> _Recorded:
+        assert self._recorded is not None, "a step is called before it is asked for its program"
+        return self._recorded
+
+    def _install(self, backend: Backend, loop: Loop, call: _Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading)
         recorded = _record_fitting(backend, call, loop.loading)
-        program = recorded.compiled.program
-        self._outputs = recorded.outputs
-        self.mode = program.mode
-        self.batch_size = program.batch_size
-        self.closures = recorded.closures
-        self._schedulers = recorded.recorder.schedulers
+        self._recorded = recorded
         if backend.is_e2e_execution:
             backend.install(recorded.compiled, feed, recorded.optimizer)
 
 
-def trace(function: Callable[..., Any]) -> TracedStep:
-    """Decorate a step function: forward, ``loss.backward()``, clipping, optimizer, scheduler."""
-    return TracedStep(function)
+@dataclass(frozen=True)
+class _Call:
+    """A call of a step function, whose tensors can be replaced."""
+
+    function: Callable[..., Any]
+    leaves: list[Any]
+    structure: pytree.TreeSpec
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], args: Any, kwargs: Any) -> _Call:
+        """Flatten the arguments; ApplianceCompilationError if none of them holds a tensor."""
+        call = cls(function, *pytree.tree_flatten((args, kwargs)))
+        if not call.tensors:
+            raise ApplianceCompilationError(
+                "the traced step takes no tensor of the batch",
+                code="step-without-tensor",
+                rule="the tensors of the batch that it reads are its arguments",
+                remedy="call it with the batch that the executor yields",
+            )
+        return call
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors among the arguments, in pytree order."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def __call__(self, batch: Sequence[torch.Tensor]) -> Any:
+        """Call the function with other tensors in the places of its own."""
+        tensors = iter(batch)
+        filled = [next(tensors) if isinstance(x, torch.Tensor) else x for x in self.leaves]
+        args, kwargs = pytree.tree_unflatten(filled, self.structure)
+        return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -171,8 +193,7 @@ class _Recorded:
 
     compiled: Compiled
     was_cached: bool
-    outputs: Any  # what the step returns to the loop: placeholders
-    closures: list[Closure]
+    outputs: Any  # the placeholders that the step returns to the loop
     recorder: Recorder
     optimizer: OptimizerSpec | None  # None if the step trains nothing
 
@@ -203,24 +224,20 @@ def _record(
     backend: Backend, call: _Call, fit: Fit, cache: ArtifactCache | None = None
 ) -> _Recorded:
     """Trace and compile the step; without a cache nothing is looked up or kept."""
-    trace = Trace()
     outputs: Any = None
 
     def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         nonlocal outputs
-        token = active_trace.set(trace)
-        try:
-            outputs = trace.hand_out(call(batch))
-        finally:
-            active_trace.reset(token)
-        return trace.results
+        outputs = recorder.hand_out(call(batch))
+        return recorder.results
 
     model = model_of(backend)
     inputs, request = compile_request(backend, call.tensors, fit)
     with recording() as recorder, recorded_clipping(model, recorder):
         compiled, was_cached = compile_step(step, model, inputs, request, cache)
-    optimizer = _optimizer_of(model, recorder, compiled)
-    return _Recorded(compiled, was_cached, outputs, trace.closures, recorder, optimizer)
+    return _Recorded(
+        compiled, was_cached, outputs, recorder, _optimizer_of(model, recorder, compiled)
+    )
 
 
 def _optimizer_of(model: nn.Module, recorder: Recorder, compiled: Compiled) -> OptimizerSpec | None:

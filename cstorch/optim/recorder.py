@@ -1,26 +1,30 @@
-"""What a traced step asks for besides computing: which update follows it.
+"""Recording of a traced step: its results, its closures, and the update that follows it.
 
-Inside a ``cstorch.trace`` function optimizers and schedulers do not act; they tell the recorder of
-that trace. What it has heard becomes the OptimizerSpec that MemoryX applies after every step.
+Inside a ``cstorch.trace`` function optimizers, schedulers and torch's clipping functions do not
+act; they call the recorder of that trace. Its notes become the OptimizerSpec that MemoryX applies
+after every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
+from torch import nn
+from torch.utils import _pytree as pytree
 
+from cstorch.loop import Closure, StepValue
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.hyper_schedules import HyperSchedule
 from wsc.core.optimizer import OptimizerSpec
 
 
 class RecordedScheduler(Protocol):
-    """What becomes of a scheduler: a hyper-parameter that follows a schedule."""
+    """A scheduler as the recorder sees it: a hyper-parameter that follows a schedule."""
 
     @property
     def key(self) -> str:
@@ -31,37 +35,55 @@ class RecordedScheduler(Protocol):
         """Its value at each step."""
 
     def sets(self, group: Mapping[str, Any]) -> bool:
-        """Whether it is that of this parameter group."""
+        """Return whether the scheduler sets the hyper-parameter of a parameter group."""
 
     def note_done(self, steps: int) -> None:
-        """So many steps have been done on the cluster."""
+        """Note how many steps have been done on the cluster."""
 
 
 class RecordedOptimizer(Protocol):
-    """What becomes of an optimizer."""
+    """An optimizer as the recorder sees it."""
 
     def spec(
         self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler]
     ) -> OptimizerSpec:
-        """The update as data; ``names`` as of ``Recorder.spec``."""
+        """Return the update as data; ``names`` as of ``Recorder.spec``."""
 
 
 @dataclass
 class Recorder:
-    """The update that one traced step asks for.
+    """The results of one traced step, its closures, and its update.
 
     Every method refuses, with an ApplianceCompilationError, what MemoryX cannot do once per step
     in its fixed order: clip by value, clip by norm, update.
     """
 
+    results: list[torch.Tensor] = field(default_factory=list)
+    closures: list[Closure] = field(default_factory=list)
     optimizer: RecordedOptimizer | None = None
     schedulers: list[RecordedScheduler] = field(default_factory=list)
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
     loss_scale: float = 1.0
 
+    def hand_out(self, tree: Any) -> Any:
+        """Make every tensor in a pytree a result of the step; returns placeholders."""
+        return pytree.tree_map_only(torch.Tensor, self._result, tree)
+
+    def _result(self, tensor: torch.Tensor) -> StepValue:
+        if tensor.numel() != 1:
+            raise ApplianceCompilationError(
+                "every tensor that a traced step returns must be a scalar",
+                code="result-not-scalar",
+                value=f"shape {tuple(tensor.shape)}",
+                rule="results of a step are scalars, averaged over its micro-batches",
+                remedy="reduce it inside the step (mean, sum, ...)",
+            )
+        self.results.append(tensor)
+        return StepValue(len(self.results) - 1)
+
     def clip_value(self, max_value: float) -> None:
-        """Gradients are clamped to [-max_value, max_value] before the update."""
+        """Clamp gradients to [-max_value, max_value] before the update."""
         self._refuse_after_step("clipping")
         if self.max_gradient_value is not None:
             raise _refusal("gradients are clipped by value twice", "clipped-twice", "once per step")
@@ -74,20 +96,20 @@ class Recorder:
         self.max_gradient_value = float(max_value)
 
     def clip_norm(self, max_norm: float) -> None:
-        """Gradients are scaled to a global L2 norm of at most ``max_norm`` before the update."""
+        """Scale gradients to a global L2 norm of at most ``max_norm`` before the update."""
         self._refuse_after_step("clipping")
         if self.max_gradient_norm is not None:
             raise _refusal("gradients are clipped by norm twice", "clipped-twice", "once per step")
         self.max_gradient_norm = float(max_norm)
 
     def scale_loss(self, loss_scale: float) -> None:
-        """The loss is multiplied by ``loss_scale``, so gradients are divided by it."""
+        """Divide gradients by ``loss_scale``, by which the step multiplies the loss."""
         if self.loss_scale != 1.0:
             raise _refusal("the loss is scaled twice", "loss-scaled-twice", "once per step")
         self.loss_scale = float(loss_scale)
 
     def step_optimizer(self, optimizer: RecordedOptimizer) -> None:
-        """The update is that of ``optimizer``."""
+        """Make the update that of ``optimizer``."""
         if self.optimizer is not None:
             raise _refusal(
                 "two optimizer steps in one trace",
@@ -97,7 +119,7 @@ class Recorder:
         self.optimizer = optimizer
 
     def step_scheduler(self, scheduler: RecordedScheduler) -> None:
-        """A hyper-parameter follows ``scheduler``."""
+        """Let a hyper-parameter follow ``scheduler``."""
         if scheduler in self.schedulers:
             raise _refusal(
                 "a scheduler is stepped twice in one trace",
@@ -107,7 +129,7 @@ class Recorder:
         self.schedulers.append(scheduler)
 
     def spec(self, names: Mapping[torch.Tensor, str]) -> OptimizerSpec | None:
-        """What MemoryX has to do after the step; None if the trace steps no optimizer.
+        """Return the update that follows the step; None if the trace steps no optimizer.
 
         ``names`` maps each parameter to its name in the model.
         """
@@ -139,10 +161,65 @@ active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", def
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Record what happens inside; for whoever traces a step."""
+    """Record the calls inside; yields the recorder."""
     recorder = Recorder()
     token = active_recorder.set(recorder)
     try:
         yield recorder
     finally:
         active_recorder.reset(token)
+
+
+@contextmanager
+def recorded_clipping(model: nn.Module, recorder: Recorder) -> Iterator[None]:
+    """Record calls of torch's clipping functions, as MemoryX holds the gradients of ``model``."""
+
+    def clip_norm(
+        parameters: Any, max_norm: float, norm_type: float = 2.0, *_: Any, **__: Any
+    ) -> None:
+        _refuse_some(model, parameters)
+        if float(norm_type) != 2.0:
+            raise ApplianceCompilationError(
+                "gradients are clipped by another norm than L2",
+                code="clipped-by-other-norm",
+                where="clip_grad_norm_",
+                value=f"norm_type {norm_type}",
+                rule="weight servers agree on the L2 norm only",
+            )
+        recorder.clip_norm(max_norm)
+
+    def clip_value(parameters: Any, clip_value: float, *_: Any, **__: Any) -> None:
+        _refuse_some(model, parameters)
+        recorder.clip_value(clip_value)
+
+    utils = torch.nn.utils
+    with _replaced(utils.clip_grad_norm_, clip_norm), _replaced(utils.clip_grad_value_, clip_value):
+        yield
+
+
+def _refuse_some(model: nn.Module, parameters: Any) -> None:
+    """Refuse to clip fewer gradients than the model has."""
+    given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    trained = sum(p.requires_grad for p in model.parameters())
+    if len(given) < trained:
+        raise ApplianceCompilationError(
+            "gradients must be clipped all together",
+            code="some-gradients-clipped",
+            value=f"{len(given)} of {trained}",
+            rule="MemoryX clips all gradients of a step together",
+            remedy="pass model.parameters()",
+        )
+
+
+@contextmanager
+def _replaced(function: Any, substitute: Callable[..., None]) -> Iterator[None]:
+    """Replace one of torch's clipping functions wherever it was imported to."""
+    # What torch exports is a wrapper that switches autograd off; the function itself is the value
+    # of the wrapper's only closure cell.
+    (cell,) = function.__closure__
+    original = cell.cell_contents
+    cell.cell_contents = substitute
+    try:
+        yield
+    finally:
+        cell.cell_contents = original

@@ -31,7 +31,6 @@ def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[csto
     finally:
         backend.shutdown()
         backends.reset()
-        amp.reset()
 
 
 def loader(source: Callable[..., Any] = batches) -> cstorch.utils.data.DataLoader:

@@ -114,7 +114,6 @@ def train_on_cluster(
     finally:
         backend.shutdown()
         backends.reset()
-        amp.reset()
 
 
 @cstorch.checkpoint_closure

@@ -16,9 +16,9 @@ from torch import nn
 import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.backend import Backend
+from cstorch.cluster import STATES
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
-from cstorch.weights import STATES
 from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from waferstream.config.params import InitConfig, Params, Scope
 from waferstream.config.sections import DataLoaderConfig

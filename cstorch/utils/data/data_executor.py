@@ -6,8 +6,10 @@ next in one go, so that the steps in between overlap. Values exist at activation
 
 from __future__ import annotations
 
+import logging
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +17,18 @@ import torch
 
 from appliance.coordinator import StepResult
 from cstorch.backend import current_backend
-from cstorch.loop import Step
-from cstorch.step_values import resolve
-from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
+from cstorch.loop import Step, resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.errors import ConfigError
 from wsc.core.loading import Loading
 
+log = logging.getLogger("waferstream")
+
 MAX_STEPS = 2**31 - 1
+
+Cadence = int | Collection[int]
+"""Every so many steps (0 is never), or the very steps of the loop, counted from 1."""
 
 
 class DataExecutor:
@@ -103,6 +108,7 @@ class DataExecutor:
         if self._backend.loop is not None:
             raise ConfigError(
                 "two executor loops run at the same time",
+                code="two-loops",
                 rule="the cluster does one job after the other",
                 remedy="end the one before the other begins",
             )
@@ -123,6 +129,7 @@ class DataExecutor:
         if self._step is not None and self._step is not step:
             raise ConfigError(
                 "two traced steps are called in one executor loop",
+                code="two-steps-in-one-loop",
                 remedy="trace one function, or use a second executor",
             )
         self._step = step
@@ -133,7 +140,8 @@ class DataExecutor:
             if leaf is tensor:
                 return position
         raise ConfigError(
-            "a tensor argument of the traced step is not part of the batch",
+            "every tensor argument of the traced step must be part of the batch",
+            code="tensor-not-in-batch",
             value=f"shape {tuple(tensor.shape)}, {tensor.dtype}",
             rule="the cluster streams the loader's batches; this process sees the first one only",
             remedy="change tensors in the input function or inside the traced step",
@@ -174,9 +182,53 @@ class DataExecutor:
                 num_steps = len(self.dataloader)
             except TypeError as error:
                 raise ConfigError(
-                    "the number of steps is not known",
+                    "the number of steps must be given",
+                    code="num-steps-unknown",
                     rule="num_steps, or a loader with a length",
                 ) from error
         if not 0 < num_steps <= MAX_STEPS:
-            raise ConfigError("num_steps is out of range", value=num_steps, rule="1 to 2**31 - 1")
+            raise ConfigError(
+                "num_steps must be between 1 and 2**31 - 1",
+                code="num-steps-out-of-range",
+                value=num_steps,
+            )
         return num_steps
+
+
+def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:
+    """What was asked for, or ``least`` if nothing was; ConfigError if it is below ``least``."""
+    if asked is None:
+        return least
+    if isinstance(asked, int) and asked < least:
+        raise ConfigError(
+            f"{name} must be at least {least}",
+            code="interval-out-of-range",
+            where=name,
+            value=asked,
+        )
+    return asked
+
+
+def is_due(every: Cadence, step: int) -> bool:
+    """Whether it happens at this step."""
+    if isinstance(every, int):
+        return every > 0 and step % every == 0
+    return step in every
+
+
+def meeting(activation: Cadence, checkpoint: Cadence) -> Cadence:
+    """How often values come back, so that they do at every checkpoint.
+
+    Intervals are reduced to their greatest common divisor, with a warning; steps that are named
+    are left as they are.
+    """
+    if not (isinstance(activation, int) and isinstance(checkpoint, int) and checkpoint):
+        return activation
+    reduced = math.gcd(activation, checkpoint)
+    if reduced != activation:
+        log.warning(
+            "activation_steps is reduced from %d to %d to meet checkpoint steps",
+            activation,
+            reduced,
+        )
+    return reduced

@@ -22,7 +22,11 @@ class DataLoader:
 
     def __init__(self, input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         if not callable(input_fn):
-            raise DataError("DataLoader takes a function that makes a loader", value=input_fn)
+            raise DataError(
+                "input_fn must be a function that makes a loader",
+                code="input-fn-not-callable",
+                value=input_fn,
+            )
         self.source: Callable[[], Any] = partial(input_fn, *args, **kwargs)
 
     @cached_property

@@ -16,6 +16,7 @@ from tests.support.cstorch_program import (
     running_backend,
     training_step,
 )
+from tests.support.errors import raises
 from tests.support.local_machine import Regression, random_batches
 from tests.support.tiny_training import Shape, cluster_config
 from wsc.core.errors import (
@@ -50,7 +51,7 @@ def test_without_a_backend_there_is_none():
 @pytest.mark.parametrize("options", [{"backend_type": "TPU"}, {"backend_type": "cpu"}])
 def test_only_csx_is_emulated(options):
     """And a refused backend takes no place."""
-    with pytest.raises(ConfigError, match="only CSX"):
+    with raises(ConfigError, "backend-not-csx"):
         cstorch.backend(**options)
     with running_backend():
         pass
@@ -58,7 +59,7 @@ def test_only_csx_is_emulated(options):
 
 def test_compiling_and_validating_exclude_each_other():
     """One of them stops before the other."""
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with raises(ConfigError, "compile-only-and-validate-only"):
         cstorch.backend("csx", compile_only=True, validate_only=True)
 
 
@@ -101,7 +102,7 @@ def test_lanes_fill_the_host(monkeypatch):
 
 def test_before_the_first_step_nothing_runs(backend):
     """There are no weights to look at yet."""
-    with pytest.raises(WaferStreamError, match="not running"):
+    with raises(WaferStreamError, "cluster-not-running"):
         backend.weights_digest()
 
 
@@ -315,6 +316,6 @@ def test_a_trace_of_both_clocks_can_be_written(tmp_path):
     assert '"traceEvents"' in path.read_text()
     with (
         running_backend() as backend,
-        pytest.raises(WaferStreamError, match="nothing was recorded"),
+        raises(WaferStreamError, "trace-not-recorded"),
     ):
         backend.write_trace(path)

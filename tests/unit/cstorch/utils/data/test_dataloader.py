@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cstorch.utils.data import DataLoader
+from tests.support.errors import raises
 from wsc.core.errors import DataError
 from wsc.core.loading import Loading
 
@@ -41,7 +42,7 @@ def test_the_first_batch_is_read_once():
 
 def test_a_loader_itself_is_refused():
     """It could not be built on the workers."""
-    with pytest.raises(DataError, match="takes a function that makes a loader"):
+    with raises(DataError, "input-fn-not-callable"):
         DataLoader(numbers(3))
 
 

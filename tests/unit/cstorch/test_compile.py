@@ -11,6 +11,7 @@ from cstorch import backends
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.cstorch_program import executor, loader, losses, running_backend, training_step
+from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from tests.support.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
 from timing.hardware import CS2
@@ -125,6 +126,6 @@ def test_explore_stays_in_its_range(sizes):
 
 def test_explore_is_for_compiling_only():
     """What it picks depends on the number of systems, and weights must not."""
-    with pytest.raises(ConfigError, match="runs nothing") as caught:
+    with raises(ConfigError, "explore-runs-nothing") as caught:
         train("explore")
     assert "--compile_only" in caught.value.remedy

@@ -6,7 +6,8 @@ from operator import add, mul
 import pytest
 import torch
 
-from cstorch.step_values import StepValue, resolve
+from cstorch.loop import StepValue, resolve
+from tests.support.errors import raises
 from wsc.core.errors import WaferStreamError
 
 USES = {
@@ -28,7 +29,7 @@ USES = {
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_reading_too_early_is_refused(use):
     """With the place where it can be read."""
-    with pytest.raises(WaferStreamError, match="before the step has run") as caught:
+    with raises(WaferStreamError, "step-value-read-early") as caught:
         use(StepValue(0))
     assert "step_closure" in caught.value.remedy
 

@@ -1,0 +1,83 @@
+"""The cluster of a job: the sizes it asks for, and the weights it starts from."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import nn
+
+from appliance.checkpoints import check_keys
+from appliance.cluster import Cluster
+from appliance.spec import ClusterSpec
+from timing.hardware.streams import MOST_SERVERS
+from wsc.checkpoint import CLUSTER_STATES, MODEL
+from wsc.checkpoint.reader import Reader
+from wsc.core.config import Config
+
+log = logging.getLogger("waferstream")
+
+STATES = (*CLUSTER_STATES, "global_step")
+"""The states that a checkpoint can restore."""
+
+
+class ClusterConfig(Config):
+    """Sizes of the emulated cluster, and the cluster.yaml that describes its machine.
+
+    Names and defaults are the vendor's (cluster_interface.md, section 2.2).
+    """
+
+    num_csx: PositiveInt = 1
+    """CS systems for the job."""
+
+    max_wgt_servers: int = Field(default=0, ge=0, le=MOST_SERVERS)
+    """Weight servers; 0 takes the number that cluster.yaml gives."""
+
+    num_workers_per_csx: NonNegativeInt = 1
+    """Input workers per system; cluster.yaml bounds their total. 0 means one process for all, and
+    on the emulated clock as many as ``machine.input.workers_per_system``."""
+
+    job_labels: dict[str, str] = Field(default_factory=dict)
+
+    job_time_sec: PositiveInt | None = None
+    """End the run with an error so many seconds after its cluster was started."""
+
+    cluster: ClusterSpec = Field(default_factory=ClusterSpec)
+    """The emulated machine and where it runs."""
+
+    record: bool = False
+    """Record the activities of every role, for ``Backend.write_trace``."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint to start from, and which of its states the weight servers take."""
+
+    path: Path
+    states: frozenset[str]
+    strict: bool
+
+    @property
+    def has_all_weights(self) -> bool:
+        """Whether every weight of the model comes from the checkpoint."""
+        return "model" in self.states and self.strict
+
+
+def load_weights(cluster: Cluster, model: nn.Module, restored: Restored | None) -> None:
+    """Load weights into the servers: initial ones from this process, others from a checkpoint.
+
+    CheckpointError if the checkpoint is damaged or does not match the model.
+    """
+    values = {name: p.detach() for name, p in model.named_parameters()}
+    if restored is None or not restored.has_all_weights:
+        log.info("About to send initial weights")
+        cluster.load_weights(values)
+        log.info("Finished sending initial weights")
+    if restored is not None:
+        path, strict = restored.path, restored.strict
+        if "model" in restored.states:
+            check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
+        log.info("Loading weights from checkpoint %s", path)
+        cluster.restore(path, restored.states, strict)
