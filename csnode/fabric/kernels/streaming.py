@@ -17,9 +17,9 @@ exactly as the inputs, ready for the next layer.
 The ring runs on a micro-thread beside the axpys of the next output (IEEE Micro 2023), so there are
 two accumulators::
 
-    thread 0   | axpys 0 -> sums 0 | axpys 1 -> sums 1 | wait FREED | axpys 2 -> sums 0 |
-                       signal FILLED ^                 ^            ^ signal FREED
-    thread 1                         |     ring sum of sums 0     | ring sum of sums 1 |
+    thread 0   | axpys 0 -> sums 0 | axpys 1 -> sums 1 | wait | axpys 2 -> sums 0 |
+                            FILLED v            FILLED v      ^ FREED      FILLED v
+    thread 1                       | ring over sums 0         | ring over sums 1  | ...
 
 Outputs come in the order of their keepers around the ring. Each PE meets a sum one link sooner than
 the sum of the keeper before, and only its own outputs keep it waiting for a whole trip. Meanwhile
