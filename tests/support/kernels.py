@@ -1,4 +1,4 @@
-"""Run a compiled program's kernels one after the other, and the same model in eager mode."""
+"""Run the kernels of a compiled program one after the other, and the same model in eager mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Gradients = dict[str, torch.Tensor]
 def run_kernels(
     compiled: Compiled, model: nn.Module, batch: Mapping[str, torch.Tensor], key: int = 0
 ) -> tuple[list[torch.Tensor], Gradients]:
-    """Results and gradients of one micro-batch, as a CS node finds them."""
+    """Return results and gradients of one micro-batch, as a CS node computes them."""
     program = compiled.program
     dtype = DTYPES[program.stream_dtype]
     weights = {name: p.detach().to(dtype) for name, p in model.named_parameters()}
@@ -44,7 +44,7 @@ def run_eagerly(
     precision: StreamPrecision,
     num_micro_batches: int,
 ) -> tuple[torch.Tensor, Gradients]:
-    """Loss and gradients by autograd, on weights cast as they are for the stream."""
+    """Return loss and gradients by autograd, on weights cast as for the stream."""
     weights = {}
     for name, master in model.named_parameters():
         cast = master.detach().to(precision.stream_dtype).to(precision.compute_dtype).clone()

@@ -1,4 +1,4 @@
-"""No op of a model runs for free: each family has a closed form, each captured op a positive cost."""
+"""Every op kind has a closed form, and every captured op of a model costs cycles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_op_kind_has_a_cost_function() -> None:
 
 @pytest.mark.parametrize("name", TINY_MODELS)
 def test_every_op_of_a_training_step_costs_cycles(name: str) -> None:
-    """Forward and backward; only views move nothing and cost nothing."""
+    """Forward and backward; only views cost nothing."""
     program = captured(name)
     grid = Grid.whole(WSE2)
     assert {segment.phase for segment in program.segments} == {"forward", "backward"}

@@ -33,7 +33,7 @@ def test_check_instruction_refuses_wrong_operands() -> None:
 
 
 def test_check_instruction_refuses_columns_as_operand() -> None:
-    """What a stream reads is one run, and 16-bit runs are pairs."""
+    """A stream reads one contiguous run, and 16-bit runs are pairs."""
     program = Program(Fabric(1, 1))
     part, whole = program.array("part", 6, Dtype.FP16), program.array("whole", 24, Dtype.FP16)
     with raises(ApplianceCompilationError, "stream-reads-columns"):

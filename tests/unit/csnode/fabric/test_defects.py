@@ -9,7 +9,8 @@ import pytest
 from csnode.fabric import Defects, Fabric
 from csnode.fabric.defects import random_defects, read_defects
 from tests.support.errors import raises
-from timing.hardware import WSE2, override
+from timing.hardware import override
+from timing.hardware.fabric import WSE2
 from wsc.core.errors import ConfigError
 
 SMALL = override(WSE2, rows=10, columns=12)
@@ -19,7 +20,7 @@ HEADER = "kind,row,column,direction\n"
 
 
 def test_random_defects_repeat_with_the_seed() -> None:
-    """And about as many defects as the yield says."""
+    """The same seed gives the same wafer, with about as many defects as the yield says."""
     spec = WSE2
     first, second = (random_defects(spec, 5, 0.999) for _ in range(2))
     assert first == second != random_defects(spec, 6, 0.999)
@@ -28,7 +29,7 @@ def test_random_defects_repeat_with_the_seed() -> None:
 
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 def test_read_defects_reads_pes_and_links(tmp_path: Path, start: str) -> None:
-    """PEs and links with their direction; empty lines and a byte order mark do not matter."""
+    """PEs and links with their direction; empty lines and a byte order mark are ignored."""
     path = tmp_path / "wafer.csv"
     path.write_text(start + HEADER + "pe,1,2,\n\nlink,3,4,east\nlink,3,4,south\n", "utf-8")
     assert read_defects(path, SMALL) == Defects(
@@ -50,7 +51,7 @@ def test_read_defects_reads_pes_and_links(tmp_path: Path, start: str) -> None:
     ],
 )
 def test_read_defects_names_a_wrong_line(tmp_path: Path, line: str, code: str) -> None:
-    """The error names the file, the line and the rule."""
+    """The error names the file and the line, and has the code of the rule."""
     path = tmp_path / "wafer.csv"
     path.write_text(HEADER + "pe,0,0,\n" + line + "\n")
     with raises(ConfigError, code) as caught:
@@ -60,7 +61,7 @@ def test_read_defects_names_a_wrong_line(tmp_path: Path, line: str, code: str) -
 
 @pytest.mark.parametrize(("line", "length"), [("row", 3), ("column", 4)])
 def test_read_defects_refuses_a_dead_row_or_column(tmp_path: Path, line: str, length: int) -> None:
-    """With file and row, or column, of which nothing works; a single working PE will do."""
+    """The error names file and row or column; a single working PE is enough."""
     places = [(2, across) if line == "row" else (across, 2) for across in range(length)]
     pes = [f"pe,{row},{column},\n" for row, column in places]
     path, spec = tmp_path / "map.csv", override(WSE2, rows=4, columns=3)
@@ -84,7 +85,7 @@ def test_read_defects_refuses_other_files(tmp_path: Path) -> None:
 
 
 def test_defects_check_yields_and_coordinates() -> None:
-    """A yield above 1, and a defect on another wafer."""
+    """A yield above 1, and a defect outside the wafer."""
     with raises(ConfigError, "yield-out-of-range"):
         random_defects(SMALL, 0, 1.5)
     with raises(ConfigError, "defect-outside-wafer"):

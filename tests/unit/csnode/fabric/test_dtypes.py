@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csnode.fabric.dtypes import Dtype, combine_words, decode, encode, multiply_add
+from csnode.fabric.dtypes import Array, Dtype, combine_words, decode, encode, multiply_add
 
 TORCH = {Dtype.FP32: torch.float32, Dtype.FP16: torch.float16, Dtype.BF16: torch.bfloat16}
 
@@ -16,14 +18,14 @@ TORCH = {Dtype.FP32: torch.float32, Dtype.FP16: torch.float16, Dtype.BF16: torch
 SINGLES = st.lists(st.floats(width=32), min_size=2, max_size=32)
 
 
-def rounded(values, dtype):
+def rounded(values: Sequence[float] | Array, dtype: Dtype) -> Array:
     return torch.tensor(values, dtype=torch.float32).to(TORCH[dtype]).float().numpy()
 
 
 @pytest.mark.parametrize("dtype", Dtype)
 @given(values=SINGLES)
 def test_encode_rounds_like_torch(dtype: Dtype, values: list[float]) -> None:
-    """What comes back from memory is the value rounded to nearest even, NaN and infinity kept."""
+    """Stored values are rounded to nearest even; NaN and infinity are kept."""
     stored = decode(encode(np.array(values, dtype=np.float32), dtype), dtype)
     np.testing.assert_array_equal(stored, rounded(values, dtype))
 
@@ -39,7 +41,7 @@ def test_combine_words_handles_two_16_bit_elements(dtype: Dtype) -> None:
 
 
 def test_multiply_add_rounds_to_the_dtype_of_the_sum() -> None:
-    """Adding 1 to 2048 is lost in fp16 and kept in fp32: the sum's format decides."""
+    """2048 + 1 is 2048 in fp16 and 2049 in fp32."""
     one, large = np.ones(1), np.full(1, 2048.0)
     for sums, expected in ((Dtype.FP16, 2048.0), (Dtype.FP32, 2049.0)):
         bits = multiply_add(

@@ -36,20 +36,20 @@ def test_layout_refuses_a_name_twice() -> None:
 
 
 def test_slice_needs_an_element() -> None:
-    """An empty slice is no operand."""
+    """An empty slice is not an operand."""
     with raises(ApplianceCompilationError, "operand-empty"):
         Layout(WSE2).allocate("x", 4)[2:2]
 
 
 def test_layout_starts_arrays_in_different_banks() -> None:
-    """Up to four arrays that follow one another begin in four banks."""
+    """Up to four consecutive arrays begin in four banks."""
     layout = Layout(WSE2)
     starts = {layout.allocate(str(n), 7).whole.bank(WSE2.sram_banks) for n in range(4)}
     assert len(starts) == 4
 
 
 def test_slice_has_count_stride_and_address() -> None:
-    """A strided slice counts its elements and begins where it says."""
+    """A strided slice counts its elements and has the address of the first one."""
     part = Layout(WSE2).allocate("x", 10)[1:10:3]
     assert (part.count, part.stride, part.address) == (3, 3, 4)
     assert dataclasses.asdict(part)["start"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,10 +13,12 @@ from appliance.spec import ClusterSpec
 from csnode.fabric import Defects, Fabric, run
 from csnode.fabric.collectives import all_reduce_2d, chain
 from csnode.fabric.defects import random_defects
+from csnode.fabric.dtypes import Array
 from csnode.fabric.region import largest_region, working_region, working_wafer
 from tests.support.errors import raises
 from timing.cost import best_grid
-from timing.hardware import CS2, WSE2, DefectSpec, override
+from timing.hardware import CS2, DefectSpec, WaferSpec, override
+from timing.hardware.fabric import WSE2
 from timing.kernels.op_costs import op_cycles
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.program import OpWork
@@ -23,8 +26,8 @@ from wsc.core.program import OpWork
 FABRIC = override(WSE2, columns=10, rows=20)
 
 
-def wafer(**defects):
-    """200 cores of 48 KiB."""
+def wafer(**defects: Any) -> WaferSpec:
+    """Return a wafer of 200 cores of 48 KiB with the given defects."""
     return override(
         CS2, fabric=FABRIC, cores=200, sram_bytes=200 * 48 * 1024, defects=DefectSpec(**defects)
     )
@@ -33,7 +36,7 @@ def wafer(**defects):
 SMALL = override(WSE2, rows=10, columns=12)
 
 
-def all_reduced(fabric):
+def all_reduced(fabric: Fabric) -> tuple[int, Array]:
     data = np.random.default_rng(0).normal(size=(fabric.rows, fabric.columns, 5))
     program = all_reduce_2d(fabric, chain(fabric.columns), chain(fabric.rows), 5)
     outcome = run(program, {"x": data})
@@ -41,12 +44,12 @@ def all_reduced(fabric):
 
 
 def test_working_wafer_returns_a_wafer_without_defects() -> None:
-    """Not even copied."""
+    """The same object is returned, not a copy."""
     assert working_wafer(CS2) is CS2
 
 
 def test_working_wafer_drops_the_row_of_a_dead_pe(tmp_path: Path) -> None:
-    """Whichever is less: nine columns of twenty rows, or ten columns of nineteen."""
+    """Ten columns of nineteen rows are more than nine columns of twenty rows."""
     (tmp_path / "map.csv").write_text("kind,row,column,direction\npe,3,4,\n")
     left = working_wafer(wafer(map=tmp_path / "map.csv"))
     assert (left.fabric.columns, left.fabric.rows) == (10, 19)
@@ -55,7 +58,7 @@ def test_working_wafer_drops_the_row_of_a_dead_pe(tmp_path: Path) -> None:
 
 
 def test_working_wafer_rounds_cores_and_sram_down() -> None:
-    """A share that does not come out even is rounded down."""
+    """Uneven shares of cores and SRAM are rounded down."""
     odd = wafer(pe_yield=0.99, seed=1).model_copy(update={"cores": 201, "sram_bytes": 1001})
     left = working_wafer(odd)
     assert left.fabric.num_pes < FABRIC.num_pes
@@ -64,17 +67,17 @@ def test_working_wafer_rounds_cores_and_sram_down() -> None:
 
 
 def test_working_wafer_repeats_with_the_seed() -> None:
-    """A resolved configuration can be repeated."""
+    """A resolved configuration is reproducible."""
     assert working_wafer(wafer(pe_yield=0.9, seed=5)) == working_wafer(wafer(pe_yield=0.9, seed=5))
 
 
 @given(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=30))
 def test_largest_region_is_the_largest_that_fits(dead: set[tuple[int, int]]) -> None:
-    """By trying all of them."""
+    """Placing every size shows that none larger fits."""
     spec = override(WSE2, columns=7, rows=6)
     defects = Defects(pes=frozenset(dead))
 
-    def fits(rows, columns):
+    def fits(rows: int, columns: int) -> bool:
         try:
             working_region(spec, defects, rows, columns)
         except ApplianceResourceExhausted:
@@ -90,14 +93,14 @@ def test_largest_region_is_the_largest_that_fits(dead: set[tuple[int, int]]) -> 
 
 
 def test_largest_region_of_a_wafer_in_thousands_of_pieces() -> None:
-    """A wafer of one row falls apart at every dead PE; the longest piece is what is left."""
+    """A wafer of one row splits at every dead PE; the longest piece is the region."""
     row = override(WSE2, rows=1, columns=200_000)
     dead = frozenset((0, column) for column in range(0, 100_000, 2))
     assert largest_region(row, Defects(pes=dead))[:2] == (1, 100_001)
 
 
 def test_largest_region_needs_a_working_pe() -> None:
-    """With the numbers."""
+    """The error counts dead PEs and all PEs."""
     everything = frozenset((row, column) for row in range(20) for column in range(10))
     with raises(ApplianceResourceExhausted, "no-working-pe") as caught:
         largest_region(FABRIC, Defects(pes=everything))
@@ -105,7 +108,7 @@ def test_largest_region_needs_a_working_pe() -> None:
 
 
 def test_cluster_spec_uses_the_working_wafer(tmp_path: Path) -> None:
-    """cluster.yaml names the defects; costs see the grid that is left, and it costs more."""
+    """Defects in cluster.yaml leave a smaller grid, on which an op costs more."""
     machine = {"system": {"name": "CS-3", "defects": {"pe_yield": 0.999, "seed": 3}}}
     found = ClusterSpec.model_validate({"machine": machine}).machine.system
     whole = ClusterSpec.model_validate({"machine": {"system": "CS-3"}}).machine.system
@@ -120,7 +123,7 @@ def test_cluster_spec_uses_the_working_wafer(tmp_path: Path) -> None:
 
 
 def test_cluster_spec_names_a_missing_defect_map(tmp_path: Path) -> None:
-    """Before anything starts."""
+    """The error is raised when the configuration is read."""
     defects = {"map": str(tmp_path / "none.csv")}
     with raises(ConfigError, "defect-map-unreadable") as caught:
         ClusterSpec.model_validate({"machine": {"system": {"defects": defects}}})
@@ -153,9 +156,9 @@ def test_region_uses_only_working_pes(seed: int) -> None:
 
 
 def test_region_shifts_past_a_dead_pe() -> None:
-    """One dead PE in row 0: its neighbours are three hops apart, around it; others stay at one.
+    """One dead PE in row 0: the wire between its neighbours has four hops, others have one.
 
-    West to east around (0, 3): south, east, east, north are four hops.
+    West to east around (0, 3): south, east, east, north.
     """
     fabric = Fabric(3, 6, SMALL, Defects(frozenset({(0, 3)})))
     assert fabric.region.column[0].tolist() == [0, 1, 2, 4, 5, 6]
@@ -164,7 +167,7 @@ def test_region_shifts_past_a_dead_pe() -> None:
 
 
 def test_region_skips_a_row_without_working_pes() -> None:
-    """Logical rows 2 and 3 lie on physical rows 3 and 4, two hops from row 1."""
+    """Logical rows 2 and 3 lie on physical rows 3 and 4, at least two hops from row 1."""
     dead = frozenset((2, column) for column in range(11))
     fabric = Fabric(4, 6, SMALL, Defects(dead))
     assert fabric.region.row[:, 0].tolist() == [0, 1, 3, 4]
@@ -172,7 +175,7 @@ def test_region_skips_a_row_without_working_pes() -> None:
 
 
 def test_region_skips_pes_that_are_cut_off() -> None:
-    """A whole dead row separates two rows in the north from seven in the south, which are used."""
+    """A dead row separates two rows in the north from seven in the south, which are used."""
     dead = frozenset((2, column) for column in range(SMALL.columns))
     assert Fabric(7, 6, SMALL, Defects(dead)).region.row[:, 0].tolist() == list(range(3, 10))
     with raises(ApplianceResourceExhausted, "region-larger-than-working"):
@@ -180,7 +183,7 @@ def test_region_skips_pes_that_are_cut_off() -> None:
 
 
 def test_region_must_fit_on_the_working_pes() -> None:
-    """All PEs of a row dead: ten rows cannot be placed any more; nor can a larger wafer's."""
+    """A region of ten rows does not fit beside a dead row, nor eleven rows on a wafer of ten."""
     dead = frozenset((2, column) for column in range(SMALL.columns))
     with raises(ApplianceResourceExhausted, "region-larger-than-working") as caught:
         Fabric(10, 6, SMALL, Defects(dead))

@@ -9,7 +9,7 @@ SMALL = override(WSE2, rows=10, columns=12)
 
 
 def test_wires_go_around_a_dead_link() -> None:
-    """Two hops around the corner become three, and turns cost on a machine where they do."""
+    """One hop becomes three, and the turns cost cycles on a WSE-3."""
     link = ((0, 0), (0, 1))
     assert Fabric(2, 2, SMALL, Defects(links=frozenset({link}))).east_cycles[0, 0] == 3
     wse3 = override(WSE3, rows=10, columns=12)

@@ -47,13 +47,13 @@ machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3
 
 
 def _simulated(program: Program) -> int:
-    """Cycles after the first set-up, from where the closed forms count."""
+    """Return the cycles after the first set-up, from where the closed forms count."""
     return run(program, {"x": 1.0}).cycles - program.fabric.spec.vector_setup_cycles
 
 
 @given(pes=pes, length=wavelets)
 def test_no_reduce_beats_its_lower_bounds(pes: int, length: int) -> None:
-    """The root takes in every wavelet of its neighbour, and the farthest PE's must reach it."""
+    """The root receives every wavelet of its neighbour, and waits for the farthest PE."""
     bound = max(length, pes - 1) if pes > 1 else 0
     for form in REDUCES:
         assert form(WSE2, pes, length) >= bound
@@ -62,7 +62,7 @@ def test_no_reduce_beats_its_lower_bounds(pes: int, length: int) -> None:
 
 @given(pes=pes, length=wavelets)
 def test_collectives_grow_with_pes_and_wavelets(pes: int, length: int) -> None:
-    """Chain, star, tree and broadcast grow with both; a two-phase reduce of a given group too."""
+    """Chain, star, tree and broadcast grow with both."""
     for form in (collectives.star, collectives.chain, collectives.binomial, collectives.broadcast):
         assert form(WSE2, pes + 1, length) >= form(WSE2, pes, length)
         assert form(WSE2, pes, length + 1) >= form(WSE2, pes, length)
@@ -81,7 +81,7 @@ def test_best_reduce_changes_with_the_length() -> None:
 
 
 def test_star_after_broadcast_gains_on_near_pes() -> None:
-    """31 PEs send two wavelets: in a wave, the root has taken in 30 when the farthest PE starts."""
+    """31 PEs send two wavelets: the root has received 30 when the farthest PE starts."""
     assert collectives.star(WSE2, 32, 2) == 6 + 62
     assert collectives.star(WSE2, 32, 2, after_broadcast=True) == 6 + 62 - 30
     assert (
@@ -104,7 +104,7 @@ def test_reduce_after_broadcast_helps_only_stars(pes: int, length: int) -> None:
 
 
 def test_collectives_on_one_pe_take_no_time() -> None:
-    """All forms of a line of one PE take no time."""
+    """Every collective on a line of one PE takes 0 cycles."""
     forms = (*REDUCES, collectives.broadcast, collectives.all_reduce, collectives.ring_all_reduce)
     assert [form(WSE2, 1, 100) for form in forms] == [0.0] * len(forms)
 
@@ -125,7 +125,7 @@ def test_two_phase_of_one_wavelet_waits_for_the_farthest_pe() -> None:
 def test_reduces_match_the_simulator(
     machine: FabricSpec, shape: Callable[[int], Tree], length: int
 ) -> None:
-    """To the cycle, also where the last group or subtree is smaller than the others."""
+    """Equal to the cycle, also where the last group or subtree is smaller than the others."""
     for pes in (2, 3, 4, 7, 16):
         simulated = _simulated(reduce(Fabric(1, pes, machine), shape(pes), length))
         assert TREES[shape](machine, pes, length) == simulated, pes
@@ -136,7 +136,7 @@ def test_reduces_match_the_simulator(
 def test_reduces_of_long_streams_match_the_simulator(
     machine: FabricSpec, shape: Callable[[int], Tree]
 ) -> None:
-    """To the cycle for streams longer than all queues together, which fill while a PE is busy."""
+    """Equal to the cycle for streams longer than all queues, which fill while a PE is busy."""
     for pes in (7, 9):
         simulated = _simulated(reduce(Fabric(1, pes, machine), shape(pes), 200))
         assert TREES[shape](machine, pes, 200) == simulated, pes
@@ -144,7 +144,7 @@ def test_reduces_of_long_streams_match_the_simulator(
 
 @pytest.mark.parametrize("length", [10, 12])
 def test_two_phase_on_a_slow_wire_matches_the_simulator(length: int) -> None:
-    """To the cycle where an odd group waits for what a wire of 1.125 cycles a word lets ahead."""
+    """Equal to the cycle where wavelets of the last group pass on a wire of 1.125 cycles a word."""
     simulated = _simulated(reduce(Fabric(1, 8, WSE3), two_phase(8), length))
     assert collectives.two_phase(WSE3, 8, length) == simulated
 
@@ -152,7 +152,7 @@ def test_two_phase_on_a_slow_wire_matches_the_simulator(length: int) -> None:
 @machines
 @pytest.mark.parametrize(("pes", "length"), [(4, 8), (16, 64), (40, 64)])
 def test_broadcast_matches_the_simulator(machine: FabricSpec, pes: int, length: int) -> None:
-    """To the cycle."""
+    """Equal to the cycle."""
     simulated = _simulated(broadcast(Fabric(1, pes, machine), length))
     assert collectives.broadcast(machine, pes, length) == simulated
 
@@ -160,7 +160,7 @@ def test_broadcast_matches_the_simulator(machine: FabricSpec, pes: int, length: 
 @machines
 @pytest.mark.parametrize(("pes", "length"), [(2, 8), (3, 1), (4, 8), (9, 40)])
 def test_ring_all_reduce_matches_the_simulator(machine: FabricSpec, pes: int, length: int) -> None:
-    """To the cycle."""
+    """Equal to the cycle."""
     simulated = _simulated(ring_all_reduce(Fabric(1, pes, machine), pes * length))
     assert collectives.ring_all_reduce(machine, pes, pes * length) == simulated
 

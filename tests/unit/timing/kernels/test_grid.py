@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from timing.hardware import WSE2, override
+from timing.hardware import override
+from timing.hardware.fabric import WSE2
 from timing.kernels import Cycles, Grid
 from wsc.core.errors import ConfigError
 
@@ -27,7 +28,7 @@ def test_grid_refuses_hidden_pes_out_of_range() -> None:
 
 @given(parts=st.integers(1, 3000), rows=sizes, columns=sizes)
 def test_rectangles_fit_the_grid_and_hold_all_parts(parts: int, rows: int, columns: int) -> None:
-    """All parts of a round fit side by side, sides are no longer than the work, none is lost."""
+    """All parts of a round fit side by side; sides are no longer than the work; no part is lost."""
     grid = Grid(override(WSE2, columns=20, rows=30), 20)
     high, wide, rounds = grid.rectangles(parts, rows, columns)
     assert 1 <= high <= rows
@@ -43,13 +44,13 @@ def test_rectangles_fit_the_grid_and_hold_all_parts(parts: int, rows: int, colum
 def test_rectangles_are_shaped_like_the_work(
     rows: int, columns: int, sides: tuple[int, int]
 ) -> None:
-    """Of a hundred PEs, so that a PE's tile is a square."""
+    """Of a hundred PEs, so that a PE's tile is nearly square."""
     grid = Grid(override(WSE2, columns=20, rows=30), 20)
     assert grid.rectangles(6, rows, columns) == (*sides, 1)
 
 
 def test_cycles_add_up() -> None:
-    """Parts are exclusive; waiting for the fabric fills up to a bound and never shortens."""
+    """Causes are exclusive; waiting for the fabric extends to a bound and never shortens."""
     cycles = Cycles(compute=3, setup=2)
     assert (cycles + Cycles(memory=1)).total_cycles == 6
     assert (cycles * 2).total_cycles == 10

@@ -40,7 +40,7 @@ def test_every_op_kind_has_a_cost_function() -> None:
 @pytest.mark.parametrize("kind", sorted(set(KIND_OF.values()) - {"view"}))
 @pytest.mark.parametrize("op", ["op", "op_backward", "gelu", "nll_loss_forward"])
 def test_op_cycles_are_positive_on_every_wafer(kind: str, op: str) -> None:
-    """Costs are finite and positive, and no part is negative."""
+    """Costs are finite and positive, and no cause is negative."""
     for fabric in (WSE2, WSE3, WSE3_SIMULATOR):
         cycles = op_cycles(Grid.whole(fabric), _work(kind, op), "bfloat16")
         assert 0 < cycles.total_cycles < 1e9
@@ -48,7 +48,7 @@ def test_op_cycles_are_positive_on_every_wafer(kind: str, op: str) -> None:
 
 
 def test_op_cycles_of_a_view_are_zero() -> None:
-    """Nothing moves."""
+    """A view moves nothing."""
     assert op_cycles(GRID, _work("view"), "float16") == Cycles()
 
 
@@ -56,7 +56,7 @@ def test_op_cycles_of_a_view_are_zero() -> None:
 @pytest.mark.parametrize("op", ["op", "op_backward", "gelu", "nll_loss_forward"])
 @pytest.mark.parametrize("hidden_pes", [750, 107])
 def test_cost_function_counts_the_fullest_pe(kind: str, op: str, hidden_pes: int) -> None:
-    """An op costs what it does with as many on every PE, so ops of like sizes cost the same."""
+    """Rounding tokens up to full tiles does not change the cost, and makes similar ops equal."""
     grid, work = Grid(WSE2, hidden_pes), _work(kind, op, streams=True)
     form = cost_function_of(work)
     assert form.on(grid).cycles(grid, "float16") == op_cycles(grid, work, "float16")
@@ -67,28 +67,28 @@ def test_cost_function_counts_the_fullest_pe(kind: str, op: str, hidden_pes: int
 
 
 def test_op_cycles_of_a_loss_differ_from_a_softmax() -> None:
-    """The compiler files it under softmax, but it picks one class of each token."""
+    """The compiler files a loss under softmax, but it picks one class per token."""
     work = _work("softmax", "nll_loss_forward")
     assert op_cycles(GRID, work, "float16") == tensors.loss(GRID, work.shape, "float16")
     assert op_cycles(GRID, work, "float16") != op_cycles(GRID, _work("softmax"), "float16")
 
 
 def test_op_cycles_of_transcendental_ops() -> None:
-    """An addition is one vector instruction; a gelu has a function of each element besides."""
+    """An addition is one vector instruction; a gelu also has a function of each element."""
     add, gelu = (op_cycles(GRID, _work("elementwise", op), "float16") for op in ("add", "gelu"))
     assert add == tensors.elementwise(GRID, (8, 512, 768), "float16")
     assert gelu == tensors.transcendental(GRID, (8, 512, 768), "float16")
 
 
 def test_op_cycles_refuse_an_unknown_kind() -> None:
-    """The error names the op and the families."""
+    """The error names the op and the known kinds."""
     with raises(ApplianceCompilationError, "op-kind-without-cost") as refusal:
         op_cycles(GRID, _work("sorcery", "abracadabra"), "float16")
     assert "abracadabra" in str(refusal.value)
 
 
 def test_op_cycles_distinguish_streamed_products() -> None:
-    """With a streamed weight, tokens are rows; else a single product is a weight gradient."""
+    """With a streamed weight, tokens are rows; otherwise one product is a weight gradient."""
     streamed = op_cycles(GRID, _work("matmul", streams=True), "float16")
     assert streamed == weight_streaming(GRID, 4096, 768, 3072, "float16")
     resident = op_cycles(GRID, _work("matmul"), "float16")
@@ -105,7 +105,7 @@ def test_op_cycles_use_density_for_streamed_products_only() -> None:
 
 
 def test_op_cycles_backward_exceed_forward() -> None:
-    """Norm and attention; the backward pass of softmax has no exponentials."""
+    """Holds for norm and attention; the backward pass of softmax has no exponentials."""
     for kind in ("norm", "attention"):
         forward, backward = (
             op_cycles(GRID, _work(kind, op), "float16") for op in ("f", "backward")

@@ -38,33 +38,36 @@ machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3
 
 
 def test_product_in_steps_hides_slices_behind_products() -> None:
-    """But for the first: ten wavelets over three hops, and a signal."""
+    """Only the first slice is waited for: ten wavelets over three hops, and a signal."""
     first = SENT + 3 + 10 + 1
     assert [waits(LONG, steps, MovingOperand(4, 10)) for steps in (1, 2, 5)] == [first] * 3
 
 
 def test_product_in_steps_waits_for_long_slices() -> None:
-    """100 wavelets and their set-up; three of four times another PE has its turn."""
+    """100 wavelets and their set-up exceed the product; the sender changes three of four times."""
     first, later = SENT + 3 + 100 + 1, 16 + 100 + 3 / 4 * (5 + 1) + 1
     assert waits(SHORT, 5, MovingOperand(4, 100)) == first + 4 * (later - 17)
 
 
 def test_product_in_steps_shares_the_ramp() -> None:
-    """100 and 50 wavelets one by one; the longer way is that of the second."""
+    """100 and 50 wavelets enter one by one; the second operand has the longer way."""
     both = MovingOperand(4, 100), MovingOperand(8, 50)
     assert waits(SHORT, 1, *both) == SENT + 7 + 150 + 1
     assert waits(SHORT, 5, *both) == SENT + 7 + 150 + 1 + 4 * (150 - 17)
 
 
 def test_product_in_steps_with_two_senders() -> None:
-    """Three of nine times, between them, the turn changes."""
+    """Slices of two senders come one after the other; the sender changes three of nine times."""
     two = MovingOperand(4, 100, senders=2)
     first, later = 2 * SENT + 3 + 200 + 1, 2 * (16 + 100 + 3 / 9 * (5 + 1)) + 1
     assert waits(SHORT, 5, two) == pytest.approx(first + 4 * (later - 17))
 
 
 def test_product_in_steps_frees_buffers() -> None:
-    """By a signal for each operand, whether it moves or not."""
+    """A signal per operand and step, except for the last two steps.
+
+    Operands that do not move count as well.
+    """
     moving = MovingOperand(4, 10), MovingOperand(1, 10)
     for steps, freed in ((1, 0), (2, 0), (5, 3 * 2)):
         assert product_in_steps(WSE2, LONG, steps, moving).setup == 16 * steps + freed
@@ -86,7 +89,7 @@ def test_product_in_steps_on_one_pe_moves_nothing() -> None:
 def test_gradient_block_fits_a_bank(
     parts: int, tokens: int, inputs: int, outputs: int, even: bool
 ) -> None:
-    """Of 6 KiB, in fp32: a power of two of parts, one at least, and a divisor if asked for."""
+    """The gradients of a block fit into 6 KiB in fp32; a block is a power of two of parts."""
     for fabric in (WSE2, WSE3):
         block = gradient_block(fabric, parts, (tokens, inputs, outputs), "float16", even=even)
         assert block.bit_count() == 1
@@ -96,14 +99,14 @@ def test_gradient_block_fits_a_bank(
 
 
 def test_gradient_block_is_the_fastest() -> None:
-    """Eight, although all 64 would fit; of larger tiles two fit, of the largest not even one."""
+    """Eight of 64 parts, although all fit; two of larger tiles; one of the largest."""
     assert gradient_block(WSE2, 64, (10, 1, 1), "float16") == 8
     assert gradient_block(WSE2, 64, (1000, 32, 16), "float16") == 2
     assert gradient_block(WSE2, 6, (100, 2000, 1), "float16") == 1
 
 
 def test_resident_product_of_more_products_than_pes() -> None:
-    """32 products on 16 PEs take two rounds, each with its set-up, plus the same way once."""
+    """32 products on 16 PEs take two rounds, each with its set-up."""
     grid = Grid.whole(SMALL)
     one, two = (resident_product(grid, n, 8, 8, 8, "float32") for n in (16, 32))
     assert two.total_cycles - one.total_cycles == 16 + 8 * 8 * (8 + 1)
@@ -115,7 +118,7 @@ def test_resident_product_of_more_products_than_pes() -> None:
 def test_summa_matches_the_simulator(
     machine: FabricSpec, pes: tuple[int, int], tile: tuple[int, int]
 ) -> None:
-    """Within 3.5 %, whether products hide the slices that move (16 x 8) or not (2 x 2)."""
+    """Within 3.5 %, whether products hide the moving slices (16 x 8) or not (2 x 2)."""
     left = np.ones((pes[0] * tile[0], 2 * max(pes)))
     right = np.ones((2 * max(pes), pes[1] * tile[1]))
     taken = kernels.summa(Fabric(*pes, machine), left, right, Dtype.FP16).cycles

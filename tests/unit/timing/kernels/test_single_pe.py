@@ -15,7 +15,7 @@ def test_vector_cycles_are_setup_and_elements() -> None:
 
 
 def test_vector_cycles_in_one_bank() -> None:
-    """K0089: 1.94 times the elements' time; the simulator does not model it."""
+    """K0089: 1.94 times the elements' cycles; the SDK's simulator does not model it."""
     for fabric, factor in ((WSE3, 1.94), (WSE3_SIMULATOR, 1.0)):
         apart, together = (
             vector_cycles(fabric, "add", 100, "float32", same_bank=same) for same in (False, True)
@@ -24,7 +24,7 @@ def test_vector_cycles_in_one_bank() -> None:
 
 
 def test_elements_per_cycle_depends_on_op_and_dtype() -> None:
-    """16-bit elements go four at a time, fp32 singly; a serial sum waits for each (K0106)."""
+    """Four 16-bit elements per cycle, one in fp32; each addition of a serial sum waits (K0106)."""
     assert elements_per_cycle(WSE2, "fma", "bfloat16") == 4
     assert elements_per_cycle(WSE2, "fma", "float32") == 1
     assert elements_per_cycle(WSE2, "sum", "float16") == 0.5

@@ -27,7 +27,10 @@ def _both(
     dtype: Dtype,
     density: float = 1.0,
 ) -> tuple[float, int]:
-    """Cycles of the form and of the fabric: ``grid`` of rows and columns, tokens x inputs x outputs."""
+    """Return the cycles of the closed form and of the fabric, on a grid of (rows, columns).
+
+    ``shape`` is tokens, inputs and outputs.
+    """
     rows, columns = grid
     tokens, inputs, outputs = shape
     weights = np.zeros((inputs, outputs))
@@ -42,8 +45,8 @@ def test_weight_streaming_is_the_sum_of_its_parts() -> None:
     """4 x 4 PEs, 32 tokens, 24 -> 3: 8 tokens and 6 features per PE, an output on three of them.
 
     Each of 3 outputs: six weights of 2 cycles and an issue, a control wavelet, 8 partial sums in 4
-    wavelets, a task. Once: set-ups of the first weights and the first ring, a weight's way down,
-    and sums' ways around, two links to the last keeper and a trip of three.
+    wavelets, a task. Once: set-ups of the first weights and the first ring, a weight's way down the
+    column, and the sums' way around: two links to the last keeper and a trip of three.
     """
     cycles = weight_streaming(Grid.whole(SMALL), 32, 24, 3, "float16")
     each, once = 6 * (2 + 1) + 1 + 4 + 1, 2 * 16 + (3 + 5) + (2 + 3) * (2 + 5)
@@ -52,7 +55,7 @@ def test_weight_streaming_is_the_sum_of_its_parts() -> None:
 
 
 def test_weight_streaming_hides_the_setup_of_a_ring() -> None:
-    """Four PEs' features give 16 cycles of set-up too little to do; six give enough."""
+    """16 cycles of set-up exceed the axpys of two features per PE, but not those of six."""
     grid = Grid.whole(SMALL)
     once = weight_streaming(grid, 32, 24, 1, "float16").setup - 6 - 1
     little, enough = (weight_streaming(grid, 32, n, 1, "float16").setup for n in (8, 24))
@@ -61,7 +64,7 @@ def test_weight_streaming_hides_the_setup_of_a_ring() -> None:
 
 
 def test_weight_streaming_adds_queued_sums_at_full_rate() -> None:
-    """On a WSE-3, 16 wavelets at one a cycle, 160 at 1.125 but for those that the queue holds."""
+    """On a WSE-3, 16 wavelets take a cycle each; 160 take 1.125, except for those in the queue."""
     grid = Grid.whole(WSE3)
     for words in (16, 160):
         tokens = 2 * words
@@ -73,7 +76,7 @@ def test_weight_streaming_adds_queued_sums_at_full_rate() -> None:
 
 
 def test_weight_streaming_costs_the_fullest_pe() -> None:
-    """One token or feature more than the grid holds evenly fills a whole new one everywhere."""
+    """One more token or feature than fits evenly costs as much as a full tile everywhere."""
     grid = Grid.whole(SMALL)
     even = weight_streaming(grid, 32, 24, 3, "float16")
     assert weight_streaming(grid, 29, 21, 3, "float16") == even
@@ -82,7 +85,7 @@ def test_weight_streaming_costs_the_fullest_pe() -> None:
 
 
 def test_weight_streaming_skips_zeros() -> None:
-    """Multiply-adds shrink with the weights; the ring does not, nor do PEs that wait for others."""
+    """Multiply-adds shrink with the weights; the ring and waiting PEs do not."""
     grid = Grid.whole(WSE2)
     dense, half, quarter = (
         weight_streaming(grid, 10**6, 6000, 6000, "float16", d) for d in (1, 0.5, 0.25)
@@ -93,27 +96,27 @@ def test_weight_streaming_skips_zeros() -> None:
 
 
 def test_weight_streaming_of_one_token_is_bound_by_weights() -> None:
-    """A matrix-vector product with streamed weights takes at least a cycle for each weight."""
+    """A matrix-vector product with streamed weights takes at least a cycle per weight."""
     cycles = weight_streaming(Grid.whole(WSE2), 1, 6000, 6000, "float16")
     assert cycles.total_cycles > 6000 * 8
 
 
 def test_weight_streaming_gains_from_replicas_per_row() -> None:
-    """768 features over 750 columns leave most PEs half empty; over 384, with two replicas_per_row, not."""
+    """768 features over 750 columns leave most PEs half empty; over 256 columns they do not."""
     wide = weight_streaming(Grid.whole(WSE2), 10**6, 768, 768, "float16")
     short = weight_streaming(Grid(WSE2, 256), 10**6, 768, 768, "float16")
     assert short.total_cycles < wide.total_cycles
 
 
 def test_weight_streaming_on_a_wse_3_uses_its_rates() -> None:
-    """The multiply-adds of silicon run at 2.92 per cycle (K0083)."""
+    """Multiply-adds of silicon run at 2.92 per cycle (K0083)."""
     cycles = weight_streaming(Grid.whole(WSE3), 1176 * 292, 762, 1, "float16")
     assert cycles.compute == pytest.approx(292 / 2.92)
 
 
 @given(tokens=sizes, inputs=sizes, outputs=sizes)
 def test_no_product_beats_the_peak(tokens: int, inputs: int, outputs: int) -> None:
-    """Every form takes at least its multiply-adds over those of all PEs in a cycle."""
+    """Every closed form takes at least its multiply-adds divided by the peak rate of all PEs."""
     grid = Grid.whole(WSE2)
     bound = tokens * inputs * outputs / (grid.num_pes * WSE2.fma_16bit_per_cycle)
     for cycles in (
@@ -125,7 +128,7 @@ def test_no_product_beats_the_peak(tokens: int, inputs: int, outputs: int) -> No
 
 
 def test_large_products_reach_most_of_the_peak() -> None:
-    """Where tiles are full, issue and reduction are small beside the arithmetic."""
+    """With full tiles, issue and reduction are small compared with the arithmetic."""
     grid = Grid.whole(WSE2)
     tokens, hidden = 994 * 512, 7500
     bound = tokens * hidden * hidden / (grid.num_pes * WSE2.fma_16bit_per_cycle)
@@ -152,7 +155,7 @@ def test_weight_streaming_matches_the_simulator(
 
 
 def test_weight_streaming_with_sums_longer_than_a_queue() -> None:
-    """On a WSE-3, 128 words of sums a PE: the slow link shows, but for what waits in the queue."""
+    """On a WSE-3 with 128 words of sums per PE, the slow link counts beyond the queue."""
     form, simulated = _both(WSE3, (1, 3), (256, 3, 4), Dtype.FP16)
     assert form == pytest.approx(simulated, rel=0.03)
 
@@ -171,14 +174,14 @@ def test_weight_streaming_of_uniform_zeros_matches() -> None:
 def test_weight_streaming_on_a_ring_of_one_pe_matches(
     spec: FabricSpec, dtype: Dtype, density: float, tokens: int
 ) -> None:
-    """Nothing hides the set-up of the copy, whether all weights are there or a quarter of them."""
+    """Nothing hides the set-up of the copy, with all weights or a quarter of them."""
     form, simulated = _both(spec, (2, 1), (tokens, 16, 12), dtype, density)
     assert form == pytest.approx(simulated, rel=0.02)
 
 
 @pytest.mark.parametrize(("machine", "density"), [(WSE2, 0.1), (WSE2, 0.5), (WSE3, 0.25)])
 def test_weight_streaming_of_random_zeros_matches(machine: FabricSpec, density: float) -> None:
-    """Within 5 % for one draw; even weights or the longest PE alone would be 10 to 20 % off."""
+    """Within 5 % for one draw; uniform weights or the slowest PE alone would be 10 to 20 % off."""
     rows, columns = 1, 8
     x = np.ones((rows * 8, columns * 16))
     weights = np.random.default_rng(1).random((x.shape[1], 48)) < density
@@ -216,7 +219,7 @@ def test_service_of_all_or_no_weights_does_not_wait(density: float) -> None:
 def test_service_waits_no_longer_than_the_longest(
     weights: int, density: float, pes: int, outputs: int
 ) -> None:
-    """And never a negative time, however many weights a PE has."""
+    """Waiting is never negative, and at most that for the slowest PE at each output."""
     found = service(weights, density, 2.0, 1.0, 16.0, pes)
     longest = max(0.0, found.longest - found.mean) * outputs
     assert -1e-3 <= found.waiting_cycles(pes, outputs) <= longest * (1 + 1e-6) + 1e-3

@@ -28,7 +28,7 @@ PASS = 16 + 8 / 4
 
 
 def _along(values: int) -> float:
-    """All-reduce in a line of four PEs, and the set-ups of its two halves."""
+    """Return an all-reduce in a line of four PEs, with the set-ups of its two halves."""
     return collectives.all_reduce(SMALL.fabric, 4, values) + 2 * 16
 
 
@@ -44,7 +44,7 @@ def test_elementwise_is_one_instruction_per_tile() -> None:
 
 
 def test_copy_and_gather_are_vector_copies() -> None:
-    """A copy at once; a gather token by token, two features each."""
+    """A copy is one instruction; a gather has one per token, of two features each."""
     assert tensors.copy(SMALL, SHAPE, "float16").total_cycles == 16 + 8 / 4
     assert tensors.gather(SMALL, SHAPE, "float16").total_cycles == 4 * (16 + 2 / 4)
 
@@ -94,8 +94,9 @@ def test_loss_is_the_sum_of_its_parts() -> None:
 
 
 def test_attention_of_a_head_on_one_pe() -> None:
-    """8 x 8 scores of head size 4: two products of 32 axpys; four passes over 64 scores; their
-    exponentials, and a reciprocal for each query. Nothing moves."""
+    """8 x 8 scores of head size 4: two products of 32 axpys, four passes over 64 scores, their
+    exponentials, and a reciprocal per query. Nothing moves.
+    """
     product, vector_pass = 32 * (2 + 1) + 16, 64 / 4 + 16
     softmax = 4 * vector_pass + (64 + 8) * 16 + 2 * 16
     forward, backward = (
@@ -106,7 +107,7 @@ def test_attention_of_a_head_on_one_pe() -> None:
 
 
 def test_attention_of_a_head_on_two_pes_of_a_row() -> None:
-    """Four keys each: maxima and sums of 4 queries go both ways, and 4 x 6 values in 12 words."""
+    """Four keys each: maxima and sums of 4 queries are all-reduced, and 4 x 6 values reduced."""
     pair = Grid.whole(override(WSE2, columns=2, rows=1))
     scores = resident_product(pair, 1, 4, 6, 8, "float16")
     softmax = 4 * (16 / 4 + 16) + (16 + 4) * 16 + 2 * 16
@@ -117,7 +118,7 @@ def test_attention_of_a_head_on_two_pes_of_a_row() -> None:
 
 
 def test_attention_of_a_head_on_two_pes_of_a_column() -> None:
-    """Four queries each: in two steps, 4 keys of 3 values in 6 words, while 12 axpys run."""
+    """Four queries each: in two steps, 4 keys of 3 values move in 6 words behind 12 axpys."""
     pair = Grid.whole(override(WSE2, columns=1, rows=2))
     scores = resident_product(pair, 1, 8, 6, 4, "float16")
     softmax = 4 * (16 / 4 + 16) + (16 + 4) * 16 + 2 * 16
@@ -129,7 +130,7 @@ def test_attention_of_a_head_on_two_pes_of_a_column() -> None:
 
 @given(heads=st.integers(1, 4000), tokens=st.integers(1, 600), size=st.integers(1, 128))
 def test_attention_does_not_beat_the_peak(heads: int, tokens: int, size: int) -> None:
-    """Two products of tokens x tokens x head size for each head, forward; five backward."""
+    """Two products of tokens x tokens x head size per head forward, five backward."""
     for backward, products in ((False, 2), (True, 5)):
         cycles = tensors.attention(GRID, heads, tokens, tokens, size, "float16", backward=backward)
         bound = products * heads * tokens * tokens * size / (GRID.num_pes * 4)

@@ -28,11 +28,11 @@ def test_two_phase_program_matches_measurements() -> None:
 
 
 def test_low_depth_program_is_near_measurements() -> None:
-    """K0030, K0037 and K0041 were not used for any constant."""
+    """Within 3 % of K0030, K0037 and K0041, which were not used for any constant."""
     for length, cycles in ((1, 742), (128, 1646), (2048, 18801)):
         assert low_depth_program(WSE2, 512, length) == pytest.approx(cycles, rel=0.03)
 
 
 def test_a_message_pays_for_hops_turns_and_wavelets() -> None:
-    """K0093, K0094, K0095 and K0097 added up."""
+    """The sum of K0093, K0094, K0095 and K0097."""
     assert message(WSE3, hops=10, wavelets=8, turns=1) == 33 + 20 + 20 + 9

@@ -30,7 +30,7 @@ def test_hpdc_formulas_agree_with_closed_forms() -> None:
 
 @given(pes=st.sampled_from([64, 128, 256, 512]), length=wavelets)
 def test_hpdc_two_phase_is_near_the_closed_form(pes: int, length: int) -> None:
-    """What a leader loses between its two streams is less than 4 % of the paper's formula."""
+    """The restart of a leader between its two streams is less than 4 % of the paper's formula."""
     published = hpdc.two_phase(WSE2, pes, length)
     assert collectives.two_phase(WSE2, pes, length) == pytest.approx(published, rel=0.04)
 

@@ -29,7 +29,7 @@ def test_single_pe_gemv_matches_measurements(rows: int, cycles: float) -> None:
 
 
 def test_single_pe_gemv_pads_columns_to_lines() -> None:
-    """30 fp32 rows take as long as 32 (K0124), 30 fp16 rows as long as 32."""
+    """30 fp32 rows take as long as 32 (K0124), and so do 30 fp16 rows."""
     assert single_pe_gemv(WSE2, 30, 30, "float32") == single_pe_gemv(WSE2, 32, 30, "float32")
     assert single_pe_gemv(WSE2, 25, 30, "float16") == single_pe_gemv(WSE2, 32, 30, "float16")
     assert single_pe_gemv(WSE2, 25, 30, "float16").compute == 30 * 32 / 4
@@ -50,7 +50,7 @@ def test_summa_is_the_sum_of_its_steps() -> None:
 
 
 def test_summa_waits_for_slow_broadcasts() -> None:
-    """Four axpys of 400 fp16 elements, 144 cycles each, and 800 words at 0.975 a cycle."""
+    """Four axpys of 400 fp16 elements, 144 cycles each, and 800 words at 0.975 per cycle."""
     cycles = summa(WSE2, 4, (400, 4, 1), "float16")
     assert cycles.total_cycles == pytest.approx(4 * (800 / 0.975 + 120))
     assert cycles.compute == 4 * 4 * 400 / 4
@@ -64,7 +64,7 @@ def test_star_stencil_scales_with_the_rate() -> None:
 
 
 def test_star_stencil_is_near_measurements() -> None:
-    """K0060: 75 us per step of 1000 cells at 850 MHz; nothing was fitted to it."""
+    """K0060: 75 us per step of 1000 cells at 850 MHz; no constant was fitted to it."""
     assert star_stencil(WSE2, 1000).total_cycles / 850 == pytest.approx(75, rel=0.07)
 
 

@@ -28,13 +28,15 @@ from wsc.core.errors import ConfigError
         ("2.x", None),
     ],
 )
-def test_a_release_is_told_by_its_number_alone(text: str, release: tuple[int, ...] | None) -> None:
-    """In front of it may stand what logs and tags write there; a date is no release."""
+def test_release_of_reads_the_number_of_a_release(
+    text: str, release: tuple[int, ...] | None
+) -> None:
+    """A prefix of logs and tags is allowed; a date is not a release."""
     assert release_of(text) == release
 
 
-def test_a_release_has_the_speed_of_the_newest_that_was_fitted_by_then() -> None:
-    """The next fitted release begins a new speed."""
+def test_software_speed_is_that_of_the_newest_fitted_release() -> None:
+    """A speed holds until the next fitted release."""
     speeds = {one.name: one.speed for one in RELEASE_SPEEDS}
     assert software_speed("CS-2", (1, 9, 2)) == speeds["cs2_r1_9_2"]
     assert software_speed("CS-2", (2, 0, 3)) == speeds["cs2_r1_9_2"]
@@ -42,7 +44,7 @@ def test_a_release_has_the_speed_of_the_newest_that_was_fitted_by_then() -> None
     assert software_speed("CS-3", (2, 6)) == speeds["cs3_r2_5"]
 
 
-def test_a_release_before_all_fitted_ones_is_refused() -> None:
+def test_software_speed_refuses_releases_before_the_fitted_ones() -> None:
     """Releases 1.7 and 1.8 differ by a quarter on one model, and neither can be fitted."""
     with raises(ConfigError, "release-not-calibrated") as caught:
         software_speed("CS-2", (1, 8, 0))

@@ -11,17 +11,12 @@ from csnode.fabric.collectives import (
     paths,
     route_bus,
 )
-
-
-def whole_numbers(fabric, length):
-    """Small integers, whose sums are exact in every format."""
-    random = np.random.default_rng(7)
-    return random.integers(-2, 3, size=(fabric.rows, fabric.columns, length))
+from tests.support.fabric import whole_numbers
 
 
 @pytest.mark.parametrize("num_pes", [1, 2, 5])
 def test_bus_lets_all_positions_send_in_turn(num_pes: int) -> None:
-    """Root after root, each to all on one colour, as SUMMA does it; on a line of one, nothing."""
+    """Each root sends to all on one colour, as in SUMMA; a line of one PE does nothing."""
     fabric = Fabric(2, num_pes)
     program = Program(fabric)
     own, gathered = program.array("own", 6), program.array("all", 6 * num_pes)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.fabric import Dtype, Fabric, run
+from csnode.fabric import Dtype, Fabric, Outcome, Program, run
 from csnode.fabric.collectives import (
     Tree,
     all_reduce,
@@ -24,8 +24,9 @@ from csnode.fabric.collectives import (
     star,
     two_phase,
 )
-from csnode.fabric.dtypes import decode, encode
+from csnode.fabric.dtypes import Array, decode, encode
 from tests.support.errors import raises
+from tests.support.fabric import whole_numbers
 from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from wsc.core.errors import ApplianceCompilationError
 
@@ -38,13 +39,7 @@ SETUP = WSE2.vector_setup_cycles
 MESSAGE = 2 * WSE2.ramp_cycles + 1
 
 
-def whole_numbers(fabric, length):
-    """Small integers, whose sums are exact in every format."""
-    random = np.random.default_rng(7)
-    return random.integers(-2, 3, size=(fabric.rows, fabric.columns, length))
-
-
-def run_on(fabric, program, length):
+def run_on(fabric: Fabric, program: Program, length: int) -> tuple[Outcome, Array, Array]:
     data = whole_numbers(fabric, length)
     outcome = run(program, {"x": data})
     return outcome, outcome.read("x"), data
@@ -54,8 +49,8 @@ TREES = {"chain": chain, "star": star, "binomial": binomial, "two-phase": two_ph
 
 
 @st.composite
-def pre_order_trees(draw):
-    """Any tree: each new position hangs below one on the way from the root to the last one."""
+def pre_order_trees(draw: st.DrawFn) -> Tree:
+    """Draw any tree: a new position hangs below one on the path from the root to the last one."""
     parents = [-1]
     for position in range(1, draw(st.integers(2, 24))):
         ancestors = [position - 1]
@@ -65,8 +60,8 @@ def pre_order_trees(draw):
     return Tree(tuple(parents))
 
 
-def by_recurrence(tree, words):
-    """The cycles that the docstring of ``reduce`` derives from the structure."""
+def by_recurrence(tree: Tree, words: int) -> float:
+    """Return the cycles that the docstring of ``collectives.reduce`` derives from the structure."""
     starts = [0.0] * tree.num_pes
     for position in reversed(range(tree.num_pes)):
         entered = None
@@ -94,7 +89,7 @@ def test_reduce_two_phase_takes_the_published_cycles() -> None:
 @settings(max_examples=15, deadline=None)
 @given(num_pes=st.integers(2, 40), words=st.integers(1, 40))
 def test_reduce_chain_costs_a_message_per_pe(num_pes: int, words: int) -> None:
-    """B + (2 T_R + 2)(P - 1) after the set-up, for any line and length."""
+    """The cost is B + (2 T_R + 2)(P - 1) after the set-up, for any line and length."""
     outcome = run(reduce(Fabric(1, num_pes), chain(num_pes), words), {})
     assert outcome.cycles == SETUP + words + (MESSAGE + 1) * (num_pes - 1)
     assert outcome.sent == outcome.received == outcome.hops == words * (num_pes - 1)
@@ -103,7 +98,7 @@ def test_reduce_chain_costs_a_message_per_pe(num_pes: int, words: int) -> None:
 @settings(max_examples=15, deadline=None)
 @given(num_pes=st.integers(2, 40), words=st.integers(1, 40))
 def test_broadcast_costs_distance_and_words(num_pes: int, words: int) -> None:
-    """B + P + 2 T_R after the set-up."""
+    """The cost is B + P + 2 T_R after the set-up."""
     outcome = run(broadcast(Fabric(1, num_pes), words), {})
     assert outcome.cycles == SETUP + words + num_pes + 2 * WSE2.ramp_cycles
 
@@ -113,7 +108,7 @@ def test_broadcast_costs_distance_and_words(num_pes: int, words: int) -> None:
 def test_broadcast_2d_takes_the_time_of_the_farthest_pe(
     rows: int, columns: int, words: int
 ) -> None:
-    """B + M + N - 2 + 2 T_R + 1 after the set-up; every PE ends up with the root's words."""
+    """The cost is B + M + N - 2 + 2 T_R + 1 after the set-up; every PE has the root's words."""
     fabric = Fabric(rows, columns)
     outcome, values, data = run_on(fabric, broadcast_2d(fabric, words), words)
     np.testing.assert_array_equal(values, np.broadcast_to(data[:1, :1], values.shape))
@@ -124,7 +119,7 @@ def test_broadcast_2d_takes_the_time_of_the_farthest_pe(
 @settings(max_examples=15, deadline=None)
 @given(groups=st.integers(2, 6), group=st.integers(2, 8), words=st.integers(1, 60))
 def test_reduce_two_phase_waits_for_words_or_distance(groups: int, group: int, words: int) -> None:
-    """The last group's chain, then its leader's hops; the second stream waits for the first.
+    """A leader's second stream waits for its first one, or for the way from the next leader.
 
     The control wavelets that open the way may cost a few cycles in small groups.
     """
@@ -139,7 +134,7 @@ def test_reduce_two_phase_waits_for_words_or_distance(groups: int, group: int, w
 @settings(max_examples=15, deadline=None)
 @given(num_pes=st.integers(2, 33), words=st.integers(1, 20), name=st.sampled_from(sorted(TREES)))
 def test_reduce_adds_every_word_once(num_pes: int, words: int, name: str) -> None:
-    """Sums are exact on whole numbers; what was sent was received or was a control wavelet."""
+    """Sums of whole numbers are exact; every wavelet sent was received or was a control wavelet."""
     fabric = Fabric(2, num_pes)
     outcome, values, data = run_on(fabric, reduce(fabric, TREES[name](num_pes), words), words)
     np.testing.assert_array_equal(values[:, 0], data.sum(axis=1))
@@ -150,7 +145,7 @@ def test_reduce_adds_every_word_once(num_pes: int, words: int, name: str) -> Non
 @settings(max_examples=40, deadline=None)
 @given(tree=pre_order_trees(), words=st.integers(1, 30), restart=st.integers(0, 40))
 def test_reduce_carries_any_pre_order_tree(tree: Tree, words: int, restart: int) -> None:
-    """No stream takes a wrong turn and none waits forever, however late an op begins."""
+    """Two colours suffice: no stream turns wrongly or waits forever, however late an op begins."""
     fabric = Fabric(1, tree.num_pes)
     program = reduce(fabric, tree, words, restart_cycles=(restart, restart // 2))
     outcome, values, data = run_on(fabric, program, words)
@@ -161,7 +156,7 @@ def test_reduce_carries_any_pre_order_tree(tree: Tree, words: int, restart: int)
 @pytest.mark.parametrize("num_pes", [7, 32, 45])
 @pytest.mark.parametrize("words", [1, 16, 200])
 def test_reduce_by_a_generated_tree_is_right_and_cheap(num_pes: int, words: int) -> None:
-    """Its model cost is the least, and it adds up."""
+    """A generated tree gives the right sum at no more model cost than the named trees."""
     tree = auto_generated(num_pes, words, WSE2)
     assert tree.cost(words, WSE2) <= min(t(num_pes).cost(words, WSE2) for t in TREES.values())
     fabric = Fabric(1, num_pes)
@@ -172,7 +167,7 @@ def test_reduce_by_a_generated_tree_is_right_and_cheap(num_pes: int, words: int)
 @settings(max_examples=10, deadline=None)
 @given(rows=st.integers(1, 6), columns=st.integers(1, 6), words=st.integers(1, 9))
 def test_reduce_2d_and_snake_reduce_agree(rows: int, columns: int, words: int) -> None:
-    """X-Y and snake give one sum; the snake is a chain through all PEs."""
+    """X-Y and snake give the same sum; the snake costs a chain through all PEs."""
     fabric = Fabric(rows, columns)
     snake, by_snake, data = run_on(fabric, snake_reduce(fabric, words), words)
     program = reduce_2d(fabric, two_phase(columns), binomial(rows), words)
@@ -201,7 +196,7 @@ def test_all_reduces_leave_the_sum_everywhere(spec: FabricSpec, num_pes: int) ->
 @settings(max_examples=15, deadline=None)
 @given(num_pes=st.integers(3, 64), words=st.integers(1, 60))
 def test_reduce_cycles_follow_the_recurrence(num_pes: int, words: int) -> None:
-    """Binary and generated trees come within 5 % of it, or a control wavelet's set-up."""
+    """Binary and generated trees are within 5 % of it, or a control wavelet's set-up."""
     for tree in (binomial(num_pes), auto_generated(num_pes, words, WSE2)):
         if max(tree.depths) > 1:
             cycles = run(reduce(Fabric(1, num_pes), tree, words), {}).cycles
@@ -210,7 +205,7 @@ def test_reduce_cycles_follow_the_recurrence(num_pes: int, words: int) -> None:
 
 
 def test_ring_all_reduce_takes_little_more_than_its_model() -> None:
-    """HPDC'24 leaves out the set-up of a step, which waits for the step before."""
+    """HPDC'24 omits the set-up of a step, which waits for the step before."""
     num_pes, chunk = 8, 64
     outcome = run(ring_all_reduce(Fabric(1, num_pes), num_pes * chunk), {})
     model = 2 * (num_pes - 1) * (chunk + MESSAGE) + 4 * num_pes - 6
@@ -220,7 +215,7 @@ def test_ring_all_reduce_takes_little_more_than_its_model() -> None:
 
 @pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
 def test_reduce_rounds_16_bit_sums_at_every_pe(dtype: Dtype) -> None:
-    """A chain adds from the far end, and rounds as it goes: bit for bit the same in numpy."""
+    """A chain adds from the far end and rounds at every PE, bit for bit as in numpy."""
     fabric = Fabric(1, 9)
     data = np.random.default_rng(3).normal(size=(1, 9, 16)).astype(np.float32)
     outcome = run(reduce(fabric, chain(9), 16, dtype), {"x": data})
@@ -244,7 +239,7 @@ def test_all_reduce_2d_repeats_bits_and_cycles() -> None:
 
 
 def test_reduce_and_ring_refuse_shapes_that_do_not_fit() -> None:
-    """A tree of another length than the line, and chunks that are no whole words."""
+    """A tree of another length than the line, and chunks that are not whole words."""
     with raises(ApplianceCompilationError, "tree-length-mismatch"):
         reduce(Fabric(1, 4), chain(5), 8)
     with raises(ApplianceCompilationError, "ring-chunk-not-whole"):

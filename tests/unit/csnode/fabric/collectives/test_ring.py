@@ -15,7 +15,7 @@ from timing.hardware.fabric import WSE2
 COLOURS = (0, 1, 2, 3)
 
 
-def routed(size, rows=1):
+def routed(size: int, rows: int = 1) -> tuple[Program, Ring]:
     program = Program(Fabric(rows, size))
     ring = Ring(paths.rows(program.fabric), COLOURS)
     ring.route(program)
@@ -30,7 +30,7 @@ MESSAGE = 2 * WSE2.ramp_cycles + 1
 
 @pytest.mark.parametrize("size", range(2, 14))
 def test_ring_has_short_links_and_unmixed_colours(size: int) -> None:
-    """One way in and one way out per router and colour, one switch position, all PEs once."""
+    """Links span at most two hops; a router has one input and one output per colour."""
     program, ring = routed(size)
     assert sorted(ring.positions) == list(range(size))
     assert np.abs(np.diff(ring.positions, append=ring.positions[:1])).max() <= 2
@@ -44,7 +44,7 @@ def test_ring_has_short_links_and_unmixed_colours(size: int) -> None:
 @settings(max_examples=20, deadline=None)
 @given(size=st.integers(2, 12), words=st.integers(1, 12), data=st.data())
 def test_ring_sum_ends_in_its_keeper(size: int, words: int, data: st.DataObject) -> None:
-    """All links but the one behind the keeper, each a message and its hops; others keep nothing."""
+    """The sum passes all links but the one behind the keeper; other PEs keep nothing."""
     keeper = data.draw(st.integers(0, size - 1))
     program, ring = routed(size, rows=2)
     x, y = program.array("x", words), program.array("y", words)
@@ -60,7 +60,7 @@ def test_ring_sum_ends_in_its_keeper(size: int, words: int, data: st.DataObject)
 
 
 def test_ring_sum_rounds_16_bit_sums_at_every_pe() -> None:
-    """Bit for bit the order of the ring, from the PE behind the keeper on."""
+    """Additions follow the order of the ring from the PE behind the keeper, bit for bit."""
     program, ring = routed(7)
     x, y = program.array("x", 4, Dtype.FP16), program.array("y", 4, Dtype.FP16)
     do_ring_sum(program, ring, 2, x.whole, y.whole)
@@ -74,7 +74,7 @@ def test_ring_sum_rounds_16_bit_sums_at_every_pe() -> None:
 
 
 def test_ring_sum_of_one_pe_copies() -> None:
-    """Nothing to add, nothing to route."""
+    """A ring of one PE has nothing to add or route."""
     program, ring = routed(1)
     x, y = program.array("x", 3), program.array("y", 3)
     do_ring_sum(program, ring, 0, x.whole, y.whole)

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from csnode.fabric import Dtype, Fabric
 from csnode.fabric.defects import random_defects
-from csnode.fabric.dtypes import decode, encode
+from csnode.fabric.dtypes import Array
 from csnode.fabric.kernels import streamed_layers, weight_streaming
 from tests.support.errors import raises
+from tests.support.fabric import EPSILON, normal
 from timing.hardware import override
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted
-
-EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
-
 
 RANDOM = np.random.default_rng(5)
 
@@ -26,13 +24,8 @@ RANDOM = np.random.default_rng(5)
 ALL_DTYPES = pytest.mark.parametrize("dtype", Dtype)
 
 
-def normal(dtype, *shape):
-    """Values that the format can hold."""
-    return decode(encode(RANDOM.normal(size=shape), dtype), dtype)
-
-
-def agree(values, x, *layers, dtype):
-    """Each output is rounded once per input of a layer; twice for layers behind each other."""
+def agree(values: Array, x: Array, *layers: Array, dtype: Dtype) -> None:
+    """Check values against torch, with a rounding per input of each layer."""
     expected = torch.from_numpy(np.asarray(x, dtype=np.float64))
     roundings, scale = 0, 1.0
     for layer in layers:
@@ -43,8 +36,8 @@ def agree(values, x, *layers, dtype):
     np.testing.assert_allclose(values, expected.numpy(), rtol=0, atol=tolerance)
 
 
-def small(*shape):
-    """Whole numbers whose products and sums are exact in every format."""
+def small(*shape: int) -> Array:
+    """Return whole numbers whose products and sums are exact in every format."""
     return RANDOM.integers(-2, 3, shape)
 
 
@@ -52,7 +45,7 @@ def small(*shape):
 @pytest.mark.parametrize("spec", [WSE2, WSE3])
 @pytest.mark.parametrize("outputs", [2, 7])
 def test_weight_streaming_gives_the_product(dtype: Dtype, spec: FabricSpec, outputs: int) -> None:
-    """11 inputs and fewer or more outputs than 4 columns, none a multiple; 6 tokens over 2 rows."""
+    """11 inputs and 2 or 7 outputs on 4 columns, 6 tokens on 2 rows: nothing divides evenly."""
     x, w = normal(dtype, 6, 11), normal(dtype, 11, outputs)
     agree(weight_streaming(Fabric(3, 4, spec), x, w, dtype).values, x, w, dtype=dtype)
 
@@ -76,7 +69,7 @@ def test_weight_streaming_fits_any_shape_on_any_grid(
 @ALL_DTYPES
 @pytest.mark.parametrize("columns", [1, 3])
 def test_streamed_layers_chain_outputs_to_inputs(dtype: Dtype, columns: int) -> None:
-    """(x w1) w2 in one program, nothing moved in between: the bits of two programs."""
+    """(x w1) w2 in one program has the bits of two programs, in less time."""
     x, first, second = normal(dtype, 4, 5), normal(dtype, 5, 7), normal(dtype, 7, 4)
     fabric = Fabric(3, columns)
     both = streamed_layers(fabric, x, [first, second], dtype)
@@ -88,7 +81,7 @@ def test_streamed_layers_chain_outputs_to_inputs(dtype: Dtype, columns: int) -> 
 
 
 def test_weight_streaming_spreads_outputs_as_inputs() -> None:
-    """Ten outputs on four columns: three each, one on the last, as ten inputs lie."""
+    """Ten outputs on four columns lie as ten inputs do: three each, one on the last."""
     x, w = small(2, 10), small(10, 10)
     outcome = weight_streaming(Fabric(2, 4), x, w).outcome
     resting, kept = (outcome.read(name)[1].reshape(4, 3, 2) for name in ("x", "y 0"))
@@ -100,7 +93,7 @@ def test_weight_streaming_spreads_outputs_as_inputs() -> None:
 
 @pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
 def test_weight_streaming_skips_zero_weights(dtype: Dtype) -> None:
-    """The bits of the dense product with zeros; wavelets and time by the number of the others."""
+    """Sparse weights give the bits of the dense product, with fewer wavelets and cycles."""
     x, w = normal(dtype, 16, 32), normal(dtype, 32, 5)
     w[RANDOM.random(w.shape) < 0.75] = 0
     fabric = Fabric(3, 4)
@@ -114,7 +107,7 @@ def test_weight_streaming_skips_zero_weights(dtype: Dtype) -> None:
 
 
 def test_weight_streaming_zeroes_outputs_without_weights() -> None:
-    """Nothing of the output before is left in the accumulators."""
+    """Accumulators keep nothing of the output before."""
     x, w = normal(Dtype.FP16, 4, 6), normal(Dtype.FP16, 6, 6)
     w[:, 2:5] = 0
     values = weight_streaming(Fabric(3, 3), x, w, Dtype.FP16).values
@@ -124,7 +117,7 @@ def test_weight_streaming_zeroes_outputs_without_weights() -> None:
 
 @ALL_DTYPES
 def test_weight_streaming_on_a_wafer_with_defects(dtype: Dtype) -> None:
-    """Rings over working PEs only, some of them longer than two hops a link."""
+    """Rings over working PEs have longer links: more cycles, the same values."""
     spec = override(WSE2, rows=8, columns=10)
     x, w = normal(dtype, 8, 9), normal(dtype, 9, 10)
     healthy = weight_streaming(Fabric(5, 7, spec), x, w, dtype)
@@ -147,7 +140,7 @@ def test_weight_streaming_hides_the_ring() -> None:
 
 
 def test_streamed_layers_refuse_what_does_not_fit() -> None:
-    """Layers that do not fit each other, no layer, no row for tokens, and too much for a PE."""
+    """Layers that do not fit each other, no layer, no row for tokens, too much for a PE."""
     x, w = np.ones((4, 6)), np.ones((6, 5))
     for rows, layers in ((3, [w, w]), (3, []), (1, [w])):
         with raises(ApplianceCompilationError, "layers-not-streamable"):

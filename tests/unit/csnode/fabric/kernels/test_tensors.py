@@ -10,11 +10,9 @@ import torch.nn.functional as F
 from csnode.fabric import Dtype, Fabric, kernels
 from csnode.fabric.dtypes import decode, encode
 from tests.support.errors import raises
+from tests.support.fabric import agree, normal, reference
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
-
-EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}
-
 
 RANDOM = np.random.default_rng(5)
 
@@ -22,24 +20,9 @@ RANDOM = np.random.default_rng(5)
 ALL_DTYPES = pytest.mark.parametrize("dtype", Dtype)
 
 
-def normal(dtype, *shape):
-    """Values that the format can hold."""
-    return decode(encode(RANDOM.normal(size=shape), dtype), dtype)
-
-
-def reference(x):
-    return torch.from_numpy(np.asarray(x, dtype=np.float64))
-
-
-def agree(result, expected, dtype, roundings, scale=1.0):
-    """Within as many roundings of the format as a value of this scale takes."""
-    tolerance = roundings * EPSILON[dtype] * scale
-    np.testing.assert_allclose(result.values, expected.numpy(), rtol=0, atol=tolerance)
-
-
 @ALL_DTYPES
 def test_softmax_runs_along_rows(dtype: Dtype) -> None:
-    """4 tokens of 24 features on 2 x 6 PEs, large values included."""
+    """4 tokens of 24 features on 2 x 6 PEs, including large values."""
     x = 8 * normal(dtype, 4, 24)
     result = kernels.softmax(Fabric(2, 6), x, dtype)
     expected = torch.softmax(reference(decode(encode(x, dtype), dtype)), dim=1)
@@ -47,7 +30,7 @@ def test_softmax_runs_along_rows(dtype: Dtype) -> None:
 
 
 def test_softmax_runs_along_rows_of_many_pes() -> None:
-    """48 of them, so that those at one end are an instruction behind those at the other."""
+    """On 48 PEs, those at one end are an instruction behind those at the other end."""
     x = normal(Dtype.FP32, 2, 96)
     result = kernels.softmax(Fabric(1, 48), x)
     agree(result, torch.softmax(reference(x), dim=-1), Dtype.FP32, roundings=60)
@@ -65,7 +48,7 @@ def test_layer_norm_and_rms_norm_agree_with_torch(dtype: Dtype) -> None:
 
 
 def test_attention_needs_a_square() -> None:
-    """Its scores and values take turns along lines of one length."""
+    """Scores and values move along lines of one length."""
     with raises(ApplianceCompilationError, "attention-grid-not-square"):
         kernels.attention(Fabric(2, 4), *(np.ones((8, 8)) for _ in "qkv"))
 
@@ -73,7 +56,7 @@ def test_attention_needs_a_square() -> None:
 @ALL_DTYPES
 @pytest.mark.parametrize("side", [1, 2, 4])
 def test_attention_of_one_head_agrees_with_torch(dtype: Dtype, side: int) -> None:
-    """8 queries, 16 keys, head size 8."""
+    """8 queries, 16 keys, head size 8, on squares of PEs."""
     q, k, v = normal(dtype, 8, 8), normal(dtype, 16, 8), normal(dtype, 16, 8)
     result = kernels.attention(Fabric(side, side), q, k, v, dtype)
     expected = F.scaled_dot_product_attention(*(reference(x)[None, None] for x in (q, k, v)))
@@ -82,7 +65,7 @@ def test_attention_of_one_head_agrees_with_torch(dtype: Dtype, side: int) -> Non
 
 @ALL_DTYPES
 def test_embedding_copies_rows(dtype: Dtype) -> None:
-    """The bits of the table; a copy with its set-up for each token."""
+    """The result has the bits of the table; each token costs at least a set-up."""
     table, tokens = normal(dtype, 10, 12), RANDOM.integers(0, 10, 8)
     result = kernels.embedding(Fabric(2, 3), table, tokens, dtype)
     np.testing.assert_array_equal(result.values, table[tokens])
@@ -91,7 +74,7 @@ def test_embedding_copies_rows(dtype: Dtype) -> None:
 
 @ALL_DTYPES
 def test_cross_entropy_is_the_mean_over_tokens(dtype: Dtype) -> None:
-    """8 tokens, 24 classes, on 2 x 4 PEs."""
+    """8 tokens and 24 classes on 2 x 4 PEs."""
     logits, classes = normal(dtype, 8, 24), RANDOM.integers(0, 24, 8)
     result = kernels.cross_entropy(Fabric(2, 4), logits, classes, dtype)
     expected = F.cross_entropy(reference(logits), torch.from_numpy(classes))

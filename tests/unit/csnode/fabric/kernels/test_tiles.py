@@ -10,6 +10,6 @@ from wsc.core.errors import ApplianceCompilationError
 
 
 def test_split_refuses_a_matrix_that_does_not_divide() -> None:
-    """No PE may have a smaller tile."""
+    """Every PE must hold a tile of the same size."""
     with raises(ApplianceCompilationError, "matrix-not-divisible"):
         kernels.softmax(Fabric(2, 4), np.ones((4, 6)))

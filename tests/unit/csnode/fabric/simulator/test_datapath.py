@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,13 +15,15 @@ from csnode.fabric import (
     Dtype,
     Fabric,
     Gemv,
+    Outcome,
     Port,
     Program,
     Vector,
     run,
     send,
 )
-from csnode.fabric.dtypes import decode, encode
+from csnode.fabric.dtypes import Array, decode, encode
+from csnode.fabric.instructions import VectorOp
 from tests.support.errors import raises
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
@@ -30,8 +34,10 @@ RANDOM = np.random.default_rng(11)
 TOLERANCE = {Dtype.FP32: 1e-6, Dtype.FP16: 2e-3, Dtype.BF16: 1.6e-2}
 
 
-def compute(op, dtype, *, data, out=None):
-    """One op in the three PEs of a row: (result, cycles)."""
+def compute(
+    op: VectorOp, dtype: Dtype, *, data: Mapping[str, Array], out: int | None = None
+) -> tuple[Array, int]:
+    """Run one op in the three PEs of a row; return (result, cycles)."""
     program = Program(Fabric(1, 3))
     length = next(iter(data.values())).shape[-1]
     arrays = {name: program.array(name, length, dtype) for name in data}
@@ -42,7 +48,7 @@ def compute(op, dtype, *, data, out=None):
     return outcome.read("out")[0], outcome.cycles
 
 
-def three(*names, length=16):
+def three(*names: str, length: int = 16) -> dict[str, Array]:
     return {name: RANDOM.uniform(0.5, 2, size=(3, length)).astype(np.float32) for name in names}
 
 
@@ -64,15 +70,18 @@ ELEMENTWISE = {
 SETUP = WSE2.vector_setup_cycles
 
 
-def cycles(banks):
+def cycles(banks: tuple[int, int]) -> int:
+    """Return the cycles of an addition whose operands begin in the given banks."""
     program = Program(Fabric(1, 1))
     a, b = (program.array(name, 100, bank=bank) for name, bank in zip("ab", banks, strict=True))
     program.do((0, 0), Vector("add", a.whole, a.whole, b.whole))
     return run(program, {}).cycles
 
 
-def streamed_axpy(weights, factors, dtype, indexed):
-    """One PE streams weights to another one, which holds the factors: (sums, outcome)."""
+def streamed_axpy(
+    weights: Array, factors: Array, dtype: Dtype, indexed: bool
+) -> tuple[Array, Outcome]:
+    """Stream weights from one PE to another that holds the factors; return (sums, outcome)."""
     width = factors.shape[1]
     program = Program(Fabric(1, 2))
     words = program.array("words", len(weights), Dtype.FP32)
@@ -88,8 +97,8 @@ def streamed_axpy(weights, factors, dtype, indexed):
 
 @pytest.mark.parametrize("dtype", Dtype)
 @pytest.mark.parametrize("op", ELEMENTWISE)
-def test_vector_elementwise_ops_agree_with_numpy(op: str, dtype: Dtype) -> None:
-    """To the precision of the format."""
+def test_vector_elementwise_ops_agree_with_numpy(op: VectorOp, dtype: Dtype) -> None:
+    """Results agree to the precision of the format."""
     function = ELEMENTWISE[op]
     data = three(
         *"abc"[: function.__code__.co_argcount if hasattr(function, "__code__") else function.nin]
@@ -125,8 +134,8 @@ def test_vector_reductions_agree_with_numpy(dtype: Dtype) -> None:
         ("exp", Dtype.FP32, 16 * WSE2.unary_cycles),
     ],
 )
-def test_vector_ops_run_at_the_rate_of_their_dtype(op: str, dtype: Dtype, cycles: int) -> None:
-    """16 elements on a WSE-2: one fp32 or four 16-bit multiply-adds a cycle, copies twice that."""
+def test_vector_ops_run_at_the_rate_of_their_dtype(op: VectorOp, dtype: Dtype, cycles: int) -> None:
+    """16 elements on a WSE-2: one fp32 or four 16-bit multiply-adds per cycle."""
     data = three(*"abc"[: 3 if op == "fma" else 1])
     assert compute(op, dtype, data=data)[1] == SETUP + cycles
 
@@ -153,14 +162,14 @@ def test_vector_sum_rounds_to_the_dtype_of_its_result() -> None:
 
 
 def test_vector_operands_in_one_bank_take_longer() -> None:
-    """Two operands in one bank cost the published factor on the elements, not on the set-up."""
+    """A bank conflict multiplies the cycles of the elements, not of the set-up."""
     setup = WSE2.vector_setup_cycles
     assert cycles((0, 2)) == setup + 100
     assert cycles((0, 0)) == setup + 100 * WSE2.bank_conflict_factor
 
 
 def test_vector_ops_of_two_threads_run_in_turn() -> None:
-    """A PE has one datapath; each waits for its own, however long those of others take."""
+    """A PE has one datapath; ops of other PEs do not delay it."""
     program = Program(Fabric(1, 2))
     x = program.array("x", 40)
     for pe, length in ((0, 4), (1, 40)):
@@ -174,7 +183,7 @@ def test_vector_ops_of_two_threads_run_in_turn() -> None:
 @settings(max_examples=15, deadline=None)
 @given(num_rows=st.integers(1, 12), width=st.integers(1, 8))
 def test_axpy_runs_once_per_weight(num_rows: int, width: int) -> None:
-    """Dense fp32 weights in order: the sums are the matrix-vector product, a weight T + 1 cycles."""
+    """Dense fp32 weights in order give the matrix-vector product, a weight in T + 1 cycles."""
     random = np.random.default_rng(num_rows * width)
     weights, factors = random.integers(-4, 5, num_rows), random.integers(-4, 5, (num_rows, width))
     sums, outcome = streamed_axpy(weights, factors, Dtype.FP32, indexed=False)
@@ -183,7 +192,7 @@ def test_axpy_runs_once_per_weight(num_rows: int, width: int) -> None:
 
 
 def test_axpy_takes_indexed_weights() -> None:
-    """Weight and row in one wavelet: the same sums, in time by the number of non-zeros."""
+    """Weight and row in one wavelet give the same sums, in cycles by the number of non-zeros."""
     dense = np.array([0, 3, 0, 0, -2, 0, 1, 0], dtype=np.float32)
     factors = RANDOM.integers(-4, 5, (8, 6)).astype(np.float32)
     rows = np.nonzero(dense)[0]
@@ -194,7 +203,7 @@ def test_axpy_takes_indexed_weights() -> None:
 
 
 def test_axpy_refuses_a_weight_without_row() -> None:
-    """More weights than rows."""
+    """More weights than rows of factors."""
     with raises(ApplianceCompilationError, "axpy-weight-without-row"):
         streamed_axpy(np.ones(3), np.ones((2, 4)), Dtype.FP32, indexed=False)
 

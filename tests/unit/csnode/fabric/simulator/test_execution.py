@@ -10,7 +10,6 @@ import pytest
 from csnode.fabric import (
     Delay,
     Dtype,
-    Fabric,
     Port,
     Program,
     Stream,
@@ -20,18 +19,8 @@ from csnode.fabric import (
 )
 from csnode.fabric.memory import SramArray
 from tests.support.errors import raises
-from timing.hardware.fabric import WSE2
+from tests.support.fabric import line
 from wsc.core.errors import ApplianceCompilationError, ApplianceDeadlockError
-
-
-def line(num_pes, length=8, spec=WSE2, dtype=Dtype.FP32):
-    """A program on one row, colour 0 leading from the first PE to the last."""
-    program = Program(Fabric(1, num_pes, spec))
-    x = program.array("x", length, dtype)
-    program.route(0, np.s_[0, 0], Port.RAMP, Port.EAST)
-    program.route(0, np.s_[0, 1:-1], Port.WEST, Port.EAST)
-    program.route(0, np.s_[0, -1], Port.WEST, Port.RAMP)
-    return program, x
 
 
 def test_run_reports_a_receive_without_sender() -> None:
@@ -44,7 +33,7 @@ def test_run_reports_a_receive_without_sender() -> None:
 
 
 def test_run_reports_wavelets_left_over() -> None:
-    """All threads end, but wavelets wait in front of a core."""
+    """All threads end while wavelets wait in front of a core."""
     program, x = line(2, 2)
     program.do((0, 0), send(x.whole, 0))
     with raises(ApplianceDeadlockError, "wavelets-left-over"):
@@ -70,10 +59,10 @@ def test_run_reports_wavelets_left_over() -> None:
     ],
 )
 def test_run_refuses_wrong_programs(build: Callable[[Program, SramArray], None], code: str) -> None:
-    """Each broken rule has its own words."""
+    """Every broken rule has its own code."""
     program, x = line(2, 4, dtype=Dtype.FP16)
 
-    def build_and_run():
+    def build_and_run() -> None:
         build(program, x)
         run(program, {})
 
@@ -91,7 +80,7 @@ def test_run_refuses_data_that_fit_no_array() -> None:
 
 
 def test_run_refuses_a_colour_without_ramp_route() -> None:
-    """A colour that only passes a PE can neither be sent nor received there."""
+    """A PE can neither send nor receive on a colour that only passes it."""
     for op, code in ((send, "send-without-ramp-route"), (receive, "receive-without-ramp-route")):
         program, x = line(3, 2)
         program.do((0, 1), op(x.whole, 0))

@@ -8,7 +8,6 @@ import pytest
 from csnode.fabric import (
     Control,
     Delay,
-    Dtype,
     Fabric,
     Port,
     Program,
@@ -16,20 +15,12 @@ from csnode.fabric import (
     run,
     send,
 )
+from csnode.fabric.dtypes import Array
+from tests.support.fabric import line
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 
 
-def line(num_pes, length=8, spec=WSE2, dtype=Dtype.FP32):
-    """A program on one row, colour 0 leading from the first PE to the last."""
-    program = Program(Fabric(1, num_pes, spec))
-    x = program.array("x", length, dtype)
-    program.route(0, np.s_[0, 0], Port.RAMP, Port.EAST)
-    program.route(0, np.s_[0, 1:-1], Port.WEST, Port.EAST)
-    program.route(0, np.s_[0, -1], Port.WEST, Port.RAMP)
-    return program, x
-
-
-def numbered(program, length):
+def numbered(program: Program, length: int) -> Array:
     fabric = program.fabric
     return np.arange(fabric.num_pes * length).reshape(fabric.rows, fabric.columns, length)
 
@@ -70,7 +61,7 @@ def test_turns_take_turn_cycles() -> None:
 
 @pytest.mark.parametrize("words", [1, 9, 10, 80, 800])
 def test_slow_wire_spaces_wavelets_out(words: int) -> None:
-    """At 1.125 cycles per wavelet 800 words are 898 cycles apart, and latency on top."""
+    """At 1.125 cycles per wavelet, 800 words take 898 cycles, plus latency."""
     program, x = line(3, words, WSE3)
     program.do((0, 0), send(x.whole, 0))
     program.do((0, -1), receive(x.whole, 0))
@@ -80,7 +71,7 @@ def test_slow_wire_spaces_wavelets_out(words: int) -> None:
 
 @pytest.mark.parametrize("num_pes", [2, 3, 5])
 def test_stalled_receiver_stalls_its_sender(num_pes: int) -> None:
-    """It stops when all queues are full, and room comes back to it by one router a cycle."""
+    """The sender stops when all queues are full; capacity returns by one router per cycle."""
     program, x = line(num_pes, 64)
     program.do((0, 0), send(x.whole, 0))
     program.do((0, -1), Delay(500), receive(x.whole, 0))
@@ -94,7 +85,7 @@ def test_stalled_receiver_stalls_its_sender(num_pes: int) -> None:
 
 
 def test_multicast_waits_for_the_slowest_receiver() -> None:
-    """One stream to three cores: each gets every word, and a late one holds up the others."""
+    """One stream reaches three cores completely, and a late core delays the others."""
     program, x = line(4, 64)
     program.route(0, np.s_[0, 1:-1], Port.WEST, Port.RAMP)
     program.do((0, 0), send(x.whole, 0))
@@ -139,7 +130,7 @@ def test_control_wavelet_moves_switches_behind_itself() -> None:
 
 
 def test_switch_in_ring_mode_returns_to_position_0() -> None:
-    """Two control wavelets later the route is the first again."""
+    """After two control wavelets, the first route is active again."""
     program = Program(Fabric(1, 3))
     x = program.array("x", 3)
     program.route(0, (0, 0), Port.RAMP, Port.EAST)

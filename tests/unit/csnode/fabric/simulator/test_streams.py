@@ -17,24 +17,14 @@ from csnode.fabric import (
 )
 from csnode.fabric.collectives import add_reduce, chain, do_bus, paths, route_bus
 from tests.support.errors import raises
-from timing.hardware.fabric import WSE2
+from tests.support.fabric import line
 from wsc.core.errors import ApplianceCompilationError
 
 RANDOM = np.random.default_rng(11)
 
 
-def line(num_pes, length=8, spec=WSE2, dtype=Dtype.FP32):
-    """A program on one row, colour 0 leading from the first PE to the last."""
-    program = Program(Fabric(1, num_pes, spec))
-    x = program.array("x", length, dtype)
-    program.route(0, np.s_[0, 0], Port.RAMP, Port.EAST)
-    program.route(0, np.s_[0, 1:-1], Port.WEST, Port.EAST)
-    program.route(0, np.s_[0, -1], Port.WEST, Port.RAMP)
-    return program, x
-
-
 def test_stream_refuses_a_control_wavelet() -> None:
-    """A stream knows its length; a control wavelet in front of it is a mistake."""
+    """A stream ends by its length, so a control wavelet in it is an error."""
     program = Program(Fabric(1, 2))
     x = program.array("x", 2)
     program.route(0, (0, 0), Port.RAMP, Port.EAST)
@@ -46,7 +36,7 @@ def test_stream_refuses_a_control_wavelet() -> None:
 
 
 def test_stream_combines_by_maximum() -> None:
-    """A chain of maxima along a row, as a softmax over PEs needs it."""
+    """A chain of maxima along a row, as a softmax over PEs uses it."""
     program = Program(Fabric(2, 5))
     x = program.array("x", 3)
     add_reduce(program, paths.rows(program.fabric), chain(5), x.whole, (0, 1), combine="maximum")
@@ -55,7 +45,7 @@ def test_stream_combines_by_maximum() -> None:
 
 
 def test_stream_reads_a_strided_operand() -> None:
-    """Every third element, sent and stored one after the other."""
+    """A stream sends every third element; the receiver stores them consecutively."""
     program = Program(Fabric(1, 2))
     x = program.array("x", 9)
     program.route(0, (0, 0), Port.RAMP, Port.EAST)
@@ -67,7 +57,7 @@ def test_stream_reads_a_strided_operand() -> None:
 
 
 def test_stream_refuses_a_second_receiver_of_a_colour() -> None:
-    """Two at once would share its words by chance."""
+    """Two receivers would share the words arbitrarily."""
     program, x = line(2, 4)
     program.do((0, 1), receive(x.whole, 0))
     program.do((0, 1), receive(x.whole, 0), thread=1)
@@ -77,7 +67,7 @@ def test_stream_refuses_a_second_receiver_of_a_colour() -> None:
 
 @pytest.mark.parametrize("dtype", list(Dtype))
 def test_stream_fills_columns_of_a_matrix(dtype: Dtype) -> None:
-    """Three rows of four, into columns 2 to 5 of rows of eight, here and there; others stay."""
+    """Three rows of four go into columns 2 to 5 of rows of eight; other elements stay."""
     program = Program(Fabric(1, 2))
     part, whole = program.array("part", 12, dtype), program.array("whole", 24, dtype)
     columns, line = whole.columns(2, 6, width=8), paths.rows(program.fabric)

@@ -7,9 +7,7 @@ import pytest
 
 from csnode.fabric import (
     Delay,
-    Dtype,
     Fabric,
-    Port,
     Program,
     Signal,
     Vector,
@@ -19,6 +17,7 @@ from csnode.fabric import (
     send,
 )
 from csnode.fabric.collectives import add_broadcast, paths
+from tests.support.fabric import line
 from timing.hardware.fabric import WSE2
 
 SETUP = WSE2.vector_setup_cycles
@@ -27,18 +26,8 @@ SETUP = WSE2.vector_setup_cycles
 RAMPS = 2 * WSE2.ramp_cycles + 1
 
 
-def line(num_pes, length=8, spec=WSE2, dtype=Dtype.FP32):
-    """A program on one row, colour 0 leading from the first PE to the last."""
-    program = Program(Fabric(1, num_pes, spec))
-    x = program.array("x", length, dtype)
-    program.route(0, np.s_[0, 0], Port.RAMP, Port.EAST)
-    program.route(0, np.s_[0, 1:-1], Port.WEST, Port.EAST)
-    program.route(0, np.s_[0, -1], Port.WEST, Port.RAMP)
-    return program, x
-
-
 def test_threads_wait_for_signals() -> None:
-    """A thread that waits goes on after the signal, and not before."""
+    """A waiting thread continues after the signal, and not before."""
     program, x = line(2, 4)
     program.do((0, 0), Delay(200), Signal(0))
     program.do((0, 0), Wait(0), send(x.whole, 0), thread=1)
@@ -48,7 +37,7 @@ def test_threads_wait_for_signals() -> None:
 
 @pytest.mark.parametrize("others_signal", [3, 9, 10, 11])
 def test_signal_arrives_in_the_next_cycle(others_signal: int) -> None:
-    """The thread that waits goes on one cycle after the signal: 10, 1, then the vector op."""
+    """The waiting thread continues one cycle after the signal, whatever other PEs do."""
     program = Program(Fabric(1, 2))
     x = program.array("x", 4)
     program.do(np.s_[0, 0], Delay(10), Signal(0), thread=0)
@@ -61,7 +50,7 @@ def test_signal_arrives_in_the_next_cycle(others_signal: int) -> None:
 
 @pytest.mark.parametrize("instruction", ["vector", "delay"])
 def test_threads_of_one_role_may_be_an_instruction_apart(instruction: str) -> None:
-    """Words reach each PE a cycle later; the first begins its next op as a later one its first."""
+    """Words reach each PE a cycle later, so PEs of one role start the next op one by one."""
     program = Program(Fabric(1, 40))
     x, y = program.array("x", 1), program.array("y", 1, bank=2)
     op = Vector("copy", y.whole, x.whole) if instruction == "vector" else Delay(17)
