@@ -78,14 +78,14 @@ class GpuClusterSpec(Config):
 _USABLE = Sourced(
     0.9,
     "assumed",
-    "of that memory; the rest goes to the context, to buffers and to fragmentation",
+    "share of HBM for tensors; the rest is context, buffers and fragmentation",
 )
-_HBM = Sourced(0.85, "assumed", "of the HBM bandwidth that streaming kernels sustain")
+_HBM = Sourced(0.85, "assumed", "share of the HBM bandwidth that streaming kernels sustain")
 _MISALIGNED = Sourced(
     0.316,
     "fitted",
     "G0277 G0281 G0284 G0334 G0338 (heads of 115 elements): speed of matrix products with an"
-    " extent that is no multiple of 8, against others",
+    " extent that is no multiple of 8, relative to others",
 )
 
 _A100_80 = preset(
@@ -182,8 +182,9 @@ _LL128: dict[str, Any] = {
     "misaligned_hops": Sourced(
         4.89,
         "fitted",
-        "G0281 G0284 (a hidden size of 1,840): steps that one of a gather is worth whose shards are"
-        " no multiple of 16 bytes; NCCL then copies without wide loads (its issues 256 and 413)",
+        "G0281 G0284 (a hidden size of 1,840): ring steps that one step of a gather costs if its"
+        " shards are no multiple of 16 bytes; NCCL then copies without wide loads (its issues 256"
+        " and 413)",
     ),
 }
 """Latencies that NCCL has on every network."""
@@ -192,7 +193,9 @@ _NETWORK_200G = preset(
     NetworkSpec,
     "A network with 200 Gb/s per GPU",
     nic_bandwidth_bytes_per_s=Sourced(
-        25e9, "published", "200 Gb/s per GPU: 1600 Gb/s per node of 8 in G0078 to G0216; per way"
+        25e9,
+        "published",
+        "200 Gb/s per GPU and direction: 1600 Gb/s per node of 8 in G0078 to G0216",
     ),
     **_LL128,
 )
@@ -200,7 +203,7 @@ _NETWORK_400G = preset(
     NetworkSpec,
     "A network with 400 Gb/s per GPU",
     nic_bandwidth_bytes_per_s=Sourced(
-        50e9, "published", "400 Gb/s per GPU, source of G0376 to G0399; per way"
+        50e9, "published", "400 Gb/s per GPU, source of G0376 to G0399; per direction"
     ),
     **_LL128,
 )
@@ -211,7 +214,7 @@ _NETWORK_50G = preset(
         6.25e9,
         "published",
         "links of 100 Gb/s: four for the eight GPUs of a p4d.24xlarge of AWS, two for the four of a"
-        " node of Polaris in 2022; per way",
+        " node of Polaris in 2022; per direction",
     ),
     **_LL128,
 )
@@ -237,7 +240,7 @@ _HOST = preset(
         " CPUs of 24 cores",
     ),
     pcie_bandwidth_bytes_per_s=Sourced(
-        32e9, "published", "data sheet of the A100: PCIe 4.0 with 16 lanes; per way"
+        32e9, "published", "data sheet of the A100: PCIe 4.0 with 16 lanes; per direction"
     ),
 )
 

@@ -1,8 +1,8 @@
 """Specification of a training software stack, and presets with the source of each number.
 
 Numbers are fitted where calibration rows of a stack exist, and shared between stacks otherwise;
-never fitted per model or per row. A shared number has a name, and every preset of another stack
-than the one it varies states all numbers. "Dao" is FlashAttention-2 (arXiv 2307.08691).
+never fitted per model or per row. A shared number has a name, and every preset states
+all numbers, unless it is a variant of another stack. "Dao" is FlashAttention-2 (arXiv 2307.08691).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SoftwareSpec(Config):
 
 
 _FULL_SPEED = Sourced(
-    1.0, "derived", "against what the GPU sustains: shares of GPUs are fitted with this stack"
+    1.0, "derived", "1 by definition: the matmul shares of GPUs are fitted with this stack"
 )
 _FIRST_FLASH = Sourced(
     0.5, "published", "first FlashAttention (Triton); Dao: the second is twice as fast"
@@ -65,9 +65,9 @@ _FUSED_PASSES = Sourced(
 _SEQUENCE_PARALLEL_PASSES = Sourced(
     12,
     "derived",
-    "of those, what tensor parallelism does not divide beside sequence parallelism (Korthikanti"
-    " et al., 2022): inputs of the blocks and their partial results, three times, since the"
-    " backward pass has two products for each",
+    "passes that tensor parallelism does not divide, with sequence parallelism (Korthikanti et al.,"
+    " 2022): inputs of the blocks and their partial results, three times, since the backward pass"
+    " has two products for each",
 )
 _CAST_LOGITS = Sourced(
     42,
@@ -91,12 +91,12 @@ _FLOAT8 = Sourced(
     " casts and scaling included",
 )
 _ONE_LAYER = Sourced(
-    0, "derived", "in one collective; 0: those of a layer, which is a unit of FSDP"
+    0, "derived", "parameters in one collective; 0: those of a layer, a unit of FSDP"
 )
 _NONE_HIDDEN = Sourced(
     1.0,
     "derived",
-    "of communication that computing does not hide: the rows of the first fit"
+    "share of communication that compute does not hide: the rows of the first fit"
     " (G0007 to G0159) show none hidden, a free fit gives 1.14",
 )
 
@@ -191,11 +191,11 @@ _GPT_NEOX = preset(
     hidden_passes=Sourced(
         150,
         "derived",
-        "counted in its megatron/model/transformer.py: matrix operands 48; beside them 38 forward"
+        "counted in its megatron/model/transformer.py: matrix operands 48, plus 38 forward"
         " and 64 backward, of which 45 split, rotate, copy and join Q, K and V for the kernel",
     ),
     whole_passes=Sourced(
-        37, "derived", "as of FSDP, and norms, biases and residual sums, which every rank repeats"
+        37, "derived", "those of FSDP, plus norms, biases and residual sums of every rank"
     ),
     vocabulary_bytes=Sourced(
         58, "derived", "counted in its megatron/mpu/cross_entropy.py, in fp32 and step by step"

@@ -22,7 +22,7 @@ from wsc.version import VERSION
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """All arguments that determine the result of a compile, beside the step itself."""
+    """Arguments that determine the result of a compile, in addition to the step itself."""
 
     precision: StreamPrecision
     micro_batch_size: int

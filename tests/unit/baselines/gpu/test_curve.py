@@ -25,7 +25,7 @@ def test_small_model_needs_no_model_parallelism() -> None:
 
 
 def test_trillion_parameters_fit_when_split_over_enough_gpus() -> None:
-    """16 bytes per parameter are 200 H100 with nothing else in them."""
+    """The states alone, 16 bytes per parameter, fill 200 H100."""
     few, many = gpu_curve(GPT_1T, DGX_H100, CurvePolicy(global_batch=1536), [64, 1024])
     assert not few.fits
     assert few.tokens_per_s == 0

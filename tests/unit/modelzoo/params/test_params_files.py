@@ -1,4 +1,4 @@
-"""Every params file that is delivered is whole: it loads, and its data fits its model."""
+"""Every delivered params file loads, and its data fits its model."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ FILES = sorted((Path(modelzoo.__file__).parent / "params").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_params_file_is_whole(path: Path) -> None:
-    """It loads, its model is valid, and its data is what the model reads, in the same shapes."""
+def test_params_file_loads_and_its_data_fits_its_model(path: Path) -> None:
+    """Its model is valid, and its data has the features of the model in the same shapes."""
     trainer = load_params(path).trainer
     config = model_config(trainer.init.model.dump())
     loader = trainer.fit.train_dataloader.dump() | {"batch_size": 2}
@@ -28,7 +28,7 @@ def test_a_params_file_is_whole(path: Path) -> None:
             assert 0 <= tensor.min() <= tensor.max() < feature.below
 
 
-def test_there_is_a_file_for_every_family() -> None:
+def test_params_files_cover_every_family() -> None:
     """Named by model and size."""
     names = {path.stem.partition("_")[0] for path in FILES}
     assert names == {"gpt2", "gpt3", "gptj", "llama2", "bert", "esm2", "dit"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.kernels import run_kernels
 from tests.support.local_machine import FP32
 from tests.support.plain_steps import backward_step
 from wsc.compiler.compile import CompileRequest, compile_step
@@ -70,6 +71,15 @@ def test_round_trip_keeps_constants_with_their_layout(compiled: Compiled) -> Non
         assert torch.equal(tensor, original)
         assert (tensor.dtype, tensor.stride()) == (original.dtype, original.stride())
         assert tensor.storage_offset() == original.storage_offset()
+
+
+def test_round_trip_computes_the_same_bits(compiled: Compiled) -> None:
+    """Loss and gradients of the kernels that are built from JSON."""
+    model, batch = Constants(), {"x": torch.randn(4, 4)}
+    results, gradients = run_kernels(compiled, model, batch, key=3)
+    again_results, again_gradients = run_kernels(again(compiled), model, batch, key=3)
+    assert torch.equal(results[0], again_results[0])
+    assert all(torch.equal(gradients[name], again_gradients[name]) for name in gradients)
 
 
 def test_empty_constant_survives(compiled: Compiled) -> None:
