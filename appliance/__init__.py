@@ -1,1 +1,1 @@
-"""The cluster as one machine: coordinator, input workers, local and Ray clusters."""
+"""Control plane: cluster, coordinator, input workers, checkpoints, roles locally and on Ray."""

@@ -1,9 +1,9 @@
-"""Global batches by step number, from whatever a user's input function returns.
+"""Read global batches by step number from any loader that a user's input function returns.
 
-A source with a ``batch(step)`` method is asked directly, so a resumed run starts at once. Any
-other iterable (a torch DataLoader, a list, a generator) is read in order and wraps round when it is
-exhausted; to resume, it is read up to the step where the run goes on. What can be read only once,
-as a generator, is made anew to be read again.
+A source with a ``batch(step)`` method is read by step, so a resumed run starts at once. Any other
+iterable (a torch DataLoader, a list, a generator) is read in order and restarts at its end; to
+resume, it is read up to the step where the run continues. An iterable that can be read only once,
+as a generator, is created again by another call of the input function.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ class BatchSource(Protocol):
     """Random access to global batches."""
 
     def batch(self, step: int) -> Any:
-        """The global batch of a step (counted from 0), a pure function of the step."""
+        """Return the global batch of a step (from 0); it depends on nothing but the step."""
 
 
 class GlobalBatches:
-    """The global batch of each step, flattened to its tensors in pytree order.
+    """Global batches of a loader by step, flattened to their tensors in pytree order.
 
-    ``make_source`` is the user's input function, with its arguments.
+    ``make_source`` calls the user's input function with its arguments. ``batch_size`` is the
+    number of rows of every tensor; None takes it from the first tensor.
     """
 
     def __init__(
@@ -44,14 +45,15 @@ class GlobalBatches:
         self._latest: tuple[int, list[torch.Tensor]] | None = None
 
     def first(self) -> tuple[Any, list[torch.Tensor]]:
-        """The first global batch as the loader gives it, and its tensors."""
+        """Return the first global batch in the structure of the loader, and its tensors."""
         batch = self._batch(0)
         return batch, batch_leaves(batch, self._batch_size)
 
     def leaves(self, step: int) -> list[torch.Tensor]:
-        """Tensors of the global batch for ``step`` (counted from 0); each has B rows.
+        """Return the tensors of the global batch of ``step`` (from 0), all with equal rows.
 
-        Raises DataError when the source is empty or a tensor has another number of rows.
+        Raises:
+            DataError: The source is empty, or a tensor has another number of rows.
         """
         if self._latest is None or self._latest[0] != step:
             self._latest = (step, batch_leaves(self._batch(step), self._batch_size))
@@ -62,7 +64,7 @@ class GlobalBatches:
         return source.batch(step) if isinstance(source, BatchSource) else self._read_up_to(step)
 
     def _read_up_to(self, step: int) -> Any:
-        """Batch ``step`` of a source without random access: read on, or from the start."""
+        """Return batch ``step`` of a source without random access; go back by starting again."""
         if self._iterator is None or step < self._position:
             self._iterator, self._position = self._from_the_start(), 0
         while True:
@@ -72,7 +74,7 @@ class GlobalBatches:
                 return batch
 
     def _next(self, iterator: Iterator[Any]) -> Any:
-        """The next batch in order, from the start again when the source is exhausted."""
+        """Return the next batch in order; restart the source at its end."""
         for batch in iterator:
             return batch
         self._iterator = self._from_the_start()
@@ -85,15 +87,18 @@ class GlobalBatches:
         )
 
     def _from_the_start(self) -> Iterator[Any]:
-        if self._iterator is self._source:  # which can be read only once
+        if self._iterator is self._source:  # an iterator, which can be read only once
             self._source = self._make_source()
         return iter(cast(Iterable[Any], self._source))
 
 
 def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:
-    """The tensors of a batch in pytree order, checked to have equally many rows.
+    """Return the tensors of a batch in pytree order, after a check of their rows.
 
-    How many is ``batch_size``, or what the first tensor has.
+    All must have ``batch_size`` rows, or as many as the first tensor if it is None.
+
+    Raises:
+        DataError: A tensor has another number of rows.
     """
     leaves = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:

@@ -1,8 +1,8 @@
-"""How many roles of a host compute at a time: never more than it has cores.
+"""Limit how many roles of a host compute at a time to the number of its cores.
 
-Roles outnumber cores, and most wait for messages; whoever computes holds a token. Tokens are
-bytes in a pipe: reading one takes a core, writing it back returns it, and the kernel wakes whoever
-waits. So no core idles while any role has work, and there is no process that hands them out.
+Roles outnumber cores, and most wait for messages; a role that computes holds a token. Tokens are
+bytes in a pipe: reading one takes a core, writing it back returns it, and the kernel wakes a
+waiting role. So no core is idle while a role has work, and no process has to assign cores.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _TOKEN = b"c"
 _MODE = os.O_RDWR | os.O_CLOEXEC
 
 
-def cores_of_host(asked: int | Literal["auto"]) -> int:
-    """How many cores of this host may compute at a time: ``auto`` is all that this process has."""
-    return len(os.sched_getaffinity(0)) if asked == "auto" else asked
+def cores_of_host(requested: int | Literal["auto"]) -> int:
+    """Return how many cores of this host may compute; ``auto``: all cores of this process."""
+    return len(os.sched_getaffinity(0)) if requested == "auto" else requested
 
 
 class UnlimitedCores:
-    """For roles of one process that take turns anyway."""
+    """Cores without a limit, for roles of one process that run one at a time."""
 
     def lease(self) -> AbstractContextManager[None]:
-        """Nothing to hold."""
+        """Return a lease of nothing."""
         return nullcontext()
 
 
 class CorePool:
-    """``num_cores`` tokens, shared by every process of the host that unpickles the pool.
+    """Pool of ``num_cores`` tokens, shared by all processes of the host that unpickle it.
 
-    The pipe has no name; the kernel frees it with the last process that holds it. A process that
-    is killed while it computes takes its token along: a pool does not outlive a failed cluster.
+    The pipe has no name; the kernel frees it with the last process that holds it. The token of a
+    process that is killed while it computes is lost: a pool does not outlive a failed cluster.
     """
 
     def __init__(self, num_cores: int) -> None:
@@ -47,7 +47,7 @@ class CorePool:
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """Hold one core, waiting for it while all are taken."""
+        """Hold one core; wait while all are taken."""
         os.read(self._pipe, 1)
         try:
             yield
@@ -55,7 +55,7 @@ class CorePool:
             os.write(self._pipe, _TOKEN)
 
     def close(self) -> None:
-        """Let go of the pipe; other processes keep theirs."""
+        """Close this process' end of the pipe; other processes keep theirs."""
         os.close(self._pipe)
 
     def __getstate__(self) -> tuple[int, int, int]:
@@ -64,20 +64,23 @@ class CorePool:
     def __setstate__(self, state: tuple[int, int, int]) -> None:
         """Open the same pipe through a process that holds it.
 
-        Raises ApplianceRuntimeServerError when that process is gone; the inode tells its pipe
-        from whatever a later process keeps under the same numbers.
+        The inode distinguishes the pipe from a file that a later process has under the same
+        process id and descriptor.
+
+        Raises:
+            ApplianceRuntimeServerError: The process has ended.
         """
         pid, descriptor, inode = state
         try:
             self._pipe = os.open(f"/proc/{pid}/fd/{descriptor}", _MODE)
         except OSError as error:
-            raise _gone(pid) from error
+            raise _closed(pid) from error
         if os.fstat(self._pipe).st_ino != inode:
             os.close(self._pipe)
-            raise _gone(pid)
+            raise _closed(pid)
 
 
-def _gone(pid: int) -> ApplianceRuntimeServerError:
+def _closed(pid: int) -> ApplianceRuntimeServerError:
     return ApplianceRuntimeServerError(
         "the process that holds the pool of cores has ended",
         code="core-pool-closed",

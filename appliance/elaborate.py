@@ -1,7 +1,6 @@
-"""Elaboration: from the size of a cluster to the specs of its roles, and from a compiled program
-to what is installed in them.
+"""Elaborate a cluster: role specs from its size, and installations from compiled programs.
 
-Everything that can be wrong with the combination is found here, before any process starts.
+Every error in the combination of program, size and machine is found here, before a process starts.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from wsc.core.rounds import Rounds
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """How many of each role, and how many micro-batches a node runs side by side on its host."""
+    """Number of roles of each kind, and of micro-batches that a node runs side by side (lanes)."""
 
     num_csx: int
     num_servers: int = 1
@@ -42,9 +41,16 @@ class ClusterSize:
 def elaborate(
     parameters: Sequence[TensorSpec], size: ClusterSize, machine: MachineSpec, seed: int
 ) -> tuple[RoleSpec, ...]:
-    """All roles of a cluster that holds these parameters: servers, switches, nodes, workers.
+    """Return the specs of all roles of a cluster: servers, switches, nodes, input workers.
 
-    Raises ApplianceResourceExhausted if the weights do not fit MemoryX.
+    Args:
+        parameters: The parameters of the model that the cluster will hold.
+        size: Number of roles of each kind.
+        machine: The emulated machine.
+        seed: Seed of all random numbers of the model.
+
+    Raises:
+        ApplianceResourceExhausted: The weights do not fit MemoryX.
     """
     fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
     tree = Tree(size.num_csx, machine.swarmx.fan_out)
@@ -103,11 +109,12 @@ def plan_installation(
     size: ClusterSize,
     machine: MachineSpec,
 ) -> Installation:
-    """Fit a compiled program to a cluster.
+    """Return the installation of a compiled program on a cluster.
 
-    Raises ConfigError if there are too few micro-batches for the systems, and
-    ApplianceResourceExhausted if a micro-batch's activations do not fit a wafer, or weights,
-    gradients and optimizer state do not fit MemoryX.
+    Raises:
+        ConfigError: There are too few micro-batches for the systems.
+        ApplianceResourceExhausted: The activations of a micro-batch do not fit a wafer; or
+            weights, gradients and optimizer state do not fit MemoryX.
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)

@@ -1,4 +1,4 @@
-"""An input worker: runs the user's loader, cuts global batches into micro-batches, prefetches."""
+"""The input worker: runs the user's loader, cuts batches into micro-batches, prefetches them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class InputWorker:
 
 
 class WorkerJob(JobState[InputWorker]):
-    """One job of an input worker: what it has sent to each node, and what is unreleased."""
+    """One job of an input worker: how much it has sent to each node, and what is unreleased."""
 
     def __init__(self, role: InputWorker, job: Job) -> None:
         super().__init__(role)

@@ -1,4 +1,4 @@
-"""cluster.yaml: the machine that is emulated, and where the emulation runs."""
+"""Configuration of cluster.yaml: the emulated machine, and where the emulation runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wsc.core.config import Config, load_yaml, validate
 
 
 class RuntimeSpec(Config):
-    """How the emulated machine maps on this computer or on a Ray cluster."""
+    """How the emulated machine is mapped to this computer or to a Ray cluster."""
 
     kind: Literal["ray", "local"] = "ray"
     """``ray``: every role is an actor. ``local``: all roles in this process, deterministic."""
@@ -31,17 +31,17 @@ class RuntimeSpec(Config):
     """What carries messages between actors; ``grpc`` is needed when they span hosts."""
 
     input_workers: PositiveInt = 1
-    """At most this many input-worker processes, whatever ``num_workers_per_csx`` asks for."""
+    """Most input-worker processes, even if ``num_workers_per_csx`` requests more."""
 
     start_timeout_s: PositiveFloat = 90.0
-    """Give up when the actors are not up after this time."""
+    """Fail if the actors have not started after this time."""
 
     stall_timeout_s: PositiveFloat = 600.0
-    """Give up when a role waits longer than this for a message."""
+    """Fail if a role waits longer than this for a message."""
 
 
 class ClusterSpec(Config):
-    """The whole of cluster.yaml. Of wafers with defects, ``machine`` holds the part that works."""
+    """All of cluster.yaml. Wafers with defects are reduced to the part that works."""
 
     machine: MachineSpec = Field(default_factory=MachineSpec)
     runtime: RuntimeSpec = Field(default_factory=RuntimeSpec)
@@ -58,5 +58,9 @@ class ClusterSpec(Config):
 
 
 def load_cluster(path: Path) -> ClusterSpec:
-    """Read cluster.yaml; ConfigError names what is wrong in it."""
+    """Read cluster.yaml.
+
+    Raises:
+        ConfigError: The file is malformed; the error names key, value and rule.
+    """
     return validate(ClusterSpec, load_yaml(path), str(path))

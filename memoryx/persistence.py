@@ -1,4 +1,4 @@
-"""A server's tensors on their way to and from a checkpoint file."""
+"""Save the tensors of a weight server to a checkpoint file, and restore them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ from wsc.checkpoint.writer import append_tensors
 
 
 class Persistence:
-    """Saves and restores one store; several servers write the same file one after the other."""
+    """Saves and restores one store; several servers write the same file in turn."""
 
     def __init__(self, store: WeightStore) -> None:
         self._store = store
         self._postponed: Callable[[], None] | None = None
 
     def save(self, path: Path, state: str) -> None:
-        """Append the tensors of one of CLUSTER_STATES; CheckpointError if that fails."""
+        """Append the tensors of one of CLUSTER_STATES to a file.
+
+        Raises:
+            CheckpointError: The file cannot be written.
+        """
         append_tensors(path, CLUSTER_STATES[state], self._tensors(state))
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
-        """Read the tensors of one of CLUSTER_STATES in place; CheckpointError if that fails.
+        """Read the tensors of one of CLUSTER_STATES in place.
 
-        Without ``strict``, those that the file lacks stay as they are. State of an optimizer that
-        the store does not know yet is read by ``catch_up``.
+        Without ``strict``, tensors that the file lacks keep their values. Optimizer state is read
+        later by ``catch_up`` if the store has no optimizer yet.
+
+        Raises:
+            CheckpointError: The file is damaged or does not match.
         """
         if state == "optimizer" and not self._store.has_optimizer:
             self._postponed = partial(self.restore, path, state, strict)
@@ -40,13 +47,13 @@ class Persistence:
         reader.read_into({f"{prefix}.{name}": own[name] for name in present})
 
     def catch_up(self) -> None:
-        """Read the optimizer state that was asked for before there was an optimizer."""
+        """Read the optimizer state that was requested before there was an optimizer."""
         if self._postponed is not None:
             self._postponed()
             self._postponed = None
 
     def _tensors(self, state: str) -> dict[str, np.ndarray]:
-        """What the store holds of a state, in place, by the names in a checkpoint."""
+        """Return views of the store's tensors of a state, by their names in a checkpoint."""
         if state == "model":
             return {name: master.numpy() for name, master in self._store.masters.items()}
         return {

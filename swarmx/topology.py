@@ -1,9 +1,9 @@
 """The broadcast/reduce tree between MemoryX and the CS systems.
 
-Every switch sends what comes from above to all its children and adds what comes from below; a
-SwarmX node does so for up to four children (cluster_interface.md, 5.4). All systems hang at the
-same depth, each switch has a contiguous run of them below it and shares them out evenly among its
-children. The stream always passes SwarmX, so even a single system has one switch above it.
+Every switch copies messages from its parent to all children, and adds messages from its children;
+a SwarmX node does so for up to four children (cluster_interface.md, 5.4). All systems are at the
+same depth; each switch has a contiguous run of them below it, divided evenly among its children.
+All streams pass SwarmX, so even a single system has one switch above it.
 
     fan_out 4, 6 nodes        br-0
                              /    \\
@@ -26,7 +26,7 @@ from wsc.core.names import node_name, switch_name
 
 @dataclass(frozen=True)
 class TreeSwitch:
-    """The place of one switch: its neighbours, and the nodes below it."""
+    """One switch of the tree: its neighbours, and the nodes below it."""
 
     index: int
     level: int  # the root is level 0
@@ -41,7 +41,11 @@ class TreeSwitch:
 
 @dataclass(frozen=True)
 class Tree:
-    """The balanced tree over ``num_nodes`` CS systems; ConfigError if there can be none."""
+    """The balanced tree over ``num_nodes`` CS systems.
+
+    Raises:
+        ConfigError: There is no system, or the fan-out is below two.
+    """
 
     num_nodes: int
     fan_out: int
@@ -61,7 +65,7 @@ class Tree:
 
     @cached_property
     def depth(self) -> int:
-        """Switches on the way from a weight server to a node; the same for every node."""
+        """Number of switches between a weight server and a node; the same for every node."""
         depth = 1
         while self.fan_out**depth < self.num_nodes:
             depth += 1
@@ -69,7 +73,7 @@ class Tree:
 
     @cached_property
     def switches(self) -> tuple[TreeSwitch, ...]:
-        """All switches in breadth-first order: the root has index 0, siblings are neighbours."""
+        """All switches in breadth-first order: the root has index 0, siblings are adjacent."""
         switches: list[TreeSwitch] = []
         queue: deque[tuple[int, int | None, range]] = deque([(0, None, range(self.num_nodes))])
         while queue:
@@ -79,7 +83,7 @@ class Tree:
                 children = tuple(node_name(node) for node in nodes)
             else:
                 nodes_per_child = self.fan_out ** (self.depth - level - 1)
-                runs = _share_out(nodes, -(-len(nodes) // nodes_per_child))
+                runs = _divide(nodes, -(-len(nodes) // nodes_per_child))
                 first_child = index + 1 + len(queue)
                 children = tuple(switch_name(first_child + i) for i in range(len(runs)))
                 queue.extend((level + 1, index, run) for run in runs)
@@ -88,20 +92,21 @@ class Tree:
 
     @cached_property
     def num_switches(self) -> int:
-        """As many as there are ``switches``, counted level by level without making them."""
-        total, runs = 0, Counter({self.num_nodes: 1})  # how many switches have so many nodes below
+        """Length of ``switches``, counted level by level without building them."""
+        total = 0
+        runs = Counter({self.num_nodes: 1})  # nodes below a switch -> number of such switches
         for level in range(self.depth):
             total += runs.total()
             nodes_per_child = self.fan_out ** (self.depth - level - 1)
             below: Counter[int] = Counter()
             for length, count in runs.items():
-                for part in _share_out(range(length), -(-length // nodes_per_child)):
+                for part in _divide(range(length), -(-length // nodes_per_child)):
                     below[len(part)] += count
             runs = below
         return total
 
     def parent_of(self, node: int) -> int:
-        """Index of the switch right above a node."""
+        """Return the index of the switch directly above a node."""
         return self._parents[node]
 
     @cached_property
@@ -129,7 +134,7 @@ def swarmx_nodes(spec: SwarmXSpec, num_systems: int) -> int:
     return -(-trees * Tree(num_systems, spec.fan_out).num_switches // switches_per_node)
 
 
-def _share_out(nodes: range, num_parts: int) -> list[range]:
-    """Cut a run of nodes into parts whose sizes differ by at most one."""
+def _divide(nodes: range, num_parts: int) -> list[range]:
+    """Divide a run of nodes into parts whose sizes differ by at most one."""
     bounds = [nodes.start + len(nodes) * part // num_parts for part in range(num_parts + 1)]
     return [range(start, stop) for start, stop in pairwise(bounds)]

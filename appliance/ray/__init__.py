@@ -1,1 +1,1 @@
-"""The roles as Ray actors. The only place that imports ray."""
+"""The roles and the coordinator as Ray actors; only this package imports ray."""

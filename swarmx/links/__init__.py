@@ -1,1 +1,1 @@
-"""What carries messages: memory, shared memory, gRPC. One contract."""
+"""Links that carry messages between roles: process memory, shared memory, gRPC."""

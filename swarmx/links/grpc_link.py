@@ -1,8 +1,8 @@
-"""Messages between hosts: every role serves gRPC, and streams to the roles it sends to.
+"""The link between hosts: every role is a gRPC server, and streams to the roles it sends to.
 
-One stream carries one direction, in order: see ``wire.proto``. The receiver copies a payload's
-frames into a tensor of its own, so nothing needs to be shared between the two. gRPC's threads
-only move bytes between the network and two queues; the role's own thread never runs in them.
+One stream carries one direction, in order: see ``wire.proto``. The receiver copies the frames of a
+payload into a tensor of its own, so the two processes share no memory. gRPC's threads only move
+bytes between the network and two queues; they never run code of the role.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from wsc.core.units import MIB
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
 _SERVICE, _METHOD = "waferstream.Link", "Stream"
 _MAX_PEERS = 1024  # each peer that sends keeps one waiting thread
-_FAREWELL_S = 5.0  # how long close() waits for peers to take what was sent
+_CLOSE_S = 5.0  # how long close() waits for peers to read what was sent
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.so_reuseport", 0))
 
 
 @dataclass(frozen=True)
 class _Lost:
-    """Stands in the inbox where a peer's messages end."""
+    """Marks the end of a peer's messages in the inbox."""
 
     peer: str
 
 
 @dataclass(frozen=True)
 class _Outbound:
-    """A stream to a peer, fed from a queue; None in the queue ends it."""
+    """A stream to a peer that sends the messages of a queue; None in the queue ends it."""
 
     channel: grpc.Channel
     queue: SimpleQueue[Envelope | None]
@@ -52,8 +52,8 @@ class _Outbound:
 class GrpcEndpoint:
     """One role's mailbox on the network; ``send`` and ``receive`` are for one thread.
 
-    ``host`` is the name or IP address under which peers reach this host. ``session`` keeps out
-    whoever does not belong to the cluster.
+    ``host`` is the name or IP address under which peers reach this host. Streams from peers of
+    another ``session`` are refused.
     """
 
     def __init__(self, name: str, session: str, host: str, start_timeout_s: float) -> None:
@@ -69,13 +69,14 @@ class GrpcEndpoint:
         self._server.start()
 
     def connect(self, directory: Mapping[str, str]) -> None:
-        """Learn the addresses of other roles; a stream is opened at the first ``send``."""
+        """Record the addresses of other roles; the first ``send`` to a role opens a stream."""
         self._directory.update(directory)
 
     def send(self, envelope: Envelope) -> None:
-        """Queue a message for its target's stream. Its payload is read later, by a thread.
+        """Queue a message for its target's stream; a thread reads its payload later.
 
-        Raises ApplianceRuntimeServerError when the target is gone or cannot be reached.
+        Raises:
+            ApplianceRuntimeServerError: The target is gone or cannot be reached.
         """
         target = envelope.target
         outbound = self._outbound.get(target) or self._open(target)
@@ -84,7 +85,7 @@ class GrpcEndpoint:
         outbound.queue.put(envelope)
 
     def receive(self, timeout_s: float) -> Envelope:
-        """The next message; what a peer sent before it closed still arrives."""
+        """Return the next message; messages that a peer sent before it closed still arrive."""
         try:
             item = self._inbox.get(timeout=0 if self._lost else timeout_s)
         except Empty:
@@ -97,18 +98,18 @@ class GrpcEndpoint:
         return self.receive(timeout_s)
 
     def close(self) -> None:
-        """End all streams once peers have what was sent; peers notice. Idempotent."""
+        """End all streams after peers have read what was sent; peers notice. Idempotent."""
         outbounds, self._outbound = self._outbound, {}
         for outbound in outbounds.values():
             outbound.queue.put(None)
         for outbound in outbounds.values():
             with contextlib.suppress(grpc.RpcError, grpc.FutureTimeoutError):
-                outbound.call.result(timeout=_FAREWELL_S)
+                outbound.call.result(timeout=_CLOSE_S)
             outbound.channel.close()
         self._server.stop(grace=None).wait()
 
     def _open(self, target: str) -> _Outbound:
-        """Start the stream to a peer, waiting until it listens."""
+        """Wait until a peer listens, and start the stream to it."""
         if target not in self._directory:
             raise unknown_role(self.name, target)
         if target in self._lost:
@@ -128,7 +129,7 @@ class GrpcEndpoint:
         return self._outbound[target]
 
     def _take_stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        """Put what one peer sends into the inbox, until its stream ends."""
+        """Put the messages of one peer into the inbox until its stream ends."""
         caller = dict(context.invocation_metadata())
         if caller.get("session") != self._session:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "another cluster's session")
@@ -144,7 +145,7 @@ class GrpcEndpoint:
 
 
 class _DaemonThreads(Executor):
-    """A thread per stream, which never keeps a process from ending as a pool's thread would."""
+    """Executor with a daemon thread per stream; unlike a pool's, it does not delay the exit."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -165,12 +166,12 @@ def _server(take_stream: object) -> grpc.Server:
         _DaemonThreads(),
         handlers=[grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})],
         options=_OPTIONS,
-        maximum_concurrent_rpcs=_MAX_PEERS,  # refuse the next one instead of leaving it to wait
+        maximum_concurrent_rpcs=_MAX_PEERS,  # refuse a further one instead of queueing it
     )
 
 
 def _bind(server: grpc.Server, host: str) -> int:
-    """A free port on ``host``."""
+    """Bind the server to a free port on ``host`` and return the port."""
     try:
         return int(server.add_insecure_port(f"{host}:0"))
     except RuntimeError as error:
@@ -180,10 +181,10 @@ def _bind(server: grpc.Server, host: str) -> int:
 
 
 def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:
-    """The queue's messages as frames, until it yields None."""
+    """Yield the messages of a queue as frames, until it yields None."""
     while (envelope := queue.get()) is not None:
         payload = payload_of(envelope)
-        # Looked at before the header goes out: who has got an empty payload gives it back.
+        # Viewed before the header is sent: a receiver frees an empty payload at the header.
         content = b"" if payload is None else payload.view(torch.uint8).numpy().data
         yield encode_header(envelope)
         for start in range(0, len(content), _FRAME_BYTES):
@@ -191,7 +192,7 @@ def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:
 
 
 def _read_payload(frames: Iterator[bytes], num_bytes: int) -> Payload:
-    """Collect a payload from the frames that follow its header; an empty one has none."""
+    """Copy a payload from the frames that follow its header; an empty payload has no frame."""
     payload = MemorySlab(num_bytes)
     content = payload.view(torch.uint8).numpy().data
     filled = 0

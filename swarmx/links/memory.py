@@ -18,46 +18,46 @@ import torch
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.units import MIB
 
-_ALIGNMENT = 64  # bytes: a cache line, and what vector kernels like
-_BLOCK_BYTES = 64 * MIB  # untouched pages cost nothing, so blocks may be generous
+_ALIGNMENT = 64  # bytes: a cache line, and the alignment for vector kernels
+_BLOCK_BYTES = 64 * MIB  # untouched pages use no memory, so blocks may be large
 
 
 class MemorySlab:
-    """A payload of this process. Reading it after ``free`` is an error, not an old value."""
+    """A payload in memory of this process. Reading it after ``free`` is an error."""
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes = num_bytes
         self._bytes: torch.Tensor | None = torch.empty(num_bytes, dtype=torch.uint8)
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
-        """All bytes as a flat tensor that shares memory with the slab."""
+        """Return all bytes as a flat tensor that shares memory with the slab."""
         if self._bytes is None:
             raise RuntimeError("a slab was read after it was freed")
         return self._bytes.view(dtype)
 
     def free(self) -> None:
-        """Give the memory back; RuntimeError if that was done before."""
+        """Free the memory; RuntimeError if it was freed before."""
         if self._bytes is None:
             raise RuntimeError("a slab was freed twice")
         self._bytes = None
 
 
 class MemoryArena:
-    """Slabs from this process' allocator, which aligns to 64 bytes and reuses by itself."""
+    """Slabs from the allocator of this process, which aligns to 64 bytes and reuses memory."""
 
     def allocate(self, num_bytes: int) -> MemorySlab:
-        """A slab of ``num_bytes``, contents undefined."""
+        """Return a slab of ``num_bytes``, contents undefined."""
         return MemorySlab(num_bytes)
 
     def close(self) -> None:
-        """Nothing to do: tensors go when nobody holds them."""
+        """Do nothing: tensors are freed with their last reference."""
 
 
 class Block(NamedTuple):
-    """A memory file: who holds it, under which descriptor, and its inode.
+    """A memory file: the process that holds it, its descriptor there, and its inode.
 
-    Process ids and descriptors are used again, inodes of living files are not; the inode is what
-    tells a block from its successor.
+    Process ids and descriptors are reused, inodes of open files are not; the inode distinguishes
+    a block from a later one.
     """
 
     pid: int
@@ -69,7 +69,7 @@ _mappings: dict[Block, mmap.mmap] = {}
 
 
 def _mapped(block: Block) -> mmap.mmap:
-    """This process' view of a block, mapped at the first use and kept."""
+    """Return this process' mapping of a block, made at the first use and kept."""
     mapping = _mappings.get(block)
     if mapping is None:
         mapping = _mappings[block] = _map(block)
@@ -81,19 +81,19 @@ def _map(block: Block) -> mmap.mmap:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        raise _owner_gone(block) from error
+        raise _owner_ended(block) from error
     try:
         status = os.fstat(descriptor)
         if status.st_ino != block.inode:
-            raise _owner_gone(block)
+            raise _owner_ended(block)
         return mmap.mmap(descriptor, status.st_size)
     finally:
         os.close(descriptor)
 
 
-def _owner_gone(block: Block) -> ApplianceRuntimeServerError:
+def _owner_ended(block: Block) -> ApplianceRuntimeServerError:
     return ApplianceRuntimeServerError(
-        "shared memory is gone",
+        "the process that holds this shared memory has ended",
         code="shared-memory-gone",
         where=f"memory of process {block.pid}",
         rule="a payload lives as long as the role that allocated it",
@@ -101,16 +101,16 @@ def _owner_gone(block: Block) -> ApplianceRuntimeServerError:
 
 
 class SharedPayload(NamedTuple):
-    """Bytes inside a block; pickles as these few integers."""
+    """A range of bytes of a block; pickles as these integers."""
 
     block: Block
     offset: int
     num_bytes: int
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
-        """All bytes as a flat tensor, in place."""
+        """Return all bytes as a flat tensor, in place."""
         mapping = _mapped(self.block)
-        if self.num_bytes == 0:  # which frombuffer refuses
+        if self.num_bytes == 0:  # frombuffer refuses an empty range
             return torch.empty(0, dtype=dtype)
         return torch.frombuffer(
             mapping, dtype=torch.uint8, count=self.num_bytes, offset=self.offset
@@ -118,7 +118,7 @@ class SharedPayload(NamedTuple):
 
 
 class SharedSlab:
-    """A payload of a block of this process; pickles as the ``SharedPayload`` it is to others."""
+    """A payload in a block of this process; other processes unpickle a ``SharedPayload``."""
 
     def __init__(self, arena: SharedArena, payload: SharedPayload) -> None:
         self.num_bytes = payload.num_bytes
@@ -126,11 +126,11 @@ class SharedSlab:
         self._arena: SharedArena | None = arena
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
-        """All bytes as a flat tensor that shares memory with the slab."""
+        """Return all bytes as a flat tensor that shares memory with the slab."""
         return self._payload.view(dtype)
 
     def free(self) -> None:
-        """Give the memory back; RuntimeError if that was done before."""
+        """Free the memory; RuntimeError if it was freed before."""
         if self._arena is None:
             raise RuntimeError("a slab was freed twice")
         self._arena.take_back(self._payload)
@@ -141,10 +141,10 @@ class SharedSlab:
 
 
 class SharedArena:
-    """Slabs of shared memory for one role; not for several threads at a time.
+    """Slabs of shared memory for one role; not thread-safe.
 
-    A freed slab is kept for the next one of its size: what a role sends has few sizes, and they
-    come back every step, so that after the first step no page is touched for the first time.
+    A freed slab is kept for the next one of its size: a role sends payloads of few sizes, the same
+    in every step, so after the first step every page has been touched before.
     """
 
     def __init__(self) -> None:
@@ -153,18 +153,18 @@ class SharedArena:
         self._freed: defaultdict[int, list[SharedPayload]] = defaultdict(list)
 
     def allocate(self, num_bytes: int) -> SharedSlab:
-        """A slab of ``num_bytes``, 64-byte aligned, contents undefined."""
+        """Return a slab of ``num_bytes``, 64-byte aligned, contents undefined."""
         freed = self._freed[num_bytes]
         return SharedSlab(self, freed.pop() if freed else self._carve(num_bytes))
 
     def take_back(self, payload: SharedPayload) -> None:
-        """Keep a slab's bytes for the next slab of this size."""
+        """Keep the bytes of a freed slab for the next slab of this size."""
         self._freed[payload.num_bytes].append(payload)
 
     def close(self) -> None:
-        """Give all memory back; payloads that point into it can no longer be read."""
+        """Free all memory; payloads in it can no longer be read."""
         for block in self._blocks:
-            # Dropped, not closed: a tensor that still looks at the mapping keeps it alive.
+            # Dropped, not closed: a tensor that still uses the mapping keeps it alive.
             _mappings.pop(block, None)
             os.close(block.descriptor)
         self._blocks.clear()
@@ -172,7 +172,7 @@ class SharedArena:
         self._free_bytes = 0
 
     def _carve(self, num_bytes: int) -> SharedPayload:
-        aligned = -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT  # no two slabs in one place
+        aligned = -(-max(num_bytes, 1) // _ALIGNMENT) * _ALIGNMENT  # no two slabs at one offset
         if aligned > self._free_bytes:
             self._add_block(max(aligned, _BLOCK_BYTES))
         block = self._blocks[-1]

@@ -1,14 +1,16 @@
-"""Messages between processes of one host, over sockets in Linux' abstract name space (unix(7)).
+"""The link between processes of one host: sockets in Linux' abstract name space (unix(7)).
 
-Such a name is no file: it is gone with its socket. The sockets are SOCK_SEQPACKET: ordered and
-reliable like streams, with record boundaries. Each role listens on one, and opens one more to
-every role it sends to, on which it first says its name; so a connection carries one direction,
-and its end tells both sides that the other is gone. Everything happens inside ``send`` and
+An abstract name is not a file: it disappears with its socket. The sockets are SOCK_SEQPACKET:
+ordered and reliable like streams, with record boundaries. Each role listens on one, and opens one
+to every role it sends to, on which it first sends its name. So a connection carries one direction,
+and its end shows either side that the other is gone. All work happens inside ``send`` and
 ``receive``; there is no thread.
 
-A record is one byte, whether the message goes on in the next record, and a piece of the pickled
-envelope. Nearly all messages take one record. Only processes of the same user are listened to,
-for a pickle is code.
+    record:   1 byte: "+" if the message continues in the next record, "." if not
+              up to 32 KiB: a piece of the pickled envelope
+
+Nearly all messages fit one record. Connections from other users are refused, because unpickling
+can run code.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED
 
 @dataclass
 class _Inbound:
-    """A connection on which a peer sends to us."""
+    """A connection on which a peer sends to this role."""
 
     socket: socket.socket
     peer: str = ""
@@ -45,7 +47,7 @@ class _Inbound:
 
 
 class SocketEndpoint:
-    """One role's mailbox on this host; for one thread."""
+    """One role's mailbox on this host; not thread-safe."""
 
     def __init__(
         self, name: str, session: str, start_timeout_s: float, stall_timeout_s: float
@@ -64,14 +66,15 @@ class SocketEndpoint:
         self._watch(self._listener, self._accept)
 
     def connect(self, directory: Mapping[str, str]) -> None:
-        """Learn the addresses of other roles; a connection is opened at the first ``send``."""
+        """Record the addresses of other roles; the first ``send`` to a role opens a connection."""
         self._directory.update(directory)
 
     def send(self, envelope: Envelope) -> None:
-        """Hand a message to the kernel.
+        """Write a message to the target's socket.
 
-        Raises ApplianceRuntimeServerError when the target is gone or never listens, and
-        ApplianceDeadlockError when it has not read for ``stall_timeout_s``.
+        Raises:
+            ApplianceRuntimeServerError: The target is gone or never listens.
+            ApplianceDeadlockError: The target has not read for ``stall_timeout_s``.
         """
         target = envelope.target
         if target not in self._outbound:
@@ -83,11 +86,11 @@ class SocketEndpoint:
         self._send_record(target, _LAST + message[last_start:])
 
     def receive(self, timeout_s: float) -> Envelope:
-        """The next message; what a peer sent before it went away still arrives."""
+        """Return the next message; messages that a peer sent before its end still arrive."""
         deadline = time.monotonic() + timeout_s
         while not self._inbox:
             wait_s = 0.0 if self._lost else max(0.0, deadline - time.monotonic())
-            if not self._turn(wait_s):
+            if not self._poll(wait_s):
                 raise (
                     peer_gone(self.name, self._lost[0])
                     if self._lost
@@ -101,15 +104,15 @@ class SocketEndpoint:
             key.fileobj.close()  # type: ignore[union-attr] # always a socket
         self._selector.close()
 
-    def _turn(self, wait_s: float) -> bool:
-        """Attend to every socket that is ready; False if none was within ``wait_s``."""
+    def _poll(self, wait_s: float) -> bool:
+        """Serve every socket that is ready; return False if none was within ``wait_s``."""
         ready = self._selector.select(wait_s)
         for key, _ in ready:
             key.data()
         return bool(ready)
 
-    def _watch(self, watched: socket.socket, attend: Callable[[], None]) -> None:
-        self._selector.register(watched, selectors.EVENT_READ, attend)
+    def _watch(self, watched: socket.socket, callback: Callable[[], None]) -> None:
+        self._selector.register(watched, selectors.EVENT_READ, callback)
 
     def _forget(self, watched: socket.socket) -> None:
         self._selector.unregister(watched)
@@ -125,7 +128,7 @@ class SocketEndpoint:
         self._watch(accepted, lambda: self._read(inbound))
 
     def _read(self, inbound: _Inbound) -> None:
-        """Take one record off a connection: the peer's name, or a piece of a message."""
+        """Read one record of a connection: the peer's name, or a piece of a message."""
         record = _receive_record(inbound.socket, self._record)
         if not record:
             self._forget(inbound.socket)
@@ -143,7 +146,7 @@ class SocketEndpoint:
             self._inbox.append(pickle.loads(record[1:]))
 
     def _open(self, target: str) -> None:
-        """Connect to a peer, waiting until it listens, and introduce ourselves."""
+        """Wait until a peer listens, connect to it, and send this role's name."""
         if target not in self._directory:
             raise unknown_role(self.name, target)
         if target in self._lost:
@@ -152,13 +155,13 @@ class SocketEndpoint:
         while (connection := _try_connect(self._directory[target])) is None:
             if time.monotonic() > deadline:
                 raise unreachable(self.name, target, self._start_timeout_s)
-            self._turn(_RETRY_S)
+            self._poll(_RETRY_S)
         self._outbound[target] = connection
         self._watch(connection, lambda: self._notice_end(target))
         self._send_record(target, self.name.encode())
 
     def _notice_end(self, target: str) -> None:
-        """A peer never writes on our connection to it; if it can be read, that is its end."""
+        """Check a readable outbound connection: a peer never writes to it, so it has ended."""
         connection = self._outbound.get(target)
         if connection is not None and not _is_open(connection):
             self._lose(target)
@@ -168,9 +171,9 @@ class SocketEndpoint:
         self._lost.append(target)
 
     def _send_record(self, target: str, record: bytes) -> None:
-        """Send, and while the peer's buffer is full read what comes in.
+        """Send a record; while the peer's buffer is full, read incoming messages.
 
-        Two roles that send to each other thus cannot wait for each other.
+        So two roles that send to each other cannot block each other.
         """
         deadline = time.monotonic() + self._stall_timeout_s
         while target in self._outbound:
@@ -181,18 +184,18 @@ class SocketEndpoint:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise stalled(self.name, self._stall_timeout_s) from None
-                self._turn_until_writable(connection, deadline - time.monotonic())
+                self._poll_until_writable(connection, deadline - time.monotonic())
             except ConnectionError:
                 self._lose(target)
         raise peer_gone(self.name, target)
 
-    def _turn_until_writable(self, connection: socket.socket, wait_s: float) -> None:
-        attend = self._selector.get_key(connection).data
+    def _poll_until_writable(self, connection: socket.socket, wait_s: float) -> None:
+        callback = self._selector.get_key(connection).data
         both = selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._selector.modify(connection, both, attend)
-        self._turn(wait_s)
+        self._selector.modify(connection, both, callback)
+        self._poll(wait_s)
         if connection.fileno() >= 0:
-            self._selector.modify(connection, selectors.EVENT_READ, attend)
+            self._selector.modify(connection, selectors.EVENT_READ, callback)
 
 
 def _listen(address: str) -> socket.socket:
@@ -214,7 +217,7 @@ def _listen(address: str) -> socket.socket:
 
 
 def _try_connect(address: str) -> socket.socket | None:
-    """A connection, or None when nobody listens there yet, or its queue is full just now."""
+    """Return a connection, or None if no role listens there yet or its queue is full."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     connection.setblocking(False)
@@ -227,7 +230,7 @@ def _try_connect(address: str) -> socket.socket | None:
 
 
 def _receive_record(connection: socket.socket, record: memoryview) -> memoryview:
-    """The next record, empty at the end of the connection."""
+    """Return the next record; it is empty at the end of the connection."""
     try:
         return record[: connection.recv_into(record)]
     except ConnectionError:

@@ -1,6 +1,6 @@
-"""Messages as bytes and back, for links that leave the host. The format is ``wire.proto``.
+"""Encode messages as bytes and decode them, for links between hosts; format: ``wire.proto``.
 
-Protobuf instead of pickle, because what a network port receives must not be able to run code.
+It is protobuf and not pickle, because bytes from a network port must not be able to run code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wsc.core.reduce_order import Subtree
 
 
 def _field_name(kind: type) -> str:
-    """``WeightsReady`` -> ``weights_ready``, its place in the header."""
+    """Return the header field of a message class: ``WeightsReady`` -> ``weights_ready``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
@@ -25,12 +25,12 @@ _KINDS: dict[str, type] = {_field_name(kind): kind for kind in get_args(messages
 
 
 def payload_of(envelope: Envelope) -> Payload | None:
-    """The payload of a message, if it is of a kind that has one."""
+    """Return the payload of a message, or None if its class has none."""
     return getattr(envelope.message, "payload", None)
 
 
 def encode_header(envelope: Envelope) -> bytes:
-    """Everything but the payload's bytes."""
+    """Encode everything but the bytes of the payload."""
     message, payload = envelope.message, payload_of(envelope)
     values = {name: value for name, value in vars(message).items() if name != "payload"}
     return bytes(
@@ -44,13 +44,13 @@ def encode_header(envelope: Envelope) -> bytes:
 
 
 def decode_header(encoded: bytes) -> tuple[Header, int]:
-    """The header, and how many bytes of payload follow it."""
+    """Decode a header; return it, and how many bytes of payload follow it."""
     header = Header.FromString(encoded)
     return header, header.payload_bytes
 
 
 def envelope_of(header: Header, payload: Payload | None) -> Envelope:
-    """The message that a header and its payload make up; some kinds of message have none."""
+    """Build the message of a header and its payload, if its class has one."""
     field = header.WhichOneof("message")
     kind, body = _KINDS[field], getattr(header, field)
     values = {
@@ -61,7 +61,7 @@ def envelope_of(header: Header, payload: Payload | None) -> Envelope:
 
 
 def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a message as protobuf takes them: nested messages as mappings."""
+    """Convert the fields of a message for protobuf: nested messages become mappings."""
     if "subtree" in values:
         values["subtree"] = vars(values["subtree"])
     if "norms" in values:

@@ -1,7 +1,7 @@
-"""The SHA-256 that stands for a model's weights: the "one answer" that a run prints.
+"""Compute the SHA-256 of a model's weights, which a run prints to show bitwise reproducibility.
 
-Parameters in sorted name order; for each its UTF-8 name, dtype, shape, and raw little-endian
-bytes of the fp32 master, so that equal digests mean equal bits.
+It covers the parameters in sorted name order; for each its UTF-8 name, dtype, shape, and raw
+little-endian bytes of the fp32 master, so that equal digests mean equal bits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def weights_digest(masters: Iterable[tuple[str, np.ndarray]]) -> str:
-    """Hex SHA-256 over (name, fp32 array) pairs, given in any order."""
+    """Return the hexadecimal SHA-256 of (name, fp32 array) pairs, given in any order."""
     digest = hashlib.sha256()
     for name, array in sorted(masters, key=lambda pair: pair[0]):
         little_endian = np.ascontiguousarray(array, dtype="<f4")

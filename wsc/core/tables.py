@@ -1,4 +1,4 @@
-"""Tables of text, for people at a terminal."""
+"""Format tables as plain text for a terminal or a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 
 def aligned(rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> list[str]:
-    """Rows of cells as lines: columns numbered in ``left`` flush left, the others flush right."""
+    """Format rows of cells as lines; columns in ``left`` are left-aligned, the others right."""
     table = list(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [

@@ -1,7 +1,7 @@
 """Units: time is an integer of picoseconds, sizes are bytes, rates are bytes per second.
 
 Names carry the unit (``ready_ps``, ``slab_bytes``, ``bandwidth_bytes_per_s``); these helpers
-convert at the edges, where people read and write.
+convert for text and reports.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ TIB = 1 << 40
 
 
 def transfer_ps(num_bytes: int, bandwidth_bytes_per_s: int) -> int:
-    """Picoseconds that ``num_bytes`` occupy a wire, rounded up so that nothing is free."""
+    """Return the picoseconds that ``num_bytes`` occupy a link, rounded up."""
     return -(-num_bytes * PS_PER_S // bandwidth_bytes_per_s)
 
 
 def seconds(duration_ps: int) -> float:
-    """Picoseconds as seconds."""
+    """Convert picoseconds to seconds."""
     return duration_ps / PS_PER_S
 
 
 def format_ps(duration_ps: int) -> str:
-    """A duration for people: ``"1.50 ms"``."""
+    """Format a duration: ``"1.50 ms"``."""
     for unit_ps, name in ((PS_PER_S, "s"), (PS_PER_MS, "ms"), (PS_PER_US, "us"), (PS_PER_NS, "ns")):
         if abs(duration_ps) >= unit_ps:
             return f"{duration_ps / unit_ps:,.2f} {name}"
@@ -36,7 +36,7 @@ def format_ps(duration_ps: int) -> str:
 
 
 def format_bytes(num_bytes: int) -> str:
-    """A size for people: ``"3.2 MiB"``."""
+    """Format a size: ``"3.2 MiB"``."""
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(num_bytes) >= unit:
             return f"{num_bytes / unit:.1f} {name}"
@@ -44,18 +44,18 @@ def format_bytes(num_bytes: int) -> str:
 
 
 def format_rate(number: float, digits: int = 4) -> str:
-    """A rate for people, with so many digits or all before the point: ``"13,264"``, ``"97.4"``."""
+    """Format a rate with ``digits`` digits, or all before the point: ``"13,264"``, ``"97.4"``."""
     rounded = float(f"{number:.{digits}g}")
     return f"{number:,.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number of things: ``"1 layer"``, ``"2,048 samples"``."""
+    """Format a number with its noun: ``"1 layer"``, ``"2,048 samples"``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def format_count(number: float) -> str:
-    """A large number in words: ``"1.01 trillion"``."""
+    """Format a large number in words: ``"1.01 trillion"``."""
     names = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
     for unit, name in names:
         if number >= unit:

@@ -1,4 +1,4 @@
-"""The broadcast/reduce tree: one path per node, even shares, no switch too wide."""
+"""The broadcast/reduce tree: one path per node, even shares, bounded fan-out; SwarmX nodes."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ trees = st.builds(Tree, num_nodes=st.integers(1, 300), fan_out=st.integers(2, 9)
 
 @given(trees)
 def test_every_node_has_exactly_one_path_to_the_root(tree: Tree) -> None:
-    """Walking down from the root by children's names meets every node and switch once."""
+    """Descending from the root by children's names reaches every node and switch once."""
     by_name = {switch.name: switch for switch in tree.switches}
     met, todo = [], ["br-0"]
     while todo:
@@ -32,7 +32,7 @@ def test_every_node_has_exactly_one_path_to_the_root(tree: Tree) -> None:
 
 
 @given(trees)
-def test_parents_and_children_agree_and_depth_is_the_same_everywhere(tree: Tree) -> None:
+def test_parents_and_children_agree_at_equal_depth(tree: Tree) -> None:
     """Going up from any node by parents takes ``depth`` switches and ends at the root."""
     for node in range(tree.num_nodes):
         index: int | None = tree.parent_of(node)
@@ -47,7 +47,7 @@ def test_parents_and_children_agree_and_depth_is_the_same_everywhere(tree: Tree)
 
 
 @given(trees)
-def test_no_switch_exceeds_its_fan_out_and_nodes_are_shared_out_evenly(tree: Tree) -> None:
+def test_switches_divide_nodes_evenly_within_the_fan_out(tree: Tree) -> None:
     """Each switch has 1 to fan_out children, below which the numbers of nodes differ by at most one."""
     by_name = {switch.name: switch for switch in tree.switches}
     for switch in tree.switches:
@@ -57,7 +57,7 @@ def test_no_switch_exceeds_its_fan_out_and_nodes_are_shared_out_evenly(tree: Tre
 
 
 @given(trees)
-def test_switches_of_a_level_share_the_nodes_out_in_order(tree: Tree) -> None:
+def test_switches_of_a_level_divide_the_nodes_in_order(tree: Tree) -> None:
     """The node ranges of a level are contiguous, disjoint, and cover all nodes."""
     for level in range(tree.depth):
         nodes = [node for s in tree.switches if s.level == level for node in s.nodes]
@@ -65,8 +65,8 @@ def test_switches_of_a_level_share_the_nodes_out_in_order(tree: Tree) -> None:
 
 
 @given(st.integers(1, 700), st.integers(2, 9))
-def test_switches_are_counted_without_making_them(num_nodes: int, fan_out: int) -> None:
-    """A curve over thousands of systems asks for their number alone."""
+def test_num_switches_counts_the_switches(num_nodes: int, fan_out: int) -> None:
+    """A curve over thousands of systems needs only their number."""
     tree = Tree(num_nodes, fan_out)
     assert tree.num_switches == len(tree.switches)
 
@@ -75,7 +75,7 @@ def test_switches_are_counted_without_making_them(num_nodes: int, fan_out: int) 
     ("num_nodes", "fan_out", "depth", "num_switches"),
     [(1, 4, 1, 1), (4, 4, 1, 1), (5, 4, 2, 3), (16, 4, 2, 5), (17, 4, 3, 8), (2048, 4, 6, 683)],
 )
-def test_the_tree_is_as_flat_as_its_fan_out_allows(
+def test_tree_has_the_least_depth(
     num_nodes: int, fan_out: int, depth: int, num_switches: int
 ) -> None:
     """Node count grows linearly in the number of systems and depth with its logarithm."""
@@ -84,7 +84,7 @@ def test_the_tree_is_as_flat_as_its_fan_out_allows(
 
 
 @pytest.mark.parametrize(("num_nodes", "fan_out"), [(0, 4), (-1, 4), (3, 1)])
-def test_impossible_trees_are_refused(num_nodes: int, fan_out: int) -> None:
+def test_impossible_tree_is_refused(num_nodes: int, fan_out: int) -> None:
     """No nodes, or switches that cannot fan out, are a configuration error."""
     with raises(ConfigError, "tree-too-small"):
         Tree(num_nodes, fan_out)

@@ -1,4 +1,4 @@
-"""Shared memory: reuse, growth, and what a reader meets when the owner is gone."""
+"""Memory for payloads: reuse, growth, and errors after the owner has ended."""
 
 import os
 import pickle
@@ -10,6 +10,7 @@ import torch
 
 from swarmx.links import memory
 from swarmx.links.memory import MemoryArena, SharedArena, SharedPayload
+from tests.support.errors import raises
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.units import MIB
 
@@ -20,7 +21,7 @@ def arena() -> SharedArena:
 
 
 def handle_of(slab: object) -> SharedPayload:
-    """What a reader gets."""
+    """Return the payload that a reader unpickles."""
     payload = pickle.loads(pickle.dumps(slab))
     assert isinstance(payload, SharedPayload)
     return payload
@@ -31,7 +32,7 @@ def as_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_mappings", {})
 
 
-def test_reader_sees_the_writer_in_place(
+def test_shared_payload_is_read_in_place(
     arena: SharedArena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A payload's handle leads to the same bytes, not to a copy of them."""
@@ -45,7 +46,7 @@ def test_reader_sees_the_writer_in_place(
     assert bool((theirs == 7).all())
 
 
-def test_freed_slab_is_the_next_of_its_size(arena: SharedArena) -> None:
+def test_freed_slab_is_reused_for_its_size(arena: SharedArena) -> None:
     """Memory whose pages exist already is preferred over new memory."""
     first = arena.allocate(5000)
     place = first.view(torch.uint8).data_ptr()
@@ -54,7 +55,7 @@ def test_freed_slab_is_the_next_of_its_size(arena: SharedArena) -> None:
     assert arena.allocate(5000).view(torch.uint8).data_ptr() == place
 
 
-def test_arena_grows_past_a_block(arena: SharedArena) -> None:
+def test_shared_arena_grows_beyond_a_block(arena: SharedArena) -> None:
     """Slabs larger than a block, and more of them than one block holds, are all apart."""
     slabs = [arena.allocate(size) for size in (40 * MIB, 40 * MIB, 70 * MIB, 64)]
     ranges = sorted(
@@ -65,7 +66,7 @@ def test_arena_grows_past_a_block(arena: SharedArena) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
 
 
-def test_memory_has_no_name(arena: SharedArena) -> None:
+def test_shared_memory_has_no_name(arena: SharedArena) -> None:
     """The kernel knows the memory by its mappings alone, so it cannot outlive them."""
     place = arena.allocate(1000).view(torch.uint8).data_ptr()
     mapping = next(
@@ -77,29 +78,29 @@ def test_memory_has_no_name(arena: SharedArena) -> None:
     assert mapping.endswith("/memfd:waferstream (deleted)")
 
 
-def test_memory_of_a_closed_arena_is_refused(arena: SharedArena) -> None:
-    """A handle that outlives its role is an error that says so."""
+def test_payload_of_a_closed_arena_is_refused(arena: SharedArena) -> None:
+    """Reading a payload whose owner has closed its arena is an error."""
     handle = handle_of(arena.allocate(64))
     arena.close()
-    with pytest.raises(ApplianceRuntimeServerError, match="shared memory is gone"):
+    with raises(ApplianceRuntimeServerError, "shared-memory-gone"):
         handle.view(torch.uint8)
 
 
-def test_descriptor_that_was_used_again_is_refused(arena: SharedArena) -> None:
+def test_payload_of_a_reused_descriptor_is_refused(arena: SharedArena) -> None:
     """Another file under the same number in the same process is not taken for the block."""
     handle = handle_of(arena.allocate(64))
     arena.close()
     impostor = os.memfd_create("another")
     try:
         os.dup2(impostor, handle.block.descriptor)
-        with pytest.raises(ApplianceRuntimeServerError, match="shared memory is gone"):
+        with raises(ApplianceRuntimeServerError, "shared-memory-gone"):
             handle.view(torch.uint8)
     finally:
         for descriptor in {impostor, handle.block.descriptor}:
             os.close(descriptor)
 
 
-def test_tensor_outlives_its_arena(arena: SharedArena) -> None:
+def test_view_outlives_its_arena(arena: SharedArena) -> None:
     """A view that was taken stays readable after the arena closed."""
     slab = arena.allocate(64)
     view = slab.view(torch.uint8).fill_(3)
@@ -107,14 +108,14 @@ def test_tensor_outlives_its_arena(arena: SharedArena) -> None:
     assert bool((view == 3).all())
 
 
-def test_size_must_fit_the_dtype(arena: SharedArena) -> None:
-    """Bytes that are no whole number of elements are not silently cut."""
+def test_view_must_fit_the_dtype(arena: SharedArena) -> None:
+    """A view must cover all bytes with whole elements."""
     with pytest.raises(RuntimeError, match="divisible"):
         arena.allocate(65).view(torch.float32)
 
 
 def test_freed_slab_cannot_be_read() -> None:
-    """A role that reads a payload whose credit it gave back is caught, not served old bytes."""
+    """Reading a payload after its credit was returned is an error."""
     slab = MemoryArena().allocate(8)
     slab.free()
     with pytest.raises(RuntimeError, match="after it was freed"):

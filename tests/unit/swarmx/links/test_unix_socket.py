@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from swarmx.links.unix_socket import SocketEndpoint
+from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
 from wsc.core.messages import Envelope, NormPartial, WeightsReleased
 
@@ -48,7 +49,7 @@ def test_sender_may_start_before_its_peer(session: str) -> None:
 def test_message_of_any_length_arrives_whole(
     pair: tuple[SocketEndpoint, SocketEndpoint], count: int
 ) -> None:
-    """Messages around and beyond one record are put together again."""
+    """Messages around and beyond one record are reassembled."""
     a, b = pair
     message = NormPartial(1, 2, tuple((i, i + 0.5) for i in range(count)))
     a.send(Envelope("a", "b", message))
@@ -66,25 +67,25 @@ def test_peer_that_does_not_read_is_a_deadlock(session: str) -> None:
     a.connect({"b": b.address})
     message = NormPartial(1, 2, tuple((i, i + 0.5) for i in range(10_000)))
     try:
-        with pytest.raises(ApplianceDeadlockError):
+        with raises(ApplianceDeadlockError, "link-stalled"):
             flood(a, Envelope("a", "b", message))
     finally:
         a.close()
         b.close()
 
 
-def test_name_is_taken_once(session: str) -> None:
+def test_socket_name_is_taken_once(session: str) -> None:
     """A second role of the same name in the same session cannot start."""
     first = open_endpoint("a", session)
     try:
-        with pytest.raises(ClusterJobInitError, match="cannot listen"):
+        with raises(ClusterJobInitError, "address-unavailable"):
             open_endpoint("a", session)
     finally:
         first.close()
 
 
-def test_name_is_free_after_close(session: str) -> None:
-    """Nothing of a closed endpoint is left behind."""
+def test_socket_name_is_free_after_close(session: str) -> None:
+    """A closed endpoint leaves nothing behind."""
     open_endpoint("a", session).close()
     second = open_endpoint("a", session)
     second.close()

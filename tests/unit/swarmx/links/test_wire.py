@@ -1,4 +1,4 @@
-"""Messages as protobuf: every kind survives, and the generated code is that of wire.proto."""
+"""Messages as protobuf: every class survives, and the generated code matches wire.proto."""
 
 from pathlib import Path
 from typing import get_args
@@ -38,14 +38,14 @@ MESSAGES = (
 )
 
 
-def test_every_kind_of_message_is_tried() -> None:
-    """A kind that is added to the vocabulary is added here, and to wire.proto."""
+def test_every_message_class_is_covered() -> None:
+    """A new message class must be added here and to wire.proto."""
     assert {type(message) for message in MESSAGES} == set(get_args(Message))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_message_survives(message: Message) -> None:
-    """A message that was encoded and decoded equals itself; its payload's size goes before it."""
+def test_message_survives_encoding(message: Message) -> None:
+    """A decoded message equals the encoded one, and its header has the size of the payload."""
     envelope = Envelope("wgt-0", "csx-1", message)
     header, payload_bytes = decode_header(encode_header(envelope))
     payload = wire.payload_of(envelope)
@@ -53,15 +53,15 @@ def test_message_survives(message: Message) -> None:
     assert envelope_of(header, payload) == envelope
 
 
-def test_generated_code_is_current(tmp_path: Path) -> None:
-    """wire_pb2.py is what the compiler makes of wire.proto."""
+def test_generated_wire_code_is_current(tmp_path: Path) -> None:
+    """wire_pb2.py equals the compiler's output for wire.proto."""
     folder = Path(wire_pb2.__file__).parent
     command = ["protoc", f"-I{folder}", f"--python_out={tmp_path}", str(folder / "wire.proto")]
     assert protoc.main(command) == 0
     assert (tmp_path / "wire_pb2.py").read_text() == (folder / "wire_pb2.py").read_text()
 
 
-def test_payload_is_no_part_of_the_header() -> None:
+def test_header_excludes_the_payload() -> None:
     """The header of a large payload is small."""
     slab = MemoryArena().allocate(1 << 20)
     slab.view(torch.uint8).zero_()
