@@ -112,14 +112,3 @@ def test_optimizer_s_on_the_gpu_and_on_the_host() -> None:
     cluster = DGX_A100.model_copy(update={"gpu": GPU, "host": host})
     assert optimizer_s(700, 0, cluster) == pytest.approx(700 * 28 / 100)
     assert optimizer_s(700, 2, cluster) == pytest.approx(700 / 20 + 700 * 4 / 50)
-
-
-def test_workload_counts_its_parts() -> None:
-    """Embeddings, heads, scores, and arithmetic by convention."""
-    assert (MODEL.head_parameters, MODEL.layer_parameters, MODEL.head_size) == (256, 5000, 8)
-    assert MODEL.scores_per_sequence == 2 * 2 * 4 * 4
-    assert MODEL.model_flops_per_token == 6 * 10_512 + 12 * 2 * 16 * 4
-    narrow = replace(MODEL, feed_forward=10)
-    assert narrow.matrices == (3 * 256, 256, 160, 160)
-    tied = replace(MODEL, tied_embeddings=True, learned_positions=True)
-    assert tied.layer_parameters == (10_512 - 256 - 16 * 4) / 2

@@ -9,11 +9,10 @@ from torch._subclasses import FakeTensorMode
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from modelzoo.models.gpt import GptConfig, GptModel
+from modelzoo.models.gpt import GptModel
 from modelzoo.models.registry import build_model
 from tests.support.errors import raises
 from tests.support.tiny_models import FOUR_HEADS, NO_DROPOUT, TOKENS
-from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 GPT = {"name": "gpt2", **TOKENS, **FOUR_HEADS, **NO_DROPOUT}
@@ -174,49 +173,3 @@ def test_captured_graph_computes_the_same_bits(
     loss = graph(weights, *batch)
     assert loss.dtype == torch.float32
     assert torch.equal(loss, model.to(dtype)(*batch))
-
-
-def test_gpt_config_defaults_are_those_of_the_vendor() -> None:
-    """An empty model section is GPT-2 small (cluster_interface.md, section 2.4)."""
-    config = GptConfig()
-    assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (50257, 768, 12)
-    assert (config.head_dim, config.num_kv_heads, config.rotated_dim) == (64, 12, 64)
-
-
-def test_multiquery_attention_has_one_kv_head_by_default() -> None:
-    """Without extra parameters all queries share the keys and values of one head."""
-    shared = GptConfig(attention_module="multiquery_attention")
-    assert shared.num_kv_heads == 1
-
-
-@pytest.mark.parametrize(
-    ("section", "key"),
-    [
-        ({"num_heads": 7}, "num_heads"),
-        ({"rotary_dim": 3}, "rotary_dim"),
-        ({"rotary_dim": 66}, "rotary_dim"),
-        ({"hidden_size": 36, "rotary_dim": None}, "rotary_dim"),
-        ({"extra_attention_params": {"num_kv_groups": 5}}, "extra_attention_params"),
-        (
-            {"attention_module": "aiayn_attention", "extra_attention_params": {}},
-            "extra_attention_params",
-        ),
-        ({"loss_weight": 0.5}, "loss_weight"),
-        ({"dropout_rate": 1.0}, "dropout_rate"),
-        ({"position_embedding_type": "alibi"}, "position_embedding_type"),
-        ({"boundary_casting": True}, "boundary_casting"),
-    ],
-)
-def test_inconsistent_gpt_config_is_refused(section: dict[str, object], key: str) -> None:
-    """The error names the key to change."""
-    rotary = {"position_embedding_type": "rotary", "attention_module": "multiquery_attention"}
-    with pytest.raises(ConfigError) as caught:
-        validate(GptConfig, rotary | section, "trainer.init.model")
-    assert f"'{key}'" in caught.value.what
-
-
-def test_unsupported_vendor_key_is_refused() -> None:
-    """A setting that would change the model is never ignored."""
-    with pytest.raises(ConfigError) as caught:
-        validate(GptConfig, {"mup_base_hidden_size": 256}, "trainer.init.model")
-    assert "'mup_base_hidden_size'" in caught.value.what

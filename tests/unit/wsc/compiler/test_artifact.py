@@ -72,46 +72,6 @@ def test_load_does_not_find_another_step(change: dict[str, Any], cache: Artifact
     assert other.program.digest != first.program.digest
 
 
-def test_digest_covers_constants() -> None:
-    """Two models that differ in a buffer have different programs."""
-
-    class Masked(Regression):
-        def __init__(self, mask: list[float]) -> None:
-            super().__init__()
-            self.register_buffer("mask", torch.tensor(mask))
-
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return super().forward(x * self.mask, y)
-
-    digests = [
-        compiled(None, model=Masked(mask))[0].program.digest
-        for mask in ([1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
-    ]
-    assert digests[0] == digests[2] != digests[1]
-
-
-def test_digest_covers_layers() -> None:
-    """The same arithmetic, cut into other layers, is another program."""
-
-    class Plain(nn.Sequential):
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return (self[2](self.tanh(self[0](x))) - y).square().mean()
-
-        def tanh(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.tanh(x)
-
-    class Named(Plain):
-        def tanh(self, x: torch.Tensor) -> torch.Tensor:
-            return self[1](x)
-
-    as_function, as_module = (
-        compiled(None, model=kind(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)))[0].program
-        for kind in (Plain, Named)
-    )
-    assert len(as_module.segments) > len(as_function.segments)
-    assert as_module.digest != as_function.digest
-
-
 def test_digest_ignores_weights(cache: ArtifactCache) -> None:
     """The program is the same for every value of the parameters."""
     compiled(cache)
