@@ -45,7 +45,7 @@ _DIGIT_INCHES = 0.077  # width of a digit of 10 points
 _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
 _STEP_INCHES = 0.62  # width of a step time above its bar
 _ERROR_ALPHA = 0.25
-_BIG_DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
+_DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
 
 
 def curve_picture(path: Path, title: str, result: CurveResult) -> None:
@@ -72,7 +72,7 @@ def gpu_picture(path: Path, title: str, result: CurveResult, gpus: GpuComparison
         axes.set_title("Samples per second", color=style.FAINT_INK)
         counts_axis(axes, "systems or GPUs", [1 << power for power in range(most.bit_length())])
         rate_axis(axes)
-        axes.plot(counts, rates, color=style.BLUE, **_BIG_DOTS)
+        axes.plot(counts, rates, color=style.BLUE, **_dots(counts))
         labels = [style.EndLabel(rates[-1], f"{result.system}, emulated", style.BLUE)]
         for curve in drawn:
             color = _GPU_COLORS[kinds.index(curve.gpu) % len(_GPU_COLORS)]
@@ -119,11 +119,14 @@ def _draw_rates(
         ("measured", measured, style.VERMILION),
     ):
         if rates:
-            axes.plot(
-                counts, rates, color=color, **(_BIG_DOTS if len(counts) <= _MOST_DOTS else {})
-            )
+            axes.plot(counts, rates, color=color, **_dots(counts))
             labels.append(style.EndLabel(rates[-1], f"{name} {format_rate(rates[-1])}", color))
     return labels
+
+
+def _dots(counts: Sequence[int]) -> dict[str, Any]:
+    """Return the style of dots; none for many points."""
+    return _DOTS if len(counts) <= _MOST_DOTS else {}
 
 
 def _draw_error_bars(

@@ -205,7 +205,10 @@ def curve_page(
         details: Preformatted text for the end of the page.
     """
     environment = Environment(
-        loader=PackageLoader("waferstream.reports", "."), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("waferstream.reports", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     header, *rows = curve_table(result)
     return environment.get_template(_PAGE).render(
