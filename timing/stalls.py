@@ -3,8 +3,8 @@
 A segment does not stall the wafer if what streams for it passes the narrowest link, and MemoryX
 reads its masters from memory, in less time than it computes: bandwidth >= bytes / compute time
 (Lie, "Cerebras Architecture Deep Dive", Hot Chips 2022: weight streaming). Where it does not hold
-there are three cures, each given as the least change that would do: more samples in a micro-batch,
-more bandwidth, or fewer weights (sparsity). Masters in flash are not looked at.
+there are three remedies, each given as the smallest sufficient change: more samples in a
+micro-batch, more bandwidth, or fewer weights (sparsity). Masters in flash are not checked.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StreamCheck:
     def _needed(self, num_bytes: int) -> int:
         return -(-num_bytes * PS_PER_S // max(1, self.compute_ps))
 
-    def cure(self, micro_batch_size: int, largest: int) -> str:
+    def remedy(self, micro_batch_size: int, largest: int) -> str:
         """The least change of each kind that lets the condition hold; empty where it does.
 
         Rounded to a few digits, never to less than what is enough. ``largest`` is the most samples
@@ -75,11 +75,11 @@ class StreamCheck:
         if self.holds:
             return ""
         kept = _TWO_DIGITS_DOWN.divide(100 * self.compute_ps, self.stream_ps)
-        cures = [self._enough_bandwidth(), f"{_plain(100 - kept)}% of the weights zero"]
+        remedies = [self._enough_bandwidth(), f"{_plain(100 - kept)}% of the weights zero"]
         samples = self._enough_samples(micro_batch_size)
         if samples <= largest:
-            cures.insert(0, f"micro-batch of {samples} samples")
-        return ", or ".join(cures)
+            remedies.insert(0, f"micro-batch of {samples} samples")
+        return ", or ".join(remedies)
 
     def _enough_bandwidth(self) -> str:
         """Of whichever is too narrow."""

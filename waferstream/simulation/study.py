@@ -193,7 +193,7 @@ def group_layers(
             count=len(layers),
             check=check,
             stream_ps=check.stream_ps,
-            remedy=check.cure(micro_batch_size, largest),
+            remedy=check.remedy(micro_batch_size, largest),
         )
         for check, layers in paths.items()
     )

@@ -31,57 +31,57 @@ def test_the_busier_direction_decides() -> None:
 
 
 def test_masters_are_read_from_memory_meanwhile() -> None:
-    """2 GB at 200 GB/s take 10 ms, too; the cure names what is too narrow, or both."""
+    """2 GB at 200 GB/s take 10 ms, too; the remedy names what is too narrow, or both."""
     read = replace(check(10 * PS_PER_MS), master_bytes=2 * 10**9, memory_bytes_per_s=200 * 10**9)
     assert read.holds
     slower = replace(read, memory_bytes_per_s=100 * 10**9)
     assert slower.stream_ps == 20 * PS_PER_MS
-    assert slower.cure(8, 0) == "200 GB/s of memory, or 50% of the weights zero"
+    assert slower.remedy(8, 0) == "200 GB/s of memory, or 50% of the weights zero"
     both = replace(slower, bandwidth_bytes_per_s=50 * 10**9)
-    assert both.cure(8, 0).startswith("100 GB/s and 200 GB/s of memory, or ")
+    assert both.remedy(8, 0).startswith("100 GB/s and 200 GB/s of memory, or ")
 
 
 def test_the_cure_names_micro_batch_bandwidth_and_sparsity() -> None:
     """Half as long on the wafer as on the wire: twice of either, or half of the weights."""
-    assert check(10 * PS_PER_MS).cure(8, 100) == ""
-    assert check(5 * PS_PER_MS).cure(8, 100) == (
+    assert check(10 * PS_PER_MS).remedy(8, 100) == ""
+    assert check(5 * PS_PER_MS).remedy(8, 100) == (
         "micro-batch of 16 samples, or 200 GB/s, or 50% of the weights zero"
     )
 
 
 def test_a_micro_batch_that_does_not_fit_cures_nothing() -> None:
     """Nor does a larger one help where its samples take no time."""
-    assert "micro-batch" in check(5 * PS_PER_MS).cure(8, 16)
-    assert check(5 * PS_PER_MS).cure(8, 15) == "200 GB/s, or 50% of the weights zero"
+    assert "micro-batch" in check(5 * PS_PER_MS).remedy(8, 16)
+    assert check(5 * PS_PER_MS).remedy(8, 15) == "200 GB/s, or 50% of the weights zero"
     fixed = replace(check(5 * PS_PER_MS), overhead_ps=5 * PS_PER_MS)
-    assert "micro-batch" not in fixed.cure(8, 10**9)
+    assert "micro-batch" not in fixed.remedy(8, 10**9)
 
 
 def test_overhead_does_not_grow_with_the_micro_batch() -> None:
     """Four of five milliseconds: the fifth has to become six."""
     mostly_overhead = replace(check(5 * PS_PER_MS), overhead_ps=4 * PS_PER_MS)
-    assert mostly_overhead.cure(8, 100).startswith("micro-batch of 48 samples")
+    assert mostly_overhead.remedy(8, 100).startswith("micro-batch of 48 samples")
 
 
 @pytest.mark.parametrize(
-    ("compute_ps", "cure"),
+    ("compute_ps", "remedy"),
     [
         (10 * PS_PER_MS * 1000 // 1504, "151 GB/s, or 34% of the weights zero"),
         (10 * PS_PER_MS // 250, "25000 GB/s, or 99.6% of the weights zero"),
         (10 * PS_PER_MS * 1000 // 1014, "102 GB/s, or 2% of the weights zero"),
     ],
 )
-def test_cures_are_rounded_to_what_is_enough(compute_ps: int, cure: str) -> None:
+def test_remedies_are_rounded_to_what_is_enough(compute_ps: int, remedy: str) -> None:
     """Up, never to the nearest; of nearly all weights, to a share that leaves some."""
-    assert check(compute_ps).cure(8, 0) == cure
+    assert check(compute_ps).remedy(8, 0) == remedy
 
 
 @given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_what_a_cure_says_would_do(compute: int, down: int, up: int) -> None:
     """With the bandwidth that it states, or without the weights that it states, nothing stalls."""
     found = check(compute, down, up)
-    if cure := found.cure(8, 0):
-        bandwidth, _, _, zero, *_ = cure.split()
+    if remedy := found.remedy(8, 0):
+        bandwidth, _, _, zero, *_ = remedy.split()
         assert replace(found, bandwidth_bytes_per_s=int(Decimal(bandwidth) * 10**9)).holds
         kept = 1 - Decimal(zero.removesuffix("%")) / 100
         assert kept * found.stream_ps <= found.compute_ps
@@ -90,7 +90,7 @@ def test_what_a_cure_says_would_do(compute: int, down: int, up: int) -> None:
 def test_a_segment_that_takes_no_time_needs_all_that_there_is() -> None:
     """As one that takes the shortest time there is."""
     assert check(0).needed_bytes_per_s == check(1).needed_bytes_per_s == 10**9 * 10**12
-    assert check(0).cure(8, 0).endswith("100% of the weights zero")
+    assert check(0).remedy(8, 0).endswith("100% of the weights zero")
 
 
 @given(st.integers(1, 10**13), st.integers(0, 10**12), st.integers(0, 10**12))
