@@ -104,7 +104,7 @@ class Coordinator:
             clips_by_norm=clips_by_norm(optimizer),
             loading=installation.feed.loading,
         )
-        self._timing.follow(costed)
+        self._timing.load_program(costed)
         self._micro_batches[program.mode] = program.num_micro_batches
 
     def run(

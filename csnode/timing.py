@@ -103,7 +103,7 @@ class NodeTiming:
         self._wafer.occupy(max(end_ps, last_byte_ps), 0)
         self._to_start, self._to_end = [], []
 
-    def rest(self, cause: Cause, until_ps: int) -> None:
+    def idle_until(self, cause: Cause, until_ps: int) -> None:
         """Do nothing before ``until_ps``, for a cause."""
         self._charge_waits([(cause, until_ps)])
         self._wafer.occupy(until_ps, 0)

@@ -93,7 +93,7 @@ class MemoryXTiming:
         self._updated.add(names)
         self._streaming.update(bucket.server for bucket in weights)
 
-    def hold(self, tiers: Tiers) -> None:
+    def place_model(self, tiers: Tiers) -> None:
         """Hold the model in these tiers; all of it in DRAM until told otherwise."""
         self._tiers = tiers
 

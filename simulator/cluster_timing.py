@@ -1,23 +1,27 @@
-"""The emulated clock of a whole cluster: what the stated machine would take for a step.
+"""The emulated clock of a whole cluster: the time that the stated machine would take for a step.
 
 Values and time are two planes over one static schedule. The roles compute values as fast as this
 computer or Ray cluster allows, several micro-batches side by side; the emulated machine processes
-them one after the other per CS system. Each role therefore has a *clock twin* (memoryx.timing,
+them one after the other per CS system. Each role therefore has a *timing model* (memoryx.timing,
 swarmx.timing, csnode.timing) that says what its work costs and which timelines it occupies. This
-module wires the twins together and walks the very same action lists as the roles, in schedule
-order, passing on when each payload is ready.
+module connects the models and executes the same schedule as the roles, passing on when each payload
+is ready.
 
-No message, thread or measured time enters, so every kind of cluster agrees to the picosecond, and
-a simulation without values is the same walk. State persists from step to step: weights of the next
-step stream ahead as far as updates and credits allow.
+No message, thread or measured time enters, so every kind of cluster agrees to the picosecond, and a
+simulation without values executes the same schedule. State persists from step to step: weights of
+the next step stream ahead as far as updates and credits allow.
 
-Jitter (timing.jitter) stretches kernels and transfers by factors that depend on step and round,
-so a machine with jitter is walked round by round. Stragglers are slow by the same factor always, so
-their rounds are remembered like those of an even machine.
+    step 1                                    step 2
+    | round 0 | round 1 | ... | last round    | round 0 | ...
+      no update                 updates         its first weights wait for their updates
+
+Jitter (timing.jitter) scales kernels and transfers by factors that depend on step and round, so on
+a machine with jitter every round is executed. Stragglers are slow by the same factor always, so
+their rounds are cached like those of a uniform machine.
 
 In one round every system computes at most one micro-batch (``Rounds`` with one lane), whatever
-number of lanes the host uses. Systems that compute in the same round keep the same time, so the
-cost of a walk does not depend on their number.
+number of lanes the host uses. Systems that compute in the same round keep the same time, so one
+timing model stands for all of them, whatever their number.
 """
 
 from __future__ import annotations
@@ -61,7 +65,7 @@ RoundCache = dict[RoundKey, Effect]
 
 @dataclass(frozen=True)
 class _Moment:
-    """Where the machine stands, if its resources have not been told yet."""
+    """Time and state of the machine after rounds that were not executed."""
 
     now_ps: int
     state: State
@@ -108,17 +112,17 @@ class ClusterTiming:
         self._ahead: _Moment | None = None
         self._costed_programs: dict[Mode, CostedProgram] = {}
 
-    def follow(self, costed: CostedProgram) -> None:
-        """Get ready to walk a program whose costed was made for ``machine``."""
+    def load_program(self, costed: CostedProgram) -> None:
+        """Load a program that was costed for ``machine``; ``step`` executes it by its mode."""
         self._catch_up()
         names = [spec.name for spec in costed.program.parameters]
         self._memoryx.serve(names, (bucket for step in costed.schedule for bucket in step.weights))
         self._costed_programs[costed.program.mode] = costed
 
     def step(self, mode: Mode, step: int) -> StepTiming:
-        """Let the machine do one step and say how long it took and why."""
+        """Execute one step; return how long it takes and where the time goes."""
         costed = self._costed_programs[mode]
-        self._memoryx.hold(costed.tiers)
+        self._memoryx.place_model(costed.tiers)
         start_ps = self._now_ps
         self._node.forget()
         rounds = Rounds(costed.program.num_micro_batches, self._num_nodes)
@@ -196,21 +200,21 @@ class ClusterTiming:
 
     @property
     def state(self) -> State:
-        """What the next step depends on, jitter apart: where every resource is, from now on."""
+        """Everything the next step depends on, jitter apart: times of all resources, from now."""
         if self._ahead is not None:
             return self._ahead.state
         floor_ps = min(self._node.floor_ps, self._memoryx.floor_ps)
         return state_of(self._resources, self._node.free_ps, floor_ps)
 
     def _catch_up(self) -> None:
-        """Tell the resources where rounds that were not walked have brought the machine."""
+        """Set the resources to the state after rounds that were not executed."""
         if self._ahead is not None:
             resume(self._resources, self._ahead.state, self._ahead.now_ps)
             self._ahead = None
 
 
 def prediction(machine: MachineSpec, num_nodes: int, timing: StepTiming) -> str:
-    """One line for people: rate, step time, and where the time goes.
+    """Return one line with rate, step time, and where the time goes.
 
     ``"Emulated 4 x CS-2: 12.3 samples/s, 5.20 s per step (compute 81%, overhead 19%)"``
     """

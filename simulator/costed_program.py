@@ -1,4 +1,4 @@
-"""One program as the emulated clock reads it: everything that does not change from step to step."""
+"""One program with its costs: everything in timing that does not change from step to step."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wsc.core.schedule import Schedule, schedule_of
 
 @dataclass(frozen=True)
 class CostedProgram:
-    """A program, how it is fed and streams, what segments cost on one system, where weights lie.
+    """A program with its schedule, the costs of its segments on one system, and its memory tiers.
 
-    ``update`` is what the optimizer costs (memoryx.optim.cost.update_cost). ``clips_by_norm`` says
-    that no parameter is updated before the global gradient norm is known, which takes the gradients
-    of all parameters.
+    ``update`` is the cost of the optimizer (memoryx.optim.cost.update_cost). With ``clips_by_norm``
+    no parameter is updated before the global gradient norm is known, which takes the gradients of
+    all parameters.
     """
 
     program: Program
@@ -75,17 +75,17 @@ class CostedProgram:
 
     @cached_property
     def name(self) -> str:
-        """Names what one round does, which does not depend on how many there are."""
+        """Name of what one round does; it does not depend on the number of rounds."""
         return f"{self.program.mode} {self.program.digest} {self.load_ps}"
 
     @cached_property
     def input_bytes(self) -> int:
-        """Of one micro-batch."""
+        """Bytes of the inputs of one micro-batch."""
         return sum(spec.num_bytes for spec in self.program.inputs)
 
     @cached_property
     def first_weights(self) -> tuple[str, ...]:
-        """The parameters that the next step needs first."""
+        """Names of the parameters that the next step needs first."""
         return self.program.segments[0].weights
 
     @cached_property

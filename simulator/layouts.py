@@ -60,12 +60,12 @@ class Layouts:
 
     @cached_property
     def smallest(self) -> Program:
-        """The step at the smallest size that was captured, nothing recomputed."""
+        """The step at the smaller captured size, without recompute."""
         return self._program.at(CAPTURED_SIZES[0], 1)
 
     @property
     def largest_micro_batch(self) -> int:
-        """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
+        """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
         return self._capacities[-1]
 
     def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:

@@ -82,7 +82,7 @@ class RoundTiming:
         if this.is_last and costed.clips_by_norm:
             self._update_all(costed)
         if this.is_last:
-            self._node.rest("reduce", self._memoryx.updated_ps(costed.first_weights))
+            self._node.idle_until("reduce", self._memoryx.updated_ps(costed.first_weights))
 
     def _execute_alike(
         self, costed: CostedProgram, alike: Sequence[SegmentStep], this: Round

@@ -1,8 +1,8 @@
 """Time without values: what the stated machine takes for a step, for any number of systems.
 
-The same clock as in a functional run walks the same schedule, so both agree to the picosecond; but
-there are no roles, no weights and no data. Equal rounds are walked once for all cluster sizes of
-equal depth, which makes a curve over hundreds of sizes a matter of milliseconds.
+The timing model of a functional run executes the same schedule, so both agree to the picosecond;
+but there are no roles, no weights and no data. Equal rounds are executed once for all cluster sizes
+of equal tree depth, so a curve over hundreds of sizes takes well under a second.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from wsc.core.program import ARITHMETIC_KINDS, Program, plan_streams
 from wsc.core.rounds import Rounds
 
 MOST_STEPS = 16
-"""A machine that is not as it was after an earlier step by then is taken at the mean of these."""
+"""Steps to look for a state that comes back; without one, they are averaged except the first."""
 JITTERED_STEPS = 4
-"""The same with jitter, with which a machine is never as it was."""
+"""The same with jitter, with which no state comes back."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One cluster size: a step once the machine has settled.
+    """Prediction for one cluster size: a step after the machine has settled.
 
-    Where steps take turns, ``timing`` is their mean.
+    Where several steps alternate, ``timing`` is their mean.
     """
 
     num_csx: int
@@ -61,10 +61,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Simulator:
-    """A step of one model, on clusters of one kind of machine.
+    """Simulates a step of one model, on clusters of one kind of machine.
 
     ``update``, ``clips_by_norm`` and ``loading`` are as for ``CostedProgram.of``. Predictions share
-    what they walk.
+    two caches: settled steps by micro-batch size, rounds and tree depth (with jitter: systems), and
+    the effects of rounds. Costs and SRAM plans are cached by ``Layouts``.
     """
 
     program: ScalableProgram
@@ -87,7 +88,7 @@ class Simulator:
         num_servers: int,
         loading: Loading = UNKNOWN_LOADING,
     ) -> Simulator:
-        """A step that ends with an optimizer's update, or with none."""
+        """Return the simulator of a step that ends with an optimizer's update, or with none."""
         return cls(
             program,
             machine,
@@ -98,7 +99,7 @@ class Simulator:
         )
 
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
-        """A step of ``batch_size`` samples in all, at most ``micro_batch_size`` at a time.
+        """Predict a step of ``batch_size`` samples in all, at most ``micro_batch_size`` at a time.
 
         A system's last micro-batch may be smaller than the others; it takes as long as they do.
         """
@@ -118,9 +119,9 @@ class Simulator:
         )
 
     def _settle(self, batch_size: int, micro_batch_size: int, num_csx: int) -> _Settled:
-        """Steps from the first to one that leaves the machine as an earlier one did."""
+        """Execute steps from the first to one that leaves a state which an earlier one left."""
         costed = self.costed(batch_size, micro_batch_size, num_csx)
-        timing, mode = self.clock(costed, num_csx), costed.program.mode
+        timing, mode = self.cluster_timing(costed, num_csx), costed.program.mode
         most_steps = JITTERED_STEPS if self.machine.jitter.varies else MOST_STEPS
         executed, period = run_until_periodic(
             lambda index: _Step(timing.step(mode, index + 1), timing.state),
@@ -131,38 +132,40 @@ class Simulator:
 
     @cached_property
     def _sample_flops(self) -> int:
-        """Arithmetic of one sample."""
+        """Operations of matrix products and attention for one sample."""
         smallest = self._layouts.smallest
         flops = (w.flops for s in smallest.segments for w in s.work if w.kind in ARITHMETIC_KINDS)
         return sum(flops) // smallest.micro_batch_size
 
     def streams(self, batch_size: int, micro_batch_size: int) -> tuple[StreamCheck, ...]:
-        """Whether weights and gradients keep up with each layer."""
+        """Return for each segment whether weights and gradients stream in the time it computes."""
         costed = self.costed(batch_size, micro_batch_size)
         return check_streams(costed.program, costed.schedule, costed.costs, self.machine)
 
     @property
     def largest_micro_batch(self) -> int:
-        """Samples that fit the wafer at a time, recomputing what can be; 0 if not even one does."""
+        """Largest micro-batch that fits with all recomputed that can be; 0 if none does."""
         return self._layouts.largest_micro_batch
 
     def sram_plan(self, micro_batch_size: int) -> SramPlan:
-        """Where one micro-batch lies, and what is recomputed for it.
+        """Return the SRAM plan of one micro-batch, with what is recomputed for it.
 
         Raises ApplianceResourceExhausted if it does not fit the wafer.
         """
         return self._layouts.sram_plan(micro_batch_size)
 
-    def clock(self, costed: CostedProgram, num_csx: int, record: bool = False) -> ClusterTiming:
-        """A clock at the start of its first step; with ``record`` it keeps every activity."""
-        clock = ClusterTiming(
+    def cluster_timing(
+        self, costed: CostedProgram, num_csx: int, record: bool = False
+    ) -> ClusterTiming:
+        """Return the timing model before its first step; with ``record`` it keeps activities."""
+        timing = ClusterTiming(
             self.machine, num_csx, self.num_servers, record=record, cache=self._rounds
         )
-        clock.follow(costed)
-        return clock
+        timing.load_program(costed)
+        return timing
 
     def costed(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> CostedProgram:
-        """The step at one micro-batch size, cut from a batch or from every system's share of it."""
+        """Return the costed step at one micro-batch size."""
         num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
         return self._layouts.costed(micro_batch_size).with_num_micro_batches(num_micro_batches)
 
@@ -186,7 +189,7 @@ class Simulator:
 
     @staticmethod
     def _num_micro_batches(batch_size: int, micro_batch_size: int, num_csx: int) -> int:
-        """Of the whole step; the last ones of a share that does not divide evenly are smaller."""
+        """Return the micro-batches of a step; the last one of a system's share may be smaller."""
         num_micro_batches, rest = divmod(batch_size, micro_batch_size)
         return (
             num_csx * rounds_of(batch_size, num_csx, micro_batch_size)
@@ -203,12 +206,12 @@ class _Step(NamedTuple):
 
 
 class _Settled(NamedTuple):
-    """Steps from the machine's first, and one that stands for all that follow."""
+    """Durations of the steps from the first on, and the mean of those that repeat from then on."""
 
     timing: StepTiming
     steps_ps: tuple[int, ...]
 
     @classmethod
     def of(cls, timings: Sequence[StepTiming], period: int) -> _Settled:
-        """The last ``period`` of the steps stand for all that follow."""
+        """Take the last ``period`` steps for all that follow."""
         return cls(mean_step(timings[-period:]), tuple(t.duration_ps for t in timings))

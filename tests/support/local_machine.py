@@ -107,8 +107,8 @@ def start(
     """A running cluster with the program installed and the model's weights loaded."""
     parameters = installed.program.parameters
     roles = LocalRoles(elaborate(parameters, size, machine, seed))
-    clock = ClusterTiming(machine, size.num_csx, size.num_servers)
-    coordinator = Coordinator(parameters, size.num_servers, clock, roles)
+    timing = ClusterTiming(machine, size.num_csx, size.num_servers)
+    coordinator = Coordinator(parameters, size.num_servers, timing, roles)
     coordinator.install(installed)
     coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
     return coordinator

@@ -1,23 +1,24 @@
-"""Layers that the clock adds up instead of walking them one by one."""
+"""Equal layers are multiplied instead of executed one by one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from csnode.timing import NodeTiming
 from simulator.round_timing import FEWEST_ALIKE
-from tests.support.clocks import (
+from tests.support.cluster_timings import (
     GIGA,
     MEGA,
     TERA,
     even_machines,
-    make_clock,
     make_machine,
     make_program,
+    make_timing,
     run,
     shapes,
 )
@@ -34,7 +35,7 @@ deep_programs = st.builds(
 
 
 def backward_first_layer_first(program: Program) -> Program:
-    """The same, updated in the order of the forward pass: every layer may wait for its update."""
+    """Return the program updated in forward order: every layer may wait for its update."""
     forward = [s for s in program.segments if s.phase == "forward"]
     backward = [s for s in program.segments if s.phase == "backward"]
     order = enumerate([*forward, *reversed(backward)])
@@ -43,19 +44,19 @@ def backward_first_layer_first(program: Program) -> Program:
 
 @given(deep_programs, st.booleans(), shapes, even_machines)
 @settings(max_examples=60, deadline=None)
-def test_layers_that_are_added_up_cost_what_walking_them_costs(
+def test_multiplied_layers_take_the_time_of_executed_ones(
     program: Program, is_usual: bool, shape: dict[str, Any], sections: dict[str, Any]
 ) -> None:
-    """A clock that records walks every layer: times, attributions, and the steps that follow."""
+    """A timing model that records executes every layer: times, attributions, later steps."""
     machine = make_machine(**sections)
     program = program if is_usual else backward_first_layer_first(program)
-    walked, added_up = (
-        make_clock(program, machine, record=record, **shape) for record in (True, False)
+    executed, multiplied = (
+        make_timing(program, machine, record=record, **shape) for record in (True, False)
     )
-    assert run(walked) == run(added_up)
+    assert run(executed) == run(multiplied)
 
 
-def test_the_work_of_a_walk_does_not_grow_with_the_layers(monkeypatch) -> None:
+def test_executed_segments_do_not_grow_with_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many layers start as many segments."""
     started = []
     run_segment = NodeTiming.run
@@ -63,6 +64,6 @@ def test_the_work_of_a_walk_does_not_grow_with_the_layers(monkeypatch) -> None:
     counts = []
     for layers in (100, 1000):
         started.clear()
-        run(make_clock(make_program(layers=layers)))
+        run(make_timing(make_program(layers=layers)))
         counts.append(len(started))
     assert counts[0] == counts[1]

@@ -140,7 +140,9 @@ def trace_step(path: Path, study: Study, num_csx: int) -> None:
     """Write the second step as a trace; it starts while streams of the first step are under way."""
     costed = study.costed(num_csx)
     traced = min(costed.program.num_micro_batches, TRACED_ROUNDS * num_csx)
-    timing = study.simulator.clock(costed.with_num_micro_batches(traced), num_csx, record=True)
+    timing = study.simulator.cluster_timing(
+        costed.with_num_micro_batches(traced), num_csx, record=True
+    )
     timing.step(costed.program.mode, 1)
     timing.occupancies.clear()
     timing.step(costed.program.mode, 2)

@@ -33,7 +33,7 @@ def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: Node
 
 def test_weights_that_came_in_time_cost_nothing(node: NodeTiming) -> None:
     """A bucket that was there before the last segment ended is not waited for."""
-    node.rest("idle", 50_000)
+    node.idle_until("idle", 50_000)
     node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
     node.run(COST)
     assert node.free_ps == 51_100

@@ -30,7 +30,7 @@ def clock(
 ) -> MemoryXTiming:
     spec = SPEC.model_copy(update=changes)
     memoryx = MemoryXTiming(spec, num_servers, credit_latency_ps=50, jitter=jitter)
-    memoryx.hold(tiers)
+    memoryx.place_model(tiers)
     return memoryx
 
 

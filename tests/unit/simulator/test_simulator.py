@@ -44,14 +44,14 @@ def program() -> ScalableProgram:
 def test_it_agrees_with_a_functional_run_of_the_same_schedule(
     program: ScalableProgram, micro_batch_size: int, num_csx: int, machine: MachineSpec
 ) -> None:
-    """The clock that a cluster drives gives the same step to the picosecond."""
+    """The timing model that a cluster drives gives the same step to the picosecond."""
     batch_size = 24 * micro_batch_size
     simulator = Simulator(program, machine, num_servers=2, update=ADAMW)
     prediction = simulator.predict(batch_size, micro_batch_size, num_csx)
 
     driven = ClusterTiming(machine, num_csx, 2)
     captured = compiled_at(micro_batch_size, 24).program
-    driven.follow(
+    driven.load_program(
         CostedProgram.of(captured, plan_streams(captured, 2), driven.machine, update=ADAMW)
     )
     steps = [driven.step("train", step) for step in range(1, prediction.timing.step + 1)]
@@ -67,7 +67,7 @@ def test_a_step_may_wait_for_its_loader(program: ScalableProgram) -> None:
         timing = Simulator(program, machine, loading=loading).predict(192, 8, 3).timing
         driven = ClusterTiming(machine, 3, 1)
         captured = compiled_at(8, 24).program
-        driven.follow(
+        driven.load_program(
             CostedProgram.of(captured, plan_streams(captured, 1), driven.machine, loading=loading)
         )
         assert [driven.step("train", step) for step in range(1, timing.step + 1)][-1] == timing
@@ -114,10 +114,10 @@ def test_a_last_micro_batch_may_be_smaller(program: ScalableProgram) -> None:
 
 def driven_steps(machine: MachineSpec, micro_batch_size: int, count: int) -> list[StepTiming]:
     """So many steps of 24 micro-batches on three systems."""
-    clock = ClusterTiming(machine, 3, 1)
+    cluster = ClusterTiming(machine, 3, 1)
     captured = compiled_at(micro_batch_size, 24).program
-    clock.follow(CostedProgram.of(captured, plan_streams(captured, 1), machine))
-    return [clock.step("train", step) for step in range(1, count + 1)]
+    cluster.load_program(CostedProgram.of(captured, plan_streams(captured, 1), machine))
+    return [cluster.step("train", step) for step in range(1, count + 1)]
 
 
 def test_the_first_steps_are_told_until_they_settle(program: ScalableProgram) -> None:

@@ -1,4 +1,4 @@
-"""Clocks of small programs and of all kinds of machines, for tests of emulated time."""
+"""Timing models of small programs and of all kinds of machines, for tests of emulated time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def make_machine(**changes: dict[str, Any]) -> MachineSpec:
     return MachineSpec.model_validate({"system": system, **changes})
 
 
-def make_clock(
+def make_timing(
     program: Program,
     machine: MachineSpec | None = None,
     *,
@@ -86,21 +86,21 @@ def make_clock(
     record: bool = False,
     others: Sequence[Program] = (),
 ) -> ClusterTiming:
-    clock = ClusterTiming(machine or make_machine(), num_nodes, num_servers, record=record)
-    for followed in (program, *others):
+    cluster = ClusterTiming(machine or make_machine(), num_nodes, num_servers, record=record)
+    for each in (program, *others):
         costed = CostedProgram.of(
-            followed,
-            plan_streams(followed, num_servers),
-            clock.machine,
+            each,
+            plan_streams(each, num_servers),
+            cluster.machine,
             update=ADAMW,
             clips_by_norm=clips_by_norm,
         )
-        clock.follow(costed)
-    return clock
+        cluster.load_program(costed)
+    return cluster
 
 
-def run(clock: ClusterTiming, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
-    return [clock.step(mode, step) for step in range(1, steps + 1)]
+def run(cluster: ClusterTiming, steps: int = 4, mode: Mode = "train") -> list[StepTiming]:
+    return [cluster.step(mode, step) for step in range(1, steps + 1)]
 
 
 programs = st.builds(
