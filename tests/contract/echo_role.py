@@ -1,4 +1,4 @@
-"""A process that is one role: returns every payload it gets, byte for byte, to where it came from.
+"""A process with one role that returns every payload to its sender, byte for byte.
 
 Started as ``python echo_role.py <link kind> <session>``; prints its address, reads the directory
 as one line of JSON, and serves until its peer is gone. ``GradientReady`` is returned as it is, so

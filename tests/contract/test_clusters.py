@@ -1,4 +1,4 @@
-"""Every kind of cluster is the same machine: same weights, same losses, same emulated time."""
+"""Local and Ray clusters have the same weights, losses and emulated time."""
 
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ UNEVEN = {
         "stragglers": {"csx-1": 1.5, "wgt-1": 2.0},
     }
 }
-"""A machine whose times vary, which must not depend on the order in which anything happens."""
+"""A machine with jitter, which must not depend on the order of execution."""
 
 
 def observe(backend):
-    """All that a user can see of a run: weights, results, emulated time to the picosecond."""
+    """Return all results of a run: weights, losses, emulated time to the picosecond."""
     more = backend.run("train", STEPS + 1, STEPS + 2)
     peaks = backend.cluster.peak_bytes()
     return {
@@ -38,7 +38,7 @@ def local():
 @pytest.mark.ray
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
-def test_ray_cluster_is_the_local_cluster(local, link) -> None:
+def test_ray_cluster_equals_the_local_cluster(local, link) -> None:
     """Seven actors and a coordinator agree with one process in bits and in picoseconds."""
     shape = replace(LOCAL, kind="ray", link=link)
     on_ray = train_on_cluster(init_config(), shape, STEPS, machine=UNEVEN, inspect=observe)

@@ -1,4 +1,4 @@
-"""A user's process that plays forever: ``python ray_driver.py <session>``, until it is ended."""
+"""A user's process that runs a job until it is ended: ``python ray_driver.py <session>``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Roles for trying out what carries roles: two that play ping-pong, in several moods."""
+"""Two roles that play ping-pong, and may fail in several ways, for tests of RayRoles."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ FOREVER = Job("train", 1, 1_000_000_000)
 
 @dataclass(frozen=True)
 class PlayerSpec:
-    """``mood``: what the player does with the first ball: a fair one returns it, others fail."""
+    """How to build a player; ``mood`` is what it does with the first ball: return it, or fail."""
 
     name: str
     peer: str
@@ -94,13 +94,13 @@ class Match:
 
 
 def players(mood: str = "fair", prefix: str = "") -> list[PlayerSpec]:
-    """Two players; the one that receives the first ball is in the given mood."""
+    """Return two players; the one that receives the first ball has the given mood."""
     a, b = f"{prefix}a", f"{prefix}b"
     return [PlayerSpec(a, b, serves=True), PlayerSpec(b, a, mood=mood)]
 
 
 class Umpire:
-    """What a coordinator hosts: runs jobs on the roles, and may fail itself."""
+    """Object on a coordinator actor: runs jobs on the roles, and may fail itself."""
 
     def __init__(self, roles: RayRoles) -> None:
         self.roles = roles

@@ -1,4 +1,4 @@
-"""Processes of a run: which there are, and whether they end."""
+"""Find the processes of a run, and wait for their end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def descendants(pid: int) -> set[int]:
-    """The process tree below a process."""
+    """Return all processes below a process."""
     found = set()
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):
@@ -17,7 +17,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def command_of(pid: int) -> bytes:
-    """The command line, or the title that Ray gives an actor; nothing if the process has ended."""
+    """Return the command line, or Ray's title of an actor; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -25,12 +25,12 @@ def command_of(pid: int) -> bytes:
 
 
 def running(pids: Iterable[int]) -> set[int]:
-    """Those of some processes that have not ended."""
+    """Return those of the processes that have not ended."""
     return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
 
 
 def wait_for_end(pids: Iterable[int], timeout_s: float = 20) -> set[int]:
-    """The processes that still run when the time is over."""
+    """Wait for processes to end; return those that still run after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while (left := running(pids)) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,22 +1,26 @@
-"""Roles in one process: mail in order, a stall that is noticed, one compute thread."""
+"""Roles in one process: message order, stalls, calls to weight holders, one compute thread."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from appliance.local import LocalRoles
+from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages import Envelope
-from wsc.core.role import Job, Report
+from wsc.core.role import Job, Report, RoleContext
 
 JOB = Job("train", 1, 1)
 
 
 @dataclass
 class Toy:
-    """Sends what it is told to at the start, and forwards what it receives along a route."""
+    """A role that sends given messages at the start, and forwards others along a route."""
 
     name: str
     at_first: tuple[str, ...] = ()
@@ -25,52 +29,52 @@ class Toy:
     received: list[tuple[str, int]] = field(default_factory=list)
     threads: int = 0
 
-    def build(self, context):
+    def build(self, context: RoleContext) -> "Toy":
         return self
 
-    def begin(self, job):
+    def begin(self, job: Job) -> "Toy":
         return self
 
-    def start(self):
+    def start(self) -> Iterator[Envelope]:
         self.threads = torch.get_num_threads()
         for number, target in enumerate(self.at_first):
             yield Envelope(self.name, target, number)
 
-    def handle(self, envelope):
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         self.received.append((envelope.source, envelope.message))
         target = self.route.get(envelope.message)
         if target is not None:
             yield Envelope(self.name, target, envelope.message)
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         return len(self.received) >= self.expects
 
-    def report(self):
+    def report(self) -> Report:
         return Report(self.name)
 
-    def install(self, installation):
+    def install(self, installation: Any) -> None:
         pass
 
 
 class Holder(Toy):
-    """Holds weights that are called by their names."""
+    """A role that holds named weights."""
 
-    def fill(self, values):
+    def fill(self, values: Mapping[str, Any]) -> None:
         self.held = dict(values)
 
-    def save(self, path, state):
+    def save(self, path: Path, state: str) -> None:
         path.write_text(state)
 
-    def restore(self, path, state, strict):
+    def restore(self, path: Path, state: str, strict: bool) -> None:
         self.held = {path.read_text(): strict}
 
-    def masters(self, names):
+    def masters(self, names: Sequence[str]) -> list[Any]:
         return [self.held[name] for name in names]
 
 
-def test_the_oldest_message_is_handled_first():
-    """So a run is the same every time."""
+def test_oldest_message_is_handled_first() -> None:
+    """So every run handles messages in the same order."""
     a = Toy("a", at_first=("c", "b", "c"))
     b = Toy("b", at_first=("c",), route={1: "c"})
     c = Toy("c", expects=4)
@@ -79,16 +83,16 @@ def test_the_oldest_message_is_handled_first():
     assert [report.role for report in reports] == ["a", "b", "c"]
 
 
-def test_a_stall_names_who_waits():
-    """No message is left, and some are not finished: that cannot get better by waiting."""
+def test_stall_names_the_waiting_roles() -> None:
+    """No message is left, and some roles are not finished: waiting cannot help."""
     roles = LocalRoles([Toy("a", at_first=("b",)), Toy("b", expects=2), Toy("c", expects=1)])
-    with pytest.raises(ApplianceDeadlockError, match="some roles wait") as caught:
+    with raises(ApplianceDeadlockError, "roles-stalled") as caught:
         roles.run(JOB)
     assert caught.value.value == "b, c"
 
 
-def test_calls_reach_the_weight_holder_they_name(tmp_path):
-    """Not another holder, and no role that holds no weights."""
+def test_calls_reach_the_named_weight_holder(tmp_path: Path) -> None:
+    """A call reaches no other holder; a role without weights refuses it."""
     roles = LocalRoles([Toy("a"), Holder("wgt-0"), Holder("wgt-1")])
     path = tmp_path / "saved"
     roles.fill("wgt-0", {"w": 0})
@@ -97,13 +101,13 @@ def test_calls_reach_the_weight_holder_they_name(tmp_path):
     roles.save("wgt-0", path, "model")
     roles.restore("wgt-1", path, "model", strict=True)
     assert (roles.masters("wgt-0", ["w"]), roles.masters("wgt-1", ["model"])) == ([0], [True])
-    with pytest.raises(ApplianceRuntimeServerError) as caught:
+    with raises(ApplianceRuntimeServerError, "role-failed") as caught:
         roles.fill("a", {})
-    assert (caught.value.code, caught.value.where) == ("role-failed", "a")
+    assert caught.value.where == "a"
 
 
-def test_roles_compute_on_one_thread():
-    """Whatever the user's process is set to, before, during and after."""
+def test_local_roles_compute_on_one_thread() -> None:
+    """The thread count of the user's process is restored afterwards."""
     toy = Toy("a")
     torch.set_num_threads(2)
     try:
@@ -114,7 +118,7 @@ def test_roles_compute_on_one_thread():
         torch.set_num_threads(1)
 
 
-def test_shutdown_may_be_called_twice():
+def test_local_roles_shut_down_twice() -> None:
     """On success, failure and Ctrl-C alike."""
     roles = LocalRoles([Toy("a")])
     roles.shutdown()
@@ -122,21 +126,20 @@ def test_shutdown_may_be_called_twice():
 
 
 @pytest.mark.parametrize("method", ["begin", "handle", "install"])
-def test_a_room_that_fails_is_named(method, monkeypatch):
-    """As on Ray: an error of ours comes as it is, any other with the name of the role."""
+def test_failing_role_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Ray: a WaferStreamError is raised as it is, any other with the role's name."""
 
-    def fail(self, _):
+    def fail(self: Toy, _: object) -> None:
         raise error
 
     roles = LocalRoles([Toy("a", at_first=("b",)), Toy("b", expects=1)])
     failing = "b" if method == "handle" else "a"
     monkeypatch.setattr(Toy, method, fail, raising=False)
     act = partial(roles.install, None) if method == "install" else partial(roles.run, JOB)
-    error = IndexError("no such word")
-    with pytest.raises(ApplianceRuntimeServerError, match="failed") as caught:
+    error: Exception = IndexError("no such word")
+    with raises(ApplianceRuntimeServerError, "role-failed") as caught:
         act()
-    assert caught.value.where == failing
-    assert "no such word" in str(caught.value)
-    error = DataError("the data changed")
-    with pytest.raises(DataError, match="the data changed"):
+    assert (caught.value.where, caught.value.value) == (failing, repr(error))
+    error = DataError("the data changed", code="data-changed")
+    with raises(DataError, "data-changed"):
         act()

@@ -1,4 +1,6 @@
-"""The digest tells weights apart, and nothing else."""
+"""The weights digest depends on names, shapes and bits, and on nothing else."""
+
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ DIGEST = weights_digest([("a", A), ("b", B)])
     ],
     ids=["other order", "other strides", "other byte order", "iterator"],
 )
-def test_the_same_weights_have_the_same_digest(same):
+def test_digest_ignores_order_and_memory_layout(same: Iterable[tuple[str, np.ndarray]]) -> None:
     """Order of arrival and layout in memory do not matter."""
     assert weights_digest(same) == DIGEST
 
@@ -37,12 +39,12 @@ def test_the_same_weights_have_the_same_digest(same):
     ],
     ids=["one missing", "another name", "another shape", "one bit", "zeros", "swapped"],
 )
-def test_other_weights_have_another_digest(other):
+def test_digest_covers_names_shapes_and_bits(other: list[tuple[str, np.ndarray]]) -> None:
     """Names, shapes and every bit count."""
     assert weights_digest(other) != DIGEST
 
 
-def test_negative_zero_is_another_bit():
+def test_digest_distinguishes_negative_zero() -> None:
     """Equal numbers with other bits are other weights."""
     zero = np.zeros(1, dtype=np.float32)
     assert weights_digest([("a", zero)]) != weights_digest([("a", -zero)])

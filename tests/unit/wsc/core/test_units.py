@@ -1,4 +1,4 @@
-"""Units: whole picoseconds, and numbers that people can read."""
+"""Units: whole picoseconds, and formatted numbers."""
 
 import pytest
 from hypothesis import given
@@ -17,14 +17,14 @@ from wsc.core.units import (
 
 
 @given(st.integers(0, 1 << 50), st.integers(1, 1 << 40))
-def test_a_transfer_is_rounded_up(num_bytes, bandwidth):
-    """Never faster than the wire, and late by less than a picosecond."""
+def test_transfer_ps_rounds_up(num_bytes: int, bandwidth: int) -> None:
+    """A transfer is late by less than a picosecond."""
     duration_ps = transfer_ps(num_bytes, bandwidth)
     assert duration_ps * bandwidth >= num_bytes * PS_PER_S > (duration_ps - 1) * bandwidth
 
 
-def test_one_byte_is_never_free():
-    """Even the fastest wire takes a picosecond."""
+def test_transfer_ps_of_one_byte_is_positive() -> None:
+    """Even the fastest link takes a picosecond."""
     assert transfer_ps(1, 10**15) == 1
     assert transfer_ps(0, 10**9) == 0
 
@@ -41,7 +41,7 @@ def test_one_byte_is_never_free():
         (122_335_730_000_000_000, "122,335.73 s"),
     ],
 )
-def test_durations_for_people(duration_ps, text):
+def test_format_ps(duration_ps: int, text: str) -> None:
     """The largest unit of which there is at least one."""
     assert format_ps(duration_ps) == text
 
@@ -50,7 +50,7 @@ def test_durations_for_people(duration_ps, text):
     ("num_bytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 20, "3.0 MiB"), (5 << 30, "5.0 GiB")],
 )
-def test_sizes_for_people(num_bytes, text):
+def test_format_bytes(num_bytes: int, text: str) -> None:
     """Binary units, one digit."""
     assert format_bytes(num_bytes) == text
 
@@ -59,7 +59,7 @@ def test_sizes_for_people(num_bytes, text):
     ("number", "text"),
     [(999, "999"), (1500, "1.5 thousand"), (2.5e6, "2.5 million"), (70e9, "70 billion")],
 )
-def test_counts_for_people(number, text):
+def test_format_count(number: float, text: str) -> None:
     """Three digits and a word."""
     assert format_count(number) == text
 
@@ -75,23 +75,23 @@ def test_counts_for_people(number, text):
         (2e7, "20,000,000"),
     ],
 )
-def test_rates_for_people(number, text):
+def test_format_rate(number: float, text: str) -> None:
     """Four digits, or all before the point, and never a power of ten for a large one."""
     assert format_rate(number) == text
 
 
-def test_a_rate_may_have_fewer_digits():
+def test_format_rate_with_fewer_digits() -> None:
     """What stands before the point is written out all the same."""
     assert format_rate(1456.7, digits=3) == "1,457"
     assert format_rate(56.96, digits=3) == "57"
 
 
-def test_things_are_counted():
+def test_counted_uses_singular_and_plural() -> None:
     """One of a kind has no plural."""
     assert [counted(n, "layer") for n in (0, 1, 2048)] == ["0 layers", "1 layer", "2,048 layers"]
     assert counted(2, "batch", "batches") == "2 batches"
 
 
-def test_seconds():
+def test_seconds_of_picoseconds() -> None:
     """For rates and reports."""
     assert seconds(1_500_000_000_000) == 1.5
