@@ -120,6 +120,7 @@ def _stage(
 
 
 def _check_stages(workload: Workload, parallelism: Parallelism) -> None:
+    """Raise if the pipeline has more stages than the model has layers."""
     stages = parallelism.pipeline * parallelism.virtual_stages
     if stages > workload.layers:
         raise ConfigError(

@@ -95,6 +95,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
         return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
 
     def _paths(self) -> list[Path]:
+        """Return the files of all patterns; DataError if a pattern matches none."""
         paths = [path for pattern in self._patterns for path in find_files(pattern, [".h5"])]
         return sorted(paths) if self.sort_files else paths
 

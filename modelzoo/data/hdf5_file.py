@@ -42,6 +42,7 @@ class Hdf5File:
         return sequences
 
     def _read_one(self, file: h5py.File, row: int) -> np.ndarray:
+        """Return one sequence as (3, length)."""
         if self.layout == "sample":
             return np.asarray(file["data"][row])
         if self.layout == "named":
@@ -92,6 +93,7 @@ def inspect(path: Path, max_sequence_length: int | None) -> Hdf5File:
 
 
 def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None) -> Hdf5File:
+    """Return a flat file of tokens as sequences of max_sequence_length."""
     (num_tokens,) = _shape_of_integers(path, file, "data")
     if max_sequence_length is None:
         raise DataError(
@@ -107,6 +109,7 @@ def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None
 
 
 def _inspect_sample(path: Path, file: h5py.File) -> Hdf5File:
+    """Return a file with one dataset of (input_ids, attention_mask, labels) rows."""
     shape = _shape_of_integers(path, file, "data")
     if len(shape) != 3 or shape[1] != len(FEATURES):
         raise _wrong_shape(path, "data", shape, "(num_sequences, 3, max_sequence_length)")
@@ -114,6 +117,7 @@ def _inspect_sample(path: Path, file: h5py.File) -> Hdf5File:
 
 
 def _inspect_named(path: Path, file: h5py.File) -> Hdf5File:
+    """Return a file with one dataset for each feature."""
     shapes = {name: _shape_of_integers(path, file, name) for name in FEATURES}
     expected = shapes["input_ids"]
     for name, shape in shapes.items():
@@ -124,6 +128,7 @@ def _inspect_named(path: Path, file: h5py.File) -> Hdf5File:
 
 
 def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...]:
+    """Return the shape of an integer dataset; DataError if it is missing or not of integers."""
     dataset = file.get(name)
     if not isinstance(dataset, h5py.Dataset):
         raise DataError(

@@ -38,6 +38,7 @@ class SampleOrder:
         return indices
 
     def _permute(self, offsets: np.ndarray, epoch: int) -> np.ndarray:
+        """Return the shuffled sample of each offset of an epoch."""
         keys = [stream_key(self.seed, "order", epoch, index) for index in range(_NUM_ROUNDS)]
         half_bits = max(1, -(-(self.num_samples - 1).bit_length() // 2))
         indices = _feistel(offsets.astype(np.uint64), keys, half_bits)

@@ -172,6 +172,7 @@ class BertModel(nn.Module):
     def _mlm_loss(
         self, scores: torch.Tensor, labels: torch.Tensor, counted: torch.Tensor
     ) -> torch.Tensor:
+        """Return the weighted loss of the counted labels, per sample."""
         losses = F.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
         summed = (losses * counted.flatten().to(losses.dtype)).sum()
         return summed * (self.config.mlm_loss_weight / len(labels))
@@ -225,6 +226,7 @@ class MaskedTokenHead(nn.Module):
         self._nonlinearity = F.relu if config.mlm_nonlinearity == "relu" else F.gelu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return scores (B, P, vocab_size) of activations (B, P, C)."""
         scores: torch.Tensor = self.head(self.norm(self._nonlinearity(self.transform(x))))
         return scores
 
@@ -238,6 +240,7 @@ class NextSentenceHead(nn.Module):
         self.classifier = nn.Linear(config.hidden_size, 2)
 
     def forward(self, encoded: torch.Tensor) -> torch.Tensor:
+        """Return scores (B, 2) of activations (B, T, C)."""
         scores: torch.Tensor = self.classifier(self.pooler(encoded[:, 0]).tanh())
         return scores
 

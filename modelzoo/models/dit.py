@@ -171,6 +171,7 @@ class TimestepEmbedding(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, timesteps: torch.Tensor) -> torch.Tensor:
+        """Return vectors (B, H) of int64 time steps (B,)."""
         waves = sinusoids(timesteps.float(), self.up.in_features)
         embedded: torch.Tensor = self.output(F.silu(self.up(waves.to(self.up.weight.dtype))))
         return embedded
@@ -186,6 +187,7 @@ class LabelEmbedding(nn.Module):
         self._dropout_rate = config.label_dropout_rate
 
     def forward(self, labels: torch.Tensor) -> torch.Tensor:
+        """Return vectors (B, H) of int64 labels (B,)."""
         if self.training and self._dropout_rate > 0:
             draws = torch.rand_like(labels, dtype=torch.float32)
             labels = labels.masked_fill(draws < self._dropout_rate, self._none)
@@ -231,6 +233,7 @@ class AdaptiveNorm(nn.Module):
         self.shift = nn.Linear(hidden, hidden)
 
     def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        """Return (B, P, H) normalized, scaled and shifted by a (B, 1, H) condition."""
         scaled: torch.Tensor = self.norm(x) * (1 + self.scale(condition)) + self.shift(condition)
         return scaled
 
@@ -249,6 +252,7 @@ class SoftmaxFp32Attention(Attention):
         value: torch.Tensor,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
+        """Return softmax(scores) @ value, (B, heads, P, D)."""
         scores = query @ (key * self.scale).transpose(-2, -1)
         if mask is not None:
             scores = scores + mask
@@ -265,6 +269,7 @@ class ConditionedHead(nn.Module):
         self.output = nn.Linear(config.hidden_size, pixels)
 
     def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        """Return patches (B, P, pixels) of activations (B, P, H)."""
         patches: torch.Tensor = self.output(self.norm(x, condition))
         return patches
 

@@ -32,6 +32,7 @@ class LearnedPosition(nn.Module):
         self.weight = nn.Parameter(torch.empty(config.max_position_embeddings, config.hidden_size))
 
     def forward(self, embedded: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Add the first T position vectors to (B, T, C); there is no rotation."""
         return embedded + self.weight[: embedded.shape[1]], None
 
 
@@ -48,6 +49,7 @@ class RotaryPosition(nn.Module):
         self._theta = config.rope_theta
 
     def forward(self, embedded: torch.Tensor) -> tuple[torch.Tensor, Rotation]:
+        """Return (B, T, C) unchanged, and the rotation of T positions."""
         device, dtype = embedded.device, embedded.dtype
         exponents = torch.arange(0, self._rotary_dim, 2, dtype=torch.float32, device=device)
         frequencies = self._theta ** (-exponents / self._rotary_dim)
@@ -109,6 +111,7 @@ class Attention(nn.Module):
     def forward(
         self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
+        """Return attention of (B, T, C) over itself, (B, T, C)."""
         query, key, value = (
             projection(x).unflatten(-1, (-1, self._head_dim))
             for projection in (self.query, self.key, self.value)
@@ -162,6 +165,7 @@ class FeedForward(nn.Module):
         self._nonlinearity = F.relu if config.nonlinearity == "relu" else F.gelu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, C) through F inner elements, (B, T, C)."""
         if self.gate is None:
             inner = self._nonlinearity(self.up(x))
         else:
@@ -184,6 +188,7 @@ class TransformerLayer(nn.Module):
     def forward(
         self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
+        """Return the residual stream (B, T, C) after this layer."""
         x = x + self.dropout(self.attention(self.attention_norm(x), rotation, mask))
         added: torch.Tensor = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return added
@@ -195,6 +200,7 @@ class PostNormLayer(TransformerLayer):
     def forward(
         self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
+        """Return the residual stream (B, T, C) after this layer."""
         x = self.attention_norm(x + self.dropout(self.attention(x, rotation, mask)))
         added: torch.Tensor = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return added
@@ -214,6 +220,7 @@ class ParallelLayer(nn.Module):
     def forward(
         self, x: torch.Tensor, rotation: Rotation | None, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
+        """Return the residual stream (B, T, C) after this layer."""
         read = self.attention_norm(x)
         also_read = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
         sum_of_both = self.attention(read, rotation, mask) + self.feed_forward(also_read)

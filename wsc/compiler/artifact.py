@@ -61,6 +61,7 @@ class ArtifactCache:
         return target
 
     def _new_folder(self, name: str) -> Path:
+        """Create a folder that is filled before it is renamed to its final name."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             return Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.root))
@@ -74,6 +75,7 @@ class ArtifactCache:
 
 
 def _kernels_text(compiled: Compiled) -> str:
+    """Return the kernels of all segments with their names as comments."""
     parts = []
     for segment, kernel in zip(compiled.program.segments, compiled.kernels, strict=True):
         parts.append(f"# segment {segment.index}: {segment.layer} {segment.phase}\n{kernel.text}")

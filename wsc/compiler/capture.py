@@ -164,6 +164,7 @@ def _flat_step(
 
 
 def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
+    """Raise for an input whose dtype cannot be sent to a system."""
     for name, tensor in inputs:
         if tensor.dtype not in NAMES:
             raise ApplianceCompilationError(

@@ -77,6 +77,7 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
 
 
 def _sha256(content: Any) -> str:
+    """Return the hex SHA-256 of JSON data in canonical form."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -90,6 +91,7 @@ def _kernel_data(kernel: KernelSource) -> dict[str, Any]:
 
 
 def _kernel(data: dict[str, Any]) -> KernelSource:
+    """Read a kernel; DamagedArtifactError if it imports a module outside of wsc."""
     modules = {name: (str(module), str(attr)) for name, (module, attr) in data["modules"].items()}
     if foreign := [module for module, _ in modules.values() if not module.startswith("wsc.")]:
         raise DamagedArtifactError(f"kernel imports {', '.join(foreign)}, not of wsc")
@@ -98,6 +100,7 @@ def _kernel(data: dict[str, Any]) -> KernelSource:
 
 
 def _tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
+    """Return dtype, layout and storage of a constant."""
     # The whole storage is kept: a constant may be a view (strided, or expanded with stride 0).
     storage = torch.empty(0, dtype=torch.uint8).set_(tensor.detach().cpu().untyped_storage())
     return {
@@ -110,6 +113,7 @@ def _tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _tensor(data: dict[str, Any]) -> torch.Tensor:
+    """Rebuild a constant with its dtype and layout."""
     raw = bytearray(base64.b64decode(data["storage"], validate=True))
     flat = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
     typed = torch.empty(0, dtype=_DTYPES[data["dtype"]])

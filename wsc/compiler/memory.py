@@ -93,6 +93,7 @@ class Memory:
         return Footprint(sample_bytes=elements * element_bytes // self.samples)
 
     def _footprint(self, storage: int, num_bytes: int) -> Footprint:
+        """Return the bytes of a storage, as per-sample bytes if it grows with the batch."""
         if storage in self._growing and storage not in self._gradients:
             return Footprint(sample_bytes=-(-num_bytes // self.samples))
         return Footprint(fixed_bytes=num_bytes)

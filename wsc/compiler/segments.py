@@ -154,6 +154,7 @@ def _segment(
     stash: tuple[Stash, ...],
     rerun: set[fx.Node],
 ) -> Segment:
+    """Return the plain data of a cut."""
     return Segment(
         index=index,
         phase=cut.key.phase,

@@ -135,5 +135,6 @@ def _ops_of(captured: Captured, layer: str, phase: str) -> dict[fx.Node, None]:
 
 
 def _overwrites_shared(node: fx.Node, forward: dict[fx.Node, None]) -> bool:
+    """Return whether an op overwrites a value that another op reads."""
     written = overwritten(node)
     return written is not None and (written not in forward or len(written.users) > 1)
