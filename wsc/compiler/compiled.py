@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter
 
-from wsc.compiler.precision import DTYPES
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program
 
@@ -24,8 +23,6 @@ FORMAT = 1
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)
-_DTYPES = {**DTYPES, "complex64": torch.complex64, "complex128": torch.complex128}
-_DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 class DamagedArtifactError(ValueError):
@@ -104,7 +101,7 @@ def _tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
     # The whole storage is kept: a constant may be a view (strided, or expanded with stride 0).
     storage = torch.empty(0, dtype=torch.uint8).set_(tensor.detach().cpu().untyped_storage())
     return {
-        "dtype": _DTYPE_NAMES[tensor.dtype],
+        "dtype": str(tensor.dtype).removeprefix("torch."),
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
         "offset": tensor.storage_offset(),
@@ -116,5 +113,8 @@ def _tensor(data: dict[str, Any]) -> torch.Tensor:
     """Rebuild a constant with its dtype and layout."""
     raw = bytearray(base64.b64decode(data["storage"], validate=True))
     flat = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
-    typed = torch.empty(0, dtype=_DTYPES[data["dtype"]])
+    dtype = getattr(torch, data["dtype"])
+    if not isinstance(dtype, torch.dtype):
+        raise DamagedArtifactError(f"{data['dtype']} is not a dtype")
+    typed = torch.empty(0, dtype=dtype)
     return typed.set_(flat.untyped_storage(), data["offset"], data["shape"], data["stride"])

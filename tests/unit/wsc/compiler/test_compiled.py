@@ -82,12 +82,18 @@ def test_round_trip_computes_the_same_bits(compiled: Compiled) -> None:
     assert all(torch.equal(gradients[name], again_gradients[name]) for name in gradients)
 
 
-def test_empty_constant_survives(compiled: Compiled) -> None:
-    """A tensor without elements has no storage."""
-    kernel = KernelSource("def forward(self): pass", {}, {"none": torch.empty(0, 3)})
+@pytest.mark.parametrize(
+    "constant",
+    [torch.empty(0, 3), torch.tensor(7, dtype=torch.uint16), torch.ones(2, dtype=torch.complex64)],
+    ids=["empty", "uint16", "complex"],
+)
+def test_round_trip_keeps_unusual_constants(compiled: Compiled, constant: torch.Tensor) -> None:
+    """A tensor without elements has no storage; some dtypes cannot be streamed."""
+    kernel = KernelSource("def forward(self): pass", {}, {"it": constant})
     kernels = (kernel,) * len(compiled.kernels)
-    found = again(Compiled(compiled.program, kernels)).kernels[0].constants["none"]
-    assert found.shape == (0, 3)
+    found = again(Compiled(compiled.program, kernels)).kernels[0].constants["it"]
+    assert (found.shape, found.dtype) == (constant.shape, constant.dtype)
+    assert found.tolist() == constant.tolist()
 
 
 @pytest.mark.parametrize(
