@@ -1,1 +1,1 @@
-"""Performance questions, one script each; answers in results/ as JSON."""
+"""Measure how fast this program itself is; one command per question, results as JSON."""

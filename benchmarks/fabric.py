@@ -1,11 +1,11 @@
-"""How fast is the fabric simulator on a whole wafer, in PE-cycles per second?
+"""Measure the fabric simulator on a whole wafer, in PE-cycles per second.
 
     python -m benchmarks.fabric --json benchmarks/results/fabric.json
 
-Each case runs on all PEs of a WSE-2 once, on one core, and its result is checked. Building the
-program of a collective is not in the number; that of the streamed product takes under a second. A
-PE-cycle is one cycle of one PE, busy or not: the simulator looks at busy ones only, so hops per
-second are given as well.
+Each case runs once on all PEs of a WSE-2, on one core, and its result is checked. The time to build
+the program of a collective is not counted; building the streamed product takes under a second. A
+PE-cycle is one cycle of one PE, busy or idle: the simulator visits busy PEs only, so hops per
+second are reported as well.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from csnode.fabric import Defects, Fabric, Outcome, Program, kernels, run
 from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
 from csnode.fabric.defects import random_defects
 from timing.hardware.fabric import WSE2
-from waferstream.cli.options import new_file, positive
-from waferstream.reports.benchmark_result import new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 
 _SPARES = 10
-"""Rows and columns that a region leaves to a wafer with defects."""
+"""Spare rows and columns of a wafer with defects."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, and what it must leave in the first PE (a broadcast: in all of them)."""
+    """A program whose result is checked in the first PE (a broadcast: in all PEs)."""
 
     name: str
     build: Callable[[Fabric, int], Program]
@@ -54,12 +53,12 @@ CASES = (
 
 STREAMED = "weight streaming"
 _OUTPUTS = 4
-"""Of the streamed product: more than accumulators, so that weights wait and the ring overlaps."""
+"""Outputs of the streamed product: more than accumulators, so that the ring sum overlaps."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One case, as run."""
+    """Measurement of one case."""
 
     name: str
     rows: int
@@ -73,7 +72,7 @@ class Result:
 
 
 def measure(case: Case, rows: int, columns: int, words: int) -> Result:
-    """Run a case once; AssertionError when its result is wrong."""
+    """Run a case once; AssertionError if its result is wrong."""
     defects = random_defects(WSE2, 1, case.pe_yield) if case.pe_yield < 1 else Defects()
     spare = _SPARES if defects else 0
     fabric = Fabric(max(1, rows - spare), max(1, columns - spare), WSE2, defects)
@@ -90,7 +89,7 @@ def measure(case: Case, rows: int, columns: int, words: int) -> Result:
 
 
 def measure_streaming(rows: int, columns: int, words: int) -> Result:
-    """A product with streamed weights, ``words`` fp32 tokens and an input feature per PE."""
+    """Run a product with streamed weights, ``words`` fp32 tokens and an input feature per PE."""
     tokens = max(1, rows - 1) * words
     x = np.arange(tokens * columns).reshape(tokens, columns) % 5 - 2
     weights = np.arange(columns * _OUTPUTS).reshape(columns, _OUTPUTS) % 3 - 1
@@ -125,7 +124,7 @@ def _check(case: Case, outcome: Outcome, values: np.ndarray) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print a table, write JSON; returns the exit status."""
+    """Measure, print a table, write JSON; return the exit status."""
     options = _parser().parse_args(arguments)
     results: list[Result] = []
     kept = {
@@ -151,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
         description=(__doc__ or "").partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--json", type=new_file, help="where results go")
+    parser.add_argument("--json", type=new_file, help="file for the results")
     parser.add_argument("--rows", type=positive, default=WSE2.rows, help="PEs from north to south")
     parser.add_argument(
         "--columns", type=positive, default=WSE2.columns, help="PEs from west to east"

@@ -1,11 +1,11 @@
-"""How long do simulated curves from 1 to 192 systems take, once their steps are captured?
+"""Measure the time of simulated curves from 1 to 192 systems, once their steps are captured.
 
     python -m benchmarks.simulate_curve --json benchmarks/results/simulate_curve.json
     python -m benchmarks.simulate_curve --params modelzoo/params/bert_large.yaml
 
-Capturing a model takes some seconds, whatever its size, and is counted apart; every repeat of a
-curve starts with nothing remembered. What takes time are different micro-batch sizes: a trillion
-parameters leave room for one, those of a small model change with every few systems.
+Capturing a model takes some seconds, whatever its size, and is measured separately; every repeat of
+a curve starts with empty caches. The time grows with the number of different micro-batch sizes: a
+trillion parameters leave space for one, those of a small model change with every few systems.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from timing.cost import layouts_on
 from timing.kernels.collectives import reduce
 from timing.kernels.resident import gradient_block
 from timing.kernels.streaming import service
-from waferstream.cli.options import new_file, positive
 from waferstream.config.params import load_params
-from waferstream.reports.benchmark_result import new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.scaling.sweep import parse_sweep
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.study import study_of
@@ -42,7 +41,7 @@ _PARAMS = Path(__file__).parents[1] / "modelzoo" / "params" / "gpt3_1t.yaml"
 class Measurement:
     """Seconds on this computer.
 
-    ``curve_s`` is the least disturbed of ``repeats_s``, ``cpu_s`` what the processor worked for it.
+    ``curve_s`` is the shortest of ``repeats_s``, ``cpu_s`` the processor time of that repeat.
     """
 
     params: str
@@ -57,7 +56,7 @@ class Measurement:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write JSON; returns the exit status."""
+    """Measure, print, write JSON; return the exit status."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
     result = new_result("seconds of a simulated curve over cluster sizes, once a step is captured")
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
-    """Capture the step of a params file, then make the curve ``repeats`` times from scratch."""
+    """Capture the step of a params file, then compute the curve ``repeats`` times from scratch."""
     counts = parse_sweep(sweep, "--sweep")
     params, cluster = load_params(params_file), ClusterSpec()
     with TemporaryDirectory(prefix="benchmark-") as folder:
@@ -91,8 +90,8 @@ def measure(params_file: Path, sweep: str, repeats: int) -> Measurement:
         capture_s = perf_counter() - start_s
     measured: list[tuple[float, float]] = []
     for _ in range(repeats):
-        for remembering in (layouts_on, reduce, gradient_block, service):
-            remembering.cache_clear()
+        for cached in (layouts_on, reduce, gradient_block, service):
+            cached.cache_clear()
         study = study_of(params, cluster, captured, num_servers=1)
         start_s, start_cpu_s = perf_counter(), process_time()
         study.curve(counts)
@@ -125,10 +124,10 @@ def _print(found: Measurement) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument(
-        "--params", type=Path, nargs="+", default=[_PARAMS], help="what to simulate"
+        "--params", type=Path, nargs="+", default=[_PARAMS], help="params files to simulate"
     )
     parser.add_argument("--sweep", default="1-192", help="numbers of systems")
-    parser.add_argument("--repeats", type=positive, default=5, help="times that the curve is made")
+    parser.add_argument("--repeats", type=positive, default=5, help="computations of the curve")
     parser.add_argument("--json", type=new_file, help="file for the result")
     return parser
 

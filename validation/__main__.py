@@ -20,7 +20,7 @@ from validation.report.document import write_document, write_error_table
 from validation.report.picture import fidelity_picture
 from validation.report.report import Report
 from validation.rows.reader import PUBLISHED
-from waferstream.cli.options import new_file
+from waferstream.reports.benchmark import new_file
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
 

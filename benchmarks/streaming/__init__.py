@@ -1,1 +1,1 @@
-"""Streamed training against training that does not stream, on the same cores."""
+"""Compare streamed training with training that does not stream, on the same cores."""

@@ -1,10 +1,10 @@
-"""Is training through the streamed cluster as fast as training without it, on the same cores?
+"""Compare training through the streamed cluster with training without it, on the same cores.
 
     python -m benchmarks.streaming --json benchmarks/results/streaming.json
 
-The arms of a group are set up and warmed up one after the other, and then take turns, for each
-global batch size; see benchmarks/README.md for what they are and how to read the tables. Arms that
-exceed the memory together are set up for each of their turns (``--one_at_a_time``).
+The arms of a group are set up and warmed up one after the other, and then run trials alternately,
+for each global batch size. benchmarks/README.md describes the arms and the tables. Arms that exceed
+the memory together are set up for each of their trials (``--one_at_a_time``).
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.streaming.arm import Arm, Opener
-from benchmarks.streaming.arms.registry import openers
-from benchmarks.streaming.measure import Runner, Turn, take_turns
-from benchmarks.streaming.report import Comparison, progress
+from benchmarks.streaming.arms import openers
+from benchmarks.streaming.comparison import Comparison, Runner, Trial, run_trials
 from benchmarks.streaming.workload import PRECISIONS, Workload, has_fast_bf16
-from waferstream.cli.options import new_file, positive
-from waferstream.reports.benchmark_result import new_result
+from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
 
 GROUPS = (("plain", "csx2", "ddp2"), ("plain", "csx1"), ("plain", "csx4"), ("plain", "csx8"))
-"""Arms that are alive together: at 98M parameters four of them exceed 24 GB."""
+"""Arms that are alive together; at 98M parameters four of them exceed 24 GB."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print tables, write JSON; returns the exit status."""
+    """Measure, print tables, write JSON; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         _measure(options)
@@ -51,10 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(
     workload: Workload, arms: Sequence[str], repeats: int, steps: int, one_at_a_time: bool = False
 ) -> Comparison:
-    """Let all arms take turns; they stay alive between these unless ``one_at_a_time``.
+    """Run the trials of all arms, which stay alive between trials unless ``one_at_a_time``.
 
-    Raises ConfigError before anything is started if an arm cannot train the workload, and
-    WaferStreamError if an arm fails.
+    Raises:
+        ConfigError: An arm cannot train the workload; nothing was started.
+        WaferStreamError: An arm failed.
     """
     with ExitStack() as alive:
         plans: dict[str, list[Opener]] = {}
@@ -68,16 +67,16 @@ def compare(
                 continue
             print(f"setting up {name}", flush=True)
             running[name] = alive.enter_context(closing(Arm(name, plan)))
-        turns: list[Turn] = []
-        for turn in take_turns(running, repeats, steps):
-            print(progress(turn), flush=True)
-            turns.append(turn)
-    return Comparison(workload, tuple(turns))
+        trials: list[Trial] = []
+        for trial in run_trials(running, repeats, steps):
+            print(trial.progress, flush=True)
+            trials.append(trial)
+    return Comparison(workload, tuple(trials))
 
 
 @dataclass(frozen=True)
 class _ShortLived:
-    """An arm that is set up, and warmed up, for each of its turns and ended after it."""
+    """Arm that is set up and warmed up for each of its trials and ended after it."""
 
     name: str
     workload: Workload
@@ -106,7 +105,7 @@ def _measure(options: argparse.Namespace) -> None:
         comparison = compare(workload, arms, options.repeats, options.steps, options.one_at_a_time)
         print(f"\n{comparison.table()}\n", flush=True)
         comparisons.append(comparison.as_json())
-        write_json(options.json, result)  # what is done is kept
+        write_json(options.json, result)  # keep finished comparisons if a later one fails
 
 
 def _workload(options: argparse.Namespace, batch_size: int) -> Workload:
@@ -137,12 +136,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a group of plain, csxN, ddpN that are alive together; may be given repeatedly "
         f"(default: {'; '.join(map(' '.join, GROUPS))})",
     )
-    measurement.add_argument("--repeats", type=positive, default=3, help="turns of each arm")
-    measurement.add_argument("--steps", type=positive, default=2, help="training steps in a turn")
+    measurement.add_argument("--repeats", type=positive, default=3, help="trials of each arm")
+    measurement.add_argument("--steps", type=positive, default=2, help="training steps in a trial")
     measurement.add_argument(
         "--one_at_a_time",
         action="store_true",
-        help="set an arm up for each of its turns, for arms that exceed the memory together",
+        help="set an arm up for each of its trials, for arms that exceed the memory together",
     )
     workload = parser.add_argument_group("workload")
     workload.add_argument("--batch_sizes", nargs="+", type=positive, default=[8, 16])

@@ -1,7 +1,7 @@
-"""An arm as the measurement sees it: processes that train when told, and say how long it took.
+"""Run an arm in processes of its own, which train on request and return the seconds.
 
-All arms are alive at the same time but one computes; the others wait in a blocking read.
-A process ends when its arm is closed, or when the parent is gone.
+All arms are alive at the same time, but only one computes; the others wait in a blocking read. A
+process ends when its arm is closed, or when the parent is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NoReturn
 from wsc.core.errors import WaferStreamError
 
 Opener = Callable[[], AbstractContextManager[Callable[[int], object]]]
-"""Sets one process of an arm up, and gives a function that trains a number of steps; picklable."""
+"""Set up one process of an arm; yields a function that trains a number of steps. Picklable."""
 
 _WARM_UP_STEPS = 1
 _INTERRUPT = {signal.SIGINT}
@@ -30,15 +30,15 @@ _END_S = 30.0  # a cluster ends within seconds; one operation of a large model m
 
 @dataclass(frozen=True)
 class _Failure:
-    """What a process says instead of seconds."""
+    """Answer of a process instead of seconds."""
 
     traceback: str
 
 
 class Arm:
-    """One way to train. The constructor returns when it has done its warm-up.
+    """One way to train; the constructor returns after the warm-up.
 
-    Use ``close`` in a ``finally``. Raises WaferStreamError when a process fails or dies.
+    Call ``close`` in a ``finally``. Raises WaferStreamError when a process fails or dies.
     """
 
     def __init__(self, name: str, openers: Sequence[Opener]) -> None:
@@ -60,18 +60,18 @@ class Arm:
             raise
 
     def run(self, steps: int) -> float:
-        """Train ``steps`` steps; the seconds that the slowest process measured around them."""
+        """Train ``steps`` steps; return the seconds that the slowest process measured."""
         for pipe in self._processes:
             pipe.send(steps)
         return max(self._answers())
 
     def close(self) -> None:
-        """End the arm's processes, whatever they are doing. Idempotent."""
+        """End the arm's processes at once. Idempotent."""
         for process in self._processes.values():
             if process.is_alive() and process.pid is not None:
-                os.kill(process.pid, signal.SIGINT)  # to SIGTERM Ray adds a dump of its stack
+                os.kill(process.pid, signal.SIGINT)  # on SIGTERM Ray prints its stack
         for pipe in self._processes:
-            pipe.close()  # wakes who reads it
+            pipe.close()  # wakes the process that reads it
         deadline = time.monotonic() + _END_S
         for process in self._processes.values():
             process.join(max(0.0, deadline - time.monotonic()))
@@ -80,7 +80,7 @@ class Arm:
         self._processes.clear()
 
     def _answers(self) -> list[float]:
-        """One answer of each process, in any order: one that fails may leave others waiting."""
+        """Return the answers of all processes, in any order: others may wait for a failed one."""
         answers: list[float] = []
         waiting = set(self._processes)
         while waiting:
@@ -97,24 +97,29 @@ class Arm:
             process = self._processes[pipe]
             process.join()
             raise WaferStreamError(
-                "an arm died", where=self.name, value=f"exit code {process.exitcode}"
+                "an arm died",
+                code="arm-died",
+                where=self.name,
+                value=f"exit code {process.exitcode}",
             ) from error
         if isinstance(answer, _Failure):
-            raise WaferStreamError("an arm failed", where=self.name, value=answer.traceback)
+            raise WaferStreamError(
+                "an arm failed", code="arm-failed", where=self.name, value=answer.traceback
+            )
         return answer
 
 
 def _serve(pipe: Connection, opener: Opener) -> None:
-    """The life of a process: set up, warm up, obey until the pipe ends."""
+    """Run a process: set up, warm up, train on request until the pipe ends."""
     signal.signal(signal.SIGINT, _leave)
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)  # from here on it is handled
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)  # handled from here on
         with opener() as run:
             pipe.send(_seconds(run, _WARM_UP_STEPS))
             while True:
                 pipe.send(_seconds(run, _next(pipe)))
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
-        pass  # nobody listens any more
+        pass  # the parent does not listen any more
     except Exception:
         with suppress(BrokenPipeError):
             pipe.send(_Failure(traceback.format_exc()))
@@ -127,21 +132,21 @@ def _seconds(run: Callable[[int], object], steps: int) -> float:
 
 
 def _next(pipe: Connection) -> int:
-    """Wait for a command; once there will be none, let nothing interrupt the unwinding."""
+    """Wait for a command; at the end of the pipe, let nothing interrupt the unwinding."""
     try:
         steps: int = pipe.recv()
     except EOFError:
-        _leave_in_peace()
+        _ignore_interrupts()
         raise
     return steps
 
 
 def _leave(*_: object) -> NoReturn:
-    """Unwind in the middle of whatever it is."""
-    _leave_in_peace()
+    """Interrupt the training and unwind."""
+    _ignore_interrupts()
     raise KeyboardInterrupt
 
 
-def _leave_in_peace() -> None:
-    """Let nothing interrupt the unwinding: Ctrl-C reaches us from terminal and parent."""
+def _ignore_interrupts() -> None:
+    """Let nothing interrupt the unwinding: Ctrl-C arrives from terminal and parent."""
     signal.signal(signal.SIGINT, lambda *_: None)

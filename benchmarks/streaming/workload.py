@@ -1,4 +1,4 @@
-"""What every arm trains: one GPT, one stream of batches, one optimizer, on the same cores."""
+"""Workload of every arm: one GPT, one stream of batches, one optimizer, on the same cores."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")
 
 ADAMW: dict[str, Any] = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 
-_HEAD_DIM = 64  # of GPT-2 in all its sizes, and so is the filter 4 x hidden
+_HEAD_DIM = 64  # GPT-2 has heads of 64 and a filter of 4 x hidden in all its sizes
 _FILTER_FACTOR = 4
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A GPT-2 of some size and how it is trained; picklable, for it travels to the arms.
+    """GPT-2 of some size and its training; picklable, because it is sent to the arms.
 
-    ``precision`` is what weights and kernels are in: ``bf16-stream`` rounds weights for the stream
-    and computes in fp32 (arms that do not stream are fp32), ``bf16`` and ``fp32`` are that
-    throughout. ``batch_size`` is global; ``cores`` is what an arm may keep busy.
+    ``precision`` is the dtype of weights and kernels: ``bf16-stream`` rounds weights for the stream
+    and computes in fp32 (arms that do not stream are in fp32), ``bf16`` and ``fp32`` apply to both.
+    ``batch_size`` is global; ``cores`` is the number of cores that an arm may use.
     """
 
     hidden: int
@@ -41,7 +41,7 @@ class Workload:
 
     @property
     def micro_batch_size(self) -> int:
-        """Samples that the streamed cluster computes at a time: its own default."""
+        """Samples in a micro-batch of the streamed cluster: its own default."""
         return MicroBatchPolicy("auto").size(self.batch_size, num_csx=1)
 
     @property
@@ -51,7 +51,7 @@ class Workload:
 
     @property
     def loader(self) -> dict[str, Any]:
-        """The dataloader section of a params.yaml."""
+        """Dataloader section of a params.yaml."""
         return {
             "data_processor": "DummyDataProcessor",
             "batch_size": self.batch_size,
@@ -60,11 +60,11 @@ class Workload:
         }
 
     def source(self) -> BatchSource:
-        """Random tokens, the same for every arm."""
+        """Return the source of random tokens, the same for every arm."""
         return build_source(self.loader, "workload")
 
     def model(self) -> nn.Module:
-        """The model with fp32 weights, the same for every arm, on torch's default device."""
+        """Return the model with fp32 weights, the same for every arm, on torch's default device."""
         config = {
             "name": "gpt2",
             "vocab_size": self.vocab,
@@ -80,11 +80,11 @@ class Workload:
         return build_model(config, seed=0)
 
     def num_parameters(self) -> int:
-        """Trained elements; takes no memory."""
+        """Return the number of trained elements, without allocating them."""
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in self.model().parameters())
 
 
 def has_fast_bf16() -> bool:
-    """Whether this CPU multiplies bf16 in hardware (AVX-512 BF16 or AMX)."""
+    """Return whether this CPU multiplies bf16 in hardware (AVX-512 BF16 or AMX)."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -1,13 +1,16 @@
-"""The benchmark of simulated curves runs on any params files and keeps what it finds."""
+"""The benchmark of simulated curves runs on any params files and writes its results."""
+
+from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from benchmarks.simulate_curve import main
 from tests.support.tiny_run import write_run
 
 
-def test_each_curve_is_timed_as_often_as_asked(tmp_path):
-    """The fastest repeat is a curve's figure; capturing its step is counted apart."""
+def test_main_times_every_curve_repeatedly(tmp_path: Path) -> None:
+    """The fastest repeat counts; capturing the step is measured separately."""
     fill_wafer = {"ScopedTrainFlags": {"csx.performance.micro_batch_size": "fill_wafer"}}
     write_run(tmp_path, init__callbacks=[fill_wafer])
     path = tmp_path / "curves.json"

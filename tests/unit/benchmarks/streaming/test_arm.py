@@ -1,4 +1,6 @@
-"""An arm's processes: they obey, fail aloud, and are gone when the arm is closed."""
+"""Processes of an arm train on request, report failures, and end when the arm is closed."""
+
+from __future__ import annotations
 
 import operator
 import os
@@ -6,49 +8,54 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from functools import partial
 
 import pytest
 
-from benchmarks.streaming.arm import Arm
+from benchmarks.streaming.arm import Arm, Opener
+from tests.support.errors import raises
 from wsc.core.errors import WaferStreamError
 
 
-def opener(run):
-    """A process whose steps are ``run(steps)``."""
+def opener(run: Callable[[int], object]) -> Opener:
+    """Return the opener of a process whose steps are ``run(steps)``."""
     return partial(nullcontext, run)
 
 
-def test_seconds_are_measured_around_the_steps_of_the_slowest_process():
+def test_run_returns_the_seconds_of_the_slowest_process() -> None:
     """An arm of several processes has done its steps when the last one has."""
     with closing(Arm("two", [opener(bool), opener(partial(operator.mul, 10**6))])) as arm:
         first, second = arm.run(2), arm.run(3)
-    assert 0 < first < 1
-    assert 0 < second < 1
+    assert first > 0
+    assert second > 0
 
 
-def test_a_process_that_raises_is_reported_with_its_traceback():
-    """What failed over there is what one reads here."""
-    with pytest.raises(WaferStreamError, match=r"(?s)an arm failed.*empty.*IndexError"):
+def test_arm_reports_the_traceback_of_a_failed_process() -> None:
+    """The error names the arm and its value is the traceback."""
+    with raises(WaferStreamError, "arm-failed") as caught:
         Arm("empty", [opener(partial(operator.getitem, ()))])
+    assert caught.value.where == "empty"
+    assert "IndexError" in (caught.value.value or "")
 
 
-def test_a_process_that_dies_is_noticed():
-    """No answer ever comes from a dead process; that is an error, not a wait."""
-    with pytest.raises(WaferStreamError, match=r"(?s)an arm died.*mortal.*exit code 1"):
+def test_arm_reports_a_process_that_died() -> None:
+    """A dead process never answers; that is an error, not a wait."""
+    with raises(WaferStreamError, "arm-died") as caught:
         Arm("mortal", [opener(os._exit)])
+    assert (caught.value.where, caught.value.value) == ("mortal", "exit code 1")
 
 
-def test_the_first_failure_ends_the_wait_for_the_others():
-    """A rank that waits for a failed one would wait for minutes; its arm does not."""
+def test_arm_does_not_wait_for_others_after_a_failure() -> None:
+    """A rank may wait minutes for a failed one; the arm does not."""
     waits = opener(partial(subprocess.call, ["sleep", "600"]))
-    with pytest.raises(WaferStreamError, match="an arm died"):
+    with raises(WaferStreamError, "arm-died"):
         Arm("unequal", [waits, opener(os._exit)])
 
 
-def test_ctrl_c_ends_a_process_in_the_middle_of_its_steps():
-    """A step of a large model takes a minute: nobody waits for it, and nothing is left running."""
+def test_close_ends_a_process_within_its_steps() -> None:
+    """Ctrl-C does not wait for a step of a large model, and leaves no process."""
     with closing(Arm("slow", [opener(time.sleep)])) as arm:
         (process,) = arm._processes.values()
         pid = process.pid
@@ -59,8 +66,8 @@ def test_ctrl_c_ends_a_process_in_the_middle_of_its_steps():
         os.kill(pid, 0)
 
 
-def test_a_closed_arm_can_be_closed_again():
-    """``close`` stands in many a ``finally``."""
+def test_close_is_idempotent() -> None:
+    """``close`` is called in several ``finally`` blocks."""
     arm = Arm("closed", [opener(bool)])
     arm.close()
     arm.close()

@@ -1,12 +1,15 @@
 """The benchmark of the fabric simulator runs, checks its results and writes them."""
 
+from __future__ import annotations
+
 import json
+from pathlib import Path
 
 from benchmarks.fabric import CASES, STREAMED, main
 
 
-def test_every_case_is_measured(tmp_path):
-    """On a few PEs: a row of JSON per case, with positive rates."""
+def test_main_measures_every_case(tmp_path: Path) -> None:
+    """On a few PEs: one result per case, with positive rates."""
     path = tmp_path / "fabric.json"
     assert main(["--rows", "15", "--columns", "14", "--words", "3", "--json", str(path)]) == 0
     results = json.loads(path.read_text())["results"]
