@@ -26,7 +26,7 @@ from wsc.checkpoint.writer import write_metadata
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError
 from wsc.core.installation import Installation
-from wsc.core.names import server_name
+from wsc.core.messages import server_name
 from wsc.core.program import Mode, TensorSpec, assign_servers
 from wsc.core.role import Interval, Job, Report
 

@@ -20,12 +20,12 @@ from timing.sram import SramPlan, check_fits
 from timing.start_up import StartUp, checkpoint_ps, start_up
 from wsc.compiler.compiled import Compiled
 from wsc.core.installation import InputFeed, Installation
+from wsc.core.messages import switch_name, worker_name
 from wsc.core.micro_batches import check_batch
-from wsc.core.names import switch_name, worker_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec, plan_streams
 from wsc.core.role import RoleSpec
-from wsc.core.rounds import Rounds
+from wsc.core.schedule import Rounds
 
 
 @dataclass(frozen=True)

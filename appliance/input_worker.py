@@ -11,10 +11,18 @@ from appliance.batches import GlobalBatches
 from wsc.compiler.precision import NAMES
 from wsc.core.errors import DataError
 from wsc.core.installation import Installation
-from wsc.core.messages import BatchReady, BatchReleased, Envelope
-from wsc.core.names import node_name, worker_name
-from wsc.core.packing import byte_ranges, packed_bytes
-from wsc.core.payload import Slab
+from wsc.core.messages import (
+    BatchReady,
+    BatchReleased,
+    Envelope,
+    node_name,
+    worker_name,
+)
+from wsc.core.payload import (
+    Slab,
+    byte_ranges,
+    packed_bytes,
+)
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, JobState, Report, RoleContext
 

@@ -1,31 +1,90 @@
 """Executes segment steps of one program on a CS node: kernels on the lanes of the host.
 
-Up to ``lanes`` micro-batches run side by side, each on one thread, so the number of threads never
-changes a bit. The executor keeps nothing from one call to the next.
+Up to ``lanes`` micro-batches run side by side, each on one thread. Threads never split a kernel,
+so their number never changes a bit. The executor keeps nothing from one call to the next.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
-from csnode.gradients import GradientPacker
-from csnode.lanes import Lanes
-from csnode.micro_batch import MicroBatch
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
-from wsc.core.packing import byte_ranges, unpack
-from wsc.core.partial_sum import PartialSum
-from wsc.core.payload import Payload
-from wsc.core.program import Bucket
-from wsc.core.reduce_order import Subtree
+from wsc.core.partial_sum import Operands, PartialSum
+from wsc.core.payload import Payload, byte_ranges, unpack
+from wsc.core.program import Bucket, Segment
+from wsc.core.reduce_order import Merger, Subtree, leaf
 from wsc.core.rng import stream_key
 from wsc.core.role import Interval, RoleContext
 from wsc.core.schedule import SegmentStep
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Kernel = Callable[..., tuple[Any, ...]]
+
+
+class Lanes:
+    """``count`` threads, each of which computes on one core; a single lane is the caller's thread.
+
+    The threads end with the object.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._threads = (
+            ThreadPoolExecutor(count, name, torch.set_num_threads, (1,)) if count > 1 else None
+        )
+
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """Return the results for all items, in their order; raise what the first failure raises."""
+        side_by_side = map if self._threads is None else self._threads.map
+        return list(side_by_side(work, items))
+
+
+@dataclass
+class MicroBatch:
+    """The activations of one micro-batch between segments.
+
+    ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
+    segment that ran last, ``results`` the step's scalar outputs by position.
+    """
+
+    index: int
+    values: dict[str, Any]
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    results: dict[int, float] = field(default_factory=dict)
+
+    def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
+        """Run one segment and keep what later segments read."""
+        inputs = [self.values[name] for name in segment.inputs]
+        returned = kernel(*weights, *inputs)
+        num_outputs, num_gradients = len(segment.outputs), len(segment.gradients)
+        self.values.update(zip(segment.outputs, returned[:num_outputs], strict=True))
+        gradients = returned[num_outputs : num_outputs + num_gradients]
+        self.gradients = dict(zip(segment.gradients, gradients, strict=True))
+        results = returned[num_outputs + num_gradients :]
+        for (place, _), value in zip(segment.results, results, strict=True):
+            self.results[place] = float(value)
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Forget stashed values."""
+        for name in names:
+            del self.values[name]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all values that are held; views of one tensor count once."""
+        tensors = (value for value in self.values.values() if isinstance(value, torch.Tensor))
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+        return sum(storages.values())
 
 
 class Executor:
@@ -39,9 +98,9 @@ class Executor:
         self.schedule = installation.schedule
         self._kernels = [kernel.build() for kernel in installation.kernels]
         self._seed = seed
+        self._arena = context.arena
         self._cores = context.cores
         self._lanes = lanes
-        self._packer = GradientPacker(self.program.num_micro_batches, context, lanes)
 
     def unpack(self, step: int, index: int, payload: Payload) -> MicroBatch:
         """Copy the inputs of a micro-batch out of their payload, which can be released then."""
@@ -92,8 +151,23 @@ class Executor:
     def pack(
         self, bucket: Bucket, batches: Sequence[MicroBatch]
     ) -> list[tuple[Subtree, PartialSum]]:
-        """Return the sums of one gradient bucket that the node sends, each in a slab."""
-        return self._packer.pack(bucket, batches)
+        """Return the gradients of one bucket as fp32 sums, one for each maximal subtree.
+
+        Siblings of the reduce order are first added here, so that a node with several lanes sends
+        one sum instead of its parts. Each sum is in a slab, its tensors in bucket order.
+        """
+        total = self.program.num_micro_batches
+        allocate = partial(self._allocate, bucket)
+        merger: Merger[PartialSum] = Merger(
+            total, lambda left, right: left.add(right, allocate, self._for_each)
+        )
+        for batch in batches:
+            gradients = PartialSum([batch.gradients[name] for name in bucket.names])
+            merger.offer(leaf(batch.index, total), gradients)
+        sums = merger.take()
+        for _, part in sums:
+            part.own(allocate, self._for_each)
+        return sums
 
     def _weights(
         self, step: SegmentStep, payloads: Mapping[int, Payload]
@@ -105,6 +179,20 @@ class Executor:
             tensors = unpack(payloads[bucket.index].view(dtype), bucket.specs)
             views.update(zip(bucket.names, tensors, strict=True))
         return views
+
+    def _allocate(self, bucket: Bucket, _: PartialSum) -> PartialSum:
+        slab = self._arena.allocate(bucket.num_bytes)
+        views = list(unpack(slab.view(torch.float32), bucket.specs))
+        return PartialSum(views, slab, is_owned=True, on_release=slab.free)
+
+    def _for_each(self, act: Callable[..., object], operands: Operands) -> None:
+        """Act on the tensors of a bucket, which are independent, side by side on the lanes."""
+
+        def on_a_core(each: tuple[torch.Tensor, ...]) -> None:
+            with self._cores.lease():
+                act(*each)
+
+        self._lanes.map(on_a_core, operands)
 
 
 def _kernel_failed(where: str, error: Exception) -> ApplianceError:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from csnode.executor import Executor
-from csnode.lanes import Lanes
-from csnode.micro_batch import MicroBatch
-from csnode.sram import SramLedger
+from csnode.executor import Executor, Lanes, MicroBatch
+from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     BatchReady,
@@ -23,14 +21,17 @@ from wsc.core.messages import (
     GradientReleased,
     WeightsReady,
     WeightsReleased,
+    node_name,
 )
-from wsc.core.names import node_name
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
 from wsc.core.program import Bucket, Mode
 from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext
 from wsc.core.schedule import SegmentStep
+from wsc.core.units import format_bytes
+
+Kind = Literal["weights", "activations", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,36 @@ class RoundOfStep(NamedTuple):
 
     step: int
     round: int
+
+
+class SramLedger:
+    """The bytes resident in a system's SRAM, by kind, their peaks, and the capacity."""
+
+    def __init__(self, node: str, capacity_bytes: int) -> None:
+        self.peak_bytes: dict[str, int] = {}
+        self._node = node
+        self._capacity_bytes = capacity_bytes
+        self._resident_bytes: dict[str, int] = {}
+
+    def change(self, kind: Kind, num_bytes: int) -> None:
+        """Add bytes that arrive, or subtract bytes that are forgotten.
+
+        Raises:
+            ApplianceResourceExhausted: The resident bytes exceed the capacity.
+        """
+        self._resident_bytes[kind] = self._resident_bytes.get(kind, 0) + num_bytes
+        total = sum(self._resident_bytes.values())
+        for name, resident in ((kind, self._resident_bytes[kind]), ("total", total)):
+            self.peak_bytes[name] = max(self.peak_bytes.get(name, 0), resident)
+        if total > self._capacity_bytes:
+            parts = ", ".join(f"{k} {format_bytes(v)}" for k, v in self._resident_bytes.items())
+            raise ApplianceResourceExhausted(
+                f"{self._node} needs {format_bytes(total)} of SRAM",
+                code="sram-ledger-exceeded",
+                value=parts,
+                rule=f"a system has {format_bytes(self._capacity_bytes)}",
+                remedy="choose a smaller csx.performance.micro_batch_size",
+            )
 
 
 class NodeJob(JobState[CSNode]):

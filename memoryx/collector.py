@@ -2,21 +2,21 @@
 
 Subtrees of a bucket arrive in any order and are added in the reduce order. The sum of the whole
 batch is unscaled and clamped; if gradients are clipped by their global norm, the sums of a step
-wait until all servers have agreed on it (memoryx.norms).
+wait until all servers have agreed on it (NormExchange).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms
-from wsc.core.messages import GradientReady, NormPartial
+from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
+from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.packing import unpack
 from wsc.core.partial_sum import PartialSum
+from wsc.core.payload import unpack
 from wsc.core.program import Bucket, Program
 from wsc.core.reduce_order import Merger
 
@@ -111,6 +111,36 @@ class GradientCollector:
         norms = gradient_norms(list(gradients.values()))
         places = (self._position[name] for name in gradients)
         return NormPartial(step, self._server, tuple(zip(places, norms, strict=True)))
+
+
+class NormExchange:
+    """The exchange by which servers agree on the global gradient norm, as its leader sees it.
+
+    Each server sends its part to the leader, the lowest server that owns a gradient. The leader
+    adds the per-tensor norms in master order, as ``torch.nn.utils.clip_grad_norm_`` does, so the
+    total never depends on which server owns which parameter.
+    """
+
+    def __init__(self, servers: Sequence[int]) -> None:
+        self._servers = tuple(servers)
+        self._partials: dict[int, dict[int, NormPartial]] = {}
+
+    @property
+    def leader(self) -> str:
+        """Name of the server that adds the parts."""
+        return server_name(min(self._servers))
+
+    def take(self, partial: NormPartial) -> Iterator[tuple[str, NormTotal]]:
+        """Take one server's part; when all are there, yield the total for each server by name."""
+        arrived = self._partials.setdefault(partial.step, {})
+        arrived[partial.server] = partial
+        if len(arrived) < len(self._servers):
+            return
+        del self._partials[partial.step]
+        norms = dict(pair for part in arrived.values() for pair in part.norms)
+        total = total_norm([norms[position] for position in sorted(norms)])
+        for server in self._servers:
+            yield server_name(server), NormTotal(partial.step, total)
 
 
 def _add(left: PartialSum, right: PartialSum) -> PartialSum:

@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memoryx.collector import GradientCollector, Sums
-from memoryx.norms import NormExchange
-from memoryx.persistence import Persistence
-from memoryx.store import WeightStore
+from memoryx.collector import GradientCollector, NormExchange, Sums
+from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
 from wsc.compiler.precision import DTYPES
 from wsc.core.installation import Installation
@@ -28,11 +26,13 @@ from wsc.core.messages import (
     NormPartial,
     NormTotal,
     WeightsReleased,
+    server_name,
 )
-from wsc.core.names import server_name
-from wsc.core.packing import unpack
 from wsc.core.partial_sum import Credit
-from wsc.core.payload import Slab
+from wsc.core.payload import (
+    Slab,
+    unpack,
+)
 from wsc.core.program import Bucket, Mode, TensorSpec, assign_servers
 from wsc.core.role import Interval, Job, JobState, Report, RoleContext
 from wsc.core.schedule import collected_by, streamed_by

@@ -33,7 +33,7 @@ from memoryx.tiers import Tiers
 from timing.hardware import EVEN, JitterSpec, MemoryXSpec
 from timing.jitter import slowed
 from timing.timeline import Arrival, Occupancy, Resource, Stamps, Timeline, Window, Wire
-from wsc.core.names import server_name
+from wsc.core.messages import server_name
 from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Bucket
 from wsc.core.units import transfer_ps
 

@@ -40,7 +40,7 @@ from timing.hardware import MachineSpec
 from timing.jitter import Jitter
 from timing.timeline import Occupancy, State, resume, state_of
 from wsc.core.program import Mode
-from wsc.core.rounds import Rounds
+from wsc.core.schedule import Rounds
 from wsc.core.units import format_ps, format_rate
 
 

@@ -28,7 +28,7 @@ from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import rounds_of
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import ARITHMETIC_KINDS, Program, plan_streams
-from wsc.core.rounds import Rounds
+from wsc.core.schedule import Rounds
 
 MOST_STEPS = 16
 """Steps to look for a state that comes back; without one, they are averaged except the first."""

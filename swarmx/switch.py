@@ -19,8 +19,9 @@ from wsc.core.messages import (
     GradientReleased,
     WeightsReady,
     WeightsReleased,
+    server_name,
+    switch_name,
 )
-from wsc.core.names import server_name, switch_name
 from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
 from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Subtree

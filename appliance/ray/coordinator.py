@@ -23,7 +23,7 @@ from appliance.ray.roles import RayRoles, wait_until_ended
 from appliance.spec import RuntimeSpec
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
-from wsc.core.names import COORDINATOR
+from wsc.core.messages import COORDINATOR
 from wsc.core.program import Mode
 from wsc.core.role import Interval, RoleSpec
 

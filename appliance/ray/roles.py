@@ -25,7 +25,7 @@ from appliance.ray.gather import gather
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.installation import Installation
-from wsc.core.names import node_name
+from wsc.core.messages import node_name
 from wsc.core.role import Job, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0

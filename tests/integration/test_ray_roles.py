@@ -23,7 +23,7 @@ from wsc.core.errors import (
     ClusterJobInitError,
     ConfigError,
 )
-from wsc.core.names import node_name
+from wsc.core.messages import node_name
 from wsc.core.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles

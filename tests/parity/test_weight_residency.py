@@ -6,7 +6,7 @@ import pytest
 
 from appliance import local as local_roles
 from appliance.elaborate import ClusterSize
-from csnode.micro_batch import MicroBatch
+from csnode.executor import MicroBatch
 from tests.support.arenas import StrictArena
 from tests.support.local_machine import (
     BF16,

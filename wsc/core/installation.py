@@ -15,8 +15,11 @@ from wsc.core.kernel_source import KernelSource
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, StreamPlan
-from wsc.core.rounds import Rounds
-from wsc.core.schedule import Schedule, schedule_of
+from wsc.core.schedule import (
+    Rounds,
+    Schedule,
+    schedule_of,
+)
 
 
 @dataclass(frozen=True)

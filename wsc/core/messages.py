@@ -6,7 +6,9 @@
     norm exchange    servers <-> their leader      NormPartial, NormTotal
 
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
-it, which is what lets its owner reuse the memory and is all the backpressure there is.
+it: its owner may reuse the memory. These credits are the only backpressure.
+
+Envelopes address roles by name. The names are those of cluster_interface.md, section 4.1.
 """
 
 from __future__ import annotations
@@ -110,3 +112,26 @@ class Envelope:
     source: str
     target: str
     message: Message
+
+
+COORDINATOR = "crd-0"
+
+
+def server_name(index: int) -> str:
+    """Return the name of a weight server of MemoryX."""
+    return f"wgt-{index}"
+
+
+def switch_name(index: int) -> str:
+    """Return the name of a broadcast-reduce switch of SwarmX."""
+    return f"br-{index}"
+
+
+def node_name(index: int) -> str:
+    """Return the name of a CS system."""
+    return f"csx-{index}"
+
+
+def worker_name(index: int) -> str:
+    """Return the name of an input worker."""
+    return f"wrk-{index}"

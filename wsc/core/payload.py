@@ -1,13 +1,17 @@
-"""What a message carries: bytes that a role writes and reads, wherever they are.
+"""Payloads of messages: bytes that roles write and read, wherever they are.
 
-A role never knows what is behind a payload: a tensor of this process, a slab of shared memory,
-or bytes that came over the network. It allocates slabs from the ``Arena`` it was given, fills
-them, sends them inside messages, and frees them when the readers' credits are back.
+A role does not know whether a payload is a tensor of this process, a slab of shared memory, or
+bytes that came over the network. It allocates slabs from its ``Arena``, fills them, sends them in
+messages, and frees them when the credits of all readers are back. Several tensors are packed in
+one payload one after the other, in the order of their specs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+from wsc.core.program import TensorSpec
 
 if TYPE_CHECKING:
     import torch
@@ -39,3 +43,25 @@ class Arena(Protocol):
 
     def close(self) -> None:
         """Release everything; payloads handed out before become invalid."""
+
+
+def packed_bytes(specs: Sequence[TensorSpec]) -> int:
+    """Return the size of a payload that holds these tensors."""
+    return sum(spec.num_bytes for spec in specs)
+
+
+def unpack(flat: torch.Tensor, specs: Sequence[TensorSpec]) -> Iterator[torch.Tensor]:
+    """Yield views of a flat tensor of one dtype, one per spec."""
+    start = 0
+    for spec in specs:
+        yield flat[start : start + spec.num_elements].view(spec.shape)
+        start += spec.num_elements
+
+
+def byte_ranges(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, int, int]]:
+    """Yield each tensor with its start and stop byte, for payloads of mixed dtypes."""
+    start = 0
+    for spec in specs:
+        stop = start + spec.num_bytes
+        yield spec, start, stop
+        start = stop

@@ -1,7 +1,12 @@
-"""The static schedule of one round: the segment steps that node, servers and timing all follow.
+"""The static schedule: rounds of a step, and the segment steps that all follow in a round.
 
-CS nodes execute the steps in order, weight servers stream their buckets in the same order, the
-timing models charge the same steps, and ``--compile_only`` prints them.
+A step streams its weights once per *round*; in a round every node works on up to ``lanes``
+micro-batches side by side. Micro-batches are assigned in index order, so a round covers one
+contiguous run of them, each node a contiguous part of that run, and siblings of the reduce
+order mostly meet inside a node or under one switch.
+
+CS nodes execute the segment steps in order, weight servers stream their buckets in the same order,
+the timing models charge the same steps, and ``--compile_only`` prints them.
 """
 
 from __future__ import annotations
@@ -14,6 +19,36 @@ from wsc.core.program import Bucket, Footprint, Program, StreamPlan
 
 BucketLoad = tuple[int, int, int]
 """Server, elements and bytes of a bucket."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Micro-batches of a step spread over ``num_nodes`` nodes of ``lanes`` lanes each."""
+
+    num_micro_batches: int
+    num_nodes: int
+    lanes: int = 1
+
+    @property
+    def count(self) -> int:
+        """Rounds in a step."""
+        return -(-self.num_micro_batches // (self.num_nodes * self.lanes))
+
+    def of_node(self, round_index: int, node: int) -> range:
+        """Return the micro-batches of one node in one round; empty when none are left."""
+        first = (round_index * self.num_nodes + node) * self.lanes
+        stop = min(first + self.lanes, self.num_micro_batches)
+        return range(first, max(first, stop))
+
+    def of_nodes(self, round_index: int, nodes: range) -> range:
+        """Return the micro-batches of a run of neighbouring nodes in one round."""
+        first = self.of_node(round_index, nodes.start).start
+        stop = min(first + len(nodes) * self.lanes, self.num_micro_batches)
+        return range(first, max(first, stop))
+
+    def node_of(self, micro_batch: int) -> int:
+        """Return the node that computes a micro-batch."""
+        return micro_batch // self.lanes % self.num_nodes
 
 
 @dataclass(frozen=True)

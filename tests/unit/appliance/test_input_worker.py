@@ -15,7 +15,7 @@ from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
 from wsc.core.program import plan_streams
 from wsc.core.role import Job, RoleContext
-from wsc.core.rounds import Rounds
+from wsc.core.schedule import Rounds
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 BATCHES = random_batches(3, ROWS)

@@ -1,4 +1,6 @@
-"""A CS node driven by hand: it goes on as far as its mail allows, and keeps nothing."""
+"""A CS node driven by hand: it advances as far as its messages allow, and keeps nothing."""
+
+from __future__ import annotations
 
 from functools import partial
 
@@ -7,8 +9,8 @@ import torch
 
 from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
-from csnode.micro_batch import MicroBatch
-from csnode.node import NodeSpec
+from csnode.executor import MicroBatch
+from csnode.node import NodeSpec, SramLedger
 from tests.support.arenas import StrictArena
 from tests.support.kernels import run_eagerly
 from tests.support.local_machine import (
@@ -219,3 +221,35 @@ def test_peaks_are_reported_by_kind():
     assert peaks.keys() == {"weights", "activations", "gradients", "total"}
     assert peaks["weights"] == max(bucket.num_bytes for bucket in driver.plan.weights)
     assert peaks["gradients"] == sum(bucket.num_bytes for bucket in driver.plan.gradients)
+
+
+def test_peaks_by_kind_and_in_total():
+    """The peak of the total is that of one moment, not the sum of the peaks."""
+    ledger = SramLedger("csx-0", 100)
+    ledger.change("weights", 60)
+    ledger.change("weights", -50)
+    ledger.change("activations", 40)
+    ledger.change("weights", 20)
+    assert ledger.peak_bytes == {"weights": 60, "activations": 40, "total": 70}
+
+
+def test_all_of_the_sram_may_be_used():
+    """Up to the last byte; what was forgotten makes role."""
+    ledger = SramLedger("csx-0", 100)
+    for _ in range(3):
+        ledger.change("gradients", 100)
+        ledger.change("gradients", -100)
+    assert ledger.peak_bytes["total"] == 100
+
+
+def test_what_does_not_fit_is_refused_with_numbers():
+    """Which system, how much of what, how much there is, and what to do."""
+    ledger = SramLedger("csx-3", 3 * 1024)
+    ledger.change("weights", 1024)
+    with pytest.raises(ApplianceResourceExhausted) as caught:
+        ledger.change("activations", 2049)
+    error = caught.value
+    assert error.what == "csx-3 needs 3.0 KiB of SRAM"
+    assert error.value == "weights 1.0 KiB, activations 2.0 KiB"
+    assert "3.0 KiB" in error.rule
+    assert "micro_batch_size" in error.remedy

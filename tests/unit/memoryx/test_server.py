@@ -29,8 +29,10 @@ from wsc.core.messages import (
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import Subtree, root
 from wsc.core.role import Job, RoleContext
-from wsc.core.rounds import Rounds
-from wsc.core.schedule import collected_by
+from wsc.core.schedule import (
+    Rounds,
+    collected_by,
+)
 
 TRAINED = ("first.weight", "first.bias", "last.weight")
 NUM_MICRO_BATCHES = 5

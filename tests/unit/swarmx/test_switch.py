@@ -21,7 +21,7 @@ from wsc.core.messages import (
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import Subtree, leaf, root
 from wsc.core.role import Job, RoleContext
-from wsc.core.rounds import Rounds
+from wsc.core.schedule import Rounds
 
 NUM_MICRO_BATCHES = 5
 CHILDREN = ("csx-0", "csx-1", "csx-2")

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsc.core.packing import byte_ranges, packed_bytes, unpack
+from wsc.core.payload import byte_ranges, packed_bytes, unpack
 from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)

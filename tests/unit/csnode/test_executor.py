@@ -1,0 +1,178 @@
+"""The executor: lanes, micro-batches between segments, and gradients that leave as fp32 sums."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.cores import UnlimitedCores
+from csnode.executor import Executor, Lanes, MicroBatch
+from tests.support.arenas import StrictArena
+from tests.support.small_programs import program, segment
+from tests.support.subtrees import merged_subtrees
+from wsc.core.installation import InputFeed, Installation
+from wsc.core.program import plan_streams
+from wsc.core.reduce_order import Subtree
+from wsc.core.role import RoleContext
+from wsc.core.schedule import Rounds
+
+
+def test_a_single_lane_is_the_thread_of_the_caller():
+    """So that a cluster in one process starts no thread that could outlive it."""
+    assert (
+        Lanes(1, "lane").map(lambda _: threading.get_ident(), "abc") == [threading.get_ident()] * 3
+    )
+
+
+def test_lanes_work_side_by_side():
+    """Each waits here until the other one has come, too; results keep the order of the items."""
+    meeting = threading.Barrier(2, timeout=10)
+    arrived = Lanes(2, "lane").map(lambda item: (meeting.wait() >= 0, item), "ab")
+    assert arrived == [(True, "a"), (True, "b")]
+
+
+def test_a_lane_computes_on_one_core():
+    """Threads never split a kernel."""
+    assert Lanes(2, "lane").map(lambda _: torch.get_num_threads(), "ab") == [1, 1]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_fails_in_a_lane_is_raised(count):
+    """At once, not when somebody asks."""
+    with pytest.raises(ZeroDivisionError):
+        Lanes(count, "lane").map(lambda item: 1 // item, [1, 0])
+
+
+def test_threads_end_with_their_lanes():
+    """Without anybody telling them."""
+    lanes = Lanes(2, "ending")
+    lanes.map(abs, [1, 2])
+    (thread, *_) = (t for t in threading.enumerate() if t.name.startswith("ending"))
+    del lanes
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+SEGMENT = segment(
+    0,
+    inputs=("x",),
+    outputs=("double", "triple"),
+    gradients=("w",),
+    results=((1, "second"), (0, "first")),
+)
+
+
+def kernel(weight, x):
+    return 2 * x, 3 * x, weight + 1, torch.tensor(0.25), torch.tensor(4)
+
+
+def test_what_a_kernel_returns_goes_where_it_belongs():
+    """Outputs, then gradients, then results, which are found again by their position."""
+    batch = MicroBatch(0, {"x": torch.tensor([1.0])})
+    batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
+    assert batch.values["double"].item() == 2
+    assert batch.values["triple"].item() == 3
+    assert batch.gradients == {"w": torch.tensor([6.0])}
+    assert batch.results == {1: 0.25, 0: 4.0}
+
+
+def test_gradients_are_those_of_the_last_segment():
+    """They leave the node at once; none piles up."""
+    batch = MicroBatch(0, {"x": torch.tensor([1.0])})
+    batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
+    batch.run(segment(1, inputs=("double",)), lambda x: (), [])
+    assert batch.gradients == {}
+
+
+def test_a_kernel_that_returns_something_else_is_an_error():
+    """Schedule and kernel disagree: nothing is stored under a wrong name."""
+    batch = MicroBatch(0, {"x": torch.tensor([1.0])})
+    with pytest.raises(ValueError, match="zip"):
+        batch.run(SEGMENT, lambda *_: (torch.tensor(1.0),), [torch.tensor([5.0])])
+
+
+def test_memory_is_counted_by_storage():
+    """Views of one tensor count once, numbers not at all, dropped values no more."""
+    x = torch.zeros(4, 4)
+    batch = MicroBatch(0, {"x": x, "row": x[0], "y": torch.zeros(2), "random_key": 7})
+    assert batch.num_bytes == 64 + 8
+    batch.drop(["x", "y"])
+    assert batch.num_bytes == 64
+    batch.drop(["row"])
+    assert batch.num_bytes == 0
+
+
+LANES = Lanes(2, "lane")
+PROGRAM = program()
+PLAN = plan_streams(PROGRAM, 1)
+INSTALLATION = Installation(PROGRAM, (), PLAN, Rounds(5, 1), InputFeed(tuple, ()), None)
+BUCKET = PLAN.gradients[-1]  # first.weight (4, 4) and first.bias (4,)
+
+
+def micro_batches(indices, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    everything = [
+        {
+            "first.weight": torch.randn(4, 4, generator=generator).to(dtype),
+            "first.bias": torch.randn(4, generator=generator).to(dtype),
+        }
+        for _ in range(PROGRAM.num_micro_batches)
+    ]
+    return [MicroBatch(index, {}, gradients=everything[index]) for index in indices]
+
+
+def flat(batch):
+    return torch.cat([batch.gradients[name].float().reshape(-1) for name in BUCKET.names])
+
+
+def packed(batches):
+    """The subtrees with a copy of what their slabs hold, and the arena."""
+    arena = StrictArena()
+    executor = Executor(INSTALLATION, 0, RoleContext(arena, UnlimitedCores()), LANES)
+    sums = executor.pack(BUCKET, batches)
+    return {subtree: part.payload.view(torch.float32).clone() for subtree, part in sums}, arena
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_one_micro_batch_is_copied(dtype):
+    """As fp32, in bucket order, and the kernel's own tensors stay as they are."""
+    (batch,) = micro_batches([2], dtype)
+    before = flat(batch)
+    found, _ = packed([batch])
+    assert found.keys() == {Subtree(2, 0)}
+    assert torch.equal(found[Subtree(2, 0)], before)
+    assert torch.equal(flat(batch), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_siblings_are_summed_in_fp32(dtype):
+    """In the canonical order, whatever the dtype of the kernels."""
+    found, _ = packed(micro_batches(range(5), dtype))
+    g = [flat(batch) for batch in micro_batches(range(5), dtype)]
+    assert found.keys() == {Subtree(0, 3)}
+    assert torch.equal(found[Subtree(0, 3)], ((g[0] + g[1]) + (g[2] + g[3])) + g[4])
+
+
+def test_what_are_no_siblings_stays_apart():
+    """1 and 2 have different parents."""
+    found, _ = packed(micro_batches([1, 2]))
+    assert found.keys() == {Subtree(1, 0), Subtree(2, 0)}
+
+
+@given(st.lists(st.integers(0, 4), unique=True))
+def test_one_slab_per_span_is_left(indices):
+    """Sums on the way give their memory back."""
+    found, arena = packed(micro_batches(sorted(indices)))
+    assert list(found) == merged_subtrees(sorted(indices), 5)
+    assert len(arena.live) == len(found)
+    assert not any(values.isnan().any() for values in found.values())
+
+
+def test_the_first_sum_needs_no_copy_of_its_operands():
+    """Two micro-batches take one slab, not three."""
+    _, arena = packed(micro_batches([0, 1]))
+    assert arena.allocated == 1
