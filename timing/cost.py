@@ -1,18 +1,19 @@
-"""What the segments of a program cost on the wafer.
+"""Cost of the segments of a program on the wafer.
 
-Each op has a closed form in cycles, derived from how its kernel is mapped onto the grid
-(``timing.kernels``). Published training runs take longer than the forms, which know an op alone
-on a healthy, perfectly scheduled wafer, so three constants of ``WaferSpec`` make up for it, fitted
-once for all models: the efficiency of attention, that of all other kernels, and a fixed time for
-each segment. A fourth, ``software_speed``, tells releases of the vendor's software apart.
+Each op has a closed form in cycles, derived from the mapping of its kernel onto the grid
+(``timing.kernels``). Published training runs take longer than the closed forms, which cost each op
+alone on a healthy, perfectly scheduled wafer. Three constants of ``WaferSpec``, fitted once for all
+models, account for the difference: the efficiency of attention, that of all other kernels, and a
+fixed time for each segment. A fourth, ``software_speed``, distinguishes releases of the vendor's
+software.
 
-Every op is costed in the dtype that the program streams in, 16 bit as a rule, even where the graph
-computes it in fp32 (losses, an explicit fp32 softmax). That is deliberate: at the rates of fp32 the
-rows that the constants were fitted on fit worse, 2.8 % on average instead of 2.4 %. Sums along the
-fabric and statistics of norms are fp32 by their forms.
+Every op is costed in the dtype that the program streams in, usually 16 bit, even where the graph
+computes it in fp32 (losses, an explicit fp32 softmax). That is deliberate: at the rates of fp32,
+the rows that the constants were fitted to fit worse, 2.8 % on average instead of 2.4 %. Sums along
+the fabric and statistics of norms are fp32 in their closed forms.
 
-All layers share one layout of the activations, so that nothing moves between them: the one of which
-the whole step takes the fewest cycles.
+All layers share one layout of the activations, so nothing moves between them. It is the layout on
+which the whole step takes the fewest cycles.
 """
 
 from __future__ import annotations
@@ -52,24 +53,25 @@ def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
     """
     # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
     works = Counter(segment.work for segment in program.segments)
-    forms = {work: [cost_function_of(op) for op in work if op.kind != "view"] for work in works}
+    functions = {work: [cost_function_of(op) for op in work if op.kind != "view"] for work in works}
     counts: Counter[CostFunction] = Counter()
     for work, count in works.items():
-        for form in forms[work]:
-            counts[form] += count
+        for function in functions[work]:
+            counts[function] += count
     _, cycles = _on_best_grid(counts, wafer, program.stream_dtype)
     costs = {
-        work: _segment_cost([cycles[form] for form in each], wafer) for work, each in forms.items()
+        work: _segment_cost([cycles[function] for function in each], wafer)
+        for work, each in functions.items()
     }
     return [costs[segment.work] for segment in program.segments]
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:
     """Return the layout on which ops, each as often as ``counts`` says, take the fewest cycles."""
-    forms: Counter[CostFunction] = Counter()
+    functions: Counter[CostFunction] = Counter()
     for op, count in counts.items():
-        forms[cost_function_of(op)] += count
-    return _on_best_grid(forms, wafer, dtype)[0]
+        functions[cost_function_of(op)] += count
+    return _on_best_grid(functions, wafer, dtype)[0]
 
 
 def _on_best_grid(
@@ -81,15 +83,18 @@ def _on_best_grid(
     and a layout is given up as soon as it takes more than the best one so far.
     """
     first, *others = layouts_on(wafer, dtype)
-    best_cycles = {form: first.cycles(form) for form in counts}
-    forms = sorted(counts, key=lambda form: -counts[form] * best_cycles[form].total_cycles)
-    best, fewest = first, sum(counts[form] * best_cycles[form].total_cycles for form in forms)
+    best_cycles = {function: first.cycles(function) for function in counts}
+    functions = sorted(
+        counts, key=lambda function: -counts[function] * best_cycles[function].total_cycles
+    )
+    fewest = sum(counts[function] * best_cycles[function].total_cycles for function in functions)
+    best = first
     for layout in others:
         cycles: dict[CostFunction, Cycles] = {}
         total = 0.0
-        for form in forms:
-            cycles[form] = layout.cycles(form)
-            total += counts[form] * cycles[form].total_cycles
+        for function in functions:
+            cycles[function] = layout.cycles(function)
+            total += counts[function] * cycles[function].total_cycles
             if total >= fewest:
                 break
         else:
@@ -110,12 +115,12 @@ class Layout:
         self._dtype = dtype
         self._known: dict[CostFunction, Cycles] = {}
 
-    def cycles(self, form: CostFunction) -> Cycles:
+    def cycles(self, function: CostFunction) -> Cycles:
         """Return the cycles of an op with this cost function."""
-        seen = form.on(self.grid)
+        seen = function.on(self.grid)
         cycles = self._known.get(seen)
         if cycles is None:
-            is_attention = form.kernel is attention
+            is_attention = function.kernel is attention
             wafer = self._wafer
             efficiency = wafer.attention_efficiency if is_attention else wafer.kernel_efficiency
             cycles = seen.cycles(self.grid, self._dtype) * (1 / efficiency)

@@ -19,6 +19,10 @@ from csnode.fabric.memory import Layout, SramArray
 from csnode.fabric.region import Fabric
 from wsc.core.errors import ApplianceCompilationError
 
+Selection = Any
+"""Index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
+EVERYWHERE: Selection = np.s_[:, :]
+
 
 class Port(IntEnum):
     """Input or output of a router. Row 0 is north, column 0 is west."""
@@ -50,12 +54,6 @@ class ColourRoutes:
     outputs: Array
     last: Array
     ring: Array
-
-
-Selection = Any
-"""Index into a [rows, columns] array: slices, integers, index arrays, or a boolean mask."""
-
-EVERYWHERE: Selection = np.s_[:, :]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,56 @@ from wsc.core.errors import ApplianceResourceExhausted
 
 
 @dataclass(frozen=True)
+class Fabric:
+    """Region of ``rows`` x ``columns`` PEs in a row-major grid, on the working PEs of a wafer.
+
+    Raises ApplianceResourceExhausted if the wafer, or its working part, is smaller.
+    """
+
+    rows: int
+    columns: int
+    spec: FabricSpec = WSE2
+    defects: Defects = field(default_factory=Defects)
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        if not (0 < self.rows <= spec.rows and 0 < self.columns <= spec.columns):
+            raise ApplianceResourceExhausted(
+                "the region must lie on the wafer",
+                code="region-outside-wafer",
+                value=f"{self.rows} rows x {self.columns} columns",
+                rule=f"1 x 1 to {spec.rows} rows x {spec.columns} columns of PEs",
+            )
+        _ = self.region  # raises for a region that does not fit
+
+    @property
+    def num_pes(self) -> int:
+        """PEs of the region."""
+        return self.rows * self.columns
+
+    @cached_property
+    def region(self) -> Region | None:
+        """Physical PE of each PE of the region; None on a wafer without defects."""
+        if not self.defects:
+            return None
+        return working_region(self.spec, self.defects, self.rows, self.columns)
+
+    @cached_property
+    def east_cycles(self) -> Array:
+        """int32 [rows, columns - 1]: cycles between a router and the next one to the east."""
+        if self.region is not None:
+            return self.region.east_cycles
+        return np.full((self.rows, self.columns - 1), self.spec.hop_cycles, dtype=np.int32)
+
+    @cached_property
+    def south_cycles(self) -> Array:
+        """int32 [rows - 1, columns]: cycles between a router and the next one to the south."""
+        if self.region is not None:
+            return self.region.south_cycles
+        return np.full((self.rows - 1, self.columns), self.spec.hop_cycles, dtype=np.int32)
+
+
+@dataclass(frozen=True)
 class Region:
     """Place of a logical grid on the wafer, int32 arrays.
 
@@ -136,53 +186,3 @@ def _defects(wafer: WaferSpec) -> Defects:
     if spec.map is not None:
         return read_defects(spec.map, wafer.fabric)
     return random_defects(wafer.fabric, spec.seed, spec.pe_yield, spec.link_yield)
-
-
-@dataclass(frozen=True)
-class Fabric:
-    """Region of ``rows`` x ``columns`` PEs in a row-major grid, on the working PEs of a wafer.
-
-    Raises ApplianceResourceExhausted if the wafer, or its working part, is smaller.
-    """
-
-    rows: int
-    columns: int
-    spec: FabricSpec = WSE2
-    defects: Defects = field(default_factory=Defects)
-
-    def __post_init__(self) -> None:
-        spec = self.spec
-        if not (0 < self.rows <= spec.rows and 0 < self.columns <= spec.columns):
-            raise ApplianceResourceExhausted(
-                "the region must lie on the wafer",
-                code="region-outside-wafer",
-                value=f"{self.rows} rows x {self.columns} columns",
-                rule=f"1 x 1 to {spec.rows} rows x {spec.columns} columns of PEs",
-            )
-        _ = self.region  # raises for a region that does not fit
-
-    @property
-    def num_pes(self) -> int:
-        """PEs of the region."""
-        return self.rows * self.columns
-
-    @cached_property
-    def region(self) -> Region | None:
-        """Physical PE of each PE of the region; None on a wafer without defects."""
-        if not self.defects:
-            return None
-        return working_region(self.spec, self.defects, self.rows, self.columns)
-
-    @cached_property
-    def east_cycles(self) -> Array:
-        """int32 [rows, columns - 1]: cycles between a router and the next one to the east."""
-        if self.region is not None:
-            return self.region.east_cycles
-        return np.full((self.rows, self.columns - 1), self.spec.hop_cycles, dtype=np.int32)
-
-    @cached_property
-    def south_cycles(self) -> Array:
-        """int32 [rows - 1, columns]: cycles between a router and the next one to the south."""
-        if self.region is not None:
-            return self.region.south_cycles
-        return np.full((self.rows - 1, self.columns), self.spec.hop_cycles, dtype=np.int32)

@@ -18,6 +18,12 @@ from timing.kernels.streaming import weight_streaming
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import OpWork
 
+TRANSCENDENTAL = re.compile(
+    r"(exp2?|expm1|log2?|log10|log1p|gelu|silu|tanh|sigmoid|log_sigmoid|softplus|mish|elu|erfc?"
+    r"|sin|cos|tan|pow|r?sqrt)(_forward|_backward)?_?"
+)
+"""Names of elementwise ops that evaluate a special function of each element."""
+
 
 class CostFunction(NamedTuple):
     """Closed form of one op, bound to the op's sizes."""
@@ -43,13 +49,6 @@ class CostFunction(NamedTuple):
         """Return the cost on a grid for elements of ``dtype``, a key of BYTES_PER_ELEMENT."""
         tokens = () if self.tokens is None else (self.tokens,)
         return self.kernel(grid, *tokens, *self.sizes, dtype, **dict(self.options))
-
-
-TRANSCENDENTAL = re.compile(
-    r"(exp2?|expm1|log2?|log10|log1p|gelu|silu|tanh|sigmoid|log_sigmoid|softplus|mish|elu|erfc?"
-    r"|sin|cos|tan|pow|r?sqrt)(_forward|_backward)?_?"
-)
-"""Names of elementwise ops that evaluate a special function of each element."""
 
 
 def op_cycles(grid: Grid, work: OpWork, dtype: str, density: float = 1.0) -> Cycles:

@@ -169,16 +169,21 @@ def gradient_products(
 
 @lru_cache(maxsize=4096)
 def gradient_block(
-    fabric: FabricSpec, parts: int, tile: tuple[int, int, int], dtype: str, *, even: bool = False
+    fabric: FabricSpec,
+    parts: int,
+    tile: tuple[int, int, int],
+    dtype: str,
+    *,
+    must_divide: bool = False,
 ) -> int:
     """Return the fastest number of parts per step: a power of two, at least one.
 
     The gradients of a block must fit one bank of SRAM. More parts make longer vectors, fewer parts
-    hide more of the transfer. With ``even``, the block divides ``parts``.
+    hide more of the transfer. With ``must_divide``, the block divides ``parts``.
     """
     _, features, width = tile
     accumulators = fabric.sram_bytes_per_pe // fabric.sram_banks // ACCUMULATOR_BYTES
     largest = max(1, min(parts, accumulators // (features * width)))
     blocks = [1 << k for k in range(largest.bit_length())]
-    fitting = [block for block in blocks if not even or parts % block == 0]
+    fitting = [block for block in blocks if not must_divide or parts % block == 0]
     return min(fitting, key=lambda n: gradient_products(fabric, parts, tile, n, dtype).total_cycles)

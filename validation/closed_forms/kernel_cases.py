@@ -24,6 +24,12 @@ SPARSE = 0.25
 """Share of non-zero weights in the sparse products."""
 
 
+LineCost = Callable[[FabricSpec, int, float], float]
+"""Closed form of a collective: machine, PEs and 32-bit words per PE to cycles."""
+LineProgram = Callable[[Fabric, int, Dtype], Program]
+"""Program of a collective: fabric, elements per PE and their dtype to a program."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A grid of ``rows`` x ``columns`` PEs of a machine, and the tile on each of them."""
@@ -69,10 +75,6 @@ class CyclePair(NamedTuple):
 
 
 Comparison = Callable[[Case], CyclePair]
-LineCost = Callable[[FabricSpec, int, float], float]
-"""Closed form of a collective: machine, PEs and 32-bit words per PE to cycles."""
-LineProgram = Callable[[Fabric, int, Dtype], Program]
-"""Program of a collective: fabric, elements per PE and their dtype to a program."""
 
 
 def _collective(closed_form: LineCost, build: LineProgram) -> Comparison:

@@ -16,6 +16,11 @@ from timing.kernels.grid import Cycles, Grid
 from timing.kernels.single_pe import axpy_cycles, elements_per_cycle, wavelets
 from wsc.core.config import Config
 
+ROW_BYTES = 16
+"""A column of the single-PE matrix fills whole 16-byte lines; SDK example single-tile-matvec."""
+ARITHMETIC_INSTRUCTIONS = 17 + 17 + 8 + 1  # FMUL, FADD, FMA, FSUB
+FABRIC_INSTRUCTIONS = 17
+
 
 class ProgramSpec(Config):
     """Constants of programs of the SDK's examples and of pr0f3ss/SpMM_Cerebras."""
@@ -48,10 +53,6 @@ class ProgramSpec(Config):
 
 
 PROGRAMS = ProgramSpec()
-
-
-ROW_BYTES = 16
-"""A column of the single-PE matrix fills whole 16-byte lines; SDK example single-tile-matvec."""
 
 
 def single_pe_gemv(
@@ -141,10 +142,6 @@ def gemv(grid: Grid, outputs: int, inputs: int, dtype: str) -> Cycles:
     sums = reduce(fabric, grid.hidden_pes, local_outputs)
     starts = 2 if grid.hidden_pes > 1 else 1
     return products + Cycles(fabric=sums, setup=fabric.vector_setup_cycles * starts)
-
-
-ARITHMETIC_INSTRUCTIONS = 17 + 17 + 8 + 1  # FMUL, FADD, FMA, FSUB
-FABRIC_INSTRUCTIONS = 17
 
 
 def star_stencil(fabric: FabricSpec, cells: int) -> Cycles:

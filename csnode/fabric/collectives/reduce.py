@@ -36,6 +36,15 @@ from csnode.fabric.program import Port, Program
 from timing.kernels import collectives
 from wsc.core.errors import ApplianceCompilationError
 
+COLOURS = 3
+"""Colours of an all-reduce; a reduce takes the first two of them."""
+_TREES = {
+    star: collectives.star,
+    chain: collectives.chain,
+    binomial: collectives.binomial,
+    two_phase: collectives.two_phase,
+}
+
 
 def add_reduce(
     program: Program,
@@ -191,17 +200,6 @@ def _opens_parent(tree: Tree, position: int) -> bool:
     parent = tree.parents[position]
     is_last = tree.children[parent][-1] == position
     return is_last and parent > 0 and _passes(tree, parent)[1]
-
-
-COLOURS = 3
-"""Colours of an all-reduce; a reduce takes the first two of them."""
-
-_TREES = {
-    star: collectives.star,
-    chain: collectives.chain,
-    binomial: collectives.binomial,
-    two_phase: collectives.two_phase,
-}
 
 
 def add_sum(

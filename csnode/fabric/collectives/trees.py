@@ -16,6 +16,9 @@ from csnode.fabric.dtypes import Array
 from timing.hardware.fabric import FabricSpec
 from wsc.core.errors import ApplianceCompilationError
 
+MOST_LEVELS = 64
+"""Depth and contention limit of the search; chain and star represent deeper and wider trees."""
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -122,10 +125,6 @@ def two_phase(num_pes: int, group: int | None = None) -> Tree:
             rule=">= 1",
         )
     return Tree((-1, *(i - 1 if i % size else i - size for i in range(1, num_pes))))
-
-
-MOST_LEVELS = 64
-"""Depth and contention limit of the search; chain and star represent deeper and wider trees."""
 
 
 def auto_generated(num_pes: int, words: int, spec: FabricSpec) -> Tree:

@@ -209,7 +209,7 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
     at_rest = program.array("x", features * height, dtype, bank=2)
     gradients = program.array("dw", columns * features * width, Dtype.FP32, bank=4)
     tile = (height, features, width)
-    block = gradient_block(fabric.spec, columns, tile, dtype.torch_name, even=True)
+    block = gradient_block(fabric.spec, columns, tile, dtype.torch_name, must_divide=True)
     moving = MovingOperand.in_blocks(program, paths.rows(fabric), mine, 0, height, block)
     moving.add(program, colour=0)
     for step in range(moving.steps):

@@ -20,6 +20,9 @@ from csnode.fabric.region import Fabric
 from csnode.fabric.simulator import run
 from wsc.core.errors import ApplianceCompilationError
 
+_SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9
+"""First colours of the score product, the softmax, the moving values and their sums."""
+
 
 def softmax(fabric: Fabric, x: Array, dtype: Dtype = Dtype.FP32) -> Result:
     """Compute ``exp(x - max) / sum`` of each row of x [tokens, features].
@@ -54,10 +57,6 @@ def add_shifted(program: Program, tile: SramArray, tokens: int, colour: int) -> 
     program.do(EVERYWHERE, Vector("max", top.whole, x))
     add_sum_for_all(program, paths.rows(program.fabric), top.whole, colour, "maximum")
     program.do(EVERYWHERE, Vector("subtract", x, x, top.whole))
-
-
-_SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9
-"""First colours of the score product, the softmax, the moving values and their sums."""
 
 
 def attention(fabric: Fabric, q: Array, k: Array, v: Array, dtype: Dtype = Dtype.FP32) -> Result:

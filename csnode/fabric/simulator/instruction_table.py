@@ -25,6 +25,14 @@ from csnode.fabric.memory import Slice
 from csnode.fabric.program import Program
 from csnode.fabric.simulator.network import ADVANCE_HERE, CONTROL, TO_CORE
 
+MOVE = -1
+"""Kind of a stream that combines nothing; other kinds index ``Table.kinds``."""
+_FIELDS = (
+    *("op", "words", "period", "operand", "operand_stride", "store", "store_stride"),
+    *("store_run", "store_pitch"),
+    *("receive", "send", "kind", "last_flags", "count"),
+)
+
 
 class Op(IntEnum):
     """Kind of work of an instruction in the core."""
@@ -36,16 +44,6 @@ class Op(IntEnum):
     WAIT = 4
     DELAY = 5
     END = 6
-
-
-MOVE = -1
-"""Kind of a stream that combines nothing; other kinds index ``Table.kinds``."""
-
-_FIELDS = (
-    *("op", "words", "period", "operand", "operand_stride", "store", "store_stride"),
-    *("store_run", "store_pitch"),
-    *("receive", "send", "kind", "last_flags", "count"),
-)
 
 
 @dataclass(frozen=True)

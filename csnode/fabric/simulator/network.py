@@ -23,6 +23,15 @@ from timing.hardware.fabric import FabricSpec
 NONE = -1
 
 
+ADVANCE_HERE = 1
+"""Flag: moves the switch of the router that a core sends it to, and no other."""
+CONTROL = 2
+"""Flag: moves the switch of every router on its way, after passing."""
+TO_CORE = 4
+"""Flag: a control wavelet that cores receive."""
+NEVER = 2**31 - 1
+
+
 class Wavelets:
     """Queues of bounded length in one pool; queue -1 is a sentinel, empty and never full.
 
@@ -93,18 +102,6 @@ class Wavelets:
             setattr(self, name, np.concatenate([old, np.zeros(added, dtype=old.dtype)]))
         self._free[self._num_free : self._num_free + added] = np.arange(size, size + added)
         self._num_free += added
-
-
-ADVANCE_HERE = 1
-"""Flag: moves the switch of the router that a core sends it to, and no other."""
-
-CONTROL = 2
-"""Flag: moves the switch of every router on its way, after passing."""
-
-TO_CORE = 4
-"""Flag: a control wavelet that cores receive."""
-
-NEVER = 2**31 - 1
 
 
 class Network:

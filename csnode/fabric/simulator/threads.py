@@ -14,6 +14,8 @@ from csnode.fabric.program import Program
 from csnode.fabric.simulator.instruction_table import Op, Table
 from csnode.fabric.simulator.network import NEVER
 
+NO_THREADS = np.zeros(0, dtype=np.int64)
+
 
 class Agenda:
     """Calendar of threads: which continue in which cycle."""
@@ -41,9 +43,6 @@ class Agenda:
         while self._times and self._times[0] <= now:
             due += self._threads.pop(heapq.heappop(self._times))
         return np.concatenate(due) if due else np.zeros(0, dtype=np.int64)
-
-
-NO_THREADS = np.zeros(0, dtype=np.int64)
 
 
 class Threads:

@@ -26,14 +26,14 @@ from wsc.core.program import OpWork
 FABRIC = override(WSE2, columns=10, rows=20)
 
 
+SMALL = override(WSE2, rows=10, columns=12)
+
+
 def wafer(**defects: Any) -> WaferSpec:
     """Return a wafer of 200 cores of 48 KiB with the given defects."""
     return override(
         CS2, fabric=FABRIC, cores=200, sram_bytes=200 * 48 * 1024, defects=DefectSpec(**defects)
     )
-
-
-SMALL = override(WSE2, rows=10, columns=12)
 
 
 def all_reduced(fabric: Fabric) -> tuple[int, Array]:

@@ -24,12 +24,12 @@ SHAPES = {
 }
 
 
+GRID = Grid.whole(WSE2)
+
+
 def _work(kind: str, op: str = "op", *, streams: bool = False) -> OpWork:
     shape = SHAPES.get(kind, (8, 512, 768))
     return OpWork(op=op, kind=kind, flops=8 * 512, shape=shape, streams=streams)
-
-
-GRID = Grid.whole(WSE2)
 
 
 def test_every_op_kind_has_a_cost_function() -> None:

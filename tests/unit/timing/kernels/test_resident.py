@@ -27,14 +27,12 @@ SENT = 16 + 5
 """A vector instruction that sends, and the ramps of the two PEs."""
 
 
+SMALL = override(WSE2, columns=4, rows=4)
+machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3"])
+
+
 def waits(product: Cycles, steps: int, *moving: MovingOperand) -> float:
     return product_in_steps(WSE2, product, steps, moving).fabric
-
-
-SMALL = override(WSE2, columns=4, rows=4)
-
-
-machines = pytest.mark.parametrize("machine", [WSE2, WSE3], ids=["WSE-2", "WSE-3"])
 
 
 def test_product_in_steps_hides_slices_behind_products() -> None:
@@ -84,18 +82,20 @@ def test_product_in_steps_on_one_pe_moves_nothing() -> None:
     tokens=st.integers(1, 200),
     inputs=st.integers(1, 60),
     outputs=st.integers(1, 60),
-    even=st.booleans(),
+    must_divide=st.booleans(),
 )
 def test_gradient_block_fits_a_bank(
-    parts: int, tokens: int, inputs: int, outputs: int, even: bool
+    parts: int, tokens: int, inputs: int, outputs: int, must_divide: bool
 ) -> None:
     """The gradients of a block fit into 6 KiB in fp32; a block is a power of two of parts."""
     for fabric in (WSE2, WSE3):
-        block = gradient_block(fabric, parts, (tokens, inputs, outputs), "float16", even=even)
+        block = gradient_block(
+            fabric, parts, (tokens, inputs, outputs), "float16", must_divide=must_divide
+        )
         assert block.bit_count() == 1
         assert block == 1 or block * inputs * outputs * 4 <= 6 * 1024
         assert block <= parts
-        assert not even or parts % block == 0
+        assert not must_divide or parts % block == 0
 
 
 def test_gradient_block_is_the_fastest() -> None:

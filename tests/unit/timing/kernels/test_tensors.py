@@ -27,13 +27,13 @@ GRID = Grid.whole(WSE2)
 PASS = 16 + 8 / 4
 
 
+PER_TOKEN = 4 * 16 + 16
+"""A special function of each token."""
+
+
 def _along(values: int) -> float:
     """Return an all-reduce in a line of four PEs, with the set-ups of its two halves."""
     return collectives.all_reduce(SMALL.fabric, 4, values) + 2 * 16
-
-
-PER_TOKEN = 4 * 16 + 16
-"""A special function of each token."""
 
 
 def test_elementwise_is_one_instruction_per_tile() -> None:

@@ -39,13 +39,13 @@ SETUP = WSE2.vector_setup_cycles
 MESSAGE = 2 * WSE2.ramp_cycles + 1
 
 
+TREES = {"chain": chain, "star": star, "binomial": binomial, "two-phase": two_phase}
+
+
 def run_on(fabric: Fabric, program: Program, length: int) -> tuple[Outcome, Array, Array]:
     data = whole_numbers(fabric, length)
     outcome = run(program, {"x": data})
     return outcome, outcome.read("x"), data
-
-
-TREES = {"chain": chain, "star": star, "binomial": binomial, "two-phase": two_phase}
 
 
 @st.composite

@@ -15,17 +15,15 @@ from timing.hardware.fabric import WSE2
 COLOURS = (0, 1, 2, 3)
 
 
+SETUP = WSE2.vector_setup_cycles
+MESSAGE = 2 * WSE2.ramp_cycles + 1
+
+
 def routed(size: int, rows: int = 1) -> tuple[Program, Ring]:
     program = Program(Fabric(rows, size))
     ring = Ring(paths.rows(program.fabric), COLOURS)
     ring.route(program)
     return program, ring
-
-
-SETUP = WSE2.vector_setup_cycles
-
-
-MESSAGE = 2 * WSE2.ramp_cycles + 1
 
 
 @pytest.mark.parametrize("size", range(2, 14))

@@ -34,6 +34,22 @@ RANDOM = np.random.default_rng(11)
 TOLERANCE = {Dtype.FP32: 1e-6, Dtype.FP16: 2e-3, Dtype.BF16: 1.6e-2}
 
 
+ELEMENTWISE = {
+    "copy": lambda a: a,
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "rsqrt": lambda a: 1 / np.sqrt(a),
+    "reciprocal": lambda a: 1 / a,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "fma": lambda a, b, c: a * b + c,
+}
+SETUP = WSE2.vector_setup_cycles
+
+
 def compute(
     op: VectorOp, dtype: Dtype, *, data: Mapping[str, Array], out: int | None = None
 ) -> tuple[Array, int]:
@@ -50,24 +66,6 @@ def compute(
 
 def three(*names: str, length: int = 16) -> dict[str, Array]:
     return {name: RANDOM.uniform(0.5, 2, size=(3, length)).astype(np.float32) for name in names}
-
-
-ELEMENTWISE = {
-    "copy": lambda a: a,
-    "exp": np.exp,
-    "log": np.log,
-    "tanh": np.tanh,
-    "rsqrt": lambda a: 1 / np.sqrt(a),
-    "reciprocal": lambda a: 1 / a,
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "fma": lambda a, b, c: a * b + c,
-}
-
-
-SETUP = WSE2.vector_setup_cycles
 
 
 def cycles(banks: tuple[int, int]) -> int:

@@ -19,16 +19,13 @@ from csnode.fabric.dtypes import Array
 from tests.support.fabric import line
 from timing.hardware.fabric import WSE2, WSE3, FabricSpec
 
+SETUP = WSE2.vector_setup_cycles
+RAMPS = 2 * WSE2.ramp_cycles + 1
+
 
 def numbered(program: Program, length: int) -> Array:
     fabric = program.fabric
     return np.arange(fabric.num_pes * length).reshape(fabric.rows, fabric.columns, length)
-
-
-SETUP = WSE2.vector_setup_cycles
-
-
-RAMPS = 2 * WSE2.ramp_cycles + 1
 
 
 @pytest.mark.parametrize("spec", [WSE2, WSE3])
