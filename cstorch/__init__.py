@@ -1,28 +1,57 @@
-"""What a user writes: backend, compile, trace, closures, optimizers, data.
+"""Front end of a user's program: backend, compile, trace, closures, optimizers, data.
 
-backend = cstorch.backend("CSX", cluster_config=cstorch.ClusterConfig(num_csx=4))
-with backend.device:
-    model = Net()
-compiled = cstorch.compile(model, backend)
-optimizer = cstorch.optim.AdamW(model.parameters(), lr=1e-3)
+A complete program, which a test runs::
 
-@cstorch.trace
-def training_step(batch):
-    loss = compiled(**batch)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss
+    import torch
 
-@cstorch.step_closure
-def log_loss(loss, step):
-    print(step, loss.item())
+    import cstorch
 
-executor = cstorch.utils.data.DataExecutor(
-    cstorch.utils.data.DataLoader(input_fn), num_steps=100, activation_steps=10
-)
-for step, batch in enumerate(executor):
-    log_loss(training_step(batch), step)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, x, y):
+            return (self.layer(x) - y).square().mean()
+
+
+    def input_fn():
+        x = torch.randn(64, 4)
+        return [{"x": x, "y": x.sum(dim=1, keepdim=True)}]
+
+
+    # Runs in this process; without the runtime section every role is a Ray actor.
+    local = {"runtime": {"kind": "local"}}
+    config = cstorch.ClusterConfig(num_csx=4, cluster=local)
+    backend = cstorch.backend("CSX", cluster_config=config)
+    cstorch.amp.enable_mixed_precision(False)
+    with backend.device:
+        model = Net()
+    compiled = cstorch.compile(model, backend)
+    optimizer = cstorch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+    @cstorch.trace
+    def training_step(batch):
+        loss = compiled(**batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+
+    @cstorch.step_closure
+    def log_loss(loss, step):
+        print(step, loss.item())
+
+
+    executor = cstorch.utils.data.DataExecutor(
+        cstorch.utils.data.DataLoader(input_fn), num_steps=20, activation_steps=10
+    )
+    for step, batch in enumerate(executor, start=1):
+        log_loss(training_step(batch), step)
+    backend.shutdown()
 """
 
 from cstorch import amp, optim, utils

@@ -1,7 +1,8 @@
-"""The backend: the one device that a program talks to, and behind it the cluster.
+"""The backend: the device of a user's program, and the cluster behind it.
 
-One per process. It holds what the program asks for (how many systems, where to compile), and from
-the first traced step on the running cluster. ``shutdown`` ends the cluster and frees the place.
+There is one per process. It holds the settings of the program (number of systems, compile folder)
+and, from the first traced step on, the running cluster. ``shutdown`` ends the cluster, after which
+another backend can be made.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ log = logging.getLogger("waferstream")
 
 
 class Backend:
-    """A CSX backend. Made by ``cstorch.backend``."""
+    """A CSX backend, made by ``cstorch.backend``."""
 
     is_csx = True
     is_cpu = is_gpu = False
@@ -83,7 +84,7 @@ class Backend:
         self.global_step = 0
         self.cluster: Cluster | None = None
         self.start_up: StartUp | None = None
-        """Of the emulated machine, for the program that started the cluster."""
+        """Start-up of the emulated machine with the program that started the cluster."""
         self._restored: Restored | None = None
         self._ends_at_s = math.inf  # of time.monotonic()
 
@@ -100,12 +101,12 @@ class Backend:
     @property
     @contextmanager
     def device(self) -> Iterator[torch.device]:
-        """Models are built inside ``with backend.device:``."""
+        """The context in which models are built: ``with backend.device:``."""
         with self.torch_device:
             yield self.torch_device
 
     def register(self, model: nn.Module) -> None:
-        """Take the model whose weights MemoryX will hold; one per process."""
+        """Register the model whose weights MemoryX will hold; one per backend."""
         if self.model is not None and self.model is not model:
             raise WaferStreamError(
                 "a second model is compiled in one process",
@@ -117,9 +118,18 @@ class Backend:
     def restore(
         self, path: Path, states: Collection[str] = STATES, strict: bool = True
     ) -> dict[str, Any]:
-        """Start from a checkpoint: the weight servers read it when the cluster starts.
+        """Start from a checkpoint, which the weight servers read when the cluster starts.
 
-        Returns the checkpoint's states that are no tensors. CheckpointError if it is damaged.
+        Args:
+            path: The checkpoint.
+            states: Which of its states to restore, of ``STATES``.
+            strict: Whether its weights must be exactly those of the model.
+
+        Returns:
+            The states of the checkpoint that are not tensors.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged.
         """
         reader = Reader(path)
         self._restored = Restored(path.absolute(), frozenset(states), strict)
@@ -128,12 +138,12 @@ class Backend:
         return reader.objects
 
     def reload(self) -> None:
-        """Let a cluster that runs already read the checkpoint named by ``restore``."""
+        """Read the checkpoint named by ``restore`` into a cluster that runs already."""
         if self.cluster is not None:
             self._load_weights(self.cluster)
 
     def size(self) -> ClusterSize:
-        """How many of each role the cluster has."""
+        """Return the number of actors of each role."""
         config = self.cluster_config
         machine, runtime = config.cluster.machine, config.cluster.runtime
         workers = max(1, config.num_csx * config.num_workers_per_csx)
@@ -145,9 +155,9 @@ class Backend:
         )
 
     def install(self, compiled: Compiled, feed: InputFeed, optimizer: OptimizerSpec | None) -> None:
-        """Put a program on the cluster; the first one starts the cluster and sends the weights.
+        """Install a program on the cluster; the first one starts the cluster and sends the weights.
 
-        Where that fails there is no cluster afterwards, so that it can be tried again.
+        If starting fails there is no cluster afterwards, so that it can be tried again.
         """
         size = self.size()
         machine = self.cluster_config.cluster.machine
@@ -156,14 +166,15 @@ class Backend:
             self.cluster = self._start(installation, size)
             self._log_start_up(installation)
         else:
-            self.installed.pop(installation.mode, None)  # not in all roles any more
+            self.installed.pop(installation.mode, None)  # no longer installed in all roles
             self.cluster.install(installation)
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps of an installed program; ApplianceError when the time of the job is over.
 
-        If that fails or is interrupted, the cluster ends: which of the steps it has done is not
-        known. After an ApplianceNanError they are all done, and what they led to can be looked at.
+        If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
+        were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
+        weights and losses can be inspected.
         """
         cluster = self._running()
         self._check_time()
@@ -179,15 +190,15 @@ class Backend:
         return results
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
-        """Have the cluster write ``states`` to a new file, and ``objects`` with them."""
+        """Write ``states`` of the cluster and plain ``objects`` to a new file."""
         self._running().save(path.absolute(), states, objects)
 
     def weights_digest(self) -> str:
-        """SHA-256 of the weights as they are in MemoryX now."""
+        """Return the SHA-256 of the weights that MemoryX holds now."""
         return self._running().digest()
 
     def shutdown(self) -> None:
-        """End the cluster and free the place for another backend. Idempotent."""
+        """End the cluster and allow another backend. Idempotent."""
         global _current  # noqa: PLW0603  (the one backend of this process)
         if self.cluster is not None:
             self.cluster.shutdown()
@@ -196,7 +207,7 @@ class Backend:
             _current = None
 
     def write_trace(self, path: Path) -> None:
-        """Write both clocks of the cluster's life so far as a Perfetto trace.
+        """Write emulated and measured activities so far as a Perfetto trace.
 
         WaferStreamError if ``ClusterConfig.record`` is off.
         """
@@ -210,7 +221,7 @@ class Backend:
         write_trace(path, emulated, measured)
 
     def _start(self, installation: Installation, size: ClusterSize) -> Cluster:
-        """A cluster that has its first program and its weights."""
+        """Return a cluster that has its first program and its weights."""
         config = self.cluster_config
         log.info("Preparing to execute using %d CSX", size.num_csx)
         self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
@@ -244,7 +255,7 @@ class Backend:
                 code="job-time-over",
                 where="job_time_sec",
                 value=f"{self.cluster_config.job_time_sec} s",
-                remedy="raise it, or run again and go on from the last checkpoint",
+                remedy="raise it, or run again to continue from the last checkpoint",
             )
 
     def _running(self) -> Cluster:
@@ -263,7 +274,7 @@ _current: Backend | None = None
 def backend(backend_type: str | None = None, **options: Any) -> Backend:
     """Make the backend of this process, or return it when called without arguments.
 
-    Options are those of ``Backend``. RuntimeError for a second construction.
+    Options are those of ``Backend``. RuntimeError if there is one already.
     """
     global _current  # noqa: PLW0603  (the one backend of this process)
     if backend_type is None and not options:
@@ -275,7 +286,7 @@ def backend(backend_type: str | None = None, **options: Any) -> Backend:
 
 
 def current_backend() -> Backend:
-    """The backend of this process; RuntimeError if there is none."""
+    """Return the backend of this process; RuntimeError if there is none."""
     if _current is None:
         raise RuntimeError('no backend yet: call cstorch.backend("CSX") first')
     return _current

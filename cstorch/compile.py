@@ -76,8 +76,8 @@ def fit_to_wafer(backend: Backend, program: Program, batch_size: int) -> Fit:
     """Return the fit of a step that was recorded at its first size.
 
     Layers are recomputed where activations do not fit; where that is not enough, ``auto`` and
-    ``fill_wafer`` take a smaller size. Footprints are lines over the samples of a micro-batch, so
-    one program tells the fit at any size. Raises ApplianceResourceExhausted where nothing fits.
+    ``fill_wafer`` take a smaller size. Footprints are affine in the samples of a micro-batch, so
+    the fit at any size follows from one program. Raises ApplianceResourceExhausted if none fits.
     """
     policy, config = flags.csx.performance.policy, backend.cluster_config
     wafer, size = config.cluster.machine.system, program.micro_batch_size

@@ -19,9 +19,9 @@ from wsc.core.files import replacing
 def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
     """Write a checkpoint; for use in a checkpoint closure.
 
-    ``state_dict`` names what to save: ``model`` and ``optimizer`` are written by the weight
-    servers, whatever stands under these names; everything else must be of JSON types. The file
-    appears whole or not at all; an existing one is replaced. CheckpointError if it cannot be
+    The keys of ``state_dict`` name the states to save: ``model`` and ``optimizer`` are written by
+    the weight servers, and their values are ignored; all other values must be of JSON types. The
+    file appears whole or not at all; an existing one is replaced. CheckpointError if it cannot be
     written.
     """
     target = Path(path)
@@ -39,10 +39,10 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
 
 
 def load(path: Path | str) -> dict[str, Any]:
-    """The states of a checkpoint; tensors are read from the file when they are accessed.
+    """Return the states of a checkpoint; tensors are read from the file on access.
 
-    To continue training on the cluster use ``Backend.restore``, which never brings the weights to
-    this process. CheckpointError if the file is damaged.
+    To continue training on the cluster use ``Backend.restore``, which does not load the weights
+    into this process. CheckpointError if the file is damaged.
     """
     reader = Reader(Path(path))
     tensors = {state: LazyTensors(reader, state) for state in CLUSTER_STATES}

@@ -1,10 +1,10 @@
-"""The yardstick: the training that a params.yaml describes, as a plain PyTorch loop.
+"""Reference: the training that a params.yaml describes, as a plain PyTorch loop.
 
     python scripts/reference_loop.py --params params.yaml --steps 20
 
-One model on one device, autograd, torch's fused optimizers, no cluster. Only the model and the
-data are WaferStream's. Its last line is the SHA-256 that ``run.py`` prints for the same file: the
-cluster computes what this loop computes, bit for bit.
+One model on one device, autograd, torch's fused optimizers, no cluster. Only model, data and the
+micro-batch policy are WaferStream's. The last line is the SHA-256 that ``run.py`` prints for the
+same file: weights on the cluster are bitwise equal to those of this loop.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from wsc.core.errors import WaferStreamError
 Gradients = list[torch.Tensor]
 
 FUSED = ("SGD", "Adam", "AdamW")
-"""Optimizers that are fused kernels in torch, so that the cluster can have their bits."""
+"""Optimizers that are fused kernels in torch, which the cluster matches bit for bit."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Lion(torch.optim.Optimizer):
-    """Chen et al. 2023, arXiv:2302.06675, algorithm 2; torch has no class of it."""
+    """Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2), which torch does not have."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
@@ -48,7 +48,7 @@ class Lion(torch.optim.Optimizer):
 
 
 def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Module:
-    """Train the model of ``trainer.init`` on one global batch per step; returns it."""
+    """Train the model of ``trainer.init`` on one global batch per step; returns the model."""
     refuse_dropout(init)
     model = build_model(init.model.dump(), init.seed)
     masters = list(model.parameters())
@@ -70,7 +70,7 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
 def backward(
     model: nn.Module, init: InitConfig, batch: Batch, size: int, count: int, index: int
 ) -> Gradients:
-    """What micro-batch ``index`` of ``count`` adds to the fp32 gradients of the mean loss."""
+    """Return the part of micro-batch ``index`` of ``count`` in the gradients of the mean loss."""
     stream, compute = DTYPES[init.precision.stream_dtype], DTYPES[init.precision.compute_dtype]
     weights = {
         name: master.detach().to(stream).to(compute).requires_grad_()
@@ -84,7 +84,7 @@ def backward(
 
 
 def tree_sum(gradients_of: Callable[[int], Gradients], count: int) -> Gradients:
-    """The sum over ``count`` micro-batches: halves of 2**k, each the sum of its own halves."""
+    """Return the sum over ``count`` micro-batches as a binary tree over the next power of two."""
 
     def subtree(first: int, size: int) -> Gradients:
         if size == 1:
@@ -99,7 +99,7 @@ def tree_sum(gradients_of: Callable[[int], Gradients], count: int) -> Gradients:
 
 
 def clip(init: InitConfig, masters: Iterable[nn.Parameter]) -> None:
-    """By value, then by global norm, as far as the configuration asks for it."""
+    """Clip gradients by value, then by global norm, as configured."""
     if init.precision.max_gradient_value is not None:
         nn.utils.clip_grad_value_(masters, init.precision.max_gradient_value)
     if init.precision.max_gradient_norm is not None:
@@ -115,7 +115,7 @@ def micro_batch_size(init: InitConfig, batch_size: int) -> int:
 
 
 def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer on fp32 masters; weight decay is for matrices only."""
+    """Build the optimizer of the fp32 masters; weight decay is for matrices only."""
     if init.optimizer is None:
         raise SystemExit("params.yaml names no optimizer: there is nothing to train")
     name, arguments = init.optimizer.class_name, init.optimizer.arguments()
@@ -136,14 +136,17 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
 
 
 def refuse_dropout(init: InitConfig) -> None:
-    """The cluster keys its random numbers by (seed, step, micro-batch, op); torch cannot."""
+    """Exit if the model has dropout.
+
+    The cluster keys its random numbers by (seed, step, micro-batch, op), which torch cannot.
+    """
     rates = ("dropout_rate", "embedding_dropout_rate", "attention_dropout_rate")
     if any(init.model.dump().get(rate) != 0 for rate in rates):
         raise SystemExit(f"the reference loop draws no random numbers: set {', '.join(rates)} to 0")
 
 
 def weights_sha256(model: nn.Module) -> str:
-    """The digest of the fp32 masters."""
+    """Return the digest of the fp32 masters."""
     return weights_digest((name, p.detach().numpy()) for name, p in model.named_parameters())
 
 
@@ -155,14 +158,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     try:
-        model = train_as_told(load_params(arguments.params), arguments.steps)
+        model = train_params(load_params(arguments.params), arguments.steps)
     except WaferStreamError as error:
         raise SystemExit(f"Error: {error}") from error
     print(f"Weights SHA-256: {weights_sha256(model)}")
 
 
-def train_as_told(params: Params, steps: int) -> nn.Module:
-    """The first ``steps`` steps of ``trainer.fit``."""
+def train_params(params: Params, steps: int) -> nn.Module:
+    """Train the first ``steps`` steps of ``trainer.fit``; returns the model."""
     if params.trainer.fit is None:
         raise SystemExit("params.yaml has no trainer.fit: there is nothing to train on")
     loader = params.trainer.fit.train_dataloader

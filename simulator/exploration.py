@@ -1,4 +1,4 @@
-"""Micro-batch sizes compared on the emulated machine: memory, recompute, time of a step."""
+"""Comparison of micro-batch sizes on the emulated machine: memory, recompute, step time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Trial:
 def explore(
     simulator: Simulator, batch_size: int, sizes: Sequence[int], num_csx: int
 ) -> tuple[Trial, ...]:
-    """A step of ``batch_size`` samples at each size that fits; ``sizes`` ascend and divide it.
+    """Predict a step of ``batch_size`` samples at each size that fits the wafer.
+
+    ``sizes`` are in ascending order and divide the batch.
 
     Raises ApplianceResourceExhausted if not even the first size fits.
     """
@@ -50,12 +52,12 @@ def explore(
 
 
 def fastest(trials: Sequence[Trial]) -> Trial:
-    """The shortest step; of equals the smallest micro-batch, which needs least memory."""
+    """Return the trial with the shortest step; of equals the smallest micro-batch."""
     return min(trials, key=lambda trial: (trial.step_ps, trial.micro_batch_size))
 
 
 def exploration_table(trials: Sequence[Trial]) -> str:
-    """One line per size; an arrow marks the fastest."""
+    """Format one line per size; an arrow marks the fastest."""
     best = fastest(trials)
     lines = ["  micro-batch  micro-batches  SRAM at the peak  recomputed  step"]
     lines += [

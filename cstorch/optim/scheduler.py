@@ -1,8 +1,8 @@
-"""The base of all schedulers: it counts; the value at each step comes from a HyperSchedule.
+"""Base of all schedulers: a step count, and a HyperSchedule with the value at each step.
 
-MemoryX evaluates the schedule by itself at every step (``ParamGroup.at``). What is kept here is
-for people and checkpoints: how many steps were taken, and the values of now in the groups. A traced
-step is recorded once and done often, so the executor loop tells how many were done.
+MemoryX evaluates the schedule by itself at every step (``ParamGroup.at``). The count and the
+current values in the parameter groups are for people and checkpoints. A traced step is recorded
+once and run often, so the executor loop reports the number of steps done.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ Tags = str | Collection[str | None] | None
 
 
 class Scheduler:
-    """Sets the hyper-parameter ``key`` of an optimizer's groups by a function of the step.
+    """Base class: sets the hyper-parameter ``key`` of parameter groups by the step.
 
-    ``args`` are those of the schedule ``kind`` in ``wsc.core.hyper_schedules``; the parts of a
-    sequence are schedulers themselves. ``param_group_tags`` limits it to groups that carry one of
-    these ``tags`` (None stands for groups without); by default it sets all groups.
+    Args:
+        optimizer: The optimizer whose groups are set.
+        param_group_tags: Sets only groups that carry one of these ``tags`` (None stands for groups
+            without tags); by default all groups.
+        args: Those of the schedule ``kind`` in ``wsc.core.hyper_schedules``; the parts of a
+            sequence may be schedulers.
     """
 
     key: ClassVar[str]
@@ -47,11 +50,11 @@ class Scheduler:
         self._write()
 
     def sets(self, group: Mapping[str, Any]) -> bool:
-        """Whether this scheduler sets ``key`` of a parameter group."""
+        """Return whether this scheduler sets ``key`` of a parameter group."""
         return self._tags is None or bool(self._tags & _tag_set(group.get("tags")))
 
     def step(self) -> None:
-        """Count one step; inside a trace only note that the hyper-parameter follows this."""
+        """Count one step; inside a trace, record that the hyper-parameter follows the schedule."""
         recorder = active_recorder.get()
         if recorder is None:
             self.note_done(self.last_epoch + 1)
@@ -59,16 +62,16 @@ class Scheduler:
             recorder.step_scheduler(self)
 
     def note_done(self, steps: int) -> None:
-        """So many steps have been done; the groups take the values that the next one has."""
+        """Set the number of steps done, and the groups to the values of the next step."""
         self.last_epoch = steps
         self._write()
 
     def state_dict(self) -> dict[str, int]:
-        """The number of steps taken; all else is configuration."""
+        """Return the number of steps taken; all else is configuration."""
         return {"last_epoch": self.last_epoch}
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Continue from another scheduler's count."""
+        """Continue from the step count of another scheduler."""
         self.note_done(state_dict["last_epoch"])
 
     def _build(self, args: Mapping[str, Any]) -> HyperSchedule:

@@ -1,7 +1,8 @@
 """Gradient clipping, bit for bit ``torch.nn.utils.clip_grad_norm_`` and ``clip_grad_value_``.
 
-Split in the steps that several weight servers need: each finds the norms of its own gradients, one
-of them puts all together in master order, all scale their own gradients by the same coefficient.
+The functions are the steps that several weight servers take: each computes the norms of its own
+gradients, one server combines all norms in master order, and each scales its own gradients by the
+same coefficient.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from torch import Tensor
 
 
 def gradient_norms(gradients: Sequence[Tensor]) -> list[float]:
-    """The L2 norm of each fp32 gradient, computed in fp32."""
+    """Return the L2 norm of each fp32 gradient, computed in fp32."""
     return [float(torch.linalg.vector_norm(gradient)) for gradient in gradients]
 
 
 def total_norm(norms: Sequence[float]) -> float:
-    """The L2 norm of all gradients from their single norms; the order of ``norms`` matters."""
+    """Return the L2 norm of all gradients from their norms; the order of ``norms`` matters."""
     return float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float32)))
 
 
 def clip_coefficient(total: float, max_norm: float) -> float:
-    """What every gradient is multiplied by: min(1, max_norm / (total + 1e-6)), in fp32.
+    """Return the factor of every gradient: min(1, max_norm / (total + 1e-6)), in fp32.
 
-    NaN if ``total`` is NaN. The 1e-6 is torch's guard against division by zero.
+    It is NaN if ``total`` is NaN. The 1e-6 is torch's guard against division by zero.
     """
     coefficient = max_norm / (torch.tensor(total, dtype=torch.float32) + 1e-6)
     return float(torch.clamp(coefficient, max=1.0))

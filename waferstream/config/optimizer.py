@@ -74,7 +74,8 @@ def _read(entry: Any, where: str) -> HyperSchedule:
     arguments = entry[name] if name is not None else None
     if name is None or not isinstance(arguments, Mapping):
         raise ConfigError(
-            "no scheduler with its arguments stands here",
+            "an entry of schedulers must be a scheduler with its arguments",
+            code="not-a-scheduler",
             where=where,
             value=repr(entry),
             rule=f"{{Class: {{arguments}}}} with one of {', '.join(SCHEDULES)}",

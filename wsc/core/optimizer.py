@@ -1,7 +1,7 @@
-"""What MemoryX is told about the optimizer: which rule, with which numbers, at which step.
+"""The optimizer as data for MemoryX: rule, hyper-parameters, schedules, clipping.
 
-Pure data. The rules themselves live in memoryx.optim; the classes that a user writes live in
-cstorch.optim and produce these.
+The rules themselves are in ``memoryx.optim``; the classes of ``cstorch.optim``, which users
+construct, produce this data.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class ParamGroup:
     schedules: Mapping[str, HyperSchedule] = field(default_factory=dict)
 
     def at(self, step: int) -> dict[str, object]:
-        """Hyper-parameters for the update of step ``step`` (counted from 1)."""
+        """Return the hyper-parameters for the update of step ``step`` (counted from 1)."""
         scheduled = {key: schedule.at(step - 1) for key, schedule in self.schedules.items()}
         return {**self.hyper, **scheduled}
 
 
 @dataclass(frozen=True)
 class OptimizerSpec:
-    """The whole update of a step: rule, groups, and what happens to gradients before it.
+    """The whole update of a step: rule, parameter groups, scaling and clipping of gradients.
 
     ``max_gradient_norm`` clips by global L2 norm as ``torch.nn.utils.clip_grad_norm_`` does,
     ``max_gradient_value`` clips each element as ``clip_grad_value_`` does; None switches off.
@@ -42,4 +42,4 @@ class OptimizerSpec:
     groups: tuple[ParamGroup, ...]
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
-    loss_scale: float = 1.0  # the loss was multiplied by it; gradients are divided first of all
+    loss_scale: float = 1.0  # of the loss; gradients are divided by it before clipping

@@ -1,7 +1,10 @@
-"""The loop: iterate over a DataExecutor and call the traced step inside.
+"""The executor loop: iterate over a DataExecutor and call the traced step inside.
 
-Iterations only collect what the user asks for; the cluster runs from one activation step to the
-next in one go, so that the steps in between overlap. Values exist at activation steps.
+Iterations only collect calls; the cluster runs from one activation step to the next in one job, so
+that the steps in between overlap. Results have values at activation steps.
+
+    iteration        1    2    3    4    5    6        activation_steps=3
+    cluster          .    .    1-3  .    .    4-6      values of steps 3 and 6 come back
 """
 
 from __future__ import annotations
@@ -28,16 +31,21 @@ log = logging.getLogger("waferstream")
 MAX_STEPS = 2**31 - 1
 
 Cadence = int | Collection[int]
-"""Every so many steps (0 is never), or the very steps of the loop, counted from 1."""
+"""An interval of steps (0 is never), or a collection of steps of the loop, counted from 1."""
 
 
 class DataExecutor:
-    """Runs ``num_steps`` steps (default: one epoch) of the step that is called in the loop.
+    """Loop over ``num_steps`` steps (default: one epoch) of the traced step called inside.
 
-    ``checkpoint_steps`` k means steps k, 2k, ... and the last one; 0 or None means never.
-    ``activation_steps`` (default 1) is how often values come back; it is reduced to meet the
-    checkpoint steps. Either may also be a collection of steps of this loop, counted from 1, which
-    are taken as they are. Values always come back after the last step.
+    Args:
+        dataloader: The source of the global batches.
+        num_steps: Steps of the loop, at most 2**31 - 1.
+        checkpoint_steps: k stands for steps k, 2k, ... and the last one; 0 or None for never.
+        activation_steps: The interval at which values come back (default 1), reduced so that they
+            do at every checkpoint step. Values always come back after the last step.
+
+    Either interval may also be a collection of steps of this loop, counted from 1, which is taken
+    unchanged.
     """
 
     def __init__(
@@ -62,12 +70,12 @@ class DataExecutor:
 
     @property
     def source(self) -> Callable[[], Any]:
-        """Makes the loader, on any input worker."""
+        """The function that makes the loader, on any input worker."""
         return self.dataloader.source
 
     @property
     def loading(self) -> Loading:
-        """Who loads the batches on the emulated machine."""
+        """The loader of the batches on the emulated machine."""
         workers = self._backend.cluster_config.num_workers_per_csx
         return replace(self.dataloader.loading, num_workers_per_csx=workers)
 
@@ -109,13 +117,13 @@ class DataExecutor:
             raise ConfigError(
                 "two executor loops run at the same time",
                 code="two-loops",
-                rule="the cluster does one job after the other",
-                remedy="end the one before the other begins",
+                rule="the cluster runs one job at a time",
+                remedy="end the first loop before the second begins",
             )
         batch, self._leaves = self.dataloader.first
         self._backend.loop = self
         self._done = 0
-        self._queued.clear()  # of a loop that was left early
+        self._queued.clear()  # calls of a loop that was left early
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration
@@ -125,7 +133,7 @@ class DataExecutor:
             self._backend.loop = None
 
     def attach(self, step: Step) -> None:
-        """The loop runs this step."""
+        """Make the loop run a step; ConfigError if it runs another one already."""
         if self._step is not None and self._step is not step:
             raise ConfigError(
                 "two traced steps are called in one executor loop",
@@ -135,7 +143,7 @@ class DataExecutor:
         self._step = step
 
     def position_of(self, tensor: torch.Tensor) -> int:
-        """Which tensor of the batch an argument of the traced step is."""
+        """Return the position in the batch of an argument of the traced step."""
         for position, leaf in enumerate(self._leaves):
             if leaf is tensor:
                 return position
@@ -164,7 +172,7 @@ class DataExecutor:
             self._queued.clear()
 
     def _run_to_here(self, step: Step) -> None:
-        """Have the cluster run all steps since the last activation step."""
+        """Run all steps since the last activation step on the cluster."""
         count = self.user_iteration - self._done
         before = self._backend.global_step if step.mode == "train" else self._done
         started_s = time.perf_counter()
@@ -196,7 +204,7 @@ class DataExecutor:
 
 
 def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:
-    """What was asked for, or ``least`` if nothing was; ConfigError if it is below ``least``."""
+    """Return the requested cadence, or ``least`` for None; ConfigError if it is below ``least``."""
     if asked is None:
         return least
     if isinstance(asked, int) and asked < least:
@@ -210,17 +218,17 @@ def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:
 
 
 def is_due(every: Cadence, step: int) -> bool:
-    """Whether it happens at this step."""
+    """Return whether a cadence includes a step."""
     if isinstance(every, int):
         return every > 0 and step % every == 0
     return step in every
 
 
 def meeting(activation: Cadence, checkpoint: Cadence) -> Cadence:
-    """How often values come back, so that they do at every checkpoint.
+    """Return the activation cadence, reduced so that values come back at every checkpoint.
 
-    Intervals are reduced to their greatest common divisor, with a warning; steps that are named
-    are left as they are.
+    Intervals are reduced to their greatest common divisor, with a warning; collections of steps
+    stay unchanged.
     """
     if not (isinstance(activation, int) and isinstance(checkpoint, int) and checkpoint):
         return activation

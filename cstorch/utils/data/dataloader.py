@@ -1,4 +1,4 @@
-"""A loader that is built where it runs: on the input workers."""
+"""DataLoader: a loader that is built on the input workers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wsc.core.loading import Loading
 
 
 class DataLoader:
-    """``input_fn(*args, **kwargs)`` returns a torch DataLoader or any iterable of global batches.
+    """The loader that ``input_fn(*args, **kwargs)`` returns: any iterable of global batches.
 
-    It is run once on every input worker, and once here for the first batch, which is all that the
-    user's process sees.
+    The function runs once on every input worker, and once in the user's process, which reads the
+    first batch only.
     """
 
     def __init__(self, input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -31,7 +31,7 @@ class DataLoader:
 
     @cached_property
     def local(self) -> Any:
-        """The loader as it is on the user's side."""
+        """The loader of the user's process."""
         return self.source()
 
     @cached_property
@@ -41,13 +41,14 @@ class DataLoader:
 
     @property
     def loading(self) -> Loading:
-        """Who loads on the emulated machine.
+        """The loader on the emulated machine.
 
-        A loader may say so itself; of a torch DataLoader it is known how many processes it has.
+        A loader may state it in an attribute ``loading``; otherwise it is that of a torch
+        DataLoader with as many processes, or unknown.
         """
-        said: Loading | None = getattr(self.local, "loading", None)
-        return said or Loading(num_workers=getattr(self.local, "num_workers", 0))
+        stated: Loading | None = getattr(self.local, "loading", None)
+        return stated or Loading(num_workers=getattr(self.local, "num_workers", 0))
 
     def __len__(self) -> int:
-        """Global batches in an epoch; TypeError if the loader does not know."""
+        """Return the global batches of an epoch; TypeError if the loader has no length."""
         return len(self.local)

@@ -1,4 +1,4 @@
-"""Rates of a running loop: measured on this host, and emulated for the stated machine."""
+"""Rates of a running loop: measured on this host, and emulated for the configured machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RateTracker:
         self._seconds = 0.0
 
     def add(self, samples: int, elapsed_s: float) -> None:
-        """Take one measurement."""
+        """Add one measurement."""
         newest = samples / elapsed_s
         first = self._samples == 0
         self.rate = newest if first else SMOOTHING * newest + (1 - SMOOTHING) * self.rate
@@ -37,18 +37,18 @@ class RateTracker:
 
 
 class Profiler:
-    """Both clocks of a loop."""
+    """Measured rate and emulated timing of a loop."""
 
     def __init__(self) -> None:
         self.rate_tracker = RateTracker()
         self.timings: list[StepTiming] = []
 
     def add(self, results: Sequence[StepResult], batch_size: int, elapsed_s: float) -> None:
-        """Take the results of some steps that ran in one go."""
+        """Add the results of steps that ran in one job."""
         self.rate_tracker.add(batch_size * len(results), elapsed_s)
         self.timings.extend(result.timing for result in results)
 
     @property
     def emulated_rate(self) -> float:
-        """Samples per second that the stated machine would have reached so far."""
+        """Samples per second of the emulated machine so far."""
         return samples_per_s(self.timings) if self.timings else 0.0

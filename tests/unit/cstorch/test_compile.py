@@ -95,7 +95,7 @@ def test_auto_gives_the_same_weights_on_any_number_of_systems():
 @pytest.mark.parametrize("requested", [8, None])
 def test_a_named_size_that_does_not_fit_is_refused(requested):
     """What it needs, what is there, and what would fit; before anything starts."""
-    with pytest.raises(ApplianceResourceExhausted, match="one train micro-batch need") as caught:
+    with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         train(requested, 5, compile_only=True)
     assert caught.value.remedy == "lower csx.performance.micro_batch_size to 5 or less"
 

@@ -1,5 +1,6 @@
 """A traced step: recorded once, run by the cluster, and refused where it cannot be what it says."""
 
+import textwrap
 from functools import partial
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import cstorch
+from cstorch import backends
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,
@@ -21,6 +23,20 @@ from tests.support.errors import raises
 from tests.support.kernels import run_eagerly
 from tests.support.local_machine import FP32, Regression, random_batches
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+
+
+def test_trace_in_the_program_of_the_package_docstring(capsys):
+    """The program runs as it is written, and its loss falls."""
+    program = textwrap.dedent(cstorch.__doc__.split("::\n", 1)[1])
+    try:
+        exec(program, {})
+    finally:
+        backends.reset()
+    (first, start), (last, end) = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert (first, last) == ("10", "20")
+    assert float(end) < float(start)
+    with pytest.raises(RuntimeError):
+        cstorch.current_backend()
 
 
 def test_the_body_is_recorded_once(backend):

@@ -1,4 +1,4 @@
-"""Schedules give torch's values where torch has the class, and stay in bounds."""
+"""Schedules have torch's values where torch has the class, stay in bounds, and are built by name."""
 
 import pickle
 from math import cos, pi
