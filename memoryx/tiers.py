@@ -87,6 +87,7 @@ def _does_not_fit(spec: MemoryXSpec, needs: dict[str, int]) -> ApplianceResource
     parts = ", ".join(f"{what} {format_bytes(size)}" for what, size in needs.items() if size)
     return ApplianceResourceExhausted(
         f"the model needs {format_bytes(sum(needs.values()))} of MemoryX",
+        code="model-exceeds-memoryx",
         value=parts,
         rule=f"MemoryX has {format_bytes(spec.dram_bytes)} of DRAM "
         f"and {format_bytes(spec.flash_bytes)} of flash",

@@ -1,5 +1,6 @@
-"""An input worker driven by hand: which rows go to which node, and how far ahead."""
+"""The input worker: rows and order of micro-batches, prefetch, and malformed batches."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -13,28 +14,34 @@ from tests.support.local_machine import Regression, compile_model, random_batche
 from wsc.core.errors import DataError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import BatchReady, BatchReleased, Envelope
-from wsc.core.program import plan_streams
+from wsc.core.program import Program, plan_streams
 from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import Rounds
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 BATCHES = random_batches(3, ROWS)
 
+Brief = tuple[str, int, int]
+"""Target, step and micro-batch of a message."""
+
 
 @pytest.fixture(scope="module")
-def program():
+def program() -> Program:
     return compile_model(Regression(), BATCHES[0], NUM_MICRO_BATCHES, trains=False).program
 
 
-@pytest.fixture
-def driver(program):
-    return partial(Driver, program)
-
-
 class Driver:
-    """A worker, and what it has sent."""
+    """Runs a worker without a cluster, and records what it sends."""
 
-    def __init__(self, program, nodes=(0, 1), num_nodes=2, lanes=1, batches=BATCHES, leaves=(0, 1)):
+    def __init__(
+        self,
+        program: Program,
+        nodes: tuple[int, ...] = (0, 1),
+        num_nodes: int = 2,
+        lanes: int = 1,
+        batches: Sequence[dict[str, torch.Tensor]] = BATCHES,
+        leaves: tuple[int, ...] = (0, 1),
+    ) -> None:
         self.arena = StrictArena()
         self.worker = WorkerSpec(0, nodes).build(RoleContext(self.arena, UnlimitedCores()))
         self.worker.install(
@@ -48,26 +55,34 @@ class Driver:
             )
         )
 
-    def begin(self, first=1, last=2):
+    def begin(self, first: int = 1, last: int = 2) -> list[Brief]:
         self.job = self.worker.begin(Job("eval", first, last))
         self.waiting = list(self.job.start())
         return [self.brief(envelope) for envelope in self.waiting]
 
-    def release(self):
-        """Release the oldest payload; returns what is sent instead."""
+    def release(self) -> list[Brief]:
+        """Release the oldest payload; return what the worker sends next."""
         oldest = self.waiting.pop(0)
         message = BatchReleased(oldest.message.step, oldest.message.micro_batch)
         answers = list(self.job.handle(Envelope(oldest.target, "wrk-0", message)))
         self.waiting += answers
         return [self.brief(envelope) for envelope in answers]
 
-    def brief(self, envelope):
+    def brief(self, envelope: Envelope) -> Brief:
         assert isinstance(envelope.message, BatchReady)
         return envelope.target, envelope.message.step, envelope.message.micro_batch
 
 
-def test_every_node_gets_its_own_micro_batches_in_order(driver):
-    """The first two each; then one for every one that comes back, to the same node."""
+MakeDriver = Callable[..., Driver]
+
+
+@pytest.fixture
+def driver(program: Program) -> MakeDriver:
+    return partial(Driver, program)
+
+
+def test_every_node_gets_its_micro_batches_in_order(driver: MakeDriver) -> None:
+    """Each node first gets two; then one more for every one that it releases."""
     made = driver()
     sent = made.begin()
     assert sorted(sent) == [
@@ -89,7 +104,7 @@ def test_every_node_gets_its_own_micro_batches_in_order(driver):
     assert made.arena.live == set()
 
 
-def test_it_is_not_ahead_by_more_than_the_prefetch(driver):
+def test_worker_prefetches_two_micro_batches_per_lane(driver: MakeDriver) -> None:
     """Two micro-batches per lane wait at each node; credits are the backpressure."""
     for lanes, most in ((1, 4), (2, 5)):
         made = driver(lanes=lanes)
@@ -100,8 +115,8 @@ def test_it_is_not_ahead_by_more_than_the_prefetch(driver):
             assert len(made.arena.live) <= 4 * lanes
 
 
-def test_a_payload_holds_the_rows_of_its_micro_batch(driver):
-    """One input after the other, as raw bytes, of the batch that belongs to the step."""
+def test_payload_holds_the_rows_of_its_micro_batch(driver: MakeDriver) -> None:
+    """The payload is one input after the other, as raw bytes, of the step's batch."""
     made = driver()
     made.begin(first=2, last=2)
     for envelope in made.waiting:
@@ -110,8 +125,8 @@ def test_a_payload_holds_the_rows_of_its_micro_batch(driver):
         assert torch.equal(envelope.message.payload.view(torch.float32), torch.cat(expected))
 
 
-def test_only_the_program_s_inputs_travel(driver):
-    """``leaves`` says which of the batch's tensors those are, and in which order."""
+def test_only_inputs_of_the_program_are_sent(driver: MakeDriver) -> None:
+    """``leaves`` selects and orders the tensors of a batch."""
     made = driver(leaves=(1, 0))
     made.begin(1, 1)
     first = made.waiting[0].message
@@ -127,8 +142,10 @@ def test_only_the_program_s_inputs_travel(driver):
     ],
     ids=["shape", "dtype"],
 )
-def test_a_batch_of_another_shape_is_refused(driver, change, value):
-    """The step was captured for one shape; the message names step, input and remedy."""
+def test_batch_of_another_shape_is_refused(
+    driver: MakeDriver, change: Callable[[torch.Tensor], torch.Tensor], value: str
+) -> None:
+    """The program has one shape; the error names step, input and remedy."""
     odd = {name: change(tensor) for name, tensor in BATCHES[1].items()}
     made = driver(batches=[BATCHES[0], odd])
     with raises(DataError, "input-changed") as caught:
@@ -138,15 +155,15 @@ def test_a_batch_of_another_shape_is_refused(driver, change, value):
     assert caught.value.remedy
 
 
-def test_a_short_batch_is_refused(driver):
-    """Every global batch has as many rows as the first."""
+def test_short_batch_is_refused(driver: MakeDriver) -> None:
+    """Every global batch must have as many rows as the program."""
     short = {name: tensor[:-1] for name, tensor in BATCHES[0].items()}
     with raises(DataError, "batch-rows-mismatch"):
         driver(batches=[short]).begin()
 
 
-def test_rows_that_are_views_are_copied_whole(driver):
-    """A transposed or strided tensor of the user arrives as its values, not as its memory."""
+def test_strided_rows_are_copied_by_value(driver: MakeDriver) -> None:
+    """A transposed or strided tensor is copied by value."""
     strided = {n: t.t().contiguous().t() for n, t in BATCHES[0].items()}
     made = driver(batches=[strided])
     made.begin(1, 1)
@@ -154,8 +171,8 @@ def test_rows_that_are_views_are_copied_whole(driver):
     assert torch.equal(made.waiting[0].message.payload.view(torch.float32), torch.cat(expected))
 
 
-def test_a_worker_without_nodes_has_nothing_to_do(driver):
-    """It is finished as soon as it began."""
+def test_worker_without_nodes_sends_nothing(driver: MakeDriver) -> None:
+    """Its job is finished at the start."""
     made = driver(nodes=())
     assert made.begin() == []
     assert made.job.finished
