@@ -38,7 +38,7 @@ MODEL = Workload(parameters=512 + 2 * 5000, hidden=16, layers=2, heads=2, seq_le
 
 
 def test_group_counts_nodes_by_its_stride() -> None:
-    """Four GPUs to a node; every second of them leaves two ranks there, every eighth one."""
+    """Four GPUs per node: two ranks per node at stride 2, one at strides 4 and 8."""
     spans = [Group(8, CLUSTER, stride) for stride in (1, 2, 4, 8)]
     assert [(group.ranks_per_node, group.nodes) for group in spans] == [
         (4, 2),
@@ -50,7 +50,7 @@ def test_group_counts_nodes_by_its_stride() -> None:
 
 
 def test_group_bandwidth_is_nvlink_or_the_nics_of_its_ranks() -> None:
-    """Never more than NVLink carries."""
+    """Never more than the bandwidth of NVLink."""
     assert Group(4, CLUSTER).bandwidth_bytes_per_s == 100
     assert [Group(8, CLUSTER, stride).bandwidth_bytes_per_s for stride in (1, 2, 4)] == [40, 20, 10]
     fast = NETWORK.model_copy(update={"nic_bandwidth_bytes_per_s": 90})
@@ -95,7 +95,7 @@ def test_data_traffic_under_a_pipeline_gathers_once_per_step() -> None:
 
 
 def test_data_traffic_of_ddp_is_one_all_reduce() -> None:
-    """By an all-reduce; alone, a rank sends nothing."""
+    """One all-reduce per step; a single rank sends nothing."""
     whole = all_reduce_s(2 * MODEL.parameters, TWO_NODES)
     assert data_traffic(MODEL, Parallelism("ddp"), TWO_NODES, FSDP) == (0, whole)
     assert data_traffic(MODEL, Parallelism("zero3"), Group(1, CLUSTER), FSDP) == (0, 0)

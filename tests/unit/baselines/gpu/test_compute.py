@@ -52,12 +52,12 @@ def layer(workload: Workload = MODEL, software: SoftwareSpec = SOFTWARE, **split
 
 
 def test_layer_s_adds_products_attention_and_traffic() -> None:
-    """One after the other."""
+    """Their sum."""
     assert layer() == pytest.approx(PRODUCTS_S + FLASH_S + MOVED_S)
 
 
 def test_layer_s_repeats_recomputed_work() -> None:
-    """Half of the products and all that is cheap, or a whole forward pass."""
+    """Half of the products and all cheap ops, or a whole forward pass."""
     assert layer(recompute="selective") == pytest.approx(
         3.5 / 3 * PRODUCTS_S + FLASH_S + 4 / 3 * MOVED_S
     )
@@ -67,7 +67,7 @@ def test_layer_s_repeats_recomputed_work() -> None:
 
 
 def test_unfused_attention_computes_and_moves_masked_scores() -> None:
-    """At the rate of matrix products, a tenth of it where heads are misaligned."""
+    """At the rate of matrix products, a tenth of it if heads are misaligned."""
     products_s, moved_s = 3 * 4 * SCORES * 8 / 1000, 9 * SCORES / 100
     rest_s = PRODUCTS_S + MOVED_S
     assert layer(software=UNFUSED) == pytest.approx(rest_s + products_s + moved_s)

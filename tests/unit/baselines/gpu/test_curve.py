@@ -37,7 +37,7 @@ def test_trillion_parameters_fit_when_split_over_enough_gpus() -> None:
 
 
 def test_gpu_curve_tries_only_the_requested_kinds() -> None:
-    """A curve of one kind shows where that kind ends."""
+    """A curve of one kind has points where that kind does not fit."""
     policy = CurvePolicy(samples_per_gpu=1, kinds=("ddp",))
     assert not any(point.fits for point in gpu_curve(LLAMA_70B, DGX_H100, policy, [8, 512]))
     policy = CurvePolicy(samples_per_gpu=1, kinds=("zero3",))
@@ -47,7 +47,7 @@ def test_gpu_curve_tries_only_the_requested_kinds() -> None:
 
 
 def test_micro_batches_are_powers_of_two_that_cover_the_batch() -> None:
-    """The largest that fits, as often as the share of the busiest rank takes."""
+    """The largest that fits; their number covers the share of the busiest rank."""
 
     def micro_batches(policy: CurvePolicy, counts: list[int]) -> list[tuple[int, int]]:
         ways = [point.parallelism for point in gpu_curve(GPT_1B, DGX_A100, policy, counts)]

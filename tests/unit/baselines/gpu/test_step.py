@@ -1,4 +1,4 @@
-"""A training step on GPUs: its parts, its limits, and what each way of splitting it costs."""
+"""A training step on GPUs: its parts, its limits, and the cost of each parallelism."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_step_time_meets_a_published_run() -> None:
 
 
 def test_step_time_parts_add_up_to_the_total() -> None:
-    """Attribution loses no time."""
+    """No time is missing from the attribution."""
     step = step_time(GPT_18B, Parallelism("zero1", 8, 4, 1, 16), 64, DGX_H100, MEGATRON)
     parts = (step.compute_s, step.tensor_s, step.data_s, step.bubble_s, step.optimizer_s)
     assert step.total_s == pytest.approx(sum(parts))
@@ -79,7 +79,7 @@ def test_bubble_of_a_full_pipeline() -> None:
 def test_communication_that_compute_does_not_hide_is_exposed(
     sharding: Sharding, share: float, nics: float
 ) -> None:
-    """A share of it at least, once per step or per micro-batch, and all that outlasts computing."""
+    """At least the exposed share, and all communication that takes longer than compute."""
     network = DGX_A100.network.model_copy(update={"nic_bandwidth_bytes_per_s": nics})
     cluster = DGX_A100.model_copy(update={"network": network})
     software = FSDP.model_copy(update={"exposed_share": share})
@@ -95,7 +95,7 @@ def test_communication_that_compute_does_not_hide_is_exposed(
 
 @pytest.mark.parametrize("nvlink", [1e9, 3e11])
 def test_overlapped_tensor_traffic_exposes_its_first_chunk(nvlink: float) -> None:
-    """Or as little as the stack hides, in turn with computing; a stage has its share of layers."""
+    """Exposed as the software stack states; a stage has its share of the layers."""
     gpu = DGX_A100.gpu.model_copy(update={"nvlink_bandwidth_bytes_per_s": nvlink})
     cluster = DGX_A100.model_copy(update={"gpu": gpu})
     half_hidden = FSDP.model_copy(update={"exposed_share": 0.5})
@@ -112,7 +112,7 @@ def test_overlapped_tensor_traffic_exposes_its_first_chunk(nvlink: float) -> Non
 
 
 def test_one_gpu_communicates_nothing() -> None:
-    """Nothing to reduce, to gather or to wait for."""
+    """One rank has nothing to reduce or gather."""
     step = step_time(MPT_7B, Parallelism("ddp"), 1, DGX_A100, FSDP)
     assert (step.tensor_s, step.data_s, step.bubble_s) == (0, 0, 0)
 
@@ -154,7 +154,7 @@ def test_misaligned_heads_are_slow() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 9), st.sampled_from(["ddp", "zero1", "zero2", "zero3"]))
 def test_step_time_never_falls_with_gpus_at_one_micro_batch(power: int, sharding: Sharding) -> None:
-    """Communication only grows, the optimizer aside, which is a sliver of the step."""
+    """Communication grows; the optimizer, which shrinks, is a small part of the step."""
     step_of = [
         step_time(MPT_7B, Parallelism(sharding, micro_batch=4), gpus, DGX_A100, FSDP)
         for gpus in (8 << power, 16 << power)
@@ -194,7 +194,7 @@ def test_misaligned_shards_take_more_steps() -> None:
 
 
 def test_host_optimizer_uses_threads_and_frees_the_gpu() -> None:
-    """A core steps 81 million parameters per second; weights and gradients pass PCIe."""
+    """A core updates 81 million parameters per second; weights and gradients pass PCIe."""
     on_gpu = Parallelism(micro_batch=4)
     on_host = replace(on_gpu, optimizer_threads=4)
     step = step_time(MPT_7B, on_host, 8, DGX_A100, FSDP)
@@ -207,7 +207,7 @@ def test_host_optimizer_uses_threads_and_frees_the_gpu() -> None:
 
 
 def test_tree_all_reduce_hardly_grows_with_the_cluster() -> None:
-    """DDP at 4,096 GPUs communicates hardly longer than at 512."""
+    """DDP on 4,096 GPUs communicates hardly longer than on 512."""
     few, many = (
         step_time(MPT_7B, Parallelism("ddp"), gpus, DGX_A100, AUTOCAST_DDP).data_s
         for gpus in (512, 4096)
@@ -216,7 +216,7 @@ def test_tree_all_reduce_hardly_grows_with_the_cluster() -> None:
 
 
 def test_asynchronous_tensor_parallelism_and_compilation_help() -> None:
-    """What overlaps is not waited for; what is fused is not moved."""
+    """Overlap hides communication, and fusion removes traffic."""
     plain = Parallelism("zero3", tensor=8, micro_batch=4)
     hidden = replace(plain, overlap_tensor=True)
     assert seconds(GPT_18B, hidden, 64, DGX_H100, TORCHTITAN) < seconds(
@@ -240,7 +240,7 @@ def test_parallel_blocks_are_summed_once() -> None:
 
 
 def test_whole_passes_are_repeated_by_every_rank() -> None:
-    """One GPU does not notice; eight, which divide less among them, do."""
+    """One GPU takes the same time; eight take longer, since they divide less."""
     repeating = FSDP.model_copy(update={"whole_passes": 37})
 
     def compute_s(software: SoftwareSpec, tensor: int) -> float:
@@ -252,7 +252,7 @@ def test_whole_passes_are_repeated_by_every_rank() -> None:
 
 
 def test_float8_helps_on_a_chip_that_supports_it() -> None:
-    """An H100 doubles its peak; an A100 has no such unit and only pays for the casts."""
+    """An H100 doubles its peak; an A100 has no 8-bit unit and pays for the casts."""
     wide, narrow = Parallelism(micro_batch=4), Parallelism(micro_batch=4, float8=True)
     assert seconds(MPT_7B, narrow, 8, DGX_H100) < seconds(MPT_7B, wide, 8, DGX_H100)
     assert seconds(MPT_7B, narrow, 8, DGX_A100) > seconds(MPT_7B, wide, 8, DGX_A100)

@@ -51,7 +51,7 @@ def test_all_reduce_cycles_of_one_region_term_by_term() -> None:
 
 
 def test_matvec_cycles_match_single_tile_measurements() -> None:
-    """A mapped column costs its multiply-adds and its issue; nothing else grows."""
+    """A mapped column costs its multiply-adds and its issue."""
     one, two = (matvec_cycles(rows, 32, PE_COSTS) for rows in (1, 2))
     assert two - one == pytest.approx(PE_COSTS.column_cycles + 32 * PE_COSTS.mac_cycles)
 

@@ -57,7 +57,7 @@ def test_larger_decoder_slows_down_in_proportion() -> None:
 
 
 def test_decoder_that_fits_no_pipeline_is_refused() -> None:
-    """Instead of a search without end."""
+    """The search ends at ``most_wafers``."""
     with raises(ApplianceResourceExhausted, "decoder-exceeds-service"):
         service_s_per_token(LLAMA_8B, 10**9, ServiceSpec(most_wafers=2))
     large = Decoder(dim=8192, ffn=28672, layers=80, kv_dim=1024)

@@ -1,4 +1,4 @@
-"""Several HDF5 files are one dataset, read in the order that is asked for."""
+"""Several HDF5 files are one dataset, read in the configured order."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from wsc.core.loading import Loading
 
 
 def write_samples(path: Path, first: int, count: int, length: int = 4) -> None:
-    """Sequences whose every input is their own number, counted over all files."""
+    """Sequences whose tokens are the number of the sequence, counted over all files."""
     data = np.zeros((count, 3, length), dtype=np.int32)
     data[:, 0] = np.arange(first, first + count)[:, None]
     data[:, 1], data[:, 2] = 1, 7
@@ -57,13 +57,13 @@ def test_files_are_one_dataset(folder: Path) -> None:
 
 
 def test_loading_is_that_of_an_hdf5_loader(folder: Path) -> None:
-    """With the processes that are asked for, and the files that are there."""
+    """With the requested processes and the number of existing files."""
     loading = open_hdf5(str(folder), num_workers=8).loading
     assert loading == Loading("hdf5", num_workers=8, num_files=3)
 
 
 def test_loading_does_not_count_missing_files(tmp_path: Path) -> None:
-    """A simulation asks who loads, and needs no data for it; opening them is another matter."""
+    """A simulation reads ``loading`` without data; opening the source fails."""
     section = {"data_processor": "GptHDF5MapDataProcessor", "batch_size": 5}
     missing = GptHDF5MapDataProcessor.model_validate({**section, "data_dir": str(tmp_path / "no")})
     assert missing.loading == Loading("hdf5")
@@ -72,7 +72,7 @@ def test_loading_does_not_count_missing_files(tmp_path: Path) -> None:
 
 
 def test_batches_have_the_form_of_next_token_batches(folder: Path) -> None:
-    """Contiguous int64, whatever the file holds, and each feature in its place."""
+    """Contiguous int64 for any integer type of the file."""
     batch = open_hdf5(str(folder)).batch(0)
     assert list(batch) == ["input_ids", "attention_mask", "labels"]
     assert batch["attention_mask"].unique().tolist() == [1]
@@ -84,7 +84,7 @@ def test_batches_have_the_form_of_next_token_batches(folder: Path) -> None:
 
 
 def test_shuffling_reads_each_sequence_once(folder: Path) -> None:
-    """In an order that is not that of the files."""
+    """Not in the order of the files."""
     source = open_hdf5(str(folder), shuffle=True)
     epoch = numbers(source, 0) + numbers(source, 1)
     assert epoch != sorted(epoch)
@@ -101,7 +101,7 @@ def test_files_of_several_folders(tmp_path: Path) -> None:
 
 
 def test_data_subset_takes_parts(folder: Path) -> None:
-    """The parts in order, as one dataset; the rest is never read."""
+    """The parts in order, as one dataset without the rest."""
     source = open_hdf5(str(folder), data_subset="0.1-0.3,0.7-1.0")
     assert len(source) == 1
     assert numbers(source, 0) == [1, 2, 7, 8, 9]
@@ -109,7 +109,7 @@ def test_data_subset_takes_parts(folder: Path) -> None:
 
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True).map(sorted))
 def test_parse_subset_returns_the_ranges(percents: list[int]) -> None:
-    """Any rising list of ranges comes back as numbers."""
+    """For any rising list of ranges."""
     ends = [percent / 100 for percent in percents[: len(percents) // 2 * 2]]
     ranges = tuple(zip(ends[::2], ends[1::2], strict=True))
     assert parse_subset(",".join(f"{start}-{stop}" for start, stop in ranges)) == ranges
@@ -117,7 +117,7 @@ def test_parse_subset_returns_the_ranges(percents: list[int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "0.5", "0.5-0.2", "0.2-0.2", "0-2", "0-0.5,0.4-1", "a-b"])
 def test_wrong_data_subset_is_refused(text: str) -> None:
-    """When the configuration is read, before any file is."""
+    """When the configuration is read, before any file is opened."""
     with pytest.raises(ValidationError):
         open_hdf5("nowhere", data_subset=text)
 
@@ -131,7 +131,7 @@ def test_different_sequence_lengths_are_refused(folder: Path) -> None:
 
 
 def test_dataset_shorter_than_a_batch_is_refused(folder: Path) -> None:
-    """Rather than repeated inside one batch."""
+    """Samples are not repeated inside one batch."""
     with raises(DataError, "dataset-shorter-than-batch"):
         open_hdf5(str(folder), batch_size=11)
 

@@ -1,4 +1,4 @@
-"""HDF5 files in all layouts give the same sequences; a wrong or broken one is told."""
+"""HDF5 files in all layouts give the same sequences; wrong or damaged files are refused."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_sample_layout(path: Path) -> None:
 
 
 def test_named_layout(path: Path) -> None:
-    """Features as datasets of their own give the same sequences as the sample layout."""
+    """One dataset per feature gives the same sequences as the sample layout."""
     named = {name: SAMPLES[:, row] for row, name in enumerate(FEATURES)}
     file = inspect(write(path, **named), max_sequence_length=4)
     assert (file.layout, file.num_sequences, file.length) == ("named", 2, 4)
@@ -43,7 +43,7 @@ def test_named_layout(path: Path) -> None:
 
 
 def test_corpus_layout(path: Path) -> None:
-    """Flat tokens are cut to any length; labels are the next tokens, and all count."""
+    """Flat tokens are cut to any length; labels are the next tokens, all unmasked."""
     file = inspect(write(path, data=np.arange(10, dtype=np.uint16)), max_sequence_length=4)
     assert (file.layout, file.num_sequences, file.length) == ("corpus", 2, 4)
     expected = [[[4, 5, 6, 7], [1, 1, 1, 1], [5, 6, 7, 8]]]
@@ -118,7 +118,7 @@ def test_read_refuses_a_damaged_chunk(path: Path) -> None:
 
 
 def test_read_refuses_a_deleted_file(path: Path) -> None:
-    """Deleting data under a run is an error with the path."""
+    """The error names the path of the data that was deleted during a run."""
     file = inspect(write(path, data=SAMPLES), None)
     path.unlink()
     with raises(DataError, "data-file-gone") as caught:

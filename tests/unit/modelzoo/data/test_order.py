@@ -1,4 +1,4 @@
-"""The order of samples: a permutation for every epoch, reached anywhere at once."""
+"""The order of samples is a permutation of every epoch, at any position in constant time."""
 
 import numpy as np
 from hypothesis import given
@@ -22,7 +22,7 @@ def test_an_epoch_has_each_sample_once(num_samples: int, seed: int, epoch: int) 
 def test_order_does_not_depend_on_the_cut_of_the_stream(
     num_samples: int, seed: int, first: int, length: int, cut: int
 ) -> None:
-    """Reading a stretch whole or in two parts makes no difference, even across epochs."""
+    """Reading a range whole or in two parts gives the same samples, also across epochs."""
     order = SampleOrder(num_samples, shuffle=True, seed=seed)
     positions = np.arange(first, first + length)
     parts = (order.at(positions[:cut]), order.at(positions[cut:]))
@@ -30,7 +30,7 @@ def test_order_does_not_depend_on_the_cut_of_the_stream(
 
 
 def test_order_without_shuffle_is_file_order() -> None:
-    """The stream counts up and starts again."""
+    """Indices count up and start again."""
     order = SampleOrder(3, shuffle=False, seed=0)
     assert order.at(np.arange(7)).tolist() == [0, 1, 2, 0, 1, 2, 0]
 
@@ -44,14 +44,14 @@ def test_epochs_and_seeds_differ() -> None:
 
 
 def test_shuffle_is_statistically_random() -> None:
-    """No drift: where samples land is uncorrelated with where they come from."""
+    """Positions before and after the shuffle are uncorrelated."""
     shuffled = SampleOrder(100_000, True, seed=0).at(np.arange(100_000))
     assert abs(np.corrcoef(np.arange(100_000), shuffled)[0, 1]) < 0.02
     assert abs(np.corrcoef(shuffled[:-1], shuffled[1:])[0, 1]) < 0.02
 
 
 def test_order_far_into_a_huge_dataset() -> None:
-    """A position needs no memory of those before it: 10^15 samples are as cheap as ten."""
+    """A position does not depend on earlier ones: 10^15 samples cost the same as ten."""
     order = SampleOrder(10**15, True, seed=0)
     sample = order.at(np.array([10**15 - 1, 7 * 10**15]))
     assert ((sample >= 0) & (sample < 10**15)).all()

@@ -64,7 +64,7 @@ def test_wrong_dataloader_key_is_refused(change: dict[str, object], key: str) ->
 
 
 def test_register_processor_adds_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new processor needs nothing but the decorator."""
+    """A new processor needs the decorator only."""
     monkeypatch.setattr("modelzoo.data.registry.DATA_PROCESSORS", {})
 
     @register_processor

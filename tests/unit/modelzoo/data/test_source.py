@@ -13,7 +13,7 @@ from wsc.core.errors import DataError
 
 
 class Counted:
-    """Samples that are just their own index."""
+    """Samples whose value is their index."""
 
     name = "counted"
 
@@ -37,7 +37,7 @@ def ids(source: OrderedBatches, step: int) -> list[int]:
 
 
 def test_leftover_samples_start_the_next_epoch() -> None:
-    """Seven samples in batches of three: nothing is dropped, nothing comes twice in an epoch."""
+    """Seven samples in batches of three: none is dropped or repeated in an epoch."""
     source = batches(7, 3)
     assert len(source) == 2
     assert [ids(source, step) for step in range(4)] == [[0, 1, 2], [3, 4, 5], [6, 0, 1], [2, 3, 4]]
@@ -51,7 +51,7 @@ def test_stream_of_samples_does_not_depend_on_batch_size() -> None:
 
 
 def test_iteration_is_batches_by_step() -> None:
-    """Looking at a source as a loader gives batches 0, 1, 2, ... past the end of an epoch."""
+    """Iteration gives batches 0, 1, 2, ... past the end of an epoch."""
     source = batches(5, 2, shuffle=True)
     iterated = [batch["input_ids"].tolist() for batch in islice(source, 7)]
     assert iterated == [ids(source, step) for step in range(7)]

@@ -73,7 +73,7 @@ def test_shuffled_batches_hold_the_same_text_in_another_order(tmp_path: Path) ->
 
 
 def test_stdlib_is_text_on_every_machine() -> None:
-    """It has a few megabytes, in sorted order, without tests and installed packages."""
+    """A few megabytes, in sorted order, without tests and installed packages."""
     root = Path(sysconfig.get_path("stdlib"))
     files = [file.relative_to(root) for file in stdlib_files()]
     assert files == sorted(files)

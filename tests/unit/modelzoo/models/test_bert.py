@@ -37,7 +37,7 @@ def encode(
 
 @BOTH
 def test_every_position_depends_on_every_other(config: dict[str, object]) -> None:
-    """Changing the last token changes all activations, the first one's too."""
+    """Changing the last token changes all activations, including the first."""
     model, changed = build(config), TOKENS.clone()
     changed[:, 7] = (changed[:, 7] + 1) % 38 + 2
     difference = (encode(model, TOKENS) - encode(model, changed)).abs().amax(-1)
@@ -57,7 +57,7 @@ def test_padding_does_not_change_other_positions(config: dict[str, object]) -> N
 
 
 def test_sequence_of_padding_only_has_no_nan() -> None:
-    """Not NaN, which would spoil the whole batch."""
+    """A NaN would make the loss of the whole batch NaN."""
     assert encode(build(BERT), TOKENS, torch.zeros_like(TOKENS)).isfinite().all()
 
 
@@ -70,7 +70,7 @@ def test_positions_matter(config: dict[str, object]) -> None:
 
 
 def test_loss_of_masked_tokens_and_next_sentence() -> None:
-    """Summed over counted labels and averaged over samples, times its weight; plus the second."""
+    """Masked tokens: sum over counted labels, mean over samples, times its weight."""
     model = build(BERT, mlm_loss_weight=0.5)
     mask = torch.tensor([[1, 1], [1, 0], [0, 0]])
     labels = LABELS | {"masked_lm_mask": mask}

@@ -55,7 +55,7 @@ def test_to_patches_cuts_the_image_row_by_row() -> None:
 
 
 def test_noised_equals_noise_added_step_by_step() -> None:
-    """One go gives mean and variance of so many single steps (DDPM, eq. 2 and 4)."""
+    """Mean and variance are those of as many single steps (DDPM, eq. 2 and 4)."""
     images, noise = random(3, 3, 4, 6), random(3, 3, 4, 6).flip(0)
     steps = torch.tensor([0, 10, 999])
     share = torch.tensor(
@@ -101,7 +101,7 @@ def test_softmax_fp32_attention_equals_the_fused_kernel(with_mask: bool) -> None
 
 
 def test_softmax_fp32_attention_widens_16_bit_scores() -> None:
-    """Products are in 16 bits, what the softmax makes of them is rounded to 16 bits once."""
+    """Products have 16 bits; the result of the softmax is rounded to 16 bits once."""
     query, key, value = random(3, 2, 2, 6, 8).bfloat16() * 4
     scores = (query @ (key * 8**-0.5).transpose(-2, -1)).double()
     shares = scores.exp() / scores.exp().sum(-1, keepdim=True)
@@ -110,7 +110,7 @@ def test_softmax_fp32_attention_widens_16_bit_scores() -> None:
 
 
 def test_attention_dropout_in_training_only() -> None:
-    """At the rate stated, the others made larger for it; none in evaluation."""
+    """At the stated rate, with the others scaled up; none in evaluation."""
     attention = SoftmaxFp32Attention(CONFIG.model_copy(update={"attention_dropout_rate": 0.25}))
     torch.manual_seed(0)
     same, each = torch.zeros(64, 2, 64, 8), torch.eye(64).expand(64, 2, 64, 64)
@@ -128,7 +128,7 @@ def test_attention_softmax_fp32_selects_the_attention(is_fp32: bool, kind: type)
 
 
 def test_label_dropout_in_training_only() -> None:
-    """About as often as stated, and by the vector that stands for no class."""
+    """At the stated rate, by the vector of no class."""
     embedding = LabelEmbedding(CONFIG.model_copy(update={"label_dropout_rate": 0.25}))
     labels = torch.full((4000,), 7)
     torch.manual_seed(0)
@@ -138,7 +138,7 @@ def test_label_dropout_in_training_only() -> None:
 
 
 def test_grid_positions_are_distinct() -> None:
-    """One vector per patch, no two alike."""
+    """One vector per patch, all different."""
     positions = grid_positions(CONFIG, torch.empty(1))
     assert positions.shape == (6, 16)
     assert len(positions.unique(dim=0)) == 6

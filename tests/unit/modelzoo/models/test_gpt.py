@@ -73,7 +73,7 @@ def test_logits_do_not_depend_on_later_tokens(config: dict[str, object], batch: 
 
 @FAMILY
 def test_positions_matter(config: dict[str, object]) -> None:
-    """What is predicted depends on the order of the tokens before."""
+    """The scores depend on the order of earlier tokens."""
     one, other = build(config, initializer_range=0.5).logits(torch.tensor([[1, 2, 3], [2, 1, 3]]))
     assert not torch.allclose(one[2], other[2])
 
@@ -104,7 +104,7 @@ def test_fully_masked_batch_has_no_loss_and_no_gradient(batch: Batch) -> None:
 
 @FAMILY
 def test_gradients_reach_every_parameter(config: dict[str, object], batch: Batch) -> None:
-    """Nothing is registered that the loss does not depend on."""
+    """The loss depends on every registered parameter."""
     model = build(config)
     model(*batch).backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []

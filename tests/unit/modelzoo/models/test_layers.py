@@ -127,7 +127,7 @@ def test_parallel_layer_matches_the_formula(untied: bool) -> None:
 
 
 def test_norm_follows_the_configuration() -> None:
-    """The kind and the epsilon are the configuration's."""
+    """Kind and epsilon."""
     assert isinstance(norm(CONFIG), nn.LayerNorm)
     rms = norm(config_with(norm_type="rmsnorm", layer_norm_epsilon=1e-3))
     assert isinstance(rms, nn.RMSNorm)

@@ -250,7 +250,7 @@ def test_wrong_model_key_is_refused(change: dict[str, object], key: str) -> None
 
 
 def test_register_model_adds_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new model needs nothing but the decorator."""
+    """A new model needs the decorator only."""
     monkeypatch.setattr("modelzoo.models.registry.MODELS", dict(MODELS))
     register_model("mine", config=GptConfig)(GptModel)
     assert isinstance(build_model(SMALL | {"name": "mine"}, seed=0), GptModel)
