@@ -1,5 +1,9 @@
 """Mixed precision: what travels, what computes, and a loss scale that is taken out again."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 import torch
 
@@ -30,7 +34,9 @@ def backend(backend):
         (False, "float16", 1, ("float32", "float32")),
     ],
 )
-def test_settings_amount_to_a_precision(enabled, half, level, expected, backend):
+def test_stream_precision_follows_the_settings(
+    enabled: Any, half: Any, level: Any, expected: Any, backend: cstorch.Backend
+) -> None:
     """Dtype of the stream, dtype of the kernels."""
     amp.enable_mixed_precision(enabled)
     amp.set_half_dtype(half)
@@ -39,7 +45,7 @@ def test_settings_amount_to_a_precision(enabled, half, level, expected, backend)
     assert amp.get_half_dtype_str() == half
 
 
-def test_other_half_dtypes_are_refused():
+def test_other_half_dtypes_are_refused() -> None:
     """With those that there are."""
     with raises(ConfigError, "unknown-half-dtype"):
         amp.set_half_dtype("cbfloat16")
@@ -61,7 +67,7 @@ def train(backend, loss_scale=1.0, lr=0.1, **limits):
     return losses(step, executor(2)), backend.weights_digest()
 
 
-def test_a_scale_of_a_power_of_two_changes_no_bit():
+def test_loss_scale_of_a_power_of_two_changes_no_bit() -> None:
     """It is divided out of the fp32 gradients before anything else happens to them."""
     found = []
     for scale in (1.0, 1024.0):
@@ -79,7 +85,7 @@ class Faint(Regression):
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**20])
-def test_a_scale_saves_small_gradients(scale, backend):
+def test_loss_scale_keeps_small_gradients(scale: Any, backend: cstorch.Backend) -> None:
     """In float16 kernels gradients below 6e-8 vanish unless the loss is scaled."""
     amp.set_half_dtype("float16")
     backend.register(Faint())
@@ -91,20 +97,20 @@ def test_a_scale_saves_small_gradients(scale, backend):
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
-def test_a_scale_is_positive(scale):
+def test_loss_scale_must_be_positive(scale: Any) -> None:
     """Zero would train nothing, and nothing would say so."""
     with raises(ConfigError, "loss-scale-not-positive"):
         amp.GradScaler(scale)
 
 
-def test_outside_of_a_trace_the_loss_is_as_it_is():
+def test_loss_is_not_scaled_outside_of_a_trace() -> None:
     """On the user's side there is nothing to scale back."""
     scaler = amp.GradScaler(8.0)
     assert scaler.scale(torch.tensor(2.0)) == 2.0
     assert scaler.get_scale() == 8.0
 
 
-def test_scaling_twice_is_refused(backend):
+def test_scaling_twice_is_refused(backend: cstorch.Backend) -> None:
     """One loss, one scale."""
     model = cstorch.compile(Regression(), backend)
     scaler = amp.GradScaler(2.0)
@@ -113,7 +119,7 @@ def test_scaling_twice_is_refused(backend):
         losses(step, executor())
 
 
-def test_the_whole_step_in_one_call(backend):
+def test_optimizer_step_equals_the_single_calls(backend: cstorch.Backend) -> None:
     """Backward, clip by value, clip by norm, update, zero_grad: as if written out."""
     amp.enable_mixed_precision(False)
     _, digest = train(backend, max_gradient_value=0.05, max_gradient_norm=0.05)

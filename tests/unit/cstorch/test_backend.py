@@ -1,6 +1,10 @@
 """The backend: one per process, from configuration to a running cluster and away again."""
 
+from __future__ import annotations
+
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,14 +34,14 @@ from wsc.core.errors import (
 from wsc.core.units import PS_PER_S
 
 
-def test_there_is_one_backend(backend):
+def test_second_backend_is_refused(backend: cstorch.Backend) -> None:
     """A second construction is refused; without arguments one gets the one that is there."""
     with pytest.raises(RuntimeError, match="one per process"):
         cstorch.backend("CSX")
     assert cstorch.backend() is cstorch.current_backend() is backend
 
 
-def test_without_a_backend_there_is_none():
+def test_current_backend_needs_a_backend() -> None:
     """Before it is made and after it was shut down."""
     with pytest.raises(RuntimeError, match="no backend yet"):
         cstorch.current_backend()
@@ -49,7 +53,7 @@ def test_without_a_backend_there_is_none():
 
 
 @pytest.mark.parametrize("options", [{"backend_type": "TPU"}, {"backend_type": "cpu"}])
-def test_only_csx_is_emulated(options):
+def test_only_csx_is_emulated(options: Any) -> None:
     """And a refused backend takes no place."""
     with raises(ConfigError, "backend-not-csx"):
         cstorch.backend(**options)
@@ -57,13 +61,13 @@ def test_only_csx_is_emulated(options):
         pass
 
 
-def test_compiling_and_validating_exclude_each_other():
+def test_compile_only_excludes_validate_only() -> None:
     """One of them stops before the other."""
     with raises(ConfigError, "compile-only-and-validate-only"):
         cstorch.backend("csx", compile_only=True, validate_only=True)
 
 
-def test_models_are_built_on_the_device(backend):
+def test_models_are_built_on_the_device(backend: cstorch.Backend) -> None:
     """A torch device context, so that any model code works in it."""
     with backend.device as device:
         assert torch.nn.Linear(2, 2).weight.device == device
@@ -83,14 +87,14 @@ def test_models_are_built_on_the_device(backend):
         ({"num_workers_per_csx": 0, "cluster": {"runtime": {"input_workers": 3}}}, (1, 1, 1)),
     ],
 )
-def test_the_size_of_the_cluster(config, size):
+def test_size_of_the_cluster(config: Any, size: int) -> None:
     """What the job asks for, within what cluster.yaml gives."""
     with running_backend(cluster_config=cstorch.ClusterConfig(**config)) as backend:
         found = backend.size()
     assert (found.num_csx, found.num_servers, found.num_workers) == size
 
 
-def test_lanes_fill_the_host(monkeypatch):
+def test_size_has_as_many_lanes_as_fill_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is dealt for as many lanes as the nodes have."""
     runtime = RuntimeSpec(kind="ray", cores=6)
     config = cstorch.ClusterConfig(num_csx=2, cluster={"runtime": runtime})
@@ -100,13 +104,13 @@ def test_lanes_fill_the_host(monkeypatch):
         assert backend.size().lanes == 1
 
 
-def test_before_the_first_step_nothing_runs(backend):
+def test_weights_digest_needs_a_running_cluster(backend: cstorch.Backend) -> None:
     """There are no weights to look at yet."""
     with raises(WaferStreamError, "cluster-not-running"):
         backend.weights_digest()
 
 
-def test_steps_are_counted_over_loops(backend):
+def test_steps_are_counted_over_loops(backend: cstorch.Backend) -> None:
     """Training goes on where it stopped; evaluation does not count."""
     step = training_step(backend)
     losses(step, executor(2))
@@ -117,7 +121,9 @@ def test_steps_are_counted_over_loops(backend):
     assert [result.step for result in loop.results] == [5]
 
 
-def test_the_start_of_the_emulated_machine_is_told_once(backend, caplog):
+def test_emulated_start_up_is_logged_once(
+    backend: cstorch.Backend, caplog: pytest.LogCaptureFixture
+) -> None:
     """With the first program that goes onto the cluster, and no other."""
     with caplog.at_level("INFO", "waferstream"):
         losses(training_step(backend), executor(2))
@@ -127,7 +133,7 @@ def test_the_start_of_the_emulated_machine_is_told_once(backend, caplog):
     assert backend.start_up.programming_ps == 110 * PS_PER_S
 
 
-def test_a_model_too_large_for_memoryx_starts_nothing():
+def test_model_too_large_for_memoryx_starts_nothing() -> None:
     """The error comes before any process, and the backend can be shut down."""
     config = cluster_config(Shape(1), memoryx={"dram_bytes": 10})
     with running_backend(cluster_config=config) as backend:
@@ -136,7 +142,7 @@ def test_a_model_too_large_for_memoryx_starts_nothing():
         assert backend.cluster is None
 
 
-def test_a_cluster_that_did_not_come_up_can_be_started_again():
+def test_cluster_can_be_started_after_a_failed_start() -> None:
     """Its second start sends the weights, as the first one would have done."""
     made = []
 
@@ -157,7 +163,7 @@ def test_a_cluster_that_did_not_come_up_can_be_started_again():
         assert losses(step, executor(1, data)) == expected
 
 
-def test_a_program_that_was_not_installed_everywhere_is_installed_again():
+def test_program_is_reinstalled_after_a_failed_install() -> None:
     """Half of the roles have the next one already, and a loop over the old data must not use it."""
     made = []
 
@@ -176,7 +182,7 @@ def test_a_program_that_was_not_installed_everywhere_is_installed_again():
         assert losses(evaluate, executor(1, data)) == expected
 
 
-def test_a_checkpoint_that_was_refused_can_be_taken_leniently(tmp_path):
+def test_refused_checkpoint_can_be_restored_leniently(tmp_path: Path) -> None:
     """It is not forgotten because the first attempt had started a cluster."""
     Checkpoints.write(tmp_path / "c.mdl")
     seen = []
@@ -199,20 +205,20 @@ def poisoned():
     return [batch]
 
 
-def test_the_loss_is_checked():
+def test_loss_that_is_nan_ends_the_run() -> None:
     """A loss that is no number ends the run."""
     with running_backend() as backend, pytest.raises(ApplianceNanError, match="step 1"):
         losses(training_step(backend), executor(2, loader(poisoned)))
 
 
-def test_the_check_can_be_switched_off():
+def test_check_of_the_loss_can_be_switched_off() -> None:
     """For who wants to see where it goes."""
     with running_backend(check_loss=False) as backend:
         seen = losses(training_step(backend), executor(2, loader(poisoned)))
     assert all(map(math.isnan, seen))
 
 
-def test_a_job_that_failed_is_not_done_again():
+def test_failed_job_is_not_repeated() -> None:
     """Some of its steps may be done; doing them twice would be another training."""
 
     class FailsOnce:
@@ -256,21 +262,21 @@ class Checkpoints:
 
 
 @pytest.mark.parametrize("evaluates_first", [False, True])
-def test_restoring_everything_continues(tmp_path, evaluates_first):
+def test_restore_of_all_states_continues_the_training(tmp_path: Path, evaluates_first: Any) -> None:
     """Weights, momentum and step: the third step is the third step, whatever is done before it."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
     continued = Checkpoints.go_on(tmp_path / "c.mdl", evaluates_first)
     assert continued == (expected, 3, {"global_step": 2})
 
 
-def test_restoring_the_model_alone_starts_afresh(tmp_path):
+def test_restore_of_the_model_alone_starts_at_step_0(tmp_path: Path) -> None:
     """With trained weights, at step 0, without momentum."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
     digest, step, _ = Checkpoints.go_on(tmp_path / "c.mdl", states={"model"})
     assert (digest != expected, step) == (True, 1)
 
 
-def test_a_checkpoint_that_is_none_is_refused_at_once(tmp_path):
+def test_restore_of_another_file_is_refused(tmp_path: Path) -> None:
     """Before anything is compiled or started."""
     path = tmp_path / "c.mdl"
     path.write_bytes(b"nonsense")
@@ -278,7 +284,7 @@ def test_a_checkpoint_that_is_none_is_refused_at_once(tmp_path):
         backend.restore(path)
 
 
-def test_a_running_cluster_can_read_another_checkpoint(tmp_path):
+def test_reload_reads_another_checkpoint(tmp_path: Path) -> None:
     """For the evaluation of many checkpoints in one process."""
     Checkpoints.write(tmp_path / "c.mdl")
     with running_backend() as backend:
@@ -289,7 +295,7 @@ def test_a_running_cluster_can_read_another_checkpoint(tmp_path):
         assert losses(evaluate, executor(1)) != before
 
 
-def test_only_a_lenient_restore_takes_the_checkpoint_of_another_model(tmp_path):
+def test_restore_of_another_model_needs_strict_off(tmp_path: Path) -> None:
     """A deeper model takes the common layers, a shallower one leaves the others in the file."""
     Checkpoints.write(tmp_path / "c.mdl")
 
@@ -306,7 +312,7 @@ def test_only_a_lenient_restore_takes_the_checkpoint_of_another_model(tmp_path):
         assert digest(depth, strict=False)
 
 
-def test_a_trace_of_both_clocks_can_be_written(tmp_path):
+def test_write_trace_needs_a_recording(tmp_path: Path) -> None:
     """For Perfetto, if it was recorded."""
     path = tmp_path / "trace.json"
     config = cluster_config(Shape(2)).model_copy(update={"record": True})

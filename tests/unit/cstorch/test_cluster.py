@@ -1,12 +1,16 @@
 """What a job asks of the cluster, checked where it is written."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
 from cstorch import ClusterConfig
 
 
-def test_defaults():
+def test_cluster_config_defaults() -> None:
     """One system, the machine of cluster.yaml's defaults, no time limit."""
     config = ClusterConfig()
     assert (config.num_csx, config.max_wgt_servers, config.num_workers_per_csx) == (1, 0, 1)
@@ -25,13 +29,13 @@ def test_defaults():
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_what_cannot_be_is_refused(wrong):
+def test_cluster_config_refuses_wrong_values(wrong: Any) -> None:
     """With the name of the key."""
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         ClusterConfig(**wrong)
 
 
-def test_it_does_not_change():
+def test_cluster_config_is_frozen() -> None:
     """Objects are built from it and never look back."""
     with pytest.raises(ValidationError, match="frozen"):
         ClusterConfig().num_csx = 2

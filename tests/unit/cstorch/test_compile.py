@@ -1,8 +1,11 @@
 """The micro-batch size that a step is compiled for: asked for, found to fit, or explored."""
 
+from __future__ import annotations
+
 import logging
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -44,14 +47,14 @@ def sizes(caplog):
 @pytest.mark.parametrize(
     ("requested", "size"), [("auto", 4), (8, 8), (None, 32), ("fill_wafer", 32)]
 )
-def test_what_fits_is_compiled_as_asked_for(sizes, requested, size):
+def test_size_that_fits_is_compiled_as_requested(sizes: Any, requested: Any, size: int) -> None:
     """Once; ``auto`` leaves eight micro-batches."""
     train(requested, compile_only=True)
     assert sizes() == [size]
 
 
 @pytest.mark.parametrize(("fits", "size"), [(4, 4), (3, 2), (2, 2), (1, 1)])
-def test_auto_cuts_smaller_what_does_not_fit(sizes, fits, size):
+def test_auto_takes_the_largest_divisor_that_fits(sizes: Any, fits: int, size: int) -> None:
     """To the largest divisor that fits, with the very weights that this size gives when named."""
     found = train("auto", fits)
     assert sizes()[-1] == size
@@ -59,14 +62,18 @@ def test_auto_cuts_smaller_what_does_not_fit(sizes, fits, size):
 
 
 @pytest.mark.parametrize(("fits", "num_csx", "size"), [(20, 1, 16), (32, 3, 8), (3, 2, 2)])
-def test_fill_wafer_takes_the_largest_divisor_that_fits(sizes, fits, num_csx, size):
+def test_fill_wafer_takes_the_largest_divisor_that_fits(
+    sizes: Any, fits: int, num_csx: int, size: int
+) -> None:
     """A run needs equal micro-batches, one for each system at least."""
     train("fill_wafer", fits, num_csx, compile_only=True)
     assert sizes()[-1] == size
 
 
 @pytest.mark.parametrize("requested", ["auto", 2])
-def test_what_does_not_fit_is_recomputed(requested, sizes, caplog):
+def test_layers_are_recomputed_where_they_do_not_fit(
+    requested: Any, sizes: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """At the size that was asked for, with the very weights that a larger wafer gives."""
     batches = [build_source(LOADER, "test").batch(index) for index in range(2)]
     half = {name: tensor[:MICRO_BATCH_SIZE] for name, tensor in batches[0].items()}
@@ -87,27 +94,29 @@ def test_what_does_not_fit_is_recomputed(requested, sizes, caplog):
     assert "layers are recomputed" in caplog.text
 
 
-def test_auto_gives_the_same_weights_on_any_number_of_systems():
+def test_auto_gives_the_same_weights_on_any_number_of_systems() -> None:
     """Also where the first choice did not fit: the wafers are alike."""
     assert train("auto", 2) == train("auto", 2, num_csx=3)
 
 
 @pytest.mark.parametrize("requested", [8, None])
-def test_a_named_size_that_does_not_fit_is_refused(requested):
+def test_integer_size_that_does_not_fit_is_refused(requested: Any) -> None:
     """What it needs, what is there, and what would fit; before anything starts."""
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         train(requested, 5, compile_only=True)
     assert caught.value.remedy == "lower csx.performance.micro_batch_size to 5 or less"
 
 
-def test_auto_refuses_a_step_of_which_no_sample_fits():
+def test_auto_refuses_a_step_if_no_sample_fits() -> None:
     """There is no smaller micro-batch."""
     with pytest.raises(ApplianceResourceExhausted) as caught:
         train("auto", 0, compile_only=True)
     assert "not even one sample fits" in caught.value.remedy
 
 
-def test_explore_names_the_fastest_size_that_fits(sizes, caplog):
+def test_explore_names_the_fastest_size_that_fits(
+    sizes: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """One line per size; on a machine whose layers cost most to start, large is fast."""
     train("explore", 20, compile_only=True)
     assert sizes()[-1] == 16
@@ -118,13 +127,13 @@ def test_explore_names_the_fastest_size_that_fits(sizes, caplog):
     assert "csx.performance.micro_batch_size: 16" in table
 
 
-def test_explore_stays_in_its_range(sizes):
+def test_explore_stays_in_its_range(sizes: Any) -> None:
     """From min to max."""
     train({"explore": {"min": 2, "max": 7}}, compile_only=True)
     assert sizes()[-1] == 4
 
 
-def test_explore_is_for_compiling_only():
+def test_explore_is_for_compiling_only() -> None:
     """What it picks depends on the number of systems, and weights must not."""
     with raises(ConfigError, "explore-runs-nothing") as caught:
         train("explore")

@@ -1,5 +1,9 @@
 """Flags of the backend: attributes that check what is assigned to them."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -14,14 +18,14 @@ def defaults():
 
 
 @pytest.mark.parametrize("size", ["auto", None, 1, 64])
-def test_sizes_that_are_allowed(size):
+def test_micro_batch_size_takes_policies_and_numbers(size: int) -> None:
     """``auto``, a number, or None for everything at once."""
     backends.csx.performance.micro_batch_size = size
     assert backends.csx.performance.micro_batch_size == size
 
 
 @pytest.mark.parametrize("size", ["explore", {"explore": {}}, {"explore": {"min": 2, "max": 8}}])
-def test_explore_is_a_word_or_a_range(size):
+def test_explore_is_a_word_or_a_range(size: int) -> None:
     """The word alone means all sizes."""
     backends.csx.performance.micro_batch_size = size
     expected = {"min": 2, "max": 8} if "max" in str(size) else {}
@@ -29,26 +33,26 @@ def test_explore_is_a_word_or_a_range(size):
 
 
 @pytest.mark.parametrize("size", [0, -4, "most", 2.5, {"explore": {"min": 0}}])
-def test_sizes_that_are_not(size):
+def test_micro_batch_size_refuses_other_values(size: int) -> None:
     """Refused where they are set, not where they are used."""
     with pytest.raises(ValidationError):
         backends.csx.performance.micro_batch_size = size
 
 
 @pytest.mark.parametrize("level", [3, -1, "high"])
-def test_levels_that_are_not(level):
+def test_optimization_level_refuses_other_values(level: Any) -> None:
     """The vendor has 0, 1 and 2."""
     with pytest.raises(ValidationError):
         backends.csx.precision.optimization_level = level
 
 
-def test_a_misspelt_flag_is_refused():
+def test_misspelt_flag_is_refused() -> None:
     """Instead of being ignored."""
     with pytest.raises(ValueError, match="mirco_batch_size"):
         backends.csx.performance.mirco_batch_size = 4
 
 
-def test_reset_gives_the_defaults_back():
+def test_reset_restores_the_defaults() -> None:
     """For the next program in the same process."""
     backends.csx.performance.micro_batch_size = 4
     backends.csx.precision.optimization_level = 0

@@ -1,7 +1,10 @@
 """A result of a step has no value before the step has run, and says so."""
 
+from __future__ import annotations
+
 import math
 from operator import add, mul
+from typing import Any
 
 import pytest
 import torch
@@ -27,19 +30,19 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_reading_too_early_is_refused(use):
+def test_step_value_refuses_to_be_read_early(use: Any) -> None:
     """With the place where it can be read."""
     with raises(WaferStreamError, "step-value-read-early") as caught:
         use(StepValue(0))
     assert "step_closure" in caught.value.remedy
 
 
-def test_it_can_be_printed():
+def test_step_value_can_be_printed() -> None:
     """In a debugger or a log, as what it is."""
     assert repr(StepValue(2)) == "<result 2 of the traced step, known after it has run>"
 
 
-def test_resolving_fills_in_the_values():
+def test_resolve_fills_in_the_values() -> None:
     """In any structure; everything else stays as it is."""
     tree = ({"loss": StepValue(1), "n": 3}, [StepValue(0), "text", None])
     named, (first, *others) = resolve(tree, (0.5, 2.0))

@@ -1,6 +1,9 @@
 """Checkpoints of a user's program: whole files or none, tensors read when they are needed."""
 
+from __future__ import annotations
+
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +23,7 @@ def backend(backend):
     return backend
 
 
-def test_what_is_saved_can_be_loaded(backend, tmp_path):
+def test_load_returns_what_was_saved(backend: cstorch.Backend, tmp_path: Path) -> None:
     """Weights and optimizer state as tensors, the rest as it was."""
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}, "optimizer": {}, "note": [1, {"a": None}]}, path)
@@ -34,7 +37,7 @@ def test_what_is_saved_can_be_loaded(backend, tmp_path):
     assert "state.layers.0.weight.momentum_buffer" in state["optimizer"]
 
 
-def test_a_part_can_be_saved(backend, tmp_path):
+def test_save_of_the_model_alone(backend: cstorch.Backend, tmp_path: Path) -> None:
     """The model alone, for whoever only wants to look at it."""
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}}, str(path))
@@ -44,13 +47,15 @@ def test_a_part_can_be_saved(backend, tmp_path):
         state["model"]["unknown"]
 
 
-def test_nothing_of_the_cluster_is_not_a_checkpoint(backend, tmp_path):
+def test_save_without_a_cluster_state_is_refused(backend: cstorch.Backend, tmp_path: Path) -> None:
     """Plain data can be written without us."""
     with raises(CheckpointError, "no-cluster-state"):
         cstorch.save({"global_step": 3}, tmp_path / "c.mdl")
 
 
-def test_an_older_file_is_replaced_when_the_new_one_is_whole(backend, tmp_path, monkeypatch):
+def test_save_replaces_an_older_file_only_when_complete(
+    backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A failed save leaves the old checkpoint, and nothing else."""
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}, "version": 1}, path)
@@ -62,7 +67,9 @@ def test_an_older_file_is_replaced_when_the_new_one_is_whole(backend, tmp_path, 
     assert cstorch.load(path)["version"] == 2
 
 
-def test_the_bytes_are_on_the_disk_before_the_name_is(backend, tmp_path, monkeypatch):
+def test_save_flushes_the_file_before_renaming(
+    backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A power failure leaves the whole file or none, as for the checkpoints of a folder."""
     flushed = []
     monkeypatch.setattr(files, "_flush", lambda path: flushed.append(path.name))
@@ -70,7 +77,9 @@ def test_the_bytes_are_on_the_disk_before_the_name_is(backend, tmp_path, monkeyp
     assert flushed == [".c.mdl.partial", tmp_path.name]
 
 
-def test_what_a_killed_save_leaves_is_removed_by_the_next_run(backend, tmp_path, monkeypatch):
+def test_files_of_a_killed_save_are_removed_by_prepare(
+    backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever hidden files lie in the folder while the servers write, prepare() knows them all."""
     folder, killed = CheckpointFolder(tmp_path / "living"), tmp_path / "killed"
     save = cstorch.Backend.save
@@ -87,20 +96,20 @@ def test_what_a_killed_save_leaves_is_removed_by_the_next_run(backend, tmp_path,
     assert [file.name for file in killed.iterdir()] == [LOCK_NAME]
 
 
-def test_a_folder_that_is_not_there_is_an_error(backend, tmp_path):
+def test_save_into_a_missing_folder_is_refused(backend: cstorch.Backend, tmp_path: Path) -> None:
     """Named, before the training goes on without checkpoints."""
     with pytest.raises(CheckpointError) as caught:
         cstorch.save({"model": {}}, tmp_path / "missing" / "c.mdl")
     assert "missing" in str(caught.value)
 
 
-def test_saving_needs_a_running_cluster(tmp_path):
+def test_save_needs_a_running_cluster(tmp_path: Path) -> None:
     """There are no weights before the first step."""
     with running_backend(), raises(WaferStreamError, "cluster-not-running"):
         cstorch.save({"model": {}}, tmp_path / "c.mdl")
 
 
-def test_loading_what_is_no_checkpoint_is_an_error(tmp_path):
+def test_load_of_another_file_is_refused(tmp_path: Path) -> None:
     """With the name of the file."""
     path = tmp_path / "c.mdl"
     path.write_text("nonsense")

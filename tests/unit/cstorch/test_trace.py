@@ -1,7 +1,10 @@
 """A traced step: recorded once, run by the cluster, and refused where it cannot be what it says."""
 
+from __future__ import annotations
+
 import textwrap
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +28,7 @@ from tests.support.local_machine import FP32, Regression, random_batches
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 
-def test_trace_in_the_program_of_the_package_docstring(capsys):
+def test_trace_in_the_program_of_the_package_docstring(capsys: pytest.CaptureFixture[str]) -> None:
     """The program runs as it is written, and its loss falls."""
     program = textwrap.dedent(cstorch.__doc__.split("::\n", 1)[1])
     try:
@@ -39,7 +42,7 @@ def test_trace_in_the_program_of_the_package_docstring(capsys):
         cstorch.current_backend()
 
 
-def test_the_body_is_recorded_once(backend):
+def test_trace_records_the_body_once(backend: cstorch.Backend) -> None:
     """Later calls hand out the same placeholders; the cluster does the work."""
     calls = []
     model = cstorch.compile(Regression(), backend)
@@ -54,20 +57,20 @@ def test_the_body_is_recorded_once(backend):
     assert outputs[0] is outputs[1] is outputs[2]
 
 
-def test_a_step_outside_of_a_loop_is_refused(backend):
+def test_step_outside_of_a_loop_is_refused(backend: cstorch.Backend) -> None:
     """There is no data to run it on."""
     with raises(ApplianceCompilationError, "step-outside-loop"):
         training_step(backend)(batches()[0])
 
 
-def test_a_step_without_a_model_is_refused(backend):
+def test_step_without_a_model_is_refused(backend: cstorch.Backend) -> None:
     """MemoryX would hold nothing."""
     step = cstorch.trace(lambda batch: batch["x"].sum())
     with raises(ApplianceCompilationError, "no-model"):
         losses(step, executor())
 
 
-def test_a_step_without_a_tensor_is_refused(backend):
+def test_step_without_a_tensor_is_refused(backend: cstorch.Backend) -> None:
     """Nothing says what a micro-batch is."""
     model = cstorch.compile(Regression(), backend)
     batch = batches()[0]
@@ -76,7 +79,7 @@ def test_a_step_without_a_tensor_is_refused(backend):
         run(executor(), lambda _: step())
 
 
-def test_a_tensor_that_is_not_of_the_batch_is_refused(backend):
+def test_tensor_from_outside_the_batch_is_refused(backend: cstorch.Backend) -> None:
     """The cluster could not know its next value."""
     step = training_step(backend)
     with raises(ConfigError, "tensor-not-in-batch") as caught:
@@ -84,7 +87,7 @@ def test_a_tensor_that_is_not_of_the_batch_is_refused(backend):
     assert "input function" in caught.value.remedy
 
 
-def test_arguments_may_be_taken_apart(backend):
+def test_step_arguments_may_have_any_structure(backend: cstorch.Backend) -> None:
     """Any tensors of the batch, in any order and structure, with anything else beside them."""
     model = cstorch.compile(Regression(), backend)
 
@@ -101,7 +104,7 @@ def test_arguments_may_be_taken_apart(backend):
     assert loop.results[0].values[0] == pytest.approx(2 * expected[0])
 
 
-def test_results_are_scalars(backend):
+def test_step_result_that_is_no_scalar_is_refused(backend: cstorch.Backend) -> None:
     """What cannot be averaged over micro-batches is refused, with its shape."""
     model = cstorch.compile(Regression(), backend)
     step = cstorch.trace(lambda batch: (model(**batch), batch["x"]))
@@ -110,7 +113,7 @@ def test_results_are_scalars(backend):
     assert caught.value.value == "shape (1, 4)"
 
 
-def test_structured_results_keep_their_structure(backend):
+def test_step_results_keep_their_structure(backend: cstorch.Backend) -> None:
     """Every tensor in what the step returns becomes a placeholder in its place."""
     model = cstorch.compile(Regression(), backend)
     seen = []
@@ -130,7 +133,7 @@ def test_structured_results_keep_their_structure(backend):
     assert (double, text) == (pytest.approx(2 * loss), "text")
 
 
-def test_gradients_without_an_optimizer_are_refused(backend):
+def test_gradients_without_an_optimizer_are_refused(backend: cstorch.Backend) -> None:
     """A training step that trains nothing is a mistake."""
     model = cstorch.compile(Regression(), backend)
 
@@ -144,7 +147,7 @@ def test_gradients_without_an_optimizer_are_refused(backend):
         losses(step, executor())
 
 
-def test_two_optimizers_are_refused(backend):
+def test_two_optimizers_are_refused(backend: cstorch.Backend) -> None:
     """One update per step."""
     model = cstorch.compile(Regression(), backend)
     optimizers = [cstorch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2)]
@@ -159,21 +162,21 @@ def test_two_optimizers_are_refused(backend):
         losses(step, executor())
 
 
-def test_a_second_model_is_refused(backend):
+def test_a_second_model_is_refused(backend: cstorch.Backend) -> None:
     """MemoryX holds the weights of one."""
     cstorch.compile(Regression(), backend)
     with raises(WaferStreamError, "second-model"):
         cstorch.compile(Regression(), backend)
 
 
-def test_two_steps_in_one_loop_are_refused(backend):
+def test_two_steps_in_one_loop_are_refused(backend: cstorch.Backend) -> None:
     """The cluster could not know which of them a step is."""
     train, evaluate = training_step(backend), evaluation_step(backend)
     with raises(ConfigError, "two-steps-in-one-loop"):
         run(executor(), lambda batch: (train(batch), evaluate(batch)))
 
 
-def test_an_evaluation_leaves_the_weights_alone(backend):
+def test_an_evaluation_leaves_the_weights_alone(backend: cstorch.Backend) -> None:
     """And reads its batches from the first one, each time."""
     train, evaluate = training_step(backend), evaluation_step(backend)
     losses(train, executor(2))
@@ -184,7 +187,7 @@ def test_an_evaluation_leaves_the_weights_alone(backend):
     assert backend.global_step == 2
 
 
-def test_the_loss_is_that_of_the_model(backend):
+def test_loss_is_the_mean_over_micro_batches(backend: cstorch.Backend) -> None:
     """Averaged over the micro-batches of the whole batch."""
     (loss,) = losses(evaluation_step(backend), executor(1))
     batch = batches()[0]
@@ -197,7 +200,7 @@ def other_batches():
     return [{name: t * 100 for name, t in batch.items()} for batch in batches()]
 
 
-def test_a_step_reads_the_loader_of_its_loop(backend):
+def test_step_reads_the_loader_of_its_loop(backend: cstorch.Backend) -> None:
     """The same traced step on other data gives the losses of those data."""
     evaluate = evaluation_step(backend)
     first = losses(evaluate, executor(2))
@@ -206,7 +209,7 @@ def test_a_step_reads_the_loader_of_its_loop(backend):
     assert losses(evaluate, executor(2)) == first
 
 
-def test_a_step_runs_although_another_one_ran_before(backend):
+def test_two_steps_of_a_mode_take_turns(backend: cstorch.Backend) -> None:
     """Two evaluations in turn: each call runs its own program."""
     model = cstorch.compile(Regression(), backend)
     single = cstorch.trace(lambda batch: model(**batch))
@@ -238,7 +241,7 @@ def scheduled_step(backend):
 
 
 @pytest.mark.parametrize("make_step", [partial(training_step, momentum=0.9), scheduled_step])
-def test_optimizer_state_outlives_a_change_of_data(make_step):
+def test_optimizer_state_survives_another_loader(make_step: Any) -> None:
     """Momentum goes on when the next epoch comes from another loader."""
 
     def digest(*sources):
@@ -252,7 +255,7 @@ def test_optimizer_state_outlives_a_change_of_data(make_step):
     assert digest(*same) == digest(batches)
 
 
-def test_a_scheduler_counts_the_steps_that_were_done(backend):
+def test_scheduler_counts_the_steps_done(backend: cstorch.Backend) -> None:
     """However often its step was recorded: a closure reads the rate of the next step."""
     step = scheduled_step(backend)
     seen = []
@@ -290,7 +293,7 @@ def expected_after_one_step(clip):
 
 
 @pytest.mark.parametrize("how", CLIPS)
-def test_clipping_is_recorded_however_it_was_imported(how, backend):
+def test_clipping_is_recorded_under_any_import(how: Any, backend: cstorch.Backend) -> None:
     """It acts on the gradient of the whole batch, not on that of each micro-batch."""
     losses(training_step(backend, CLIPS[how]), executor(1))
     expected = expected_after_one_step(CLIPS[how])
@@ -302,7 +305,7 @@ def test_clipping_is_recorded_however_it_was_imported(how, backend):
     assert not all(torch.allclose(expected[name], unclipped[name]) for name in expected)
 
 
-def test_torch_s_clipping_is_torch_s_again(backend):
+def test_clipping_acts_at_once_after_the_trace(backend: cstorch.Backend) -> None:
     """After a trace, outside of it, gradients are clipped here and now."""
     losses(training_step(backend, CLIPS["norm, by name"]), executor(1))
     parameter = torch.nn.Parameter(torch.zeros(2))
@@ -311,7 +314,7 @@ def test_torch_s_clipping_is_torch_s_again(backend):
     assert parameter.grad.norm() < 1.01
 
 
-def test_clipping_some_of_the_gradients_is_refused(backend):
+def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> None:
     """MemoryX clips by the norm of all of them; part of them would be another computation."""
     with raises(ApplianceCompilationError, "some-gradients-clipped"):
         losses(
@@ -322,7 +325,7 @@ def test_clipping_some_of_the_gradients_is_refused(backend):
         )
 
 
-def test_clipping_by_another_norm_is_refused(backend):
+def test_clipping_by_another_norm_is_refused(backend: cstorch.Backend) -> None:
     """The L2 norm is what servers agree on."""
     with raises(ApplianceCompilationError, "clipped-by-other-norm"):
         losses(
@@ -331,7 +334,7 @@ def test_clipping_by_another_norm_is_refused(backend):
         )
 
 
-def test_compile_only_starts_no_cluster():
+def test_compile_only_starts_no_cluster() -> None:
     """The step is captured and compiled once, and nothing runs."""
     with running_backend(compile_only=True) as backend:
         step = training_step(backend)
@@ -341,7 +344,7 @@ def test_compile_only_starts_no_cluster():
         assert backend.cluster is None
 
 
-def test_a_failed_trace_can_be_tried_again(backend):
+def test_failed_trace_can_be_repeated(backend: cstorch.Backend) -> None:
     """Nothing half-done stays behind."""
     step = training_step(backend)
     wrong = loader(lambda: random_batches(1, 1))
@@ -350,7 +353,7 @@ def test_a_failed_trace_can_be_tried_again(backend):
     assert len(losses(step, executor(1))) == 1
 
 
-def test_a_step_compiles_without_loop_and_cluster(backend):
+def test_compiled_for_needs_no_loop_and_no_cluster(backend: cstorch.Backend) -> None:
     """A simulation takes the program of a run and its optimizer, and installs nothing."""
     compiled, optimizer = training_step(backend).compiled_for(2, batches()[0])
     assert backend.cluster is None
@@ -362,7 +365,9 @@ def test_a_step_compiles_without_loop_and_cluster(backend):
     ("num_steps", "activation_steps", "expected"),
     [(3, None, [1, 2, 3]), (5, 2, [2, 4, 5]), (4, 100, [4]), (5, [1, 4], [1, 4, 5])],
 )
-def test_step_closures_run_on_activation_steps(num_steps, activation_steps, expected, backend):
+def test_step_closures_run_on_activation_steps(
+    num_steps: int, activation_steps: Any, expected: Any, backend: cstorch.Backend
+) -> None:
     """Every so many steps, or those that were named, and always the last."""
     seen = []
 
@@ -379,7 +384,7 @@ def test_step_closures_run_on_activation_steps(num_steps, activation_steps, expe
     assert seen == expected
 
 
-def test_values_are_those_of_their_step(backend):
+def test_closure_values_do_not_depend_on_activation_steps(backend: cstorch.Backend) -> None:
     """With few activation steps the same values come back as with all of them."""
     every = losses(evaluation_step(backend), executor(4))
     assert losses(evaluation_step(backend), executor(4, activation_steps=2)) == every[1::2]
@@ -389,7 +394,9 @@ def test_values_are_those_of_their_step(backend):
     ("checkpoint_steps", "expected"),
     [(2, [2, 4, 5]), (5, [5]), (100, [5]), (0, []), (None, []), ([1, 3], [1, 3])],
 )
-def test_checkpoint_closures_run_on_checkpoint_steps(checkpoint_steps, expected, backend):
+def test_checkpoint_closures_run_on_checkpoint_steps(
+    checkpoint_steps: Any, expected: Any, backend: cstorch.Backend
+) -> None:
     """Multiples and the last step; a list is taken as it is; 0 means never."""
     saved = []
 
@@ -405,7 +412,7 @@ def test_checkpoint_closures_run_on_checkpoint_steps(checkpoint_steps, expected,
     assert saved == [(iteration, iteration) for iteration in expected]
 
 
-def test_a_closure_inside_the_trace_runs_for_every_step(backend):
+def test_closure_inside_the_trace_runs_for_every_step(backend: cstorch.Backend) -> None:
     """It was recorded with the step; values that are no tensors come as they are."""
     seen = []
 
@@ -425,7 +432,7 @@ def test_a_closure_inside_the_trace_runs_for_every_step(backend):
     assert seen == [("inside", pytest.approx(2 * loss)) for loss in outside]
 
 
-def test_closures_run_in_the_order_of_their_calls(backend):
+def test_closures_run_in_the_order_of_their_calls(backend: cstorch.Backend) -> None:
     """All of one step before any of the next."""
     seen = []
     first = cstorch.step_closure(lambda loss: seen.append("first"))
@@ -439,7 +446,7 @@ def test_closures_run_in_the_order_of_their_calls(backend):
 
 
 @pytest.mark.parametrize("kind", [cstorch.step_closure, cstorch.checkpoint_closure])
-def test_a_closure_outside_of_a_loop_is_refused(kind, backend):
+def test_closure_outside_of_a_loop_is_refused(kind: Any, backend: cstorch.Backend) -> None:
     """There is no step that it could follow."""
 
     @kind
@@ -450,7 +457,7 @@ def test_a_closure_outside_of_a_loop_is_refused(kind, backend):
         report()
 
 
-def test_what_a_closure_raises_ends_the_loop(backend):
+def test_error_in_a_closure_ends_the_loop(backend: cstorch.Backend) -> None:
     """And the next loop starts without it."""
     step = evaluation_step(backend)
 
@@ -464,7 +471,7 @@ def test_what_a_closure_raises_ends_the_loop(backend):
     assert len(losses(step, executor(2))) == 2
 
 
-def test_a_closure_keeps_its_name():
+def test_closure_keeps_its_name() -> None:
     """For whoever reads a traceback."""
 
     @cstorch.step_closure

@@ -1,6 +1,9 @@
 """Optimizers keep groups, refuse bad numbers, are recorded in a trace, and become a spec."""
 
+from __future__ import annotations
+
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +32,7 @@ def names(weights):
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_the_spec_runs_in_memoryx(kind, weights, names):
+def test_spec_of_every_optimizer_runs_in_memoryx(kind: Any, weights: Any, names: Any) -> None:
     """Every optimizer has a rule of its name, which finds all the numbers it needs in the spec."""
     spec = kind(weights, lr=0.1).spec(names)
     (group,) = spec.groups
@@ -41,7 +44,7 @@ def test_the_spec_runs_in_memoryx(kind, weights, names):
     assert (master < 0).all()
 
 
-def test_every_rule_has_an_optimizer():
+def test_every_rule_has_an_optimizer() -> None:
     """The public classes are those of the rules, with their name, module and documentation."""
     assert {kind.__name__ for kind in CLASSES} == set(RULES)
     for kind in CLASSES:
@@ -50,7 +53,7 @@ def test_every_rule_has_an_optimizer():
         assert kind.__doc__ == type(kind.rule).__doc__
 
 
-def test_groups_override_single_numbers(weights, names):
+def test_groups_override_single_hyper_parameters(weights: Any, names: Any) -> None:
     """A group's own values win over the defaults; tags and names are no hyper-parameters."""
     optimizer = optim.AdamW(
         [
@@ -77,7 +80,9 @@ def test_groups_override_single_numbers(weights, names):
         (optim.Adafactor, {"eps": 1e-3}, "'eps'"),
     ],
 )
-def test_hyper_parameters_out_of_range_are_refused(kind, args, key, weights):
+def test_hyper_parameters_out_of_range_are_refused(
+    kind: Any, args: Any, key: Any, weights: Any
+) -> None:
     """The error names the hyper-parameter, the optimizer and the group."""
     with pytest.raises(ConfigError) as caught:
         kind(weights, **args)
@@ -93,28 +98,30 @@ def test_hyper_parameters_out_of_range_are_refused(kind, args, key, weights):
         (optim.Adafactor, {"lr": 0.1, "relative_step": True}, "lr-with-relative-step"),
     ],
 )
-def test_hyper_parameters_that_contradict_are_refused(kind, args, code, weights):
+def test_hyper_parameters_that_contradict_are_refused(
+    kind: Any, args: Any, code: Any, weights: Any
+) -> None:
     """Each alone would be allowed."""
     with raises(ConfigError, code) as caught:
         kind(weights, **args)
     assert caught.value.where == f"{kind.__name__}, parameter group 0"
 
 
-def test_a_misspelt_key_of_a_group_is_refused(weights):
+def test_misspelt_key_of_a_group_is_refused(weights: Any) -> None:
     """A group key that is no hyper-parameter would be ignored silently; it is an error instead."""
     with pytest.raises(ConfigError) as caught:
         optim.AdamW([{"params": weights, "weight_decy": 0.1}])
     assert "'weight_decay'" in str(caught.value.remedy)
 
 
-def test_step_outside_a_trace_is_refused(weights):
+def test_step_outside_a_trace_is_refused(weights: Any) -> None:
     """The error says where the optimizer runs and what to do."""
     with raises(WaferStreamError, "optimizer-outside-trace") as caught:
         optim.SGD(weights, lr=0.1).step()
     assert "cstorch.trace" in str(caught.value.remedy)
 
 
-def test_a_trace_records_the_whole_update(weights, names):
+def test_recorder_spec_is_the_whole_update(weights: Any, names: Any) -> None:
     """Clipping, optimizer and schedulers of a trace end up in the spec; nothing is computed."""
     optimizer = optim.AdamW(weights)
     rate = LinearLR(optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=10)
@@ -137,14 +144,14 @@ def test_a_trace_records_the_whole_update(weights, names):
     assert weights[0].grad is None
 
 
-def test_a_trace_without_an_optimizer_has_no_update(names):
+def test_recorder_without_an_optimizer_has_no_spec(names: Any) -> None:
     """An evaluation step records nothing."""
     with recording() as recorder:
         pass
     assert recorder.spec(names) is None
 
 
-def test_what_memoryx_cannot_do_is_refused(weights):
+def test_recorder_refuses_another_order_of_the_update(weights: Any) -> None:
     """Two steps, clipping after the step or twice, a scheduler twice: each is an error."""
     optimizer = optim.SGD(weights, lr=0.1)
     scheduler = ConstantLR(optimizer, learning_rate=0.1)
@@ -166,7 +173,7 @@ def test_what_memoryx_cannot_do_is_refused(weights):
         optimizer.step(closure=lambda: 0.0)
 
 
-def test_step_and_zero_grad_leave_no_op_in_a_captured_graph(weights):
+def test_step_and_zero_grad_leave_no_op_in_the_graph(weights: Any) -> None:
     """make_fx sees neither the optimizer nor the profiler ranges that torch puts around it."""
     optimizer = optim.SGD(weights, lr=0.1)
 
@@ -183,7 +190,7 @@ def test_step_and_zero_grad_leave_no_op_in_a_captured_graph(weights):
     assert [node.op for node in graph.nodes] == ["placeholder", "call_function", "output"]
 
 
-def test_a_group_without_a_learning_rate_is_refused(weights, names):
+def test_group_without_a_learning_rate_is_refused(weights: Any, names: Any) -> None:
     """SGD without lr is fine with a scheduler and an error without; Adafactor may find its own."""
     optimizer = optim.SGD(weights)
     with raises(ConfigError, "no-learning-rate"):
@@ -198,14 +205,14 @@ def test_a_group_without_a_learning_rate_is_refused(weights, names):
         own.spec(names, [scheduler])
 
 
-def test_a_parameter_of_another_model_is_refused(weights, names):
+def test_parameter_of_another_model_is_refused(weights: Any, names: Any) -> None:
     """Every parameter needs a name in the compiled model."""
     optimizer = optim.SGD([*weights, torch.nn.Parameter(torch.zeros(5))], lr=0.1)
     with raises(WaferStreamError, "parameter-not-in-model"):
         optimizer.spec(names)
 
 
-def test_state_dict_keeps_the_groups(weights):
+def test_state_dict_keeps_the_groups(weights: Any) -> None:
     """Hyper-parameters survive a round trip; state tensors are MemoryX's."""
     optimizer = optim.AdamW(weights, lr=0.5, betas=(0.8, 0.9))
     optimizer.preinitialize()
@@ -216,7 +223,7 @@ def test_state_dict_keeps_the_groups(weights):
     assert (other.param_groups[0]["lr"], other.param_groups[0]["betas"]) == (0.5, (0.8, 0.9))
 
 
-def test_the_signature_is_the_vendors(weights):
+def test_signature_of_an_optimizer_is_the_vendors(weights: Any) -> None:
     """Names, order and defaults; arguments may be given by position, unknown ones are refused."""
     parameters = inspect.signature(optim.Lion).parameters
     assert list(parameters) == ["params", "lr", "betas", "weight_decay"]

@@ -1,5 +1,9 @@
 """Schedulers count, carry a schedule for MemoryX, and set only the groups they are meant for."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 import torch
 
@@ -21,7 +25,7 @@ def optimizer():
     return optim.AdamW(groups, lr=9.0)
 
 
-def test_the_value_of_now_stands_in_the_groups(optimizer):
+def test_groups_hold_the_current_value(optimizer: Any) -> None:
     """From construction on, and after every step, the groups hold the schedule's value."""
     scheduler = lr_scheduler.LinearLR(
         optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=4
@@ -42,7 +46,7 @@ def test_the_value_of_now_stands_in_the_groups(optimizer):
         ([None, "norm"], [9.0, 0.5, 0.5]),
     ],
 )
-def test_tags_limit_a_scheduler_to_some_groups(optimizer, tags, rates):
+def test_tags_limit_a_scheduler_to_its_groups(optimizer: Any, tags: Any, rates: Any) -> None:
     """Groups with any of the tags are set, the others keep their value, here and in the spec."""
     scheduler = lr_scheduler.ConstantLR(optimizer, learning_rate=0.5, param_group_tags=tags)
     assert scheduler.get_last_lr() == rates
@@ -51,13 +55,13 @@ def test_tags_limit_a_scheduler_to_some_groups(optimizer, tags, rates):
     assert [group.at(7)["lr"] for group in groups] == rates
 
 
-def test_a_tag_that_no_group_carries_is_refused(optimizer):
+def test_tag_that_no_group_has_is_refused(optimizer: Any) -> None:
     """A scheduler that sets nothing is a mistake."""
     with raises(ConfigError, "scheduler-without-group"):
         lr_scheduler.ConstantLR(optimizer, learning_rate=0.5, param_group_tags="norms")
 
 
-def test_the_update_is_the_same_whenever_it_is_recorded(optimizer):
+def test_spec_does_not_depend_on_the_step_count(optimizer: Any) -> None:
     """The value of now is no part of it: recorded again, a step goes on with its moments."""
     scheduler = lr_scheduler.LinearLR(
         optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=4
@@ -68,7 +72,7 @@ def test_the_update_is_the_same_whenever_it_is_recorded(optimizer):
     assert optimizer.spec(names, [scheduler]) == first
 
 
-def test_two_schedulers_may_not_set_the_same_number(optimizer):
+def test_two_schedulers_for_one_value_are_refused(optimizer: Any) -> None:
     """Which of the two would hold is nobody's guess; chaining is what SequentialLR is for."""
     names = {p: "x" for group in optimizer.param_groups for p in group["params"]}
     both = [lr_scheduler.ConstantLR(optimizer, learning_rate=rate) for rate in (0.1, 0.2)]
@@ -76,7 +80,7 @@ def test_two_schedulers_may_not_set_the_same_number(optimizer):
         optimizer.spec(names, both)
 
 
-def test_a_sequence_is_made_of_schedulers(optimizer):
+def test_sequential_takes_schedulers(optimizer: Any) -> None:
     """SequentialLR takes schedulers as torch's does, and finds its milestones."""
     warmup = lr_scheduler.LinearLR(
         optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=2
@@ -92,7 +96,7 @@ def test_a_sequence_is_made_of_schedulers(optimizer):
     assert chain.get_last_lr()[0] == 0.0
 
 
-def test_weight_decay_has_the_same_schedules_under_its_own_names(optimizer):
+def test_weight_decay_scheduler_has_its_own_arguments(optimizer: Any) -> None:
     """LinearWD with initial_val and end_val moves weight_decay and leaves lr alone."""
     scheduler = weight_decay_scheduler.LinearWD(
         optimizer, initial_val=1.0, end_val=0.0, total_iters=2
@@ -105,7 +109,7 @@ def test_weight_decay_has_the_same_schedules_under_its_own_names(optimizer):
 @pytest.mark.parametrize(
     ("module", "suffix"), [(lr_scheduler, "LR"), (weight_decay_scheduler, "WD")]
 )
-def test_every_schedule_has_its_scheduler(module, suffix):
+def test_every_schedule_has_its_scheduler(module: Any, suffix: Any) -> None:
     """Each class of hyper_schedules appears in both families, bound to the right schedule."""
     for name, kind in SCHEDULES.items():
         scheduler = getattr(module, name.removesuffix("LR") + suffix)
@@ -113,7 +117,7 @@ def test_every_schedule_has_its_scheduler(module, suffix):
         assert scheduler.kind is kind
 
 
-def test_a_wrong_argument_names_the_scheduler(optimizer):
+def test_wrong_argument_names_the_scheduler(optimizer: Any) -> None:
     """The error of a misspelt argument says which scheduler."""
     with pytest.raises(ConfigError) as caught:
         lr_scheduler.ConstantLR(optimizer, learning_rate=0.1, learnin_rate=0.1)
@@ -121,7 +125,7 @@ def test_a_wrong_argument_names_the_scheduler(optimizer):
     assert caught.value.where == "ConstantLR"
 
 
-def test_the_count_survives_a_checkpoint(optimizer):
+def test_state_dict_restores_the_step_count(optimizer: Any) -> None:
     """state_dict holds the count; loading it restores the value of that step."""
     args = {"initial_learning_rate": 1.0, "step_size": 2, "gamma": 0.5}
     scheduler = lr_scheduler.StepLR(optimizer, **args)

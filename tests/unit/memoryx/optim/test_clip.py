@@ -1,6 +1,9 @@
 """Clipping in the steps of several servers is torch's clipping, bit for bit."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +28,7 @@ def parameters_with(gradients):
 
 
 @given(st.floats(1e-3, 1e3), st.integers(0, 2**32))
-def test_norm_clipping_is_torchs(max_norm, seed):
+def test_clip_by_norm_equals_torch(max_norm: Any, seed: Any) -> None:
     """Norm, and every scaled gradient, equal torch's, whether or not the norm exceeds."""
     generator = torch.Generator().manual_seed(seed)
     gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
@@ -42,14 +45,14 @@ def test_norm_clipping_is_torchs(max_norm, seed):
 
 
 @pytest.mark.parametrize("total", [math.nan, math.inf, 0.0])
-def test_extreme_norms_are_treated_as_torch_treats_them(total):
+def test_clip_by_norm_equals_torch_at_extreme_norms(total: Any) -> None:
     """NaN stays NaN, infinity gives 0, zero gives 1."""
     expected = torch.clamp(1.0 / (torch.tensor(total) + 1e-6), max=1.0).item()
     found = clip_coefficient(total, 1.0)
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
 
-def test_value_clipping_is_torchs():
+def test_clip_value_equals_torch() -> None:
     """Every element is clamped; NaN is left for the NaN check."""
     gradients = [torch.randn(shape) for shape in SHAPES] + [torch.tensor([math.nan, 3.0])]
     parameters = parameters_with(gradients)

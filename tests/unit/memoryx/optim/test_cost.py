@@ -1,5 +1,7 @@
 """The cost of an update."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,9 @@
 """SGD, Adam and AdamW of MemoryX are torch's fused optimizers, bit for bit."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 import torch
 
@@ -39,7 +43,9 @@ def views_at_odd_offsets(tensors):
 
 
 @pytest.mark.parametrize(("name", "reference", "hyper"), CASES)
-def test_bits_are_those_of_torchs_fused_optimizer(name, reference, hyper):
+def test_update_equals_torchs_fused_optimizer_bitwise(
+    name: Any, reference: Any, hyper: Any
+) -> None:
     """Five steps on views at odd offsets equal torch's on its own tensors; gradients survive."""
     generator = torch.Generator().manual_seed(0)
     initial = [torch.randn(shape, generator=generator) for shape in SHAPES]
@@ -61,7 +67,7 @@ def test_bits_are_those_of_torchs_fused_optimizer(name, reference, hyper):
         assert all(torch.equal(theirs.state[parameter][key], state[key]) for key in state)
 
 
-def test_the_company_of_a_parameter_does_not_change_its_bits():
+def test_update_does_not_depend_on_other_parameters() -> None:
     """Updating parameters in one call, in several, or in another order is the same."""
     rule, hyper = rule_named("AdamW"), complete("AdamW", ADAM)
     gradients = [torch.randn(shape) for shape in SHAPES]
@@ -74,7 +80,7 @@ def test_the_company_of_a_parameter_does_not_change_its_bits():
     assert all(map(torch.equal, together, alone))
 
 
-def test_adamw_without_bias_correction_uses_the_moments_as_they_are():
+def test_adamw_without_bias_correction() -> None:
     """correct_bias False gives p (1 - lr wd) - lr m / (sqrt(v) + eps)."""
     rule = rule_named("AdamW")
     hyper = {**ADAM, "weight_decay": 0.1, "correct_bias": False}

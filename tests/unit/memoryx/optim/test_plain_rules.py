@@ -1,6 +1,9 @@
 """Lion, Lamb and Adafactor follow their papers' formulas, written out here in float64."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -83,7 +86,7 @@ def adafactor(p, g, state, hyper, step):
         ("Adafactor", adafactor, {**ADAFACTOR, "relative_step": True, "warmup_init": True}),
     ],
 )
-def test_five_steps_follow_the_paper(name, formula, hyper):
+def test_update_follows_the_paper_for_five_steps(name: Any, formula: Any, hyper: Any) -> None:
     """Masters stay within fp32 rounding of the float64 formula; gradients are only read."""
     generator = torch.Generator().manual_seed(1)
     rule = rule_named(name)
@@ -104,7 +107,7 @@ def test_five_steps_follow_the_paper(name, formula, hyper):
         torch.testing.assert_close(master.double(), p, rtol=1e-5, atol=1e-6)
 
 
-def test_adafactor_is_torchs_where_both_mean_the_same():
+def test_adafactor_equals_torch_where_both_agree() -> None:
     """Without weight decay and with lr below 1/sqrt(step) torch's Adafactor agrees."""
     rule = rule_named("Adafactor")
     master = torch.randn(4, 6)
@@ -118,7 +121,7 @@ def test_adafactor_is_torchs_where_both_mean_the_same():
     torch.testing.assert_close(master, parameter.data)
 
 
-def test_lamb_with_ratio_one_is_adamw():
+def test_lamb_with_ratio_one_is_adamw() -> None:
     """adam=True leaves torch's AdamW."""
     rule, hyper = rule_named("Lamb"), {**LAMB, "adam": True}
     master = torch.randn(65)
@@ -132,7 +135,7 @@ def test_lamb_with_ratio_one_is_adamw():
     torch.testing.assert_close(master, parameter.data)
 
 
-def test_lamb_moves_a_parameter_that_is_zero():
+def test_lamb_moves_a_parameter_that_is_zero() -> None:
     """A zero parameter has trust ratio 1, so that it does not stay zero for ever."""
     rule = rule_named("Lamb")
     master = torch.zeros(3)
@@ -143,7 +146,7 @@ def test_lamb_moves_a_parameter_that_is_zero():
 @pytest.mark.parametrize(
     ("name", "hyper"), [("Lion", LION), ("Lamb", LAMB), ("Adafactor", ADAFACTOR)]
 )
-def test_a_zero_gradient_makes_no_nan(name, hyper):
+def test_update_with_a_zero_gradient_has_no_nan(name: Any, hyper: Any) -> None:
     """No rule divides by zero when a gradient vanishes at the first step."""
     rule = rule_named(name)
     for shape in SHAPES:

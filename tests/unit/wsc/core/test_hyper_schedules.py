@@ -1,7 +1,10 @@
 """Schedules have torch's values where torch has the class, stay in bounds, and are built by name."""
 
+from __future__ import annotations
+
 import pickle
 from math import cos, pi
+from typing import Any
 
 import pytest
 import torch
@@ -96,12 +99,12 @@ def torch_values(make, initial, num_steps):
         ),
     ],
 )  # fmt: skip
-def test_values_are_those_of_torch(ours, make):
+def test_schedule_values_equal_torch(ours: Any, make: Any) -> None:
     """At each of 20 steps the value is that of the equivalent torch scheduler."""
     assert [ours.at(step) for step in range(20)] == pytest.approx(torch_values(make, 0.5, 20))
 
 
-def test_sequential_is_torchs_sequential():
+def test_sequential_equals_torch() -> None:
     """Warm-up then cosine gives torch's SequentialLR, milestones found by itself."""
     ours = SequentialLR(
         schedulers=(
@@ -120,7 +123,9 @@ def test_sequential_is_torchs_sequential():
 
 
 @given(rates, rates, lengths, steps, st.floats(0.0, 5.0), st.booleans())
-def test_decays_stay_between_initial_and_end(initial, end, total_iters, step, power, cycle):
+def test_decays_stay_between_initial_and_end(
+    initial: float, end: float, total_iters: Any, step: int, power: Any, cycle: Any
+) -> None:
     """A decay never leaves the range of its two ends, at any step, cycling or not."""
     shape = {
         "initial_learning_rate": initial,
@@ -137,7 +142,7 @@ def test_decays_stay_between_initial_and_end(initial, end, total_iters, step, po
 
 
 @given(rates, rates, lengths)
-def test_decays_begin_and_end_exactly(initial, end, total_iters):
+def test_decays_begin_and_end_exactly(initial: float, end: float, total_iters: Any) -> None:
     """Step 0 has the initial value, total_iters and everything after it the end value."""
     shape = {
         "initial_learning_rate": initial,
@@ -150,7 +155,9 @@ def test_decays_begin_and_end_exactly(initial, end, total_iters):
 
 
 @given(rates, rates, st.lists(st.integers(1, 50), min_size=1, max_size=5), st.integers(0, 300))
-def test_a_chain_of_joined_lines_is_continuous(initial, end, lengths, step):
+def test_sequential_of_joined_lines_is_continuous(
+    initial: float, end: float, lengths: Any, step: int
+) -> None:
     """Lines that begin where the one before ended make no leap at a milestone."""
     values = [(initial, end)[index % 2] for index in range(len(lengths) + 1)]
     chain = SequentialLR(
@@ -163,7 +170,7 @@ def test_a_chain_of_joined_lines_is_continuous(initial, end, lengths, step):
     assert leap <= abs(end - initial) / min(lengths) + 1e-9
 
 
-def test_cycle_starts_again_each_time_lower():
+def test_cycle_restarts_lower_each_time() -> None:
     """With cycle the value leaps up after every total_iters steps, less high each time."""
     schedule = LinearLR(initial_learning_rate=1.0, end_learning_rate=0.0, total_iters=4, cycle=True)
     assert schedule.at(4) == 0.0
@@ -171,7 +178,7 @@ def test_cycle_starts_again_each_time_lower():
     assert schedule.at(9) == pytest.approx(1 - 9 / 12)
 
 
-def test_staircase_rounds_the_exponent_down():
+def test_staircase_rounds_the_exponent_down() -> None:
     """A staircase holds each value for total_iters steps."""
     schedule = ExponentialLR(
         initial_learning_rate=1.0, total_iters=3, decay_rate=0.5, staircase=True
@@ -183,7 +190,7 @@ def test_staircase_rounds_the_exponent_down():
     assert [inverse.at(step) for step in range(4)] == [1, 1, 1, 0.5]
 
 
-def test_a_warmup_of_no_steps_is_skipped():
+def test_sequential_skips_a_warm_up_of_no_steps() -> None:
     """total_iters 0 hands over to the next schedule at step 0."""
     chain = SequentialLR(
         schedulers=(
@@ -203,7 +210,7 @@ CHAIN = {
 }
 
 
-def test_plain_data_builds_the_schedule_and_its_milestones():
+def test_build_schedule_from_plain_data() -> None:
     """Nested mappings build; milestones are the running sums, given so or left out."""
     schedule = build_schedule("SequentialLR", CHAIN, "params.yaml")
     assert schedule == build_schedule("SequentialLR", {**CHAIN, "milestones": [5, 12]}, "again")
@@ -211,7 +218,7 @@ def test_plain_data_builds_the_schedule_and_its_milestones():
     assert pickle.loads(pickle.dumps(schedule)) == schedule
 
 
-def test_milestones_are_needed_where_a_length_is_not_known():
+def test_milestones_are_needed_without_total_iters() -> None:
     """Without total_iters the milestones must be given, rising, one fewer than schedules."""
     parts = {"schedulers": [ConstantLR(learning_rate=1.0), ConstantLR(learning_rate=2.0)]}
     schedule = build_schedule("SequentialLR", {**parts, "milestones": [4]}, "here")
@@ -246,13 +253,13 @@ def test_milestones_are_needed_where_a_length_is_not_known():
         ("SequentialLR", {**CHAIN, "milestones": [5, 13]}, r"\[5, 12\]; leave it out"),
     ],
 )
-def test_bad_schedules_are_refused(name, args, message):
+def test_build_schedule_refuses_wrong_data(name: Any, args: Any, message: Any) -> None:
     """An unknown class, a wrong argument or a contradiction is a ConfigError that names it."""
     with pytest.raises(ConfigError, match=message):
         build_schedule(name, args, "here")
 
 
-def test_every_class_of_the_module_can_be_built_by_name():
+def test_every_schedule_is_registered_by_its_name() -> None:
     """The registry's names are the class names."""
     assert all(name == kind.__name__ for name, kind in SCHEDULES.items())
     assert len(SCHEDULES) == 12

@@ -1,6 +1,9 @@
 """The loop: how many steps, where values come back, and what it refuses."""
 
+from __future__ import annotations
+
 import logging
+from typing import Any
 
 import pytest
 
@@ -21,12 +24,12 @@ from tests.support.tiny_training import Shape, cluster_config
 from wsc.core.errors import ApplianceError, ConfigError, DataError
 
 
-def test_one_epoch_unless_told_otherwise(backend):
+def test_num_steps_is_one_epoch_by_default(backend: cstorch.Backend) -> None:
     """As many steps as the loader has batches."""
     assert len(executor(None)) == len(batches())
 
 
-def test_a_loader_without_a_length_needs_a_number(backend):
+def test_num_steps_is_needed_without_a_length(backend: cstorch.Backend) -> None:
     """Nobody knows how long an endless stream is."""
     endless = loader(lambda: iter(batches()))
     with raises(ConfigError, "num-steps-unknown"):
@@ -35,7 +38,7 @@ def test_a_loader_without_a_length_needs_a_number(backend):
 
 
 @pytest.mark.parametrize("num_steps", [0, -1, MAX_STEPS + 1])
-def test_the_number_of_steps_has_a_range(num_steps, backend):
+def test_num_steps_out_of_range_is_refused(num_steps: int, backend: cstorch.Backend) -> None:
     """At least one, and a signed 32-bit integer."""
     with raises(ConfigError, "num-steps-out-of-range"):
         executor(num_steps)
@@ -45,7 +48,9 @@ def test_the_number_of_steps_has_a_range(num_steps, backend):
     ("option", "value"),
     [("activation_steps", 0), ("activation_steps", -2), ("checkpoint_steps", -1)],
 )
-def test_intervals_are_positive(option, value, backend):
+def test_interval_out_of_range_is_refused(
+    option: Any, value: Any, backend: cstorch.Backend
+) -> None:
     """0 checkpoint steps mean never; there is no such thing for values."""
     with raises(ConfigError, "interval-out-of-range"):
         executor(3, **{option: value})
@@ -55,7 +60,13 @@ def test_intervals_are_positive(option, value, backend):
     ("activation", "checkpoint", "reduced"),
     [(4, 6, 2), (3, 3, 3), (10, 5, 5), (7, 3, 1), (4, 0, 4), (5, None, 5), (None, 6, 1)],
 )
-def test_activation_steps_meet_checkpoint_steps(activation, checkpoint, reduced, backend, caplog):
+def test_activation_steps_are_reduced_to_checkpoint_steps(
+    activation: Any,
+    checkpoint: Any,
+    reduced: Any,
+    backend: cstorch.Backend,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Reduced to the greatest common divisor, and the user is told."""
     with caplog.at_level(logging.WARNING, "waferstream"):
         loop = executor(12, activation_steps=activation, checkpoint_steps=checkpoint)
@@ -63,27 +74,27 @@ def test_activation_steps_meet_checkpoint_steps(activation, checkpoint, reduced,
     assert bool(caplog.records) == (reduced != (activation or 1))
 
 
-def test_the_data_wrap_round(backend):
+def test_loop_repeats_the_data(backend: cstorch.Backend) -> None:
     """More steps than batches: the next epoch begins with the first batch."""
     seen = losses(evaluation_step(backend), executor(5))
     assert seen[3:] == seen[:2]
     assert len(set(seen[:3])) == 3
 
 
-def test_an_empty_loader_is_an_error(backend):
+def test_empty_loader_is_refused(backend: cstorch.Backend) -> None:
     """Before anything is compiled."""
     with raises(DataError, "loader-empty"):
         losses(evaluation_step(backend), executor(1, loader(list)))
 
 
-def test_two_loops_at_a_time_are_refused(backend):
+def test_two_loops_at_a_time_are_refused(backend: cstorch.Backend) -> None:
     """The second one is told; the first one goes on."""
     with raises(ConfigError, "two-loops"):
         run(executor(), lambda _: run(executor(), lambda _: None))
     assert backend.loop is None
 
 
-def test_a_loop_that_is_left_leaves_its_place(backend):
+def test_loop_can_be_left_early(backend: cstorch.Backend) -> None:
     """With ``break`` or an exception."""
     for _ in executor(5):
         break
@@ -92,14 +103,14 @@ def test_a_loop_that_is_left_leaves_its_place(backend):
     assert len(losses(evaluation_step(backend), executor(2))) == 2
 
 
-def test_the_user_sees_the_first_batch(backend):
+def test_loop_yields_the_first_batch_only(backend: cstorch.Backend) -> None:
     """In every iteration: data go to the systems, not to this process."""
     seen = []
     run(executor(3), seen.append)
     assert all(batch is seen[0] for batch in seen)
 
 
-def test_iterations_know_their_place(backend):
+def test_loop_knows_first_and_last_iteration(backend: cstorch.Backend) -> None:
     """First, last, and the number from 1."""
     loop = executor(3)
     seen = []
@@ -110,7 +121,7 @@ def test_iterations_know_their_place(backend):
     assert seen == [(1, True, False), (2, False, False), (3, False, True)]
 
 
-def test_steps_between_activation_steps_run_in_one_go(backend):
+def test_steps_between_activation_steps_run_in_one_job(backend: cstorch.Backend) -> None:
     """The cluster is asked once, and all results are there afterwards."""
     step = training_step(backend)
     loop = executor(5, activation_steps=3)
@@ -122,13 +133,13 @@ def test_steps_between_activation_steps_run_in_one_go(backend):
     assert [result.step for result in loop.results] == [4, 5]
 
 
-def test_a_loop_without_a_step_runs_nothing(backend):
+def test_loop_without_a_step_runs_nothing(backend: cstorch.Backend) -> None:
     """To look at the data, say."""
     run(executor(3), lambda _: None)
     assert backend.cluster is None
 
 
-def test_rates_are_measured_and_emulated(backend):
+def test_profiler_measures_and_emulates_rates(backend: cstorch.Backend) -> None:
     """Samples per second on this host, and on the stated machine."""
     loop = executor(4, activation_steps=2)
     losses(training_step(backend), loop)
@@ -138,7 +149,7 @@ def test_rates_are_measured_and_emulated(backend):
     assert len(loop.profiler.timings) == 4
 
 
-def test_what_was_queued_in_a_loop_that_was_left_is_forgotten(backend):
+def test_queue_of_a_loop_that_was_left_is_cleared(backend: cstorch.Backend) -> None:
     """Its step was never run; the next time round a closure sees the values of its own step."""
     step, loop = training_step(backend), executor(2)
     seen = []
@@ -152,7 +163,7 @@ def test_what_was_queued_in_a_loop_that_was_left_is_forgotten(backend):
 
 
 @pytest.mark.parametrize("loops", [[5], [1, 4]])
-def test_a_job_has_a_time_limit(loops, monkeypatch):
+def test_job_time_sec_limits_the_job(loops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is noticed before the next steps are sent, in whatever loop."""
     config = cluster_config(Shape(2)).model_copy(update={"job_time_sec": 10})
     now = [0.0]
@@ -174,7 +185,7 @@ def test_a_job_has_a_time_limit(loops, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["compile_only", "validate_only"])
-def test_without_execution_there_is_one_iteration(mode):
+def test_loop_has_one_iteration_without_execution(mode: Any) -> None:
     """Enough to trace the step; no checkpoint is due."""
     with running_backend(**{mode: True}):
         loop = executor(100, checkpoint_steps=1)
@@ -186,12 +197,12 @@ def test_without_execution_there_is_one_iteration(mode):
     ("every", "steps"),
     [(1, [1, 2, 3, 4, 5, 6]), (3, [3, 6]), (0, []), ((2, 5), [2, 5]), (frozenset(), [])],
 )
-def test_a_step_is_due_at_every_multiple_or_when_it_is_named(every, steps):
+def test_is_due_at_multiples_or_listed_steps(every: Any, steps: Any) -> None:
     """Of the steps 1 to 6; 0 and no steps at all mean never."""
     assert [step for step in range(1, 7) if is_due(every, step)] == steps
 
 
-def test_an_interval_below_the_least_is_refused():
+def test_checked_cadence_refuses_a_small_interval() -> None:
     """The error names the argument; nothing asked for means the least."""
     assert checked_cadence("activation_steps", None, least=1) == 1
     assert checked_cadence("checkpoint_steps", 0, least=0) == 0
@@ -199,7 +210,7 @@ def test_an_interval_below_the_least_is_refused():
         checked_cadence("activation_steps", 0, least=1)
 
 
-def test_named_steps_are_not_reduced():
+def test_meeting_reduces_intervals_only() -> None:
     """Only two intervals have a common divisor to be reduced to."""
     assert meeting(4, 6) == 2
     assert meeting(4, (3,)) == 4

@@ -1,5 +1,7 @@
 """A DataLoader is a recipe: it is followed where the data are needed."""
 
+from __future__ import annotations
+
 import pickle
 
 import pytest
@@ -15,7 +17,7 @@ def numbers(count, *, start=0):
     return list(range(start, start + count))
 
 
-def test_the_recipe_is_followed_on_every_worker():
+def test_source_makes_a_loader_on_every_worker() -> None:
     """Each call makes a loader of its own, with the arguments that were given."""
     loader = DataLoader(numbers, 3, start=5)
     assert loader.source() == [5, 6, 7]
@@ -23,7 +25,7 @@ def test_the_recipe_is_followed_on_every_worker():
     assert pickle.loads(pickle.dumps(loader.source))() == [5, 6, 7]
 
 
-def test_here_it_is_followed_once():
+def test_local_loader_is_made_once() -> None:
     """And not before somebody asks."""
     made = []
     loader = DataLoader(lambda: made.append(1) or numbers(4))
@@ -33,26 +35,26 @@ def test_here_it_is_followed_once():
     assert made == [1]
 
 
-def test_the_first_batch_is_read_once():
+def test_first_batch_is_read_once() -> None:
     """A generator gives it to every loop."""
     loader = DataLoader(lambda: iter([torch.zeros(2), torch.ones(2)]))
     assert loader.first is loader.first
     assert loader.first[0].tolist() == [0, 0]
 
 
-def test_a_loader_itself_is_refused():
+def test_loader_instead_of_a_function_is_refused() -> None:
     """It could not be built on the workers."""
     with raises(DataError, "input-fn-not-callable"):
         DataLoader(numbers(3))
 
 
-def test_a_loader_without_a_length_has_none():
+def test_len_needs_a_loader_with_a_length() -> None:
     """As Python says it."""
     with pytest.raises(TypeError):
         len(DataLoader(lambda: iter(numbers(3))))
 
 
-def test_a_loader_says_who_loads_on_the_emulated_machine():
+def test_loading_is_stated_by_the_loader() -> None:
     """Itself, or by the processes of a torch DataLoader; of any other iterable nothing is known."""
 
     class Telling(list):

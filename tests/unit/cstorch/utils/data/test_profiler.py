@@ -1,11 +1,13 @@
 """Rates: the newest measurement weighs 0.4, the whole loop is a plain mean."""
 
+from __future__ import annotations
+
 import pytest
 
 from cstorch.utils.data.profiler import Profiler, RateTracker
 
 
-def test_the_rate_is_smoothed():
+def test_rate_is_smoothed() -> None:
     """0.4 of the newest and 0.6 of what was (the vendor's rate tracker)."""
     tracker = RateTracker()
     tracker.add(100, 1.0)
@@ -14,7 +16,7 @@ def test_the_rate_is_smoothed():
     assert tracker.rate == pytest.approx(0.4 * 200 + 0.6 * 100)
 
 
-def test_the_global_rate_is_all_samples_over_all_seconds():
+def test_global_rate_is_all_samples_over_all_seconds() -> None:
     """Not the mean of the rates."""
     tracker = RateTracker()
     tracker.add(100, 1.0)
@@ -23,7 +25,7 @@ def test_the_global_rate_is_all_samples_over_all_seconds():
     assert tracker.elapsed_s == 4
 
 
-def test_before_the_first_step_nothing_is_known():
+def test_rates_are_zero_before_the_first_step() -> None:
     """Zero, not an error: progress lines are printed at any time."""
     profiler = Profiler()
     assert profiler.emulated_rate == profiler.rate_tracker.global_rate == 0
