@@ -19,7 +19,7 @@ class WaferSpec(Config):
     """One CS system. It has no default of any product.
 
     Costs take ``fabric`` for whole: a cluster keeps only the part of it without ``defects``
-    (csnode.fabric.survey).
+    (csnode.fabric.region).
     """
 
     name: str
