@@ -8,10 +8,10 @@ NVLink; see ``WAFERLLM_NETWORK`` in ``hardware``.
 
 from __future__ import annotations
 
+from baselines.arguments import check_least
 from baselines.gpu.communication import Group, all_reduce_s
 from baselines.gpu.hardware import GpuClusterSpec
 from baselines.wafer_inference import Decoder
-from timing.least import check_least
 
 FORWARD_PASSES = 35
 """16-bit reads and writes of one hidden vector per token and layer: a third of a training step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from timing.least import check_least
+from baselines.arguments import check_least
 from wsc.core.errors import ConfigError
 
 

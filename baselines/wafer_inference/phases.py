@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from baselines.arguments import check_least
 from baselines.wafer_inference.mesh import (
     alignment_cycles,
     all_reduce_cycles,
@@ -20,7 +21,6 @@ from baselines.wafer_inference.mesh import (
     matvec_cycles,
 )
 from baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
-from timing.least import check_least
 
 REDUCE_OPS = 2
 """Vector instructions of a step that add its scores to the neighbour's and clear them."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
+from baselines.arguments import check_least
 from timing.hardware import WSE2, FabricSpec
 from timing.hardware.sourced import sourced
-from timing.least import check_least
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from baselines.arguments import check_least
 from baselines.wafer_inference.phases import decode_s_per_token
 from baselines.wafer_inference.region import PE_COSTS, Decoder, PeCosts, Region
 from timing.hardware import CS3, WaferSpec
 from timing.hardware.sourced import sourced
-from timing.least import check_least
 from wsc.core.config import Config
 from wsc.core.errors import ApplianceResourceExhausted
 

@@ -1,4 +1,4 @@
-"""What of a wafer does not work."""
+"""Defects of wafers: dead PEs and links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wsc.core.errors import ConfigError
 class DefectSpec(Config):
     """Dead PEs and links of every wafer of the cluster: a random share, or those of a file.
 
-    They come on top of what the published usable grid leaves out already.
+    They come on top of the PEs that the published usable grid leaves out already.
     """
 
     pe_yield: float = sourced(
@@ -33,14 +33,15 @@ class DefectSpec(Config):
 
     @property
     def is_none(self) -> bool:
-        """Whether everything works."""
+        """Whether all PEs and links work."""
         return self.map is None and self.pe_yield == self.link_yield == 1
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if self.map is not None and (self.pe_yield < 1 or self.link_yield < 1):
             raise ConfigError(
-                "defects come from a file or at random",
+                "defects must come from a file or at random, not both",
+                code="defects-of-two-origins",
                 where="system.defects",
                 value=f"map {self.map}, pe_yield {self.pe_yield}, link_yield {self.link_yield}",
                 rule="one of the two",

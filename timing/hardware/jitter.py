@@ -9,19 +9,20 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, field_vali
 
 from timing.hardware.sourced import sourced
 from wsc.core.config import Config
+from wsc.core.errors import ConfigError
 
-_ROOM = re.compile(r"(csx|br|wgt)-(0|[1-9]\d*)")
+_ROLE = re.compile(r"(csx|br|wgt)-(0|[1-9]\d*)")
 
 SLOWEST = 1_000_000
-"""A role slower by a larger factor stands still."""
+"""Largest factor by which a role may be slower."""
 
 
 class JitterSpec(Config):
-    """How uneven the machine is; by default not at all.
+    """Slow roles and random variation of times; by default none.
 
     ``stragglers`` maps a CS system, a SwarmX switch or a weight server (``csx-3``, ``br-0``,
-    ``wgt-1``) to the factor by which it is slower; a role that a cluster lacks is left aside, so
-    that one machine serves a sweep. The sigmas are standard deviations of the logarithm of a
+    ``wgt-1``) to the factor by which it is slower; roles that a cluster lacks are ignored, so that
+    one machine serves a sweep. The sigmas are standard deviations of the logarithm of a
     time, whose median stays what it is without jitter.
     """
 
@@ -38,24 +39,36 @@ class JitterSpec(Config):
     @classmethod
     def _name_slow_roles(cls, stragglers: Mapping[str, float]) -> Mapping[str, float]:
         for role, factor in stragglers.items():
-            if not _ROOM.fullmatch(role):
-                raise ValueError(f"{role!r} is no room; roles are csx-N, br-N and wgt-N")
+            if not _ROLE.fullmatch(role):
+                raise ConfigError(
+                    "a straggler must be a role of the cluster",
+                    code="unknown-role",
+                    where="jitter.stragglers",
+                    value=role,
+                    rule="csx-N, br-N or wgt-N",
+                )
             if not 1 <= factor <= SLOWEST:
-                raise ValueError(f"{role} is slower by a factor of 1 to {SLOWEST}, not {factor}")
+                raise ConfigError(
+                    f"the factor of {role} must be from 1 to {SLOWEST}; got {factor}",
+                    code="straggler-factor-out-of-range",
+                    where="jitter.stragglers",
+                    value=factor,
+                    rule=f"1 to {SLOWEST}",
+                )
         return stragglers
 
     @property
     def varies(self) -> bool:
-        """Whether the same work takes another time each time; stragglers alone are slow always."""
+        """Whether times vary from step to step; stragglers are always slow by the same factor."""
         return bool(self.kernel_sigma or self.transfer_sigma)
 
     def slowest(self, kind: str, count: int) -> float:
-        """The factor of the slowest of the roles ``kind-0`` to ``kind-(count - 1)``; 1 if even."""
+        """Return the factor of the slowest of the roles ``kind-0`` to ``kind-(count - 1)``."""
         factors = (f for role, f in self.stragglers.items() if self._is_in(role, kind, count))
         return max(factors, default=1.0)
 
     def of(self, role: str) -> float:
-        """The factor by which one role is slower."""
+        """Return the factor by which one role is slower."""
         return self.stragglers.get(role, 1.0)
 
     @staticmethod

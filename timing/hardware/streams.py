@@ -1,7 +1,7 @@
-"""What the weights stream through: MemoryX and SwarmX.
+"""MemoryX and SwarmX: weight servers and the tree that their streams pass.
 
-Link bandwidth between MemoryX, SwarmX and the systems is bounded by what is published, not fitted:
-no published run is limited by it.
+The link bandwidth between MemoryX, SwarmX and the systems follows published numbers, without a
+fit: no published run is limited by it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from wsc.core.errors import ConfigError
 from wsc.core.units import PS_PER_US
 
 MOST_SERVERS = 1024
-"""Of one cluster; each is a process of its own."""
+"""Weight servers of one cluster; each is a process of its own."""
 
-MOST_SHARDS = 4096
-"""Under way at a time: as good as no limit, and what a clock keeps for each is little."""
+MOST_BUCKETS = 4096
+"""Buckets under way at a time: practically no limit, and timing models keep little for each."""
 
 
 class MemoryXSpec(Config):
     """The weight servers. Bandwidths and capacity are totals, shared evenly among the servers.
 
-    So a run with few server processes and one with many emulate nearly the same machine; nearly,
-    because a parameter lies on one server, whose share of the bandwidth it has. Other published
+    So a run with few server processes and one with many emulate nearly the same machine: not quite,
+    because a parameter is on one server and gets only its share of the bandwidth. Other published
     sizes: 12 nodes of 1128 GiB at one site, 82 TB for 64 CS-2 (Condor Galaxy 1), 4 TB to 2.4 PB in
     all. The vendor counts 20 bytes per parameter (4 TB for 200 B) or 50 (36 TB for 720 B); masters,
     gradient sums and the state of Adam take 16.
     """
 
     weight_servers: int = Field(default=1, ge=1, le=MOST_SERVERS)
-    """Processes that stand for MemoryX, when the run does not say how many."""
+    """Processes that emulate MemoryX, unless the run states their number."""
 
     bandwidth_bytes_per_s: PositiveInt = sourced(
         150_000_000_000, "published", "at least the 1.2 Tb/s of a CS-2, in each direction; glossary"
@@ -57,13 +57,13 @@ class MemoryXSpec(Config):
         4,
         "assumed",
         "weight buckets of one server that may be in flight to, or held by, a system",
-        le=MOST_SHARDS,
+        le=MOST_BUCKETS,
     )
     drain_buckets: PositiveInt = sourced(
         4,
         "assumed",
         "gradient buckets of one server that a system may have made but not delivered",
-        le=MOST_SHARDS,
+        le=MOST_BUCKETS,
     )
 
 
@@ -92,7 +92,9 @@ class SwarmXSpec(Config):
     def _ports_suffice(self) -> Self:
         if self.fan_out + 1 > self.node_ports:
             raise ConfigError(
-                f"a SwarmX node cannot do a 1:{self.fan_out} broadcast-reduce",
+                f"a SwarmX node needs {self.fan_out + 1} ports for a 1:{self.fan_out} "
+                f"broadcast-reduce; it has {self.node_ports}",
+                code="fan-out-exceeds-ports",
                 where="swarmx.fan_out",
                 value=self.fan_out,
                 rule=f"fan_out + 1 is at most swarmx.node_ports, {self.node_ports}",

@@ -1,4 +1,4 @@
-"""The least that a number may be, told alike wherever a caller gives numbers."""
+"""Check the numbers that a caller passes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from wsc.core.errors import ConfigError
 
 
 def check_least(owner: str, least: int = 1, **numbers: int) -> None:
-    """Raises ConfigError that names the first of an owner's ``numbers`` that is below ``least``."""
+    """Raise ConfigError for the first of an owner's ``numbers`` that is below ``least``."""
     for name, value in numbers.items():
         if value < least:
             raise ConfigError(
-                f"{name} of {owner} is too small",
+                f"{name} of {owner} must be at least {least}; got {value}",
+                code="number-too-small",
                 where=name,
                 value=value,
                 rule=f"at least {least}",

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.support.errors import raises
 from tests.support.machine_sources import numbers
 from tests.support.small_programs import program, segment
 from timing.cost import segment_costs
@@ -27,14 +28,14 @@ def test_systems_are_chosen_by_name() -> None:
     assert machine(system="CS-3").system == CS3
 
 
-def test_the_peaks_are_the_published_ones() -> None:
+def test_peak_flops_are_the_published_ones() -> None:
     """7.5 PFLOP/s on a CS-2 and 15.6 on a CS-3, dense fp16."""
     assert pytest.approx(7.5e15, rel=0.005) == CS2.peak_flops_per_s
     assert pytest.approx(15.6e15, rel=0.005) == CS3.peak_flops_per_s
 
 
 def test_single_numbers_of_a_system_can_be_changed() -> None:
-    """What a mapping does not give is as in the system that it names."""
+    """Keys that a mapping does not give are as in the system that it names."""
     changed = machine(system={"name": "CS-3", "io_bandwidth_bytes_per_s": 1.5e12}).system
     assert changed == CS3.model_copy(update={"io_bandwidth_bytes_per_s": 1_500_000_000_000})
     assert machine(system={"clock_hz": 7}).system == CS2.model_copy(update={"clock_hz": 7})
@@ -51,42 +52,44 @@ def test_impossible_hardware_is_refused(part: str, key: str) -> None:
     """No number may be negative, and only times, options and spreads may be zero."""
     may_be_zero = key.endswith(("_ps", "_sigma")) or key in {"flash_bytes", "seed"}
     for value in (-1,) if may_be_zero else (-1, 0):
-        with pytest.raises(ConfigError, match=rf"{part}.{key}"):
+        with pytest.raises(ConfigError) as refused:
             machine(**{part: {key: value}})
+        assert f"{part}.{key}" in refused.value.what
 
 
 @pytest.mark.parametrize(
-    ("sections", "named"),
+    ("sections", "code", "named"),
     [
-        ({"system": "CS-4"}, "CS-4"),
-        ({"system": {"name": "CS-1"}}, "CS-1"),
-        ({"system": {"name": ["CS-2"]}}, "known"),
-        ({"system": 3}, "system"),
-        ({"input": {"csv": {"sampel_ps": 5}}}, "did you mean 'sample_ps'"),
-        ({"system": {"corse": 1}}, "did you mean 'cores'"),
-        ({"swarmx": {"fan_out": 1}}, "swarmx.fan_out"),
-        ({"swarmx": {"fan_out": 6}}, "fan_out . 1 is at most swarmx.node_ports, 6"),
-        ({"jitter": {"stragglers": {"node-1": 2}}}, "csx-N, br-N and wgt-N"),
-        ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "a factor of 1 to 1000000, not 0.5"),
-        ({"jitter": {"stragglers": {"csx-1": 1e300}}}, "a factor of 1 to 1000000"),
-        ({"jitter": {"kernel_sigma": 1e6}}, "jitter.kernel_sigma"),
-        ({"system": {"kernel_efficiency": 1.5}}, "kernel_efficiency"),
-        ({"system": {"fabric": {"columns": 5000}}}, "columns x rows is at most system.cores"),
-        ({"system": {"name": "CS-3", "cores": 7}}, "a CS-3 has fewer cores than its grid"),
-        ({"system": {"fabric": {"columms": 5}}}, "did you mean 'columns'"),
-        ({"memoryx": {"flash": 5}}, "unknown key 'memoryx.flash'"),
-        ({"swarmx": {"node_ports": 2}}, "at most swarmx.node_ports, 2"),
-        ({"swarmx": {"hop_latency_ps": float("nan")}}, "hop_latency_ps"),
-        ({"system": {"sram_bytes": 10**30}}, "sram_bytes"),
-        ({"memoryx": {"weight_servers": 10**6}}, "weight_servers"),
-        ({"memoryx": {"prefetch_buckets": 10**6}}, "prefetch_buckets"),
-        ({"memoryx": {"drain_buckets": 10**6}}, "drain_buckets"),
+        ({"system": "CS-4"}, "unknown-system", "CS-4"),
+        ({"system": {"name": "CS-1"}}, "unknown-system", "CS-1"),
+        ({"system": {"name": ["CS-2"]}}, "unknown-system", "CS-2"),
+        ({"system": 3}, "wrong-type", "system"),
+        ({"input": {"csv": {"sampel_ps": 5}}}, "unknown-key", "sample_ps"),
+        ({"system": {"corse": 1}}, "unknown-key", "cores"),
+        ({"system": {"fabric": {"columms": 5}}}, "unknown-key", "columns"),
+        ({"memoryx": {"flash": 5}}, "unknown-key", "memoryx.flash"),
+        ({"swarmx": {"fan_out": 1}}, "out-of-range", "swarmx.fan_out"),
+        ({"swarmx": {"fan_out": 6}}, "fan-out-exceeds-ports", "swarmx.fan_out"),
+        ({"swarmx": {"node_ports": 2}}, "fan-out-exceeds-ports", "swarmx.node_ports"),
+        ({"swarmx": {"hop_latency_ps": float("nan")}}, "out-of-range", "hop_latency_ps"),
+        ({"jitter": {"stragglers": {"node-1": 2}}}, "unknown-role", "wgt-N"),
+        ({"jitter": {"stragglers": {"csx-1": 0.5}}}, "straggler-factor-out-of-range", "1000000"),
+        ({"jitter": {"stragglers": {"csx-1": 1e300}}}, "straggler-factor-out-of-range", "1000000"),
+        ({"jitter": {"kernel_sigma": 1e6}}, "out-of-range", "jitter.kernel_sigma"),
+        ({"system": {"kernel_efficiency": 1.5}}, "out-of-range", "kernel_efficiency"),
+        ({"system": {"fabric": {"columns": 5000}}}, "grid-larger-than-wafer", "system.cores"),
+        ({"system": {"name": "CS-3", "cores": 7}}, "grid-larger-than-wafer", "CS-3"),
+        ({"system": {"sram_bytes": 10**30}}, "out-of-range", "sram_bytes"),
+        ({"memoryx": {"weight_servers": 10**6}}, "out-of-range", "weight_servers"),
+        ({"memoryx": {"prefetch_buckets": 10**6}}, "out-of-range", "prefetch_buckets"),
+        ({"memoryx": {"drain_buckets": 10**6}}, "out-of-range", "drain_buckets"),
     ],
 )
-def test_mistakes_are_named(sections: dict[str, Any], named: str) -> None:
+def test_mistakes_in_a_machine_are_named(sections: dict[str, Any], code: str, named: str) -> None:
     """The error carries the key or value that is wrong."""
-    with pytest.raises(ConfigError, match=named):
+    with raises(ConfigError, code) as refused:
         machine(**sections)
+    assert named in str(refused.value)
 
 
 @pytest.mark.parametrize("preset", ["CS-2", "CS-3"])
@@ -131,19 +134,19 @@ def test_loaders_change_single_numbers_of_their_presets() -> None:
         ("fabric.fma_16bit_per_cycle", 1e-310),
     ],
 )
-def test_numbers_that_no_arithmetic_bears_are_refused(key: str, value: float) -> None:
-    """Beyond any machine, and soon beyond what a float holds: told with the key, not later."""
+def test_numbers_beyond_floats_are_refused(key: str, value: float) -> None:
+    """They are beyond any machine, and products of them soon beyond floats."""
     system: dict[str, Any] = {}
     *section, name = key.split(".")
     (system.setdefault(section[0], {}) if section else system)[name] = value
-    with pytest.raises(ConfigError, match="too far from 1") as refused:
+    with raises(ConfigError, "number-out-of-range") as refused:
         machine(system=system)
     assert f"system.{key}" in (refused.value.where or "")
     assert refused.value.rule
 
 
-def test_a_step_on_the_slowest_machine_that_may_be_still_takes_a_time() -> None:
-    """What is let through can be computed with: every rate at its least, every time at its most."""
+def test_step_on_the_slowest_allowed_machine_has_a_time() -> None:
+    """With every rate at its smallest and every time at its largest allowed value."""
     slowest = {"kernel_efficiency": LEAST, "software_speed": LEAST, "segment_overhead_ps": MOST}
     fabric = {"fma_16bit_per_cycle": LEAST, "hop_cycles": MOST, "vector_setup_cycles": MOST}
     wafer = machine(system={**slowest, "fabric": fabric}).system
