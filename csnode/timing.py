@@ -93,11 +93,11 @@ class NodeTiming:
         """
         self._charge_waits(self._to_start)
         ready_ps = max((until_ps for _, until_ps in self._to_start), default=0)
-        even, slowest = _stretched(cost, min(1.0, factor)), _stretched(cost, factor)
+        uniform, slowest = _scaled(cost, min(1.0, factor)), _scaled(cost, factor)
         _, end_ps = self._wafer.occupy(ready_ps, slowest.total_ps, activity)
-        self._charges_ps["compute"] += even.compute_ps
-        self._charges_ps["overhead"] += even.overhead_ps
-        self._charges_ps["straggler"] += slowest.total_ps - even.total_ps
+        self._charges_ps["compute"] += uniform.compute_ps
+        self._charges_ps["overhead"] += uniform.overhead_ps
+        self._charges_ps["straggler"] += slowest.total_ps - uniform.total_ps
         self._charge_waits(self._to_end)
         last_byte_ps = max((until_ps for _, until_ps in self._to_end), default=0)
         self._wafer.occupy(max(end_ps, last_byte_ps), 0)
@@ -129,7 +129,7 @@ class NodeTiming:
             self._charges_ps[cause] += duration_ps
 
 
-def _stretched(cost: SegmentCost, factor: float) -> SegmentCost:
+def _scaled(cost: SegmentCost, factor: float) -> SegmentCost:
     if factor == 1.0:
         return cost
     return SegmentCost(scaled(cost.compute_ps, factor), scaled(cost.overhead_ps, factor))

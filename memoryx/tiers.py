@@ -74,17 +74,17 @@ def fill_tiers(
     }
     if sum(needs.values()) > spec.dram_bytes + spec.flash_bytes:
         raise _does_not_fit(spec, needs)
-    room = spec.dram_bytes
+    free_bytes = spec.dram_bytes
     holdings = []
     for num_bytes in needs.values():
-        in_dram = min(room, num_bytes)
-        room -= in_dram
+        in_dram = min(free_bytes, num_bytes)
+        free_bytes -= in_dram
         holdings.append(Holding(num_bytes, num_bytes - in_dram))
     return Tiers(*holdings)
 
 
 def _does_not_fit(spec: MemoryXSpec, needs: dict[str, int]) -> ApplianceResourceExhausted:
-    parts = ", ".join(f"{what} {format_bytes(size)}" for what, size in needs.items() if size)
+    parts = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in needs.items() if size)
     return ApplianceResourceExhausted(
         f"the model needs {format_bytes(sum(needs.values()))} of MemoryX",
         code="model-exceeds-memoryx",

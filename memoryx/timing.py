@@ -53,9 +53,9 @@ class MemoryXTiming:
         record: list[Occupancy] | None = None,
         jitter: JitterSpec = EVEN,
     ) -> None:
-        pace = slowed(spec.bandwidth_bytes_per_s, jitter.slowest("wgt", num_servers))
-        self._out = Wire("MemoryX out", pace, record=record)
-        self._in = Wire("MemoryX in", pace, record=record)
+        bytes_per_s = slowed(spec.bandwidth_bytes_per_s, jitter.slowest("wgt", num_servers))
+        self._out = Wire("MemoryX out", bytes_per_s, record=record)
+        self._in = Wire("MemoryX in", bytes_per_s, record=record)
         self._servers = [
             _Server(spec, index, num_servers * jitter.of(server_name(index)), record)
             for index in range(num_servers)
@@ -85,8 +85,8 @@ class MemoryXTiming:
     def floor_ps(self) -> int:
         """Nothing that is still to be streamed is read before."""
         reads_flash = self._tiers.masters.flash_bytes > 0
-        lanes = (self._servers[index].reading(reads_flash) for index in self._streaming)
-        return min((lane.free_ps for lane in lanes), default=self._out.free_ps)
+        ports = (self._servers[index].first_port(reads_flash) for index in self._streaming)
+        return min((port.free_ps for port in ports), default=self._out.free_ps)
 
     def serve(self, names: Sequence[str], weights: Iterable[Bucket]) -> None:
         """Hold parameters with these names, and stream them in these buckets."""
@@ -194,7 +194,7 @@ class _Server:
             self.gradients,
         )
 
-    def reading(self, from_flash: bool) -> Wire:
+    def first_port(self, from_flash: bool) -> Wire:
         """The lane that a read takes first."""
         return self._flash_out if from_flash else self._memory_out
 

@@ -34,7 +34,7 @@ from wsc.core.role import Job
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2)
 ROWS, NUM_MICRO_BATCHES = 22, 11
-ROOMS = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
+ROLES = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = None  # a payload that nobody gets to read
 MESSAGES = {
     "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal),
@@ -52,7 +52,7 @@ ANY_MESSAGE = [
     NormPartial(1, 0, ()),
     NormTotal(1, 1.0),
 ]
-each_role = pytest.mark.parametrize("role", ROOMS)
+each_role = pytest.mark.parametrize("role", ROLES)
 source = partial(random_batches, 4, ROWS)
 
 
@@ -105,7 +105,7 @@ def expected_after_two_steps():
 
 
 @each_role
-def test_a_spec_is_all_that_has_to_travel(role):
+def test_role_spec_round_trips_through_pickle(role) -> None:
     """Pickled, sent elsewhere and built there, it makes the same role."""
     roles = elaborate(programs()[1].program.parameters, SIZE, MACHINE, seed=0)
     (spec,) = [spec for spec in roles if spec.name == role]
@@ -115,7 +115,7 @@ def test_a_spec_is_all_that_has_to_travel(role):
 
 
 @each_role
-def test_a_room_is_finished_when_the_job_is(role):
+def test_job_is_finished_only_at_its_end(role) -> None:
     """Not right after ``begin``; and its report bears its name."""
     roles = office()
     reports = roles.run(train_job())
@@ -125,7 +125,7 @@ def test_a_room_is_finished_when_the_job_is(role):
 
 
 @each_role
-def test_all_memory_is_back_when_the_job_is_over(role):
+def test_job_frees_all_slabs(role) -> None:
     """Every payload that was allocated has been freed, once, after its last reader."""
     roles = office()
     roles.run(train_job())
@@ -135,7 +135,7 @@ def test_all_memory_is_back_when_the_job_is_over(role):
 
 
 @each_role
-def test_a_message_of_another_protocol_is_refused(role):
+def test_job_refuses_messages_of_other_protocols(role) -> None:
     """A mistake in the wiring is an error at once, not a wait for ever."""
     target = office().roles[role].begin(train_job())
     list(target.start())
@@ -148,7 +148,7 @@ def test_a_message_of_another_protocol_is_refused(role):
 
 @settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_the_order_of_arrival_changes_no_bit(order):
+def test_result_is_independent_of_arrival_order(order) -> None:
     """Whoever is fast and whoever is slow: the same weights and results, and no slab left."""
     roles = office(order.choice)
     reports = roles.run(train_job())
@@ -158,8 +158,8 @@ def test_the_order_of_arrival_changes_no_bit(order):
     assert not any(arena.live for arena in roles.arenas.values())
 
 
-@pytest.mark.parametrize("favoured", ROOMS)
-def test_one_room_may_be_far_ahead_or_far_behind(favoured):
+@pytest.mark.parametrize("favoured", ROLES)
+def test_result_is_independent_of_one_slow_role(favoured) -> None:
     """Its mail comes first, or only when no other is left; credits bound what can pile up."""
     for sign in (-1, 1):
         roles = office(lambda routes, s=sign: min(routes, key=lambda r: s * (r[1] == favoured)))
@@ -169,7 +169,7 @@ def test_one_room_may_be_far_ahead_or_far_behind(favoured):
 
 @settings(max_examples=10, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_job_states_survive_pickling_between_messages(order):
+def test_job_states_survive_pickling_between_messages(order) -> None:
     """A restored state goes on to the same bits, wherever it holds no sum in a slab."""
     roles = office(order.choice, RepicklingOffice)
     reports = roles.run(train_job())
@@ -179,7 +179,7 @@ def test_job_states_survive_pickling_between_messages(order):
     assert all(roles.repickled[role] > 1 for role in roles.roles)
 
 
-def test_two_jobs_are_as_one_of_both():
+def test_two_jobs_equal_one_job_of_both() -> None:
     """What a job leaves behind does not disturb the next one."""
     roles = office()
     roles.run(train_job(1, 1))
@@ -190,7 +190,7 @@ def test_two_jobs_are_as_one_of_both():
     assert [report.results for report in reports] == second
 
 
-def test_an_evaluation_leaves_the_weights_alone():
+def test_evaluation_leaves_the_weights_alone() -> None:
     """Before, between and after training steps; and its steps count from wherever they like."""
     roles = office(random.Random(0).choice)
     before = weights(roles)
@@ -204,7 +204,7 @@ def test_an_evaluation_leaves_the_weights_alone():
     assert_same(weights(roles), expected_after_two_steps()[0])
 
 
-def test_an_evaluation_streams_no_gradient():
+def test_evaluation_streams_no_gradient() -> None:
     """Weights down, inputs in, results out."""
     roles = office()
     roles.run(Job("eval", 1, 2))
@@ -212,7 +212,7 @@ def test_an_evaluation_streams_no_gradient():
     assert kinds == {WeightsReady, WeightsReleased, BatchReady, BatchReleased}
 
 
-def test_every_credit_answers_one_payload():
+def test_every_payload_gets_one_credit() -> None:
     """Ready and released come in pairs on every stream, between the same two roles."""
     roles = office()
     roles.run(train_job())
@@ -234,7 +234,7 @@ def _key(envelope):
     return tuple(repr(value) for name, value in fields.items() if name != "payload")
 
 
-def test_roles_talk_to_their_neighbours_only():
+def test_roles_send_to_their_neighbours_only() -> None:
     """Servers to the root and each other, switches along the tree, nodes up and to their worker."""
     roles = office()
     roles.run(train_job())

@@ -21,33 +21,33 @@ from wsc.core.role import RoleContext
 from wsc.core.schedule import Rounds
 
 
-def test_a_single_lane_is_the_thread_of_the_caller():
+def test_single_lane_runs_in_the_thread_of_the_caller() -> None:
     """So that a cluster in one process starts no thread that could outlive it."""
     assert (
         Lanes(1, "lane").map(lambda _: threading.get_ident(), "abc") == [threading.get_ident()] * 3
     )
 
 
-def test_lanes_work_side_by_side():
+def test_lanes_run_items_in_parallel() -> None:
     """Each waits here until the other one has come, too; results keep the order of the items."""
     meeting = threading.Barrier(2, timeout=10)
     arrived = Lanes(2, "lane").map(lambda item: (meeting.wait() >= 0, item), "ab")
     assert arrived == [(True, "a"), (True, "b")]
 
 
-def test_a_lane_computes_on_one_core():
+def test_lanes_compute_on_one_torch_thread_each() -> None:
     """Threads never split a kernel."""
     assert Lanes(2, "lane").map(lambda _: torch.get_num_threads(), "ab") == [1, 1]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_fails_in_a_lane_is_raised(count):
+def test_lanes_map_raises_the_failure_of_an_item(count) -> None:
     """At once, not when somebody asks."""
     with pytest.raises(ZeroDivisionError):
         Lanes(count, "lane").map(lambda item: 1 // item, [1, 0])
 
 
-def test_threads_end_with_their_lanes():
+def test_lanes_end_their_threads_when_deleted() -> None:
     """Without anybody telling them."""
     lanes = Lanes(2, "ending")
     lanes.map(abs, [1, 2])
@@ -70,7 +70,7 @@ def kernel(weight, x):
     return 2 * x, 3 * x, weight + 1, torch.tensor(0.25), torch.tensor(4)
 
 
-def test_what_a_kernel_returns_goes_where_it_belongs():
+def test_micro_batch_run_stores_outputs_gradients_results() -> None:
     """Outputs, then gradients, then results, which are found again by their position."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])})
     batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
@@ -80,7 +80,7 @@ def test_what_a_kernel_returns_goes_where_it_belongs():
     assert batch.results == {1: 0.25, 0: 4.0}
 
 
-def test_gradients_are_those_of_the_last_segment():
+def test_micro_batch_keeps_gradients_of_the_last_segment() -> None:
     """They leave the node at once; none piles up."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])})
     batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
@@ -88,14 +88,14 @@ def test_gradients_are_those_of_the_last_segment():
     assert batch.gradients == {}
 
 
-def test_a_kernel_that_returns_something_else_is_an_error():
+def test_micro_batch_run_refuses_too_few_results() -> None:
     """Schedule and kernel disagree: nothing is stored under a wrong name."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])})
     with pytest.raises(ValueError, match="zip"):
         batch.run(SEGMENT, lambda *_: (torch.tensor(1.0),), [torch.tensor([5.0])])
 
 
-def test_memory_is_counted_by_storage():
+def test_micro_batch_num_bytes_counts_each_storage_once() -> None:
     """Views of one tensor count once, numbers not at all, dropped values no more."""
     x = torch.zeros(4, 4)
     batch = MicroBatch(0, {"x": x, "row": x[0], "y": torch.zeros(2), "random_key": 7})
@@ -138,7 +138,7 @@ def packed(batches):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_one_micro_batch_is_copied(dtype):
+def test_pack_copies_a_single_micro_batch(dtype) -> None:
     """As fp32, in bucket order, and the kernel's own tensors stay as they are."""
     (batch,) = micro_batches([2], dtype)
     before = flat(batch)
@@ -149,7 +149,7 @@ def test_one_micro_batch_is_copied(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_siblings_are_summed_in_fp32(dtype):
+def test_pack_sums_siblings_in_fp32(dtype) -> None:
     """In the canonical order, whatever the dtype of the kernels."""
     found, _ = packed(micro_batches(range(5), dtype))
     g = [flat(batch) for batch in micro_batches(range(5), dtype)]
@@ -157,14 +157,14 @@ def test_siblings_are_summed_in_fp32(dtype):
     assert torch.equal(found[Subtree(0, 3)], ((g[0] + g[1]) + (g[2] + g[3])) + g[4])
 
 
-def test_what_are_no_siblings_stays_apart():
+def test_pack_keeps_other_subtrees_apart() -> None:
     """1 and 2 have different parents."""
     found, _ = packed(micro_batches([1, 2]))
     assert found.keys() == {Subtree(1, 0), Subtree(2, 0)}
 
 
 @given(st.lists(st.integers(0, 4), unique=True))
-def test_one_slab_per_span_is_left(indices):
+def test_pack_leaves_one_slab_per_subtree(indices) -> None:
     """Sums on the way give their memory back."""
     found, arena = packed(micro_batches(sorted(indices)))
     assert list(found) == merged_subtrees(sorted(indices), 5)
@@ -172,7 +172,7 @@ def test_one_slab_per_span_is_left(indices):
     assert not any(values.isnan().any() for values in found.values())
 
 
-def test_the_first_sum_needs_no_copy_of_its_operands():
+def test_pack_sums_two_micro_batches_in_one_slab() -> None:
     """Two micro-batches take one slab, not three."""
     _, arena = packed(micro_batches([0, 1]))
     assert arena.allocated == 1

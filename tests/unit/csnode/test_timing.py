@@ -1,4 +1,4 @@
-"""The clock twin of the CS systems."""
+"""The timing model of the CS systems."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from timing.hardware import CS2, InputSpec, override
 from timing.timeline import Arrival
 from wsc.core.program import Bucket, TensorSpec
 
-SHARD = Bucket(0, 0, 0, (TensorSpec("w", (10,), "bfloat16"),))
+BUCKET = Bucket(0, 0, 0, (TensorSpec("w", (10,), "bfloat16"),))
 COST = SegmentCost(compute_ps=1000, overhead_ps=100)
 INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 
@@ -21,9 +21,9 @@ def node() -> NodeTiming:
     return NodeTiming(wafer, INPUT)
 
 
-def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: NodeTiming) -> None:
+def test_run_starts_with_the_first_byte_and_ends_after_the_last(node: NodeTiming) -> None:
     """Arithmetic runs while weights come in; the rest of the stream is waited for."""
-    node.receive_weights(SHARD, Arrival(500, 20_500), updated_ps=200)
+    node.receive_weights(BUCKET, Arrival(500, 20_500), updated_ps=200)
     node.run(COST)
     assert node.free_ps == 20_500
     assert node.attribution() == Attribution(
@@ -31,33 +31,33 @@ def test_a_segment_starts_with_the_first_byte_and_ends_after_the_last(node: Node
     )
 
 
-def test_weights_that_came_in_time_cost_nothing(node: NodeTiming) -> None:
+def test_weights_that_arrive_in_time_cost_nothing(node: NodeTiming) -> None:
     """A bucket that was there before the last segment ended is not waited for."""
     node.idle_until("idle", 50_000)
-    node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
+    node.receive_weights(BUCKET, Arrival(0, 0), updated_ps=0)
     node.run(COST)
     assert node.free_ps == 51_100
     assert node.attribution().weights == 0
 
 
-def test_a_bucket_updated_late_is_a_wait_for_the_reduce(node: NodeTiming) -> None:
+def test_late_update_is_charged_to_reduce(node: NodeTiming) -> None:
     """The later bucket of a segment delays its end, and the cause is its update."""
-    node.receive_weights(SHARD, Arrival(0, 0), updated_ps=0)
-    node.receive_weights(SHARD, Arrival(60_000, 80_000), updated_ps=60_000)
+    node.receive_weights(BUCKET, Arrival(0, 0), updated_ps=0)
+    node.receive_weights(BUCKET, Arrival(60_000, 80_000), updated_ps=60_000)
     node.run(COST)
     assert node.free_ps == 80_000
     assert node.attribution().reduce == 60_000 - 20_000  # from the first bucket's last byte on
     assert node.attribution().weights == (20_000 - 1100) + 20_000
 
 
-def test_a_micro_batch_must_be_there_before_its_first_segment(node: NodeTiming) -> None:
+def test_first_segment_waits_for_the_whole_micro_batch(node: NodeTiming) -> None:
     """Unlike weights, inputs are used whole."""
     node.receive_batch(3, load_ps=1)
     node.run(COST)
     assert node.attribution() == Attribution(input=3000, compute=1000, overhead=100)
 
 
-def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
+def test_slow_loader_holds_the_input_wire() -> None:
     """Samples leave as they are loaded; the last one arrives a latency after it was."""
     node = NodeTiming(CS2, INPUT.model_copy(update={"latency_ps": 70}))
     node.receive_batch(3, load_ps=8 * 10**6)
@@ -65,7 +65,7 @@ def test_a_slow_loader_holds_the_wire_and_the_way_takes_its_latency() -> None:
     assert node.attribution().input == 8 * 10**6 + 70
 
 
-def test_workers_load_the_next_micro_batch_while_one_is_computed() -> None:
+def test_loading_overlaps_with_computing() -> None:
     """A loader as fast as the wafer is waited for once."""
     node = NodeTiming(CS2, INPUT)
     for _ in range(4):
@@ -75,7 +75,7 @@ def test_workers_load_the_next_micro_batch_while_one_is_computed() -> None:
     assert node.attribution().input == 1100
 
 
-def test_what_the_slowest_system_takes_longer_is_charged_to_stragglers(node: NodeTiming) -> None:
+def test_run_charges_slowdown_to_straggler(node: NodeTiming) -> None:
     """Its time counts for all; what an even system would have taken stays compute and overhead."""
     node.run(COST, factor=1.5)
     assert node.free_ps == 1650
@@ -88,7 +88,7 @@ def test_a_segment_that_happens_to_be_short_computes_for_less_time(node: NodeTim
     assert node.attribution() == Attribution(compute=500, overhead=50)
 
 
-def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeTiming) -> None:
+def test_inputs_prefetch_up_to_the_window(node: NodeTiming) -> None:
     """The second micro-batch arrives during the first; the third waits for the first to end."""
     for _ in range(3):
         node.receive_batch(1, load_ps=1)
@@ -98,16 +98,16 @@ def test_inputs_come_ahead_as_far_as_there_is_room(node: NodeTiming) -> None:
     assert node.attribution().input == 1000
 
 
-def test_gradients_leave_when_their_segment_has_ended(node: NodeTiming) -> None:
+def test_send_gradient_starts_at_the_end_of_the_segment(node: NodeTiming) -> None:
     """They go out one after the other while the wafer computes on."""
     node.run(COST)
-    assert node.send_gradient(SHARD) == Arrival(1100, 21_100)
+    assert node.send_gradient(BUCKET) == Arrival(1100, 21_100)
     node.run(COST)
-    assert node.send_gradient(SHARD) == Arrival(21_100, 41_100)
+    assert node.send_gradient(BUCKET) == Arrival(21_100, 41_100)
     assert node.free_ps == 2200
 
 
-def test_a_new_account_forgets_charges_but_not_time(node: NodeTiming) -> None:
+def test_forget_clears_charges_but_not_time(node: NodeTiming) -> None:
     """Time goes on from where it was."""
     node.run(COST)
     node.forget()

@@ -133,7 +133,7 @@ NORMS = gradient_norms(GRADIENTS)
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.randoms(use_true_random=False))
-def test_the_total_does_not_know_who_owns_what(owners, order):
+def test_norm_total_is_independent_of_ownership(owners, order) -> None:
     """Bit for bit torch's norm over all gradients in master order, whoever sends first."""
     servers = sorted(set(owners))
     exchange = NormExchange(servers)
@@ -155,12 +155,12 @@ def test_the_total_does_not_know_who_owns_what(owners, order):
 
 
 @pytest.mark.parametrize(("servers", "leader"), [([0, 1], "wgt-0"), ([2, 5], "wgt-2")])
-def test_the_lowest_server_with_a_gradient_leads(servers, leader):
+def test_norm_leader_is_the_lowest_owning_server(servers, leader) -> None:
     """Server 0 may hold frozen weights only."""
     assert NormExchange(servers).leader == leader
 
 
-def test_steps_do_not_mix():
+def test_norm_exchange_keeps_steps_apart() -> None:
     """A fast server may be a step ahead of a slow one."""
     exchange = NormExchange([0, 1])
     assert list(exchange.take(NormPartial(1, 0, ((0, 3.0),)))) == []
@@ -171,7 +171,7 @@ def test_steps_do_not_mix():
     assert [message for _, message in second] == [NormTotal(2, 13.0)] * 2
 
 
-def test_the_order_of_summands_is_that_of_the_masters():
+def test_norm_total_adds_in_master_order() -> None:
     """Positions decide, not the order inside a message."""
     exchange = NormExchange([0])
     shuffled = tuple((i, NORMS[i]) for i in (3, 0, 5, 1, 4, 2))

@@ -107,7 +107,7 @@ class Driver:
         return [e.message for e in self.sent if isinstance(e.message, kind)]
 
 
-def test_weights_stream_in_schedule_order():
+def test_server_streams_in_schedule_order() -> None:
     """Bucket after bucket, round after round, to the root of the tree."""
     driver = Driver(steps=1)
     driver.release_all()
@@ -120,7 +120,7 @@ def test_weights_stream_in_schedule_order():
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
-def test_no_more_than_the_window_is_unreleased(order, window):
+def test_server_keeps_within_its_window(order, window) -> None:
     """However releases and gradients arrive; and no weight streams before its last update."""
     driver = Driver(window=window, steps=3)
     plan, last_round = driver.installed.plan, driver.installed.rounds.count - 1
@@ -151,7 +151,7 @@ def test_no_more_than_the_window_is_unreleased(order, window):
     assert driver.arena.live == driver.mine.live == set()
 
 
-def test_the_next_step_waits_for_its_own_weights_only():
+def test_server_streams_next_step_per_bucket() -> None:
     """The first layers of step 2 go out while gradients of the last ones are still to come."""
     driver = Driver(window=10)
     driver.release_all()
@@ -165,7 +165,7 @@ def test_the_next_step_waits_for_its_own_weights_only():
     assert [m.bucket for m in answers if isinstance(m, WeightsReady)][:2] == [1, 2]
 
 
-def test_the_streamed_weights_are_the_updated_ones():
+def test_server_streams_updated_weights() -> None:
     """Step 2 streams master - lr * gradient."""
     driver = Driver(window=1)
     before = driver.lent[0].payload.view(torch.float32).clone()
@@ -176,7 +176,7 @@ def test_the_streamed_weights_are_the_updated_ones():
     assert torch.equal(driver.lent[0].payload.view(torch.float32), before - 0.5 * 2.0)
 
 
-def test_weights_that_stream_are_not_changed_by_the_update():
+def test_server_update_leaves_streamed_slabs_alone() -> None:
     """What was cast before the update keeps its bits until it is released."""
     driver = Driver(window=10)
     lent = driver.lent[0]
@@ -186,7 +186,7 @@ def test_weights_that_stream_are_not_changed_by_the_update():
     assert torch.equal(lent.payload.view(torch.float32), before)
 
 
-def test_an_evaluation_waits_for_no_update():
+def test_server_evaluation_waits_for_no_update() -> None:
     """All steps stream as fast as they are released, and the masters stay."""
     driver = Driver(steps=1)
     training = driver.installed
@@ -237,7 +237,7 @@ def run_step(num_servers, gradients, **limits):
 
 @pytest.mark.parametrize("limit", [0.1, 1e6])
 @pytest.mark.parametrize("num_servers", [2, 3])
-def test_several_servers_clip_as_one(num_servers, limit):
+def test_servers_clip_by_one_global_norm(num_servers, limit) -> None:
     """One norm over all gradients, and torch's clip_grad_norm_ bit for bit."""
     generator = torch.Generator().manual_seed(0)
     parameters = {spec.name: torch.nn.Parameter(torch.ones(spec.shape)) for spec in PARAMETERS}
@@ -256,7 +256,7 @@ def test_several_servers_clip_as_one(num_servers, limit):
         assert torch.equal(found[name], parameter.detach())
 
 
-def test_the_loss_scale_is_taken_out_and_values_are_clipped():
+def test_server_unscales_then_clamps_gradients() -> None:
     """First divided by the scale, then clamped to the limit."""
     gradients = {name: torch.full(shape, 8.0) for name, shape in shapes().items()}
     masters, norms = run_step(1, gradients, loss_scale=4.0, max_gradient_value=1.5)
@@ -270,14 +270,14 @@ def shapes():
     return {spec.name: spec.shape for spec in PARAMETERS if spec.name in TRAINED}
 
 
-def test_frozen_parameters_keep_their_bits():
+def test_server_keeps_frozen_parameters() -> None:
     """They stream like all others, and nothing updates them."""
     gradients = {name: torch.ones(shape) for name, shape in shapes().items()}
     masters, _ = run_step(2, gradients)
     assert (masters["last.frozen"] == 1).all()
 
 
-def test_masters_are_handed_out_as_copies():
+def test_server_masters_returns_copies() -> None:
     """Whoever looks at the weights cannot change them."""
     server = Driver().server
     (array,) = server.masters(["first.bias"])
@@ -285,7 +285,7 @@ def test_masters_are_handed_out_as_copies():
     assert (server.store.masters["first.bias"] != 99).all()
 
 
-def test_update_is_recorded_as_an_interval():
+def test_server_reports_an_interval_per_update() -> None:
     """One interval per update, with its step."""
     driver = Driver(steps=1)
     driver.release_all()
@@ -296,7 +296,7 @@ def test_update_is_recorded_as_an_interval():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_streamed_bucket_is_the_masters_cast(dtype):
+def test_server_casts_masters_to_stream_dtype(dtype) -> None:
     """In stream dtype, one parameter after the other; the cast is torch's."""
     driver = Driver(stream_dtype=dtype)
     masters = driver.server.store.masters
@@ -325,7 +325,7 @@ class WatchedCore(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_gradients_are_processed_on_a_leased_core_only():
+def test_server_processes_gradients_on_a_leased_core() -> None:
     """Otherwise more threads would compute than the host has cores."""
     core = WatchedCore()
     limits = {"max_gradient_norm": 2.0, "max_gradient_value": 3.0, "loss_scale": 2.0}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from memoryx.store import Persistence, WeightStore
+from tests.support.errors import raises
 from tests.support.plain_sgd import SGD
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import write_metadata
@@ -31,7 +32,7 @@ def store(*groups, rule="SGD"):
     return made
 
 
-def test_masters_are_views_of_one_buffer():
+def test_store_masters_are_views_of_one_buffer() -> None:
     """Zeros at first, in the order and shape of the specs."""
     made = WeightStore(SPECS)
     assert {name: tuple(m.shape) for name, m in made.masters.items()} == {
@@ -44,7 +45,7 @@ def test_masters_are_views_of_one_buffer():
     assert all((m == 0).all() and m.dtype == torch.float32 for m in made.masters.values())
 
 
-def test_filling_copies_and_casts():
+def test_store_fill_copies_and_casts() -> None:
     """What the user holds stays the user's; half precision becomes fp32."""
     made = WeightStore(SPECS)
     given = torch.full((4,), 1.5, dtype=torch.bfloat16)
@@ -54,7 +55,7 @@ def test_filling_copies_and_casts():
     assert (made.masters["a"] == 0).all()
 
 
-def test_filling_checks_names_and_shapes():
+def test_store_fill_checks_names_and_shapes() -> None:
     """A weight of another model is an error, not a broadcast into the wrong place."""
     made = WeightStore(SPECS)
     with pytest.raises(KeyError):
@@ -63,7 +64,7 @@ def test_filling_checks_names_and_shapes():
         made.fill({"b": torch.zeros(3)})
 
 
-def test_state_is_kept_for_what_is_trained_here():
+def test_store_states_cover_trained_parameters_only() -> None:
     """Names of other servers and frozen parameters cost no memory."""
     hyper = {"lr": 0.1, "betas": (0.9, 0.99), "weight_decay": 0.0}
     made = store(ParamGroup(("a", "elsewhere"), hyper), rule="Lion")
@@ -71,7 +72,7 @@ def test_state_is_kept_for_what_is_trained_here():
     assert made.states["a"]["exp_avg"].shape == (2, 3)
 
 
-def test_the_same_optimizer_again_keeps_its_state():
+def test_train_with_same_optimizer_keeps_state() -> None:
     """A program that is installed again, with other data, goes on; another optimizer begins."""
     made = store(group("a", momentum=0.5))
     made.update({"a": torch.ones(2, 3)}, step=1)
@@ -81,13 +82,13 @@ def test_the_same_optimizer_again_keeps_its_state():
     assert (made.states["a"]["momentum_buffer"] == 0).all()
 
 
-def test_an_unknown_rule_is_refused():
+def test_train_with_refuses_an_unknown_rule() -> None:
     """With the rules that there are."""
-    with pytest.raises(ConfigError, match="no optimizer rule 'Adan'"):
+    with raises(ConfigError, "unknown-optimizer"):
         store(group("a"), rule="Adan")
 
 
-def test_an_update_changes_what_has_a_gradient():
+def test_store_update_changes_parameters_with_gradient() -> None:
     """Each parameter by the numbers of its own group."""
     made = store(group("a"), group("b", "c", lr=0.25))
     made.update({"a": torch.ones(2, 3), "c": torch.tensor(2.0)}, step=1)
@@ -96,7 +97,7 @@ def test_an_update_changes_what_has_a_gradient():
     assert (made.masters["b"] == 0).all()
 
 
-def test_a_schedule_is_read_at_the_steps_before():
+def test_store_update_reads_schedules_at_step_minus_one() -> None:
     """Step 1 is the first update, so it has the value at 0."""
     line = LinearLR(initial_learning_rate=1.0, end_learning_rate=0.0, total_iters=4)
     made = store(group("c", schedules={"lr": line}))
@@ -161,7 +162,7 @@ def restore(made, path, strict=True):
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
 @pytest.mark.parametrize("writers", [1, 3])
-def test_any_servers_read_what_any_servers_wrote(writers, readers, tmp_path):
+def test_restore_works_across_numbers_of_servers(writers, readers, tmp_path) -> None:
     """The number of servers is no property of a checkpoint."""
     path = saved(saved_stores(writers, seed=0), tmp_path / "checkpoint.mdl")
     fresh = saved_stores(readers)
@@ -172,7 +173,7 @@ def test_any_servers_read_what_any_servers_wrote(writers, readers, tmp_path):
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_restoring_goes_into_the_same_memory(tmp_path):
+def test_restore_keeps_the_memory_of_the_masters(tmp_path) -> None:
     """Views that others hold stay valid: masters are overwritten, not replaced."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     (store,) = saved_stores()
@@ -189,17 +190,18 @@ def test_restoring_goes_into_the_same_memory(tmp_path):
     ],
     ids=["missing", "other shape"],
 )
-def test_a_checkpoint_of_another_model_is_refused(changed, message, tmp_path):
+def test_restore_refuses_a_checkpoint_of_another_model(changed, message, tmp_path) -> None:
     """The tensor is named, and no master has been touched."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     specs = (*(spec for spec in SAVED if spec.name != changed.name), changed)
     (store,) = saved_stores(specs=specs)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError) as caught:
         Persistence(store).restore(path, "model", strict=True)
+    assert message in str(caught.value)
     assert all((master == 0).all() for master in store.masters.values())
 
 
-def test_without_strict_the_rest_stays_as_it_is(tmp_path):
+def test_restore_without_strict_keeps_missing_tensors(tmp_path) -> None:
     """What the file has is taken, what it lacks keeps its initial value."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     (store,) = saved_stores(specs=(*SAVED, TensorSpec("c.weight", (2,), "float32")))
@@ -210,7 +212,7 @@ def test_without_strict_the_rest_stays_as_it_is(tmp_path):
     assert store.masters["c.weight"].tolist() == [1.0, 1.0]
 
 
-def test_optimizer_state_waits_for_the_optimizer(tmp_path):
+def test_restore_postpones_optimizer_state(tmp_path) -> None:
     """Asked for before a training program is installed, it is read once, as soon as one is."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     store = WeightStore(SAVED)

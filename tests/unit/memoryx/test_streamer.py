@@ -21,7 +21,7 @@ def sent_by(made):
     return [(ready.step, ready.round, ready.bucket) for ready in messages]
 
 
-def test_weights_go_out_in_schedule_order_and_once():
+def test_streamer_sends_in_schedule_order_and_once() -> None:
     """Bucket after bucket, round after round; when all are released, the job is done."""
     made = streamer()
     sent = sent_by(made)
@@ -33,7 +33,7 @@ def test_weights_go_out_in_schedule_order_and_once():
     assert made.finished
 
 
-def test_a_full_window_stops_the_stream_until_a_bucket_is_released():
+def test_streamer_waits_while_the_window_is_full() -> None:
     """Each release lets one more bucket go."""
     made = streamer(window=2)
     assert sent_by(made) == [(1, 0, 0), (1, 0, 1)]
@@ -42,7 +42,7 @@ def test_a_full_window_stops_the_stream_until_a_bucket_is_released():
     assert sent_by(made) == [(1, 0, 2)]
 
 
-def test_a_bucket_waits_until_all_its_parameters_are_updated():
+def test_streamer_waits_for_updates_of_all_parameters() -> None:
     """The first bucket of step 6 holds two parameters; the update of one is not enough."""
     made = streamer(window=100, first=5, last=6)
     assert {step for step, _, _ in sent_by(made)} == {5}
@@ -52,13 +52,13 @@ def test_a_bucket_waits_until_all_its_parameters_are_updated():
     assert sent_by(made) == [(6, 0, 0)]
 
 
-def test_an_evaluation_waits_for_no_update():
+def test_streamer_evaluation_waits_for_no_update() -> None:
     """All its steps may stream at once."""
     made = streamer(window=100, last=3, trained=())
     assert {step for step, _, _ in sent_by(made)} == {1, 2, 3}
 
 
-def test_send_casts_each_bucket_when_it_is_due():
+def test_send_casts_each_bucket_when_it_is_due() -> None:
     """A bucket that the consumer has not asked for is not cast yet."""
     made, cast = streamer(), []
     messages = made.send(lambda bucket: cast.append(bucket.index))
@@ -68,6 +68,6 @@ def test_send_casts_each_bucket_when_it_is_due():
     assert cast == [0, 1]
 
 
-def test_streamer_without_buckets_is_finished():
+def test_streamer_without_buckets_is_finished() -> None:
     """A server that owns no parameter has nothing to do."""
     assert Streamer(range(1, 3), 2, (), 1, ()).finished

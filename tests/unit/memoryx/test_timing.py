@@ -1,4 +1,4 @@
-"""The clock twin of MemoryX."""
+"""The timing model of MemoryX."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ FLASH = Tiers(Holding(40, 40), Holding(40, 40), Holding(80, 80))
 HALF = Tiers(Holding(40, 20), Holding(40, 20), Holding(80, 40))
 
 
-def clock(
+def memoryx_timing(
     num_servers: int = 1, tiers: Tiers = DRAM, jitter: JitterSpec = EVEN, **changes: int
 ) -> MemoryXTiming:
     spec = SPEC.model_copy(update=changes)
@@ -39,39 +39,39 @@ def bucket(name: str, num_elements: int = 10, server: int = 0, element_bytes: in
     return Bucket(0, 0, server, (TensorSpec(name, (num_elements,), dtype),))
 
 
-def test_weights_leave_one_after_the_other_at_the_groups_bandwidth() -> None:
+def test_stream_shares_the_bandwidth_of_the_group() -> None:
     """Buckets of different servers share the way out."""
-    memoryx = clock(num_servers=2)
+    memoryx = memoryx_timing(num_servers=2)
     assert memoryx.stream(bucket("a")) == Arrival(0, 20_000)
     assert memoryx.stream(bucket("b", server=1)) == Arrival(20_000, 40_000)
 
 
-def test_weights_leave_no_faster_than_memory_reads_them() -> None:
+def test_stream_is_limited_by_memory_bandwidth() -> None:
     """40 bytes of a master are read for 20 that leave; twice the pace of the link is enough."""
     for rate, took_ps in ((2 * 10**9, 20_000), (10**9, 40_000)):
-        memoryx = clock(memory_bandwidth_bytes_per_s=rate)
+        memoryx = memoryx_timing(memory_bandwidth_bytes_per_s=rate)
         assert memoryx.stream(bucket("a")) == Arrival(0, took_ps)
         assert memoryx.stream(bucket("b")) == Arrival(took_ps, 2 * took_ps)
 
 
-def test_servers_read_side_by_side_each_at_its_share_of_the_memory() -> None:
+def test_servers_read_at_their_share_of_the_memory() -> None:
     """Two servers take twice as long for a bucket, and the second one's is read when it leaves."""
-    memoryx = clock(num_servers=2, memory_bandwidth_bytes_per_s=10**9)
+    memoryx = memoryx_timing(num_servers=2, memory_bandwidth_bytes_per_s=10**9)
     assert memoryx.stream(bucket("a")) == Arrival(0, 80_000)
     assert memoryx.stream(bucket("b", server=1)) == Arrival(80_000, 100_000)
 
 
-def test_reading_ahead_does_not_wait_for_additions_and_updates() -> None:
+def test_stream_does_not_wait_for_other_updates() -> None:
     """Of other parameters; each has all of the memory bandwidth."""
-    memoryx = clock(memory_bandwidth_bytes_per_s=10**9)
+    memoryx = memoryx_timing(memory_bandwidth_bytes_per_s=10**9)
     train(memoryx)
     assert memoryx.free_ps > 80_000
     assert memoryx.stream(bucket("b")) == Arrival(40_000, 80_000)
 
 
-def test_weights_run_ahead_only_as_far_as_their_servers_window() -> None:
+def test_stream_waits_for_credits_of_the_window() -> None:
     """The third bucket waits until the first was dropped and its credit is back."""
-    memoryx = clock()
+    memoryx = memoryx_timing()
     first = bucket("a")
     memoryx.stream(first)
     memoryx.stream(bucket("b"))
@@ -79,9 +79,9 @@ def test_weights_run_ahead_only_as_far_as_their_servers_window() -> None:
     assert memoryx.stream(bucket("c")) == Arrival(100_050, 120_050)
 
 
-def test_an_updated_parameter_streams_when_its_own_update_is_done() -> None:
+def test_stream_waits_for_the_update_of_its_parameters() -> None:
     """Adding moves 12 bytes per element and updating 4 + 2 x (4 + 8); others need not wait."""
-    memoryx = clock()
+    memoryx = memoryx_timing()
     gradient = bucket("a", element_bytes=4)
     memoryx.admit(gradient)
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
@@ -93,18 +93,18 @@ def test_an_updated_parameter_streams_when_its_own_update_is_done() -> None:
     assert memoryx.stream(bucket("a")).first_ps == added_ps + 10 * 28
 
 
-def test_a_gradient_is_admitted_when_the_one_before_was_added() -> None:
+def test_admit_waits_for_the_credit_of_the_gradient_before() -> None:
     """With a window of one gradient the credit comes back after adding and the way down."""
-    memoryx = clock()
+    memoryx = memoryx_timing()
     gradient = bucket("a", element_bytes=4)
     assert memoryx.admit(gradient) == 0
     added_ps = memoryx.collect(gradient, Arrival(0, 0))
     assert memoryx.admit(gradient) == added_ps + 50
 
 
-def test_servers_share_the_groups_memory_bandwidth() -> None:
+def test_collect_uses_the_server_share_of_the_memory() -> None:
     """Two servers add side by side, each at half the rate."""
-    memoryx = clock(num_servers=2)
+    memoryx = memoryx_timing(num_servers=2)
     added = []
     for server in (0, 1):
         gradient = bucket("a", server=server, element_bytes=4)
@@ -123,71 +123,76 @@ def train(memoryx: MemoryXTiming, server: int = 0) -> tuple[Arrival, int, int]:
     return sent, added_ps, memoryx.updated_ps(("a",))
 
 
-def test_an_update_takes_the_longer_of_moving_and_computing() -> None:
+def test_update_takes_the_longer_of_moving_and_computing() -> None:
     """10 elements of AdamW move 280 bytes and do 150 operations."""
     for flops_per_s, took_ps in ((10**12, 280), (10**11, 1500)):
-        _, added_ps, updated_ps = train(clock(flops_per_s=flops_per_s))
+        _, added_ps, updated_ps = train(memoryx_timing(flops_per_s=flops_per_s))
         assert updated_ps - added_ps == took_ps
 
 
-def test_a_model_lies_in_dram_until_told_otherwise() -> None:
+def test_model_is_in_dram_by_default() -> None:
     """Nothing passes flash."""
-    assert train(MemoryXTiming(SPEC, 1, credit_latency_ps=50)) == train(clock(tiers=DRAM))
+    assert train(MemoryXTiming(SPEC, 1, credit_latency_ps=50)) == train(memoryx_timing(tiers=DRAM))
 
 
-def test_what_lies_in_flash_is_read_before_it_streams() -> None:
+def test_stream_reads_flash_before_sending() -> None:
     """40 bytes of masters take 400 ps of flash; the slower way out hides all but the first."""
-    slow = clock(tiers=FLASH, flash_bandwidth_bytes_per_s=10**9)
-    assert clock(tiers=FLASH).stream(bucket("a")) == clock().stream(bucket("a"))
+    slow = memoryx_timing(tiers=FLASH, flash_bandwidth_bytes_per_s=10**9)
+    assert memoryx_timing(tiers=FLASH).stream(bucket("a")) == memoryx_timing().stream(bucket("a"))
     assert slow.stream(bucket("a")) == Arrival(0, 40_000)  # 20 bytes leave as slowly as 40 are read
     assert slow.stream(bucket("b")) == Arrival(40_000, 80_000)
 
 
-def test_what_lies_in_flash_passes_memory() -> None:
+def test_flash_reads_pass_through_memory() -> None:
     """Of slow memory it takes as much time as what lies there, for flash feeds it as it reads."""
     slow = {"memory_bandwidth_bytes_per_s": 10**9}
-    assert clock(tiers=FLASH, **slow).stream(bucket("a")) == clock(**slow).stream(bucket("a"))
+    assert memoryx_timing(tiers=FLASH, **slow).stream(bucket("a")) == memoryx_timing(**slow).stream(
+        bucket("a")
+    )
 
 
-def test_reading_ahead_waits_for_the_update_of_its_own_parameter() -> None:
+def test_flash_reads_wait_for_the_update_of_the_parameter() -> None:
     """What streams after an update is read from flash after it; other parameters are not."""
-    memoryx = clock(tiers=FLASH)
+    memoryx = memoryx_timing(tiers=FLASH)
     _, _, updated_ps = train(memoryx)
     assert memoryx.stream(bucket("b")).first_ps < updated_ps
     memoryx.release(bucket("a"), 0)
     assert memoryx.stream(bucket("a")).first_ps >= updated_ps
 
 
-def test_an_update_passes_flash_twice() -> None:
+def test_update_reads_and_writes_flash() -> None:
     """Sums are read, masters and state read and written: 40 + 2 x (40 + 80) bytes of flash."""
-    _, added_ps, updated_ps = train(clock(tiers=FLASH))
+    _, added_ps, updated_ps = train(memoryx_timing(tiers=FLASH))
     assert added_ps == 40_000 + 2 * 40 * 10
     assert updated_ps - added_ps == (40 + 2 * 120) * 10
 
 
-def test_half_in_flash_costs_half_of_it() -> None:
+def test_half_in_flash_costs_half_of_the_flash_time() -> None:
     """Tensors are split alike between DRAM and flash."""
-    _, added_ps, updated_ps = train(clock(tiers=HALF))
+    _, added_ps, updated_ps = train(memoryx_timing(tiers=HALF))
     assert updated_ps - added_ps == (40 + 2 * 120) * 10 // 2
 
 
-def test_servers_share_the_groups_flash_and_processors() -> None:
+def test_update_uses_the_server_share_of_flash_and_flops() -> None:
     """Each of two servers reads, writes and computes at half the rate."""
     for kind in ("flash_bandwidth_bytes_per_s", "flops_per_s"):
         slow = {kind: 10**10}
-        one, two = train(clock(1, FLASH, **slow)), train(clock(2, FLASH, **slow), server=1)
+        one, two = (
+            train(memoryx_timing(1, FLASH, **slow)),
+            train(memoryx_timing(2, FLASH, **slow), server=1),
+        )
         assert two[2] - two[1] == 2 * (one[2] - one[1])
 
 
-def test_a_slow_server_slows_its_own_work_and_everybodys_stream() -> None:
+def test_slow_server_slows_the_stream_of_all() -> None:
     """Its memory is slower; and since a layer waits for all servers, so is the way out and in."""
     slow = JitterSpec(stragglers={"wgt-1": 2.0})
     for server, factor in ((0, 1), (1, 2)):
-        memoryx = clock(2, jitter=slow)
+        memoryx = memoryx_timing(2, jitter=slow)
         sent, added_ps, updated_ps = train(memoryx, server)
         assert sent == Arrival(0, 40_000)
         assert updated_ps - added_ps == factor * 2 * 280
-    assert train(clock(1, jitter=slow)) == train(clock(1))
+    assert train(memoryx_timing(1, jitter=slow)) == train(memoryx_timing(1))
 
 
 RATES = [
@@ -210,13 +215,13 @@ def test_half_of_any_rate_never_speeds_up(
 ) -> None:
     """Streams leave, sums are there and updates end no sooner with half of a resource."""
     value = min(value, 8) if rate == "prefetch_buckets" else value
-    full = train(clock(num_servers, tiers, **{rate: 2 * value}))
-    half = train(clock(num_servers, tiers, **{rate: value}))
+    full = train(memoryx_timing(num_servers, tiers, **{rate: 2 * value}))
+    half = train(memoryx_timing(num_servers, tiers, **{rate: value}))
     assert all(slow >= fast for slow, fast in zip(half, full, strict=True))
 
 
 @pytest.mark.parametrize("rate", RATES[:4])
-def test_each_rate_moves_the_clock_where_it_is_the_bottleneck(rate: str) -> None:
+def test_each_rate_matters_where_it_is_the_bottleneck(rate: str) -> None:
     """One number of cluster.yaml, made a thousand times smaller, is seen."""
     slow = {rate: getattr(SPEC, rate) // 1000}
-    assert train(clock(tiers=FLASH, **slow)) > train(clock(tiers=FLASH))
+    assert train(memoryx_timing(tiers=FLASH, **slow)) > train(memoryx_timing(tiers=FLASH))

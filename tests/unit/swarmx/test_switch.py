@@ -76,7 +76,7 @@ def released(answers):
     return {(to, m.subtree.lo) for to, m in answers if isinstance(m, GradientReleased)}
 
 
-def test_weights_go_to_every_child_as_they_are():
+def test_switch_relays_the_same_weights_payload() -> None:
     """The same payload object: nothing is copied, nothing is allocated."""
     driver = Driver()
     slab = driver.lenders.allocate(8)
@@ -87,7 +87,7 @@ def test_weights_go_to_every_child_as_they_are():
     assert driver.arena.allocated == 0
 
 
-def test_the_credit_goes_up_when_all_children_are_done():
+def test_switch_releases_weights_after_all_children() -> None:
     """To whoever sent the weights, once, with the last child's release."""
     driver = Driver(num_servers=2)
     slab = driver.lenders.allocate(8)
@@ -98,7 +98,7 @@ def test_the_credit_goes_up_when_all_children_are_done():
     assert driver.tell("csx-2", released) == [("wgt-1", released)]
 
 
-def test_siblings_are_added_and_others_pass():
+def test_switch_adds_siblings_and_forwards_others() -> None:
     """Round 0 of 5 micro-batches on 3 nodes: 0 + 1 become one subtree, 2 goes on alone."""
     driver = Driver()
     assert up(driver.gradient(0, 1.0)) == {}
@@ -108,7 +108,7 @@ def test_siblings_are_added_and_others_pass():
     assert driver.arena.allocated == 1
 
 
-def test_what_is_not_added_is_not_copied():
+def test_switch_forwards_without_a_copy() -> None:
     """A subtree without a sibling here is forwarded in its sender's memory."""
     driver = Driver(nodes=range(2, 3))
     ((_, message),) = driver.gradient(2, 4.0)
@@ -116,7 +116,7 @@ def test_what_is_not_added_is_not_copied():
     assert driver.arena.allocated == 0
 
 
-def test_a_child_gets_its_memory_back_when_its_gradient_was_added():
+def test_switch_releases_gradients_once_they_are_added() -> None:
     """At once for what was added; for what was forwarded, when the reader above is done."""
     driver = Driver()
     assert released(driver.gradient(0, 1.0)) == set()
@@ -131,7 +131,7 @@ def test_a_child_gets_its_memory_back_when_its_gradient_was_added():
 
 
 @given(st.permutations(range(NUM_MICRO_BATCHES)))
-def test_the_sum_does_not_depend_on_the_order(order):
+def test_switch_sum_is_independent_of_arrival_order(order) -> None:
     """Values so unequal that another order of additions would give other bits."""
     values = [1e8, 1.0, -1e8, 3.0, 0.1]
     driver = Driver(nodes=range(5), num_nodes=5)
@@ -143,7 +143,7 @@ def test_the_sum_does_not_depend_on_the_order(order):
 
 
 @given(st.permutations(range(3, 8)))
-def test_a_switch_in_the_middle_sends_maximal_subtrees(order):
+def test_inner_switch_sends_maximal_subtrees(order) -> None:
     """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
     driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), None, None))
@@ -158,7 +158,7 @@ def test_a_switch_in_the_middle_sends_maximal_subtrees(order):
     assert sum(sums.values()) == sum(2.0**index for index in range(3, 8))
 
 
-def test_a_lane_s_sum_counts_for_all_its_micro_batches():
+def test_switch_counts_all_micro_batches_of_a_subtree() -> None:
     """A child that sends one subtree for several micro-batches is done with all of them."""
     driver = Driver(nodes=range(2), num_nodes=2)
     driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), None, None))
@@ -167,7 +167,7 @@ def test_a_lane_s_sum_counts_for_all_its_micro_batches():
     assert up(driver.gradient(2, 4.0, subtree=Subtree(2, 1))) == {Subtree(0, 2): 7.0}
 
 
-def test_rounds_and_buckets_do_not_mix():
+def test_switch_keeps_rounds_and_buckets_apart() -> None:
     """Each has its own sum, and goes to the server that owns it."""
     driver = Driver(num_servers=2)
     owners = {bucket.index: bucket.server for bucket in driver.plan.gradients}
@@ -182,7 +182,7 @@ def test_rounds_and_buckets_do_not_mix():
 
 
 @pytest.mark.parametrize("nodes", [range(3), range(2, 3)])
-def test_it_is_finished_when_everything_has_passed(nodes):
+def test_switch_finishes_after_all_weights_and_gradients(nodes) -> None:
     """All weights released, all gradients up, and every payload of its own back."""
     driver = Driver(nodes=nodes)
     children = [f"csx-{node}" for node in nodes]

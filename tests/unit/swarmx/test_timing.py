@@ -1,4 +1,4 @@
-"""The clock twin of SwarmX."""
+"""The timing model of SwarmX."""
 
 import pytest
 from hypothesis import given
@@ -11,13 +11,13 @@ from timing.timeline import Arrival
 SPEC = SwarmXSpec(fan_out=4, link_bandwidth_bytes_per_s=10**9, hop_latency_ps=7)
 
 
-def test_latency_grows_with_the_depth_of_the_tree() -> None:
+def test_latency_grows_with_tree_depth() -> None:
     """1 to 4 systems hang below one switch, 5 to 16 below two, 2048 below six."""
     depths = {n: SwarmXTiming(SPEC, n).latency_ps // 7 for n in (1, 4, 5, 16, 17, 2048)}
     assert depths == {1: 1, 4: 1, 5: 2, 16: 2, 17: 3, 2048: 6}
 
 
-def test_time_on_the_link_does_not_depend_on_the_number_of_systems() -> None:
+def test_link_time_is_independent_of_the_systems() -> None:
     """The broadcast reaches all at once and adding keeps up with the link."""
     for num_nodes in (1, 4, 64):
         swarmx = SwarmXTiming(SPEC, num_nodes)
@@ -27,20 +27,20 @@ def test_time_on_the_link_does_not_depend_on_the_number_of_systems() -> None:
             assert there.first_ps == swarmx.latency_ps
 
 
-def test_both_directions_run_at_once() -> None:
+def test_broadcast_and_reduce_run_at_the_same_time() -> None:
     """Gradients do not hold up weights."""
     swarmx = SwarmXTiming(SPEC, 4)
     assert swarmx.broadcast(Arrival(0, 0), 1000) == swarmx.reduce(Arrival(0, 0), 1000)
 
 
-def test_two_1_to_2_nodes_are_deeper_than_one_1_to_4() -> None:
+def test_latency_doubles_with_fan_out_two() -> None:
     """Sixteen systems hang below two switches of 1:4 or four of 1:2."""
     narrow = SPEC.model_copy(update={"fan_out": 2})
     assert SwarmXTiming(narrow, 16).latency_ps == 2 * SwarmXTiming(SPEC, 16).latency_ps
     assert SwarmXTiming(narrow, 2).latency_ps == SwarmXTiming(SPEC, 2).latency_ps
 
 
-def test_a_slow_switch_slows_both_directions_for_all() -> None:
+def test_slow_switch_slows_both_directions() -> None:
     """If it is part of the tree; 4 systems have one switch, 5 have three."""
     slow = JitterSpec(stragglers={"br-1": 3.0})
     for num_nodes, factor in ((4, 1), (5, 3)):
@@ -55,9 +55,7 @@ def test_a_slow_switch_slows_both_directions_for_all() -> None:
     st.integers(2, 10**12),
     st.integers(1, 100),
 )
-def test_half_a_bandwidth_or_twice_a_latency_never_speeds_up(
-    key: str, value: int, num_nodes: int
-) -> None:
+def test_fewer_resources_never_speed_up_a_broadcast(key: str, value: int, num_nodes: int) -> None:
     """Payloads arrive no sooner on a slower link, over a longer hop, or in a deeper tree."""
     value = 2 if key == "fan_out" else value
     few, many = (

@@ -38,7 +38,7 @@ def outputs(source, segment, program):
     return source.build()(*weights, *inputs)
 
 
-def test_a_kernel_survives_the_way_to_a_node(compiled):
+def test_kernel_source_round_trips_through_pickle(compiled) -> None:
     """Pickled and built again it gives the same bits."""
     first, segment = compiled.kernels[0], compiled.program.segments[0]
     again = pickle.loads(pickle.dumps(first))
@@ -48,7 +48,7 @@ def test_a_kernel_survives_the_way_to_a_node(compiled):
         assert torch.equal(a, b)
 
 
-def test_a_kernel_is_readable(compiled):
+def test_kernel_source_text_is_readable_python(compiled) -> None:
     """One line of Python per op, in aten's names."""
     text = compiled.kernels[0].text
     compile(text, "kernel", "exec")
@@ -56,24 +56,24 @@ def test_a_kernel_is_readable(compiled):
     assert "torch.ops.aten.tanh.default(" in text
 
 
-def test_constants_come_along(compiled):
+def test_kernel_source_holds_constants(compiled) -> None:
     """A tensor that the step makes from numbers is part of the kernel."""
     constants = [c for kernel in compiled.kernels for c in kernel.constants.values()]
     assert any(torch.equal(c, torch.tensor([1.0, 2.0, 3.0, 4.0])) for c in constants)
 
 
-def test_only_our_own_modules_are_named(compiled):
+def test_kernel_source_names_only_own_modules(compiled) -> None:
     """A kernel needs torch and WaferStream, nothing of the user's."""
     modules = {module for kernel in compiled.kernels for module, _ in kernel.modules.values()}
     assert modules == {"wsc.compiler.keyed_random"}
 
 
-def test_intermediates_are_freed_after_their_last_use(compiled):
+def test_kernel_source_frees_intermediates(compiled) -> None:
     """Otherwise a segment would need the memory of all its ops at once."""
     assert all("= None" in kernel.text for kernel in compiled.kernels)
 
 
-def test_a_run_of_nodes_becomes_a_function():
+def test_kernel_source_builds_a_function_of_nodes() -> None:
     """Inputs in the order given, outputs in the order given, nothing in between is returned."""
     graph = fx.Graph()
     a, b = graph.placeholder("a"), graph.placeholder("b")

@@ -17,7 +17,7 @@ def specs(dtypes):
 
 
 @given(specs(st.just("float32")))
-def test_unpacking_gives_every_element_once(one_dtype):
+def test_unpack_yields_every_element_once(one_dtype) -> None:
     """The views follow one another and share the payload's memory."""
     flat = torch.arange(sum(spec.num_elements for spec in one_dtype), dtype=torch.float32)
     views = list(unpack(flat, one_dtype))
@@ -29,7 +29,7 @@ def test_unpacking_gives_every_element_once(one_dtype):
 
 
 @given(specs(st.sampled_from(list(BYTES_PER_ELEMENT))))
-def test_byte_ranges_follow_one_another(mixed):
+def test_byte_ranges_are_adjacent(mixed) -> None:
     """No gap, no overlap, and together the size of the payload."""
     stop = 0
     for spec, start, end in byte_ranges(mixed):

@@ -18,19 +18,19 @@ specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
     ("shape", "dtype", "num_bytes"),
     [((2, 3), "float32", 24), ((), "int64", 8), ((4, 0), "bfloat16", 0), ((5,), "bool", 5)],
 )
-def test_the_size_of_a_tensor(shape, dtype, num_bytes):
+def test_the_size_of_a_tensor(shape, dtype, num_bytes) -> None:
     """Elements times bytes; a scalar has one element, an empty shape none."""
     assert TensorSpec("x", shape, dtype).num_bytes == num_bytes
 
 
-def test_a_footprint_that_covers_two_is_enough_for_either_at_any_size():
+def test_a_footprint_that_covers_two_is_enough_for_either_at_any_size() -> None:
     """The larger of the fixed and of the growing bytes, whichever it comes from."""
     flat, steep = Footprint(100, 1), Footprint(10, 7)
     assert flat.covering(steep) == steep.covering(flat) == Footprint(100, 7)
 
 
 @given(specs, st.integers(1, 8))
-def test_every_parameter_has_one_owner(parameters, num_servers):
+def test_every_parameter_has_one_owner(parameters, num_servers) -> None:
     """SramPlan covers all, names existing servers only, and does not depend on the order."""
     owner = assign_servers(parameters, num_servers)
     assert owner.keys() == {spec.name for spec in parameters}
@@ -39,7 +39,7 @@ def test_every_parameter_has_one_owner(parameters, num_servers):
 
 
 @given(specs, st.integers(1, 8))
-def test_servers_are_loaded_evenly(parameters, num_servers):
+def test_servers_are_loaded_evenly(parameters, num_servers) -> None:
     """No two servers differ by more than the largest parameter."""
     load = Counter(dict.fromkeys(range(num_servers), 0))
     for spec in parameters:
@@ -49,7 +49,7 @@ def test_servers_are_loaded_evenly(parameters, num_servers):
 
 
 @pytest.mark.parametrize("num_servers", [1, 2, 3, 7])
-def test_buckets_are_the_segments_cut_by_server(num_servers):
+def test_plan_streams_cuts_segments_by_server(num_servers) -> None:
     """Each segment's weights and gradients travel whole, each from or to its owner."""
     tiny = program()
     owner = assign_servers(tiny.parameters, num_servers)
@@ -66,14 +66,14 @@ def test_buckets_are_the_segments_cut_by_server(num_servers):
             assert Counter(sent) == Counter(wanted(one))
 
 
-def test_a_weight_used_twice_streams_twice():
+def test_plan_streams_sends_a_shared_weight_twice() -> None:
     """Nothing is kept on the wafer for a later segment."""
     plan = plan_streams(program(), 1)
     assert sum("first.weight" in bucket.names for bucket in plan.weights) == 2
     assert sum("first.weight" in bucket.names for bucket in plan.gradients) == 1
 
 
-def test_weights_travel_in_stream_dtype_and_gradients_in_fp32():
+def test_bucket_num_bytes_follows_the_stream_dtype() -> None:
     """The bytes on the wire are those of the dtype, not those of the master."""
     plan = plan_streams(program("bfloat16"), 2)
     for bucket in plan.weights:
@@ -82,7 +82,7 @@ def test_weights_travel_in_stream_dtype_and_gradients_in_fp32():
         assert bucket.num_bytes == bucket.num_elements * 4
 
 
-def test_bucket_specs_have_the_dtype_that_travels():
+def test_bucket_specs_have_the_dtype_that_travels() -> None:
     """Shapes of the parameters, in the order of the segment, and their sum in bytes."""
     bucket = plan_streams(program("bfloat16"), 1).weights[0]
     assert bucket.specs == (
@@ -93,7 +93,7 @@ def test_bucket_specs_have_the_dtype_that_travels():
     assert (bucket.num_elements, bucket.num_bytes) == (20, 40)
 
 
-def test_trained_parameters_stand_in_master_order():
+def test_program_trained_is_in_master_order() -> None:
     """The order of the norm's summands, whatever the order in which gradients leave."""
     tiny = program()
     assert tiny.trained == ("first.weight", "first.bias", "last.weight")
@@ -101,6 +101,6 @@ def test_trained_parameters_stand_in_master_order():
     assert frozen.trained == ()
 
 
-def test_the_batch_is_all_micro_batches():
+def test_program_batch_size_counts_all_micro_batches() -> None:
     """Global batch = micro-batch size times their number."""
     assert program().batch_size == 2 * 5

@@ -52,7 +52,7 @@ def groupings(draw, parts):
 
 
 @given(st.data(), counts)
-def test_no_grouping_moves_a_parenthesis(data, count):
+def test_merger_sum_is_independent_of_grouping(data, count) -> None:
     """Nodes, switches and rounds may be anything: the sum is one expression."""
     parts = [(leaf(index, count), str(index)) for index in range(count)]
     for _level in ("nodes", "switches", "rounds"):
@@ -72,13 +72,13 @@ def test_no_grouping_moves_a_parenthesis(data, count):
         (7, "(((0+1)+(2+3))+((4+5)+6))"),
     ],
 )
-def test_the_order_is_that_of_the_documentation(count, written):
+def test_merger_order_matches_the_documentation(count, written) -> None:
     """Small batches, written out by hand."""
     assert merged([(leaf(i, count), str(i)) for i in range(count)], count)[0][1] == written
 
 
 @given(st.data(), counts)
-def test_only_siblings_are_added(data, count):
+def test_merger_adds_siblings_only(data, count) -> None:
     """What is held covers the micro-batches that were offered, each once."""
     chosen = data.draw(st.lists(st.integers(0, count - 1), unique=True))
     subtrees = merged_subtrees(chosen, count)
@@ -91,7 +91,7 @@ def test_only_siblings_are_added(data, count):
 
 
 @given(st.data(), counts)
-def test_a_run_of_micro_batches_becomes_few_subtrees(data, count):
+def test_merger_turns_a_run_into_few_subtrees(data, count) -> None:
     """A node forwards at most two subtrees per level of the tree for the run that it computed."""
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
@@ -99,7 +99,7 @@ def test_a_run_of_micro_batches_becomes_few_subtrees(data, count):
 
 
 @given(st.data(), counts)
-def test_whole_is_the_whole_batch_only(data, count):
+def test_merger_is_whole_with_the_last_micro_batch(data, count) -> None:
     """A merger is whole when the last micro-batch comes and not one earlier."""
     merger = Merger(count, added)
     for index in data.draw(st.permutations(range(count))):
@@ -110,13 +110,13 @@ def test_whole_is_the_whole_batch_only(data, count):
     assert merger.take() == []
 
 
-def test_the_lower_half_comes_first():
+def test_merger_adds_the_lower_half_first() -> None:
     """``add`` gets the lower micro-batches as its left operand, whoever arrives first."""
     for order in ((0, 1), (1, 0)):
         assert merged([(leaf(i, 2), str(i)) for i in order], 2) == [(Subtree(0, 1), "(0+1)")]
 
 
-def test_a_span_comes_once():
+def test_merger_refuses_a_subtree_twice() -> None:
     """A gradient that arrives twice is a broken protocol, not another addend."""
     merger = Merger(4, added)
     merger.offer(Subtree(1, 0), "1")
@@ -125,14 +125,14 @@ def test_a_span_comes_once():
 
 
 @pytest.mark.parametrize("micro_batch", [-1, 3])
-def test_a_leaf_lies_in_the_batch(micro_batch):
+def test_leaf_refuses_an_index_outside_the_batch(micro_batch) -> None:
     """There is no subtree of a micro-batch that does not exist."""
     with pytest.raises(ValueError, match=r"outside \[0, 3\)"):
         leaf(micro_batch, 3)
 
 
 @given(counts, st.integers(0, 39))
-def test_sibling_and_parent_agree(count, index):
+def test_subtree_sibling_and_parent_agree(count, index) -> None:
     """Siblings are each other's siblings, have one parent, and do not overlap."""
     subtree = leaf(index % count, count)
     sibling = subtree.sibling()
@@ -141,7 +141,7 @@ def test_sibling_and_parent_agree(count, index):
     assert abs(sibling.lo - subtree.lo) == 1 << subtree.level
 
 
-def test_promotion_skips_empty_siblings():
+def test_subtree_promotion_skips_empty_siblings() -> None:
     """The odd one out at the end stands for as large a subtree as nothing else fills."""
     size = partial(Subtree.size, num_micro_batches=5)
     assert leaf(4, 5) == Subtree(4, 2)

@@ -15,7 +15,7 @@ rounds = st.builds(Rounds, st.integers(1, 60), st.integers(1, 9), st.integers(1,
 
 
 @given(rounds)
-def test_every_micro_batch_is_dealt_once_and_in_order(rounds):
+def test_rounds_assign_each_micro_batch_once_in_order(rounds) -> None:
     """Round by round and node by node the indices count up from 0."""
     dealt = [
         index
@@ -27,7 +27,7 @@ def test_every_micro_batch_is_dealt_once_and_in_order(rounds):
 
 
 @given(rounds)
-def test_a_node_knows_its_own(rounds):
+def test_rounds_node_of_inverts_of_node(rounds) -> None:
     """``node_of`` finds the node that ``of_node`` deals to."""
     for round_index in range(rounds.count):
         for node in range(rounds.num_nodes):
@@ -37,7 +37,7 @@ def test_a_node_knows_its_own(rounds):
 
 
 @given(rounds, st.data())
-def test_neighbours_have_one_run(rounds, data):
+def test_rounds_of_nodes_is_one_contiguous_run(rounds, data) -> None:
     """The micro-batches below a switch are those of its nodes, end to end."""
     start = data.draw(st.integers(0, rounds.num_nodes - 1))
     nodes = range(start, data.draw(st.integers(start + 1, rounds.num_nodes)))
@@ -47,7 +47,7 @@ def test_neighbours_have_one_run(rounds, data):
 
 
 @given(rounds)
-def test_no_round_is_empty(rounds):
+def test_rounds_are_never_empty(rounds) -> None:
     """The weights never stream for nobody."""
     assert all(rounds.of_node(round_index, 0) for round_index in range(rounds.count))
 
@@ -61,7 +61,7 @@ def test_no_round_is_empty(rounds):
         (Rounds(9, 4, 2), 2, 1, ()),
     ],
 )
-def test_small_cases(rounds, count, last_node, of_last_node):
+def test_rounds_of_small_batches(rounds, count, last_node, of_last_node) -> None:
     """By hand: the number of rounds, and what one node computes in the last one."""
     assert rounds.count == count
     assert tuple(rounds.of_node(count - 1, last_node)) == of_last_node
