@@ -11,8 +11,7 @@ from timing.sram.liveness import lives
 from timing.sram.plan import SramPlan, largest_with_recompute
 from timing.sram.space import code_bytes, data_bytes
 from wsc.core.program import BYTES_PER_ELEMENT, OpWork, Program, Segment
-from wsc.core.tables import aligned
-from wsc.core.units import format_bytes
+from wsc.core.units import aligned, format_bytes
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wsc.core import tables
+from wsc.core import units
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Table:
     def text(self) -> str:
         """Return aligned lines for a terminal."""
         left = set(range(len(self.header))) - self.right
-        return "\n".join(tables.aligned([self.header, *self.rows], left=left))
+        return "\n".join(units.aligned([self.header, *self.rows], left=left))
 
     def markdown(self) -> str:
         """Return a Markdown table."""

@@ -12,8 +12,7 @@ from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo
 from waferstream.reports.economics import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from waferstream.reports.host import Host
 from wsc.core.files import replacing, write_json
-from wsc.core.tables import aligned
-from wsc.core.units import counted, format_bytes, format_count, format_ps, format_rate
+from wsc.core.units import aligned, counted, format_bytes, format_count, format_ps, format_rate
 
 Column = Callable[[CurvePoint], str | None]
 """The text of a cell; None where the point has no such value."""

@@ -10,8 +10,15 @@ from timing.trace import write_trace
 from waferstream.reports.curve import CurvePoint, CurveResult, LayerGroup, PointDetail
 from waferstream.reports.curve_report import format_duration, headline, table_text
 from waferstream.simulation.study import Study
-from wsc.core.tables import aligned
-from wsc.core.units import counted, format_bytes, format_count, format_ps, format_rate, seconds
+from wsc.core.units import (
+    aligned,
+    counted,
+    format_bytes,
+    format_count,
+    format_ps,
+    format_rate,
+    seconds,
+)
 
 log = logging.getLogger("waferstream")
 

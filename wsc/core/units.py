@@ -1,10 +1,12 @@
 """Units: time is an integer of picoseconds, sizes are bytes, rates are bytes per second.
 
 Names carry the unit (``ready_ps``, ``slab_bytes``, ``bandwidth_bytes_per_s``); these helpers
-convert for text and reports.
+convert for text and reports, and align tables of text.
 """
 
 from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
 
 PS_PER_NS = 1_000
 PS_PER_US = 1_000_000
@@ -61,3 +63,16 @@ def format_count(number: float) -> str:
         if number >= unit:
             return f"{number / unit:.3g} {name}"
     return f"{number:g}"
+
+
+def aligned(rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> list[str]:
+    """Format rows of cells as lines; columns in ``left`` are left-aligned, the others right."""
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from wsc.core.units import (
     PS_PER_S,
+    aligned,
     counted,
     format_bytes,
     format_count,
@@ -95,3 +96,16 @@ def test_counted_uses_singular_and_plural() -> None:
 def test_seconds_of_picoseconds() -> None:
     """For rates and reports."""
     assert seconds(1_500_000_000_000) == 1.5
+
+
+def test_aligned_pads_left_and_right_columns() -> None:
+    """Each column is as wide as its widest cell, and no line ends in blanks."""
+    assert aligned([("a", "bb"), ("ccc", "d")]) == ["a    bb", "ccc   d"]
+    assert aligned([("a", "bb"), ("ccc", "d")], left=()) == ["  a  bb", "ccc   d"]
+    assert aligned([("1", "why"), ("22", "")], left=(1,)) == [" 1  why", "22"]
+
+
+def test_aligned_refuses_a_short_row() -> None:
+    """It would shift all that follow."""
+    with pytest.raises(ValueError, match="zip"):
+        aligned([("a", "b"), ("c",)])
