@@ -1,4 +1,4 @@
-"""A CS system: activations, kernels, and weights only while they pass through.
+"""A CS system: holds activations, runs kernels, and holds weights only while they pass through.
 
 The role keeps the installed programs; its job keeps the messages that have arrived and the
 position in the schedule (wsc.core.schedule), and advances as far as they allow.

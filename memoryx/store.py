@@ -35,13 +35,13 @@ class WeightStore:
 
     @property
     def has_optimizer(self) -> bool:
-        """Whether it is known how the parameters are trained."""
+        """Whether an optimizer was installed."""
         return self._optimizer is not None
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Allocate the optimizer's state, all zeros, for every parameter that it trains here.
+        """Allocate the optimizer's state, all zeros, for every parameter trained on this server.
 
-        The same optimizer again keeps its state.
+        Installing the same optimizer again keeps its state.
         """
         if optimizer == self._optimizer:
             return

@@ -1,10 +1,10 @@
-"""Where the model lies in the emulated MemoryX: in DRAM, or in flash behind it.
+"""The tiers of the emulated MemoryX: which part of the model is in DRAM, which in flash behind it.
 
-A step touches masters twice a round (forward and backward), gradient sums once a round, and
-optimizer state once, at its update. What is touched most lies nearest: DRAM takes masters, then
-sums, then state, and what is left over lies in flash and passes through DRAM whenever it is
-touched. Every tensor of a kind is split alike, so a model that outgrows DRAM by a little slows
-down by a little. How the vendor packs the two is not published (cluster_interface.md, 5.7).
+A step accesses masters twice a round (forward and backward), gradient sums once a round, and
+optimizer state once, at its update. So DRAM is filled with masters first, then sums, then state;
+the remainder is in flash and passes through DRAM at each access. Every tensor of a kind is split
+in the same proportion, so a model slightly larger than DRAM is slightly slower. How the vendor
+divides the two is not published (cluster_interface.md, 5.7).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from wsc.core.units import format_bytes
 
 @dataclass(frozen=True)
 class Holding:
-    """The bytes of one kind of data, and how many of them lie in flash."""
+    """The bytes of one kind of data, and how many of them are in flash."""
 
     num_bytes: int = 0
     flash_bytes: int = 0
 
     def in_flash(self, num_bytes: int) -> int:
-        """How many of some bytes of this kind lie in flash, rounded up."""
+        """Return how many of ``num_bytes`` of this kind are in flash, rounded up."""
         return -(-num_bytes * self.flash_bytes // self.num_bytes) if self.flash_bytes else 0
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """What MemoryX holds of a model. By default, nothing, which fits DRAM."""
+    """The data of a model in MemoryX, by kind; empty by default."""
 
     masters: Holding = Holding()
     sums: Holding = Holding()
@@ -48,7 +48,7 @@ class Tiers:
 
 
 def tiers_of(program: Program, spec: MemoryXSpec, state_bytes_per_element: int = 0) -> Tiers:
-    """Where MemoryX holds what one program needs; errors as of ``fill_tiers``."""
+    """Return the tiers of one program's data; raises as ``fill_tiers``."""
     return fill_tiers(
         spec,
         num_elements=sum(parameter.num_elements for parameter in program.parameters),
@@ -63,9 +63,10 @@ def fill_tiers(
     num_trained: int = 0,
     state_bytes_per_element: int = 0,
 ) -> Tiers:
-    """Lay out a model of ``num_elements`` parameters, of which ``num_trained`` are trained.
+    """Place a model of ``num_elements`` parameters, of which ``num_trained`` are trained.
 
-    Raises ApplianceResourceExhausted if it does not fit DRAM and flash together.
+    Raises:
+        ApplianceResourceExhausted: The model does not fit DRAM and flash together.
     """
     needs = {
         "fp32 weights": num_elements * MASTER_BYTES,

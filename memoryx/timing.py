@@ -1,7 +1,6 @@
-"""The clock twin of MemoryX: what streaming, collecting and updating cost.
+"""The timing model of MemoryX: the time to stream, collect and update.
 
-The real weight servers compute updates as fast as this computer can; this twin says when the
-emulated group of servers would have done so. Four kinds of resource:
+The group of weight servers has four kinds of resource:
 
 - one wire out and one in, of the group's bandwidth, which its servers share;
 - per server, its share of the group's memory and processors: weights are read, 4 bytes per element,
@@ -15,13 +14,17 @@ emulated group of servers would have done so. Four kinds of resource:
 
 A parameter is streamed again as soon as its own update is done (cluster_interface.md, 5.2).
 
-Of memory as of flash, reading ahead has a lane of its own, beside that of additions and updates. A
-timeline does one thing after the other in the order of the schedule: in a lane for both, a read
-would wait behind updates that come before it in the schedule and after it in time. That the two
-slow each other down is left out. Both lanes have all of the bandwidth, so what is told could be
-done with twice as much that is shared, and no step can take more than twice as long as told. Mostly
-it is far less: bf16 weights that fill the link read an eighth of the memory bandwidth of the
-machine as it is given, and additions and updates beside them take up to 8/7 as long.
+Memory and flash have two ports each: one to read ahead, one for additions and updates.
+
+    memory out   |read w0|read w1|read w2|...        reads ahead, as far as credits allow
+    memory            |add g0|update w0|add g1|...   additions and updates, in schedule order
+
+A timeline does its work in the order of the schedule: on one common port, a read would wait behind
+updates that are earlier in the schedule and later in time. Each port has the full bandwidth, and
+contention between the two is not modelled. A machine with twice the bandwidth, shared, could do
+all that is reported, so no step can take more than twice the reported time. Mostly the error is
+far smaller: bf16 weights that fill the link read an eighth of the memory bandwidth of the default
+machine, and additions and updates beside them would take up to 8/7 as long.
 """
 
 from __future__ import annotations
@@ -39,10 +42,10 @@ from wsc.core.units import transfer_ps
 
 
 class MemoryXTiming:
-    """All weight servers of a cluster.
+    """Timing of all weight servers of a cluster.
 
-    A credit reaches the other end ``credit_latency_ps`` after it was given back. A layer waits for
-    the buckets of all servers, so the wires run at the pace of the slowest server of ``jitter``.
+    A credit reaches the other end ``credit_latency_ps`` after it was returned. A layer waits for
+    the buckets of all servers, so the wires run at the rate of the slowest server of ``jitter``.
     """
 
     def __init__(
@@ -62,53 +65,53 @@ class MemoryXTiming:
         ]
         self._credit_latency_ps = credit_latency_ps
         self._updated = Stamps()
-        self._streaming: set[int] = set()  # servers that have anything to stream
+        self._streaming: set[int] = set()  # servers with weights to stream
         self._tiers = Tiers()
 
     @property
     def free_ps(self) -> int:
-        """When all servers have added and updated what they were asked to; streams do not count."""
+        """Time at which all servers have finished additions and updates; streams do not count."""
         return max(server.free_ps for server in self._servers)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """All that keeps time."""
+        """Every resource whose state is a time."""
         return *self.stream_resources, self._updated
 
     @property
     def stream_resources(self) -> tuple[Resource, ...]:
-        """Those that the streams of a segment take."""
+        """The resources that the streams of a segment occupy."""
         servers = (resource for server in self._servers for resource in server.resources)
         return self._out, self._in, *servers
 
     @property
     def floor_ps(self) -> int:
-        """Nothing that is still to be streamed is read before."""
+        """Time before which no future stream can be read."""
         reads_flash = self._tiers.masters.flash_bytes > 0
         ports = (self._servers[index].first_port(reads_flash) for index in self._streaming)
         return min((port.free_ps for port in ports), default=self._out.free_ps)
 
     def serve(self, names: Sequence[str], weights: Iterable[Bucket]) -> None:
-        """Hold parameters with these names, and stream them in these buckets."""
+        """Add the parameters of a program and the buckets in which they stream."""
         self._updated.add(names)
         self._streaming.update(bucket.server for bucket in weights)
 
     def place_model(self, tiers: Tiers) -> None:
-        """Hold the model in these tiers; all of it in DRAM until told otherwise."""
+        """Place the model in these tiers; by default all of it is in DRAM."""
         self._tiers = tiers
 
     def updated_ps(self, names: tuple[str, ...]) -> int:
-        """When the last of these parameters was updated; 0 if none ever was."""
+        """Return when the last of these parameters was updated; 0 if none ever was."""
         return self._updated.last_of(names)
 
     def are_updated(self, buckets: Iterable[Bucket], by_ps: int) -> bool:
-        """Whether no parameter of these is updated later."""
+        """Return whether every parameter of these buckets is updated by a time."""
         if self._updated.latest_ps <= by_ps:
             return True
         return all(self.updated_ps(bucket.names) <= by_ps for bucket in buckets)
 
     def stream(self, bucket: Bucket, activity: str = "") -> Arrival:
-        """Send a weight bucket as soon as it is up to date and a system has room for it."""
+        """Send a weight bucket as soon as it is up to date and a credit is free."""
         server = self._servers[bucket.server]
         ready_ps = max(server.weights.take(), self.updated_ps(bucket.names))
         masters = bucket.num_elements * MASTER_BYTES
@@ -116,15 +119,15 @@ class MemoryXTiming:
         return self._out.carry(read, bucket.num_bytes, activity)
 
     def release(self, bucket: Bucket, dropped_ps: int) -> None:
-        """The systems have dropped a weight bucket."""
+        """Return the credit of a weight bucket that the systems have dropped."""
         self._servers[bucket.server].weights.give_back(dropped_ps + self._credit_latency_ps)
 
     def admit(self, bucket: Bucket) -> int:
-        """From when on a system may make a gradient bucket."""
+        """Return from when on a system may produce a gradient bucket."""
         return self._servers[bucket.server].gradients.take()
 
     def collect(self, bucket: Bucket, payload: Arrival, activity: str = "") -> int:
-        """Add a gradient bucket to the sum over rounds; returns when that is done."""
+        """Add a gradient bucket to the sum over rounds; return when that is done."""
         received = self._in.carry(payload, bucket.num_bytes, activity)
         server, elements = self._servers[bucket.server], bucket.num_elements
         added_ps = server.work(
@@ -156,7 +159,7 @@ class MemoryXTiming:
         self._updated.stamp(bucket.names, done_ps)
 
     def update_like(self, bucket: Bucket, like: Bucket, later_ps: int) -> None:
-        """Note that a bucket was updated so much later than another one."""
+        """Record that a bucket was updated ``later_ps`` after another one."""
         self._updated.stamp(bucket.names, self.updated_ps(like.names) + later_ps)
 
 
@@ -180,7 +183,7 @@ class _Server:
 
     @property
     def free_ps(self) -> int:
-        """When all work but streaming is done."""
+        """Time at which all work except streaming is done."""
         return max(self._memory.free_ps, self._flash_back.free_ps)
 
     @property
@@ -195,11 +198,11 @@ class _Server:
         )
 
     def first_port(self, from_flash: bool) -> Wire:
-        """The lane that a read takes first."""
+        """Return the port that a read occupies first."""
         return self._flash_out if from_flash else self._memory_out
 
     def read(self, ready_ps: int, dram_bytes: int, flash_bytes: int, activity: str) -> Arrival:
-        """Read a bucket's masters ahead, through DRAM what lies in flash."""
+        """Read a bucket's masters ahead; the part in flash passes through DRAM."""
         masters = Arrival(ready_ps, ready_ps)
         if flash_bytes:
             masters = self._flash_out.carry(masters, flash_bytes, activity)
@@ -208,7 +211,11 @@ class _Server:
     def work(
         self, ready_ps: int, *, dram_bytes: int, flops: int, flash_bytes: int, activity: str
     ) -> int:
-        """Go over a bucket once, at the pace of the slowest of the three; returns the end."""
+        """Process a bucket at the rate of the slowest of memory, compute and flash.
+
+        Returns:
+            When the work ends, in ps.
+        """
         moving_ps = transfer_ps(dram_bytes, self._memory_bytes_per_s)
         computing_ps = transfer_ps(flops, self._flops_per_s)
         _, end_ps = self._memory.occupy(ready_ps, max(moving_ps, computing_ps), activity)

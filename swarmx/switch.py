@@ -1,8 +1,8 @@
 """A broadcast-reduce node of SwarmX: relays weights down, merges gradient siblings on the way up.
 
-Down, the payload is not touched: children read the slab that the server wrote, and the switch
-counts their credits. Up, it adds subtrees that are siblings in the canonical order and forwards the
-rest as they are, again without copying.
+On the way down the payload is not touched: children read the slab that the server wrote, and the
+switch counts their credits. On the way up it adds subtrees that are siblings in the reduce order
+and forwards the others unchanged, without a copy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The clock twin of SwarmX: what passing the tree costs.
+"""The timing model of SwarmX: the time to pass the tree.
 
-The real switches move tensors as fast as this computer can; this twin says when the emulated tree
-would have delivered them. All links are equal and every switch passes bytes on as they come, in
-both directions at once, adding at line rate (cluster_interface.md, 5.4), so each direction is one
-wire: link bandwidth, and the latency of as many hops as the tree is deep. All systems are equally
-deep, so one of them stands for all. A slow switch holds up the systems below it, and all others
-wait for these in the reduction, so both wires run at the pace of the slowest switch.
+All links are equal and every switch forwards bytes as they arrive, in both directions at once,
+adding at line rate (cluster_interface.md, 5.4). So each direction is one wire with the bandwidth of
+a link and the latency of as many hops as the tree is deep. All systems are equally deep, so one
+models all. A slow switch delays the systems below it, and all others wait for these in the
+reduction, so both wires run at the rate of the slowest switch.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from timing.timeline import Arrival, Occupancy, Resource, Wire
 
 
 class SwarmXTiming:
-    """Two wires, down and up, that the streams of all systems share."""
+    """Timing of the tree: two wires, down and up, shared by the streams of all systems."""
 
     def __init__(
         self,
@@ -35,17 +34,17 @@ class SwarmXTiming:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """All that keeps time."""
+        """Every resource whose state is a time."""
         return self._down, self._up
 
     def broadcast(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
-        """When what MemoryX sends is at every system."""
+        """Return when a payload sent by MemoryX arrives at every system."""
         return self._down.carry(payload, num_bytes, activity)
 
     def reduce(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
-        """When the sum of what all systems send, at the same time, is at MemoryX.
+        """Return when the sum of the payloads of all systems, sent at one time, is at MemoryX.
 
-        The reduce order may keep sums apart that meet in one switch; the emulated tree adds what
-        it meets and sends one payload up.
+        The reduce order may keep sums apart that meet in one switch; the emulated tree adds all
+        sums that meet and sends one payload up.
         """
         return self._up.carry(payload, num_bytes, activity)

@@ -1,7 +1,7 @@
-"""What every role keeps to, whatever it does: weight server, switch, CS node, input worker.
+"""The contract of all roles: weight server, switch, CS node, input worker.
 
-The roles are real, their program is tiny, their arenas notice every slip, and their mail arrives
-in any order that the link allows.
+The roles are real, their program is tiny, their arenas detect wrong reads and frees, and messages
+arrive in any order that a link allows.
 """
 
 import pickle
@@ -35,7 +35,7 @@ MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2)
 ROWS, NUM_MICRO_BATCHES = 22, 11
 ROLES = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
-BOX = None  # a payload that nobody gets to read
+BOX = None  # a payload that is never read
 MESSAGES = {
     "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal),
     "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
@@ -106,7 +106,7 @@ def expected_after_two_steps():
 
 @each_role
 def test_role_spec_round_trips_through_pickle(role) -> None:
-    """Pickled, sent elsewhere and built there, it makes the same role."""
+    """A pickled spec builds the same role in another process."""
     roles = elaborate(programs()[1].program.parameters, SIZE, MACHINE, seed=0)
     (spec,) = [spec for spec in roles if spec.name == role]
     again = pickle.loads(pickle.dumps(spec))
@@ -116,7 +116,7 @@ def test_role_spec_round_trips_through_pickle(role) -> None:
 
 @each_role
 def test_job_is_finished_only_at_its_end(role) -> None:
-    """Not right after ``begin``; and its report bears its name."""
+    """Not right after ``start``; and its report has the name of the role."""
     roles = office()
     reports = roles.run(train_job())
     assert role in roles.unfinished_at_first
@@ -136,7 +136,7 @@ def test_job_frees_all_slabs(role) -> None:
 
 @each_role
 def test_job_refuses_messages_of_other_protocols(role) -> None:
-    """A mistake in the wiring is an error at once, not a wait for ever."""
+    """A wiring mistake is an immediate error, not a deadlock."""
     target = office().roles[role].begin(train_job())
     list(target.start())
     mine = MESSAGES[role.split("-")[0]]
@@ -149,7 +149,7 @@ def test_job_refuses_messages_of_other_protocols(role) -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_result_is_independent_of_arrival_order(order) -> None:
-    """Whoever is fast and whoever is slow: the same weights and results, and no slab left."""
+    """Any interleaving gives the same weights and results, and leaves no slab."""
     roles = office(order.choice)
     reports = roles.run(train_job())
     masters, results = expected_after_two_steps()
@@ -160,7 +160,7 @@ def test_result_is_independent_of_arrival_order(order) -> None:
 
 @pytest.mark.parametrize("favoured", ROLES)
 def test_result_is_independent_of_one_slow_role(favoured) -> None:
-    """Its mail comes first, or only when no other is left; credits bound what can pile up."""
+    """Its messages are delivered first, or only when there are no others."""
     for sign in (-1, 1):
         roles = office(lambda routes, s=sign: min(routes, key=lambda r: s * (r[1] == favoured)))
         roles.run(train_job())
@@ -180,7 +180,7 @@ def test_job_states_survive_pickling_between_messages(order) -> None:
 
 
 def test_two_jobs_equal_one_job_of_both() -> None:
-    """What a job leaves behind does not disturb the next one."""
+    """No state of a job carries over to the next one."""
     roles = office()
     roles.run(train_job(1, 1))
     reports = roles.run(train_job(2, 2))
@@ -191,7 +191,7 @@ def test_two_jobs_equal_one_job_of_both() -> None:
 
 
 def test_evaluation_leaves_the_weights_alone() -> None:
-    """Before, between and after training steps; and its steps count from wherever they like."""
+    """Before, between and after training steps, with any first step."""
     roles = office(random.Random(0).choice)
     before = weights(roles)
     roles.run(Job("eval", 1, 3))

@@ -1,4 +1,4 @@
-"""An arena that notices what roles do wrong with memory."""
+"""An arena that detects reads of memory that is not filled yet or already freed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StrictSlab(MemorySlab):
 
 
 class StrictArena(MemoryArena):
-    """Counts slabs; whoever reads too early or too late computes with NaN."""
+    """Counts slabs; a role that reads too early or too late computes with NaN."""
 
     def __init__(self) -> None:
         self.live: set[StrictSlab] = set()

@@ -14,9 +14,9 @@ SGD = {
     "nesterov": False,
     "maximize": False,
 }
-"""All hyperparameters of SGD, those switched off that can be."""
+"""All hyperparameters of SGD, optional ones switched off."""
 
 
 def plain_sgd(names: Iterable[str], lr: float, **limits: float) -> OptimizerSpec:
-    """One group of parameters that learn at rate ``lr``; ``limits`` clip their gradients."""
+    """Return SGD at rate ``lr`` for one group of parameters; ``limits`` clip their gradients."""
     return OptimizerSpec("SGD", (ParamGroup(tuple(names), {**SGD, "lr": lr}),), **limits)

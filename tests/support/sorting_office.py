@@ -1,7 +1,7 @@
-"""All roles of a cluster in this process, with mail that arrives in whatever order a test picks.
+"""All roles of a cluster in this process, with messages delivered in any order a test chooses.
 
-Messages of one sender to one receiver keep their order, as an Endpoint promises; nothing else is
-promised, and nothing else is kept.
+Messages of one sender to one receiver keep their order, as an Endpoint guarantees; no other order
+is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program as it is installed in a running cluster: every role takes its part of it.
+"""A program as it is installed in a running cluster: every role keeps the part it needs.
 
 A cluster starts with parameters alone; programs (training, evaluation) are installed as they are
 compiled, over the same weights.
@@ -27,8 +27,8 @@ class InputFeed:
     """Where the batches of a program come from.
 
     ``source`` is run on the input worker and returns a loader; ``leaves`` picks, of a batch's
-    tensors in pytree order, those that are the program's inputs; ``loading`` is what the emulated
-    clock goes by.
+    tensors in pytree order, those that are the program's inputs; ``loading`` describes the pipeline
+    to the timing models.
     """
 
     source: Callable[[], Any]
@@ -38,7 +38,7 @@ class InputFeed:
 
 @dataclass(frozen=True)
 class Installation:
-    """One program, how it streams, how it is dealt, fed and trained."""
+    """One program with its kernels, streams, rounds, input and optimizer."""
 
     program: Program
     kernels: tuple[KernelSource, ...]

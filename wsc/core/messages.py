@@ -31,7 +31,7 @@ class WeightsReady:
 
 @dataclass(frozen=True)
 class WeightsReleased:
-    """Every reader below the sender is done with a weight bucket."""
+    """The credit of a weight bucket: every reader below the sender has dropped it."""
 
     step: int
     round: int
@@ -51,7 +51,7 @@ class GradientReady:
 
 @dataclass(frozen=True)
 class GradientReleased:
-    """A gradient payload was merged or applied."""
+    """The credit of a gradient payload: it was added or applied."""
 
     step: int
     round: int
@@ -70,7 +70,7 @@ class BatchReady:
 
 @dataclass(frozen=True)
 class BatchReleased:
-    """A node is done with a micro-batch's inputs."""
+    """The credit of a micro-batch: the node has copied its inputs."""
 
     step: int
     micro_batch: int
@@ -107,7 +107,7 @@ Message = (
 
 @dataclass(frozen=True)
 class Envelope:
-    """A message with the names of the roles it goes from and to."""
+    """A message with the names of its sender and receiver."""
 
     source: str
     target: str

@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 class Payload(Protocol):
-    """Bytes that can be looked at as a tensor, in place."""
+    """Bytes that can be viewed as a tensor, in place."""
 
     @property
     def num_bytes(self) -> int:
         """Size in bytes."""
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
-        """All bytes as a flat tensor that shares memory with the payload."""
+        """Return all bytes as a flat tensor that shares memory with the payload."""
 
 
 class Slab(Payload, Protocol):
-    """A payload that this process owns and will get back."""
+    """A payload that this process owns and frees."""
 
     def free(self) -> None:
-        """Give the memory back to its arena. Freeing twice is an error."""
+        """Return the memory to its arena. Freeing twice is an error."""
 
 
 class Arena(Protocol):
-    """Where a role takes the memory for what it sends."""
+    """The memory from which a role allocates its slabs."""
 
     def allocate(self, num_bytes: int) -> Slab:
-        """A slab of at least one byte, 64-byte aligned, contents undefined."""
+        """Allocate a slab of at least one byte, 64-byte aligned, contents undefined."""
 
     def close(self) -> None:
         """Release everything; payloads handed out before become invalid."""

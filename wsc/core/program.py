@@ -1,12 +1,12 @@
-"""What the compiler hands to the cluster: parameters, segments, and the streams between roles.
+"""Programs as data: parameters, segments, and the buckets that stream between roles.
 
 A *program* is one captured step (training or evaluation) cut into *segments*: runs of ops of one
 layer, forward or backward, in execution order. A segment names the weights that must be streamed
-to it and the gradients that leave it. A *placement* spreads the parameters over weight servers;
-program and placement together give the *buckets*: the part of one segment's weights or gradients
-that one server owns, which is the unit that travels.
+to it and the gradients that leave it. Each parameter is assigned to one weight server; the part of
+one segment's weights or gradients that one server owns is a *bucket*, the unit that streams.
 
-Everything here is plain data without torch, so that the coordinator and the clock need no tensors.
+Everything here is plain data without torch, so the coordinator and the timing models need no
+tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BYTES_PER_ELEMENT = {
     "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
-MASTER_BYTES = 4  # masters are fp32, on the way, in MemoryX and on disk
+MASTER_BYTES = 4  # masters are fp32, in messages, in MemoryX and on disk
 ARITHMETIC_KINDS = frozenset({"matmul", "attention"})
 """Op kinds whose operations count as the model's arithmetic."""
 GRADIENT_DTYPE = "float32"  # gradients travel and are summed in fp32
@@ -49,11 +49,11 @@ class TensorSpec:
 
 
 class OpWork(NamedTuple):
-    """What the clock must know of one op: its cost family and how much it does.
+    """The work of one op, as far as the timing models need it: kind and size.
 
     ``kind`` is an op kind of wsc.compiler.ops ("matmul", "elementwise", "view", ...);
-    ``flops`` counts multiply and add as two. ``shape`` is what the kernel of the family loops
-    over, outermost first:
+    ``flops`` counts multiply and add as two. ``shape`` is the loop nest of the kernel,
+    outermost first:
 
         matmul     (batch, rows, inner, columns): rows x inner times inner x columns
         attention  (batch x heads, queries, keys, head size)
@@ -63,8 +63,8 @@ class OpWork(NamedTuple):
     ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
     that recomputing the op's layer runs it a second time.
 
-    There is no dtype: the clock costs all ops in that of the stream, for the reason that
-    timing.cost gives.
+    There is no dtype: all ops are costed in the dtype of the stream, for the reason given in
+    timing.cost.
     """
 
     op: str
@@ -77,7 +77,7 @@ class OpWork(NamedTuple):
 
 @dataclass(frozen=True)
 class Footprint:
-    """SRAM that a micro-batch takes: bytes whatever its size, and bytes for each of its samples."""
+    """SRAM of a micro-batch: a fixed number of bytes, and bytes for each of its samples."""
 
     fixed_bytes: int = 0
     sample_bytes: int = 0
@@ -93,19 +93,19 @@ class Footprint:
         )
 
     def covering(self, other: Footprint) -> Footprint:
-        """Enough for either: the larger of both kinds of bytes."""
+        """Return the smallest footprint that covers both."""
         return Footprint(
             max(self.fixed_bytes, other.fixed_bytes), max(self.sample_bytes, other.sample_bytes)
         )
 
     def of(self, samples: int) -> int:
-        """Bytes of a micro-batch of so many samples."""
+        """Return the bytes of a micro-batch of ``samples`` samples."""
         return self.fixed_bytes + samples * self.sample_bytes
 
 
 @dataclass(frozen=True)
 class Stash:
-    """One piece of memory that a segment leaves to later ones; ``values`` are all views of it."""
+    """One piece of memory that a segment keeps for later ones; ``values`` are all views of it."""
 
     values: tuple[str, ...]
     footprint: Footprint
@@ -113,15 +113,15 @@ class Stash:
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of ops of one layer in one direction: what is streamed in, stashed, and sent out.
+    """A run of ops of one layer in one direction, with its inputs, stash and outputs.
 
     ``inputs`` are values of the batch or of earlier segments, ``outputs`` the values that later
     segments read, ``drops`` the values no later segment reads. ``results`` are positions in the
     step's outputs (the loss first) paired with the value that holds them.
 
     ``stash`` is the memory behind those ``outputs`` that the segment makes, each piece once;
-    ``working`` bounds what lives at a time of all that the segment makes, outputs included.
-    Gradients are no part of ``working``: like weights, they stream.
+    ``working`` is an upper bound of the memory that its values, outputs included, take at any time.
+    Gradients are not part of ``working``: like weights, they stream.
     """
 
     index: int
@@ -138,7 +138,7 @@ class Segment:
     working: Footprint = Footprint()
 
     def stash_bytes(self, samples: int) -> int:
-        """Of a micro-batch of so many samples."""
+        """Return the stash bytes of a micro-batch of ``samples`` samples."""
         return sum(piece.footprint.of(samples) for piece in self.stash)
 
 
@@ -165,7 +165,7 @@ class Program:
         return {spec.name: spec for spec in self.parameters}
 
     def num_elements(self, names: Iterable[str]) -> int:
-        """Of these parameters together."""
+        """Return the number of elements of these parameters together."""
         return sum(self.parameter[name].num_elements for name in names)
 
     @cached_property
@@ -209,7 +209,11 @@ class StreamPlan:
 
 
 def assign_servers(parameters: Sequence[TensorSpec], num_servers: int) -> dict[str, int]:
-    """Server of each parameter: largest first, onto the emptiest server (ties: lowest number)."""
+    """Return the server of each parameter.
+
+    The largest parameter is assigned first, each to the server with the fewest elements (ties: the
+    lowest number).
+    """
     load = [0] * num_servers
     owner = {}
     for spec in sorted(parameters, key=lambda spec: (-spec.num_elements, spec.name)):

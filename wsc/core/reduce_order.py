@@ -1,18 +1,18 @@
-"""The one order in which gradients are summed: a binary tree over micro-batch indices.
+"""The reduce order: gradients are summed along a binary tree over micro-batch indices.
 
-Floating-point addition is not associative, so "the sum over micro-batches" is only one number
-if its parentheses are fixed. They are fixed here, by the micro-batch indices alone: at level k
-the indices [lo, lo + 2^k) form a *subtree*; a subtree is the sum of its two halves, and where the
-right half starts past the last micro-batch the subtree is its left half unchanged. Which node
-computed a micro-batch, in which round, under which switch, never enters.
+Floating-point addition is not associative, so the sum over micro-batches is bitwise reproducible
+only if its parentheses are fixed. They depend on the micro-batch indices alone: at level k the
+indices [lo, lo + 2^k) form a *subtree*; a subtree is the sum of its two halves, and where the
+right half starts past the last micro-batch the subtree is its left half unchanged. Node, round
+and switch of a micro-batch have no influence.
 
     level 2        [0..4)          [4..6)
     level 1     [0,1]  [2,3]    [4,5]
     level 0     0   1  2   3    4   5          num_micro_batches = 6
 
-A collector anywhere in the cluster may add two subtrees only if they are siblings; what it cannot
-add yet it forwards as it is. The order is that of pairwise summation, whose error grows with
-log2(n) instead of n (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2).
+Any role may add two subtrees only if they are siblings; others it forwards unchanged. The order is
+that of pairwise summation, whose error grows with log2(n) instead of n (Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd ed., section 4.2).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Subtree:
     level: int
 
     def sibling(self) -> Subtree:
-        """The other half of this subtree's parent."""
+        """Return the other half of this subtree's parent."""
         return Subtree(self.lo ^ (1 << self.level), self.level)
 
     def parent(self) -> Subtree:
-        """The subtree that this one and its sibling add up to."""
+        """Return the sum of this subtree and its sibling."""
         return Subtree(self.lo & ~(1 << self.level), self.level + 1)
 
     def size(self, num_micro_batches: int) -> int:
-        """How many micro-batches the subtree covers."""
+        """Return the number of micro-batches that the subtree covers."""
         return min(1 << self.level, num_micro_batches - self.lo)
 
     def promoted(self, num_micro_batches: int) -> Subtree:
@@ -52,19 +52,19 @@ class Subtree:
 
 
 def leaf(micro_batch: int, num_micro_batches: int) -> Subtree:
-    """The subtree of one micro-batch, promoted past empty siblings."""
+    """Return the subtree of one micro-batch, promoted past empty siblings."""
     if not 0 <= micro_batch < num_micro_batches:
         raise ValueError(f"micro-batch {micro_batch} is outside [0, {num_micro_batches})")
     return Subtree(micro_batch, 0).promoted(num_micro_batches)
 
 
 def root(num_micro_batches: int) -> Subtree:
-    """The subtree of the whole batch."""
+    """Return the subtree of the whole batch."""
     return Subtree(0, (num_micro_batches - 1).bit_length())
 
 
 class Merger(Generic[Value]):
-    """Adds sibling subtrees as they arrive, in any order, and never any others.
+    """Adds sibling subtrees, and only those, as they arrive in any order.
 
     ``add(left, right)`` returns the sum; ``left`` always holds the lower micro-batches. It may
     reuse either operand's storage.
@@ -90,7 +90,7 @@ class Merger(Generic[Value]):
         return value
 
     def take(self) -> list[tuple[Subtree, Value]]:
-        """Everything that is held, lowest micro-batch first; afterwards the merger is empty."""
+        """Return all subtrees that are held, lowest micro-batch first, and empty the merger."""
         held = sorted(self._pending.items(), key=lambda item: item[0])
         self._pending.clear()
         return held

@@ -52,7 +52,7 @@ class Interval:
 
 @dataclass
 class Report:
-    """What a role has to say when a job is over.
+    """Results of one role after a job.
 
     ``results`` maps (step, micro-batch) to the step's scalar outputs (CS nodes only); ``norms``
     maps step to the global gradient norm before clipping (weight servers that clip by it).
@@ -66,7 +66,7 @@ class Report:
 
 
 class RunningJob(Protocol):
-    """One job of one role: all that changes until the job is over, and nothing that outlives it."""
+    """The state of one job of one role; nothing of it outlives the job."""
 
     def start(self) -> Iterator[Envelope]:
         """Yield the messages that the role sends before it has received any."""
@@ -124,7 +124,7 @@ class Role(Protocol):
 
 @runtime_checkable
 class WeightHolder(Protocol):
-    """What else a role does that owns parameters: fp32 masters and their optimizer state."""
+    """A role that owns parameters: fp32 masters and their optimizer state."""
 
     def fill(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy initial values into the masters of these parameters."""
@@ -158,7 +158,7 @@ class Cores(Protocol):
 
 @dataclass(frozen=True)
 class RoleContext:
-    """What the place where a role runs lends it."""
+    """The resources that the process of a role lends to it."""
 
     arena: Arena
     cores: Cores
@@ -172,4 +172,4 @@ class RoleSpec(Protocol):
         """The role's name, unique in the cluster."""
 
     def build(self, context: RoleContext) -> Role:
-        """The role, ready for ``begin``."""
+        """Build the role; programs are installed afterwards."""
