@@ -1,7 +1,7 @@
 """Run an arm in processes of its own, which train on request and return the seconds.
 
 All arms are alive at the same time, but only one computes; the others wait in a blocking read. A
-process ends when its arm is closed, or when the parent is gone.
+process ends when its arm is closed, or when the parent ends.
 """
 
 from __future__ import annotations

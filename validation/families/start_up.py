@@ -101,7 +101,7 @@ def _family(name: str, words: str, time_ps: Callable[[Row], int]) -> Family:
     def predict(row: Row) -> float:
         if row.unit not in SECONDS:
             raise CannotPredict(
-                f"set-up times are in s or minutes, not in {row.unit}", code="unit-not-predicted"
+                f"start-up times are in s or minutes, not in {row.unit}", code="unit-not-predicted"
             )
         return seconds(time_ps(row)) / SECONDS[row.unit]
 
@@ -110,11 +110,11 @@ def _family(name: str, words: str, time_ps: Callable[[Row], int]) -> Family:
 
 FAMILIES: tuple[Family, ...] = (
     _family(
-        "set-up programming",
+        "start-up programming",
         "(device|wafer) programming|programming the (device|wafer)",
         _programming_ps,
     ),
-    _family("set-up initial weights", "initial weights", _initial_weights_ps),
-    _family("set-up checkpoint", r"\b(sav|writ)\w* (\w+ )?checkpoint", _checkpoint_ps),
-    _family("set-up", "", _other_ps),
+    _family("start-up initial weights", "initial weights", _initial_weights_ps),
+    _family("start-up checkpoint", r"\b(sav|writ)\w* (\w+ )?checkpoint", _checkpoint_ps),
+    _family("start-up", "", _other_ps),
 )

@@ -271,7 +271,7 @@ FITS: tuple[Fit, ...] = (
     Fit("inference service", fit_service),
     Fit("training CS-2", fit_wafer),
     Fit("training", fit_releases),
-    Fit("set-up programming", fit_programming),
-    Fit("set-up initial weights", fit_initial_weights),
-    Fit("set-up checkpoint", fit_checkpoint),
+    Fit("start-up programming", fit_programming),
+    Fit("start-up initial weights", fit_initial_weights),
+    Fit("start-up checkpoint", fit_checkpoint),
 )

@@ -165,7 +165,7 @@ def goal_table(goals: Sequence[tuple[Goal, Errors | None]]) -> Table:
 def error_table(compared: Sequence[Compared], families: Sequence[str]) -> Table:
     """Return the errors on validation rows of every family, with goals met, missed or absent.
 
-    Families that share a goal follow the line of their goal; families without goal stand together.
+    Families that share a goal follow the line of their goal; families without goal are grouped.
     """
     by_family = grouped(validated(compared), lambda one: one.family)
     shown = [family for family in families if family in by_family]

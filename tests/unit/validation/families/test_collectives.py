@@ -13,9 +13,11 @@ from validation.rows.row import CannotPredict
 from wsc.core.errors import ConfigError
 
 
-def _reduce(algorithm: str, length: int, **cells: Any) -> float:
-    cells = {"num_pes": 512, "grid_x": 512, "grid_y": 1} | cells
-    return predict_kernel(kernel_row("1D reduce", algorithm=algorithm, vector_len=length, **cells))
+def _reduce(algorithm: str, length: int, **columns: Any) -> float:
+    columns = {"num_pes": 512, "grid_x": 512, "grid_y": 1} | columns
+    return predict_kernel(
+        kernel_row("1D reduce", algorithm=algorithm, vector_len=length, **columns)
+    )
 
 
 def test_reduce_programs_have_their_cost_functions() -> None:
@@ -32,11 +34,11 @@ def test_reduce_programs_have_their_cost_functions() -> None:
 
 def test_collectives_have_published_cost_functions() -> None:
     """Star, ring, auto-generated, all-reduce, broadcast, and two dimensions."""
-    cells = {"num_pes": 64, "grid_x": 64, "grid_y": 1}
-    chain = _reduce("chain", 256, **cells)
-    assert _reduce("star", 256, **cells) > chain
-    assert _reduce("Auto-Gen", 256, **cells) <= chain
-    both = predict_kernel(kernel_row("1D allreduce", algorithm="chain", vector_len=256, **cells))
+    columns = {"num_pes": 64, "grid_x": 64, "grid_y": 1}
+    chain = _reduce("chain", 256, **columns)
+    assert _reduce("star", 256, **columns) > chain
+    assert _reduce("Auto-Gen", 256, **columns) <= chain
+    both = predict_kernel(kernel_row("1D allreduce", algorithm="chain", vector_len=256, **columns))
     assert both == chain + 256 + 64 + 4
     grid = {"algorithm": "", "grid_x": 8, "grid_y": 8, "vector_len": 256}
     assert predict_kernel(kernel_row("2D broadcast", **grid)) == 61 + 256 + 14 + 5
@@ -49,19 +51,21 @@ def test_all_reduce_is_known_in_all_spellings(spelling: str) -> None:
     """It is a reduce and a broadcast, along a line, over a grid, and through a snake."""
     line: dict[str, Any] = {"vector_len": 256, "num_pes": 64, "grid_x": 64, "grid_y": 1}
     grid: dict[str, Any] = {"vector_len": 256, "grid_x": 8, "grid_y": 8}
-    for dimensions, algorithm, cells in (
+    for dimensions, algorithm, columns in (
         ("1D", "chain", line),
         ("2D", "X-Y two-phase", grid),
         ("2D", "snake", grid),
     ):
         parts = [
             predict_kernel(
-                kernel_row(f"{dimensions} {kind}", algorithm=algorithm, evidence="silicon", **cells)
+                kernel_row(
+                    f"{dimensions} {kind}", algorithm=algorithm, evidence="silicon", **columns
+                )
             )
             for kind in ("reduce", "broadcast")
         ]
         row = kernel_row(
-            f"{dimensions} {spelling}", algorithm=algorithm, evidence="silicon", **cells
+            f"{dimensions} {spelling}", algorithm=algorithm, evidence="silicon", **columns
         )
         assert predict_kernel(row) == pytest.approx(sum(parts))
 
@@ -120,16 +124,16 @@ def test_cycles_are_predicted_as_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "cells"),
+    ("workload", "columns"),
     [
         ("1D reduce", {"algorithm": "tree", "num_pes": 1}),
         ("2D reduce", {"algorithm": "tree", "grid_x": 1, "grid_y": 1}),
     ],
 )
-def test_collectives_of_a_single_pe_are_skipped(workload: str, cells: dict[str, Any]) -> None:
+def test_collectives_of_a_single_pe_are_skipped(workload: str, columns: dict[str, Any]) -> None:
     """No prediction is zero, and no formula is divided by zero."""
     with pytest.raises(CannotPredict) as reason:
-        predict_kernel(kernel_row(workload, vector_len=8, **cells))
+        predict_kernel(kernel_row(workload, vector_len=8, **columns))
     assert reason.value.code in ("line-not-stated", "single-pe")
 
 
@@ -140,7 +144,7 @@ def test_grid_of_one_row_is_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "algorithm", "cells"),
+    ("workload", "algorithm", "columns"),
     [
         ("1D reduce", "chain", {"num_pes": 995}),
         ("1D allreduce", "ring", {"num_pes": 995}),
@@ -152,10 +156,10 @@ def test_grid_of_one_row_is_a_line() -> None:
     ],
 )
 def test_collectives_larger_than_the_wafer_are_refused(
-    workload: str, algorithm: str, cells: dict[str, Any]
+    workload: str, algorithm: str, columns: dict[str, Any]
 ) -> None:
     """The error names file, row, fields and rule, and the report shows it as the reason."""
-    row = kernel_row(workload, algorithm=algorithm, vector_len=8, **cells)
+    row = kernel_row(workload, algorithm=algorithm, vector_len=8, **columns)
     fields = "fields grid_x and grid_y" if "2D" in workload else "field num_pes"
     with pytest.raises(ConfigError) as refusal:
         predict_kernel(row)

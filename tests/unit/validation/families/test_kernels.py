@@ -46,7 +46,7 @@ def test_message_is_the_sum_of_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "unit", "cells", "predicted"),
+    ("workload", "unit", "columns", "predicted"),
     [
         ("single-PE DSD vector op", "cycles", {"algorithm": "setup"}, 16),
         ("single-PE DSD vector op", "bytes/cycle", {"algorithm": "copy"}, 2 * 4.82),
@@ -59,11 +59,11 @@ def test_message_is_the_sum_of_its_parts() -> None:
     ],
 )
 def test_single_pe_figures_are_known_in_other_words(
-    workload: str, unit: str, cells: dict[str, Any], predicted: float
+    workload: str, unit: str, columns: dict[str, Any], predicted: float
 ) -> None:
     """Constants of a WSE-3 that other rows of the same source would use."""
     wse3 = {"system": "CS-3 (WSE-3)", "evidence": "silicon", "dtype": "fp16"}
-    assert predict_kernel(kernel_row(workload, unit, **wse3, **cells)) == pytest.approx(predicted)
+    assert predict_kernel(kernel_row(workload, unit, **wse3, **columns)) == pytest.approx(predicted)
 
 
 def test_multiply_add_follows_the_banks_of_its_operands() -> None:

@@ -46,10 +46,10 @@ def _predicted(row: Row) -> tuple[str, float]:
 def test_start_up_families_follow_from_the_workload(read: Read) -> None:
     """Programming, initial weights and checkpoints, by the words of the row."""
     for workload, system, family, time_s in (
-        ("device programming (85-136)", "CS-2", "set-up programming", 110),
-        ("device programming", "CS-3", "set-up programming", 230),
-        (LLAMA2, "CS-3", "set-up initial weights", 13.2),
-        ("save checkpoint Llama2-7B (464-584)", "CS-3", "set-up checkpoint", 464),
+        ("device programming (85-136)", "CS-2", "start-up programming", 110),
+        ("device programming", "CS-3", "start-up programming", 230),
+        (LLAMA2, "CS-3", "start-up initial weights", 13.2),
+        ("save checkpoint Llama2-7B (464-584)", "CS-3", "start-up checkpoint", 464),
     ):
         name, found_s = _predicted(read(workload, system=system))
         assert name == family
@@ -57,7 +57,7 @@ def test_start_up_families_follow_from_the_workload(read: Read) -> None:
 
 
 def test_initial_weights_take_longer_before_release_2(read: Read) -> None:
-    """Whether the release stands in its column or behind the model's name."""
+    """The release is read from its column or from the text behind the model's name."""
     new = _predicted(read("send initial weights GPT-J 6B", system="CS-2"))[1]
     named = _predicted(read("send initial weights GPT-J 6B (R1.7)", system="CS-2"))[1]
     stated = _predicted(read("send initial weights GPT-J 6B", software="R1.7", system="CS-2"))[1]

@@ -58,7 +58,7 @@ def test_readme_has_the_error_table_of_the_fidelity_page() -> None:
 
 def test_readme_has_the_errors_of_the_present_code() -> None:
     """Checked for the families whose predictions take milliseconds."""
-    quick = ("collectives", "single PE", "GEMV", "GEMM", "prefill", "decode", "GPU", "set-up")
+    quick = ("collectives", "single PE", "GEMV", "GEMM", "prefill", "decode", "GPU", "start-up")
     rows = [row for name in quick for row in published_rows(name, FAMILIES, use="validation")]
     predictions = Predictions.of(rows, FAMILIES)
     names = list(dict.fromkeys(family.name for family in FAMILIES))

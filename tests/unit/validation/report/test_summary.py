@@ -109,7 +109,7 @@ def test_goals_are_unchanged() -> None:
 
 
 def test_error_table_shows_every_family_and_missed_goals(compared: Make) -> None:
-    """Families of a goal follow its line; families without goal stand alone."""
+    """Families of a goal follow its line; families without goal have a line of their own."""
     rows = [
         *compared(0.05, 0.15, family="training CS-2"),
         *compared(0.3, family="training CS-3"),
