@@ -1,4 +1,4 @@
-"""What a user's program is made of, small: a backend, a traced step, a loop."""
+"""Parts of a small user's program: a backend, a traced step, a loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ batches = partial(random_batches, 3, ROWS)
 
 @contextmanager
 def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[cstorch.Backend]:
-    """The backend of this process, gone afterwards, with all flags at their defaults."""
+    """Make the backend of this process; shut it down and reset all flags afterwards."""
     options.setdefault("cluster_config", cluster_config(shape))
     backend = cstorch.backend("CSX", **options)
     amp.enable_mixed_precision(False)
@@ -34,14 +34,14 @@ def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[csto
 
 
 def loader(source: Callable[..., Any] = batches) -> cstorch.utils.data.DataLoader:
-    """A DataLoader over the batches that a function returns."""
+    """Return a DataLoader over the batches that a function returns."""
     return cstorch.utils.data.DataLoader(source)
 
 
 def executor(
     num_steps: int | None = 2, data: cstorch.utils.data.DataLoader | None = None, **options: Any
 ) -> cstorch.utils.data.DataExecutor:
-    """A loop of ``num_steps`` steps."""
+    """Return a loop of ``num_steps`` steps."""
     data = loader() if data is None else data
     return cstorch.utils.data.DataExecutor(data, num_steps, **options)
 
@@ -51,7 +51,7 @@ def training_step(
     before_update: Callable[[torch.nn.Module], None] = lambda model: None,
     **sgd: float,
 ) -> TracedStep:
-    """A traced step that trains ``Regression``, a new one if the backend has no model yet."""
+    """Return a traced step that trains the backend's model, or a new ``Regression``."""
     model = cstorch.compile(backend.model or Regression(), backend)
     optimizer = cstorch.optim.SGD(model.parameters(), **{"lr": 0.1, **sgd})
 
@@ -68,7 +68,7 @@ def training_step(
 
 
 def evaluation_step(backend: cstorch.Backend) -> TracedStep:
-    """A traced step that only looks at the loss."""
+    """Return a traced step that evaluates the loss."""
     model = cstorch.compile(backend.model or Regression(), backend)
 
     @cstorch.trace
@@ -79,7 +79,7 @@ def evaluation_step(backend: cstorch.Backend) -> TracedStep:
 
 
 def losses(step: TracedStep, loop: cstorch.utils.data.DataExecutor) -> list[float]:
-    """Run a loop; returns the loss of every activation step as a closure sees it."""
+    """Run a loop; returns the loss of every activation step as a closure receives it."""
     seen: list[float] = []
 
     @cstorch.step_closure
@@ -92,6 +92,6 @@ def losses(step: TracedStep, loop: cstorch.utils.data.DataExecutor) -> list[floa
 
 
 def run(loop: cstorch.utils.data.DataExecutor, body: Callable[[Any], object]) -> None:
-    """The loop, for tests of a single body."""
+    """Run ``body`` on every batch of a loop."""
     for batch in loop:
         body(batch)

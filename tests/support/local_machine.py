@@ -1,7 +1,7 @@
 """A cluster without cstorch: roles and coordinator in this process, of any size.
 
-For tests that need what no user can ask for (a number of lanes), and for those of single roles,
-which take a compiled program and drive one role by hand.
+For tests that set what users cannot (a number of lanes), and for tests of single roles, which
+compile a program and drive one role by hand.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Regression(nn.Module):
             nn.init.normal_(parameter, std=0.5, generator=generator)
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Mean squared distance of (B, width) outputs to ``y``."""
+        """Return the mean squared distance of (B, width) outputs to ``y``."""
         hidden = x.to(self.layers[0].weight.dtype)
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))
@@ -50,7 +50,7 @@ class Regression(nn.Module):
 
 
 def random_batches(count: int, rows: int, width: int = 4) -> list[dict[str, torch.Tensor]]:
-    """``count`` global batches for ``Regression``."""
+    """Return ``count`` global batches for ``Regression``."""
     generator = torch.Generator().manual_seed(1)
     pairs = torch.randn(count, 2, rows, width, generator=generator)
     return [{"x": x.clone(), "y": y.clone()} for x, y in pairs]
@@ -64,7 +64,7 @@ def compile_model(
     trains: bool = True,
     precision: StreamPrecision = FP32,
 ) -> Compiled:
-    """The program of ``model(**batch)``, with its backward pass if it ``trains``."""
+    """Compile ``model(**batch)``, with its backward pass if it ``trains``."""
     tensors, structure = pytree.tree_flatten(dict(batch))
     size = len(tensors[0]) // num_micro_batches
 
@@ -81,7 +81,7 @@ def compile_model(
 
 
 def sgd(model: nn.Module, lr: float = 0.1, **limits: float) -> OptimizerSpec:
-    """Plain gradient descent on all parameters."""
+    """Return plain gradient descent on all parameters."""
     return plain_sgd((name for name, _ in model.named_parameters()), lr, **limits)
 
 
@@ -92,7 +92,7 @@ def installation(
     size: ClusterSize,
     machine: MachineSpec = MACHINE,
 ) -> Installation:
-    """The program as a cluster of that size gets it, fed with whole batches of ``source()``."""
+    """Return the installation of a program on a cluster, fed with batches of ``source()``."""
     feed = InputFeed(source, tuple(range(len(compiled.program.inputs))))
     return plan_installation(compiled, feed, optimizer, size, machine)
 
@@ -104,7 +104,7 @@ def start(
     machine: MachineSpec = MACHINE,
     seed: int = 0,
 ) -> Coordinator:
-    """A running cluster with the program installed and the model's weights loaded."""
+    """Start a cluster with the program installed and the model's weights loaded."""
     parameters = installed.program.parameters
     roles = LocalRoles(elaborate(parameters, size, machine, seed))
     timing = ClusterTiming(machine, size.num_csx, size.num_servers)
@@ -115,7 +115,7 @@ def start(
 
 
 def train_regression(size: ClusterSize, **limits: float) -> Coordinator:
-    """A cluster with ``Regression`` on it, to be run on two batches of ten rows."""
+    """Start a cluster with ``Regression`` installed, to run on two batches of ten rows."""
     model, batches = Regression(), random_batches(2, rows=10)
     compiled = compile_model(model, batches[0], num_micro_batches=5)
     installed = installation(compiled, partial(random_batches, 2, 10), sgd(model, **limits), size)

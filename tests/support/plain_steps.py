@@ -13,7 +13,7 @@ Step = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 def backward_step(
     model: nn.Module, loss: Callable[[torch.Tensor], torch.Tensor] = lambda output: output
 ) -> Step:
-    """Inputs in the order of ``model.forward``; the loss is what ``loss`` makes of its output."""
+    """Return a step that takes ``model.forward``'s inputs and runs backward from ``loss``."""
 
     def step(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         result = loss(model(*inputs))
@@ -24,5 +24,5 @@ def backward_step(
 
 
 def mean_square(output: torch.Tensor) -> torch.Tensor:
-    """A loss for models that have none."""
+    """Return a loss for models that have none."""
     return output.square().mean()

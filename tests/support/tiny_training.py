@@ -1,6 +1,6 @@
 """A training run small enough for a test, and the clusters that it can run on.
 
-``train_on_cluster`` is what a user's program does: it goes through cstorch and all roles.
+``train_on_cluster`` does what a user's program does: it uses cstorch and all roles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
 
 
 def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
-    """What the user asks for to get a cluster of that shape."""
+    """Return the configuration of a cluster of a shape."""
     return cstorch.ClusterConfig(
         num_csx=shape.num_csx,
         max_wgt_servers=shape.servers,
@@ -87,10 +87,10 @@ def train_on_cluster(
     machine: Mapping[str, Any] | None = None,
     inspect: Callable[[cstorch.Backend], Any] = cstorch.Backend.weights_digest,
 ) -> Any:
-    """Train for ``steps`` steps; returns what ``inspect`` finds at the end, the weights' digest.
+    """Train for ``steps`` steps; returns the result of ``inspect``, by default the weights' digest.
 
-    The run goes on from the checkpoint ``restore`` and leaves one at ``save``; ``machine`` changes
-    sections of the emulated machine.
+    The run continues from the checkpoint ``restore`` and writes one to ``save``; ``machine``
+    changes sections of the emulated machine.
     """
     _set_precision(init)
     backend = cstorch.backend(

@@ -137,7 +137,7 @@ def test_model_too_large_for_memoryx_starts_nothing() -> None:
     """The error comes before any process, and the backend can be shut down."""
     config = cluster_config(Shape(1), memoryx={"dram_bytes": 10})
     with running_backend(cluster_config=config) as backend:
-        with pytest.raises(ApplianceResourceExhausted, match="fp32 weights"):
+        with raises(ApplianceResourceExhausted, "model-exceeds-memoryx"):
             losses(training_step(backend), executor())
         assert backend.cluster is None
 
@@ -157,7 +157,7 @@ def test_cluster_can_be_started_after_a_failed_start() -> None:
         expected = losses(training_step(backend), executor(1))
     with running_backend() as backend:
         step, data = training_step(backend), loader(unreachable_at_first)
-        with pytest.raises(ApplianceRuntimeServerError, match="no network"):
+        with raises(ApplianceRuntimeServerError, "role-failed"):
             losses(step, executor(1, data))
         assert backend.cluster is None
         assert losses(step, executor(1, data)) == expected
@@ -177,7 +177,7 @@ def test_program_is_reinstalled_after_a_failed_install() -> None:
     with running_backend() as backend:
         evaluate, data = evaluation_step(backend), loader()
         expected = losses(evaluate, executor(1, data))
-        with pytest.raises(ApplianceRuntimeServerError, match="no network"):
+        with raises(ApplianceRuntimeServerError, "role-failed"):
             losses(evaluate, executor(1, loader(longer_batches)))
         assert losses(evaluate, executor(1, data)) == expected
 
@@ -192,7 +192,7 @@ def test_refused_checkpoint_can_be_restored_leniently(tmp_path: Path) -> None:
             evaluate = evaluation_step(backend)
             if is_refused_first:
                 backend.restore(tmp_path / "c.mdl", states={"model"})
-                with pytest.raises(CheckpointError, match="missing"):
+                with raises(CheckpointError, "checkpoint-keys-mismatch"):
                     losses(evaluate, executor(1))
             backend.restore(tmp_path / "c.mdl", states={"model"}, strict=False)
             seen += losses(evaluate, executor(1))
@@ -207,7 +207,7 @@ def poisoned():
 
 def test_loss_that_is_nan_ends_the_run() -> None:
     """A loss that is no number ends the run."""
-    with running_backend() as backend, pytest.raises(ApplianceNanError, match="step 1"):
+    with running_backend() as backend, raises(ApplianceNanError, "loss-not-finite"):
         losses(training_step(backend), executor(2, loader(poisoned)))
 
 
@@ -234,8 +234,8 @@ def test_failed_job_is_not_repeated() -> None:
 
     with running_backend() as backend:
         step, data = training_step(backend), loader(FailsOnce)
-        for message in ("no disk", "the cluster has ended"):
-            with pytest.raises(ApplianceRuntimeServerError, match=message):
+        for code in ("role-failed", "cluster-ended"):
+            with raises(ApplianceRuntimeServerError, code):
                 losses(step, executor(3, data, activation_steps=3))
 
 
@@ -280,7 +280,7 @@ def test_restore_of_another_file_is_refused(tmp_path: Path) -> None:
     """Before anything is compiled or started."""
     path = tmp_path / "c.mdl"
     path.write_bytes(b"nonsense")
-    with running_backend() as backend, pytest.raises(CheckpointError, match="damaged"):
+    with running_backend() as backend, raises(CheckpointError, "checkpoint-damaged"):
         backend.restore(path)
 
 
@@ -306,9 +306,10 @@ def test_restore_of_another_model_needs_strict_off(tmp_path: Path) -> None:
             losses(evaluation_step(backend), executor(1))
             return backend.weights_digest()
 
-    for depth, difference in ((3, r"missing: layers\.2"), (1, r"unexpected: layers\.1")):
-        with pytest.raises(CheckpointError, match=difference):
+    for depth, difference in ((3, "missing: layers.2"), (1, "unexpected: layers.1")):
+        with raises(CheckpointError, "checkpoint-keys-mismatch") as caught:
             digest(depth)
+        assert difference in str(caught.value.value)
         assert digest(depth, strict=False)
 
 
