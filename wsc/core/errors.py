@@ -44,7 +44,7 @@ class WaferStreamError(Exception):
         self,
         what: str,
         *,
-        code: str = "",
+        code: str,
         where: str | None = None,
         value: object = None,
         rule: str | None = None,
@@ -59,7 +59,7 @@ class WaferStreamError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        lines = [f"{self.what} [{self.code}]" if self.code else self.what]
+        lines = [f"{self.what} [{self.code}]"]
         for label, text in (
             ("where", self.where),
             ("value", self.value),

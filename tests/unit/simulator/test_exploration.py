@@ -18,7 +18,7 @@ class Machine:
 
     def sram_plan(self, size: int) -> Any:
         if size > self._role:
-            raise ApplianceResourceExhausted("too large", where="micro-batch", value=size, rule="")
+            raise ApplianceResourceExhausted("too large", code="too-large", value=size)
         recomputed = (0,) if size > 1 else ()
         return SimpleNamespace(peak_bytes=1024 * size, recomputed=recomputed)
 

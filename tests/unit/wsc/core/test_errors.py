@@ -35,9 +35,9 @@ def test_error_survives_pickle_and_copy(
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_with_text_alone_prints_one_line(kind: type[WaferStreamError]) -> None:
     """A short error prints one line."""
-    error = kind("something broke")
-    assert str(error) == "something broke"
-    assert str(pickle.loads(pickle.dumps(error))) == "something broke"
+    error = kind("something broke", code="broken")
+    assert str(error) == "something broke [broken]"
+    assert str(pickle.loads(pickle.dumps(error))) == "something broke [broken]"
 
 
 def test_docstring_shows_the_error_tree() -> None:
