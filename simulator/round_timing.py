@@ -31,7 +31,7 @@ from wsc.core.program import Bucket
 from wsc.core.schedule import SegmentStep
 
 FEWEST_ALIKE = 6
-"""The state of the machine takes a few steps to settle, and to look at it takes time, too."""
+"""Shorter runs are executed: the state needs a few steps to settle, and comparing takes time."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,17 @@ class RoundTiming:
         resume(self._resources, effect.state, self._node.free_ps + effect.duration_ps)
 
     def _are_up_to_date(self, steps: Sequence[SegmentStep]) -> bool:
-        """Whether nothing has to wait for an update of these steps' weights."""
+        """Return whether no update of these steps' weights is still to come."""
         buckets = (bucket for step in steps for bucket in step.weights)
         return self._memoryx.are_updated(buckets, self._floor_ps)
 
     @property
     def _floor_ps(self) -> int:
-        """Nothing that is still to be done for a step can start before."""
+        """Earliest time at which any work of a later step can start."""
         return min(self._node.free_ps, self._memoryx.floor_ps)
 
     def _update_alike(self, last: SegmentStep, left: Sequence[SegmentStep], period_ps: int) -> None:
-        """Note when the weights of these steps were updated, one period after the other."""
+        """Stamp the weights of skipped steps as updated one period after the other."""
         for count, step in enumerate(left, 1):
             for bucket, like in zip(step.gradients, last.gradients, strict=True):
                 self._memoryx.update_like(bucket, like, count * period_ps)
@@ -165,14 +165,14 @@ class RoundTiming:
             self._memoryx.update(bucket, added_ps, costed.update, step.label)
 
     def _on_link(self, direction: str, bucket: Bucket, this: Round) -> int:
-        """Bytes that would take an even link as long as this bucket takes the slowest one."""
+        """Return the bytes that take a uniform link as long as the bucket takes the slowest."""
         factor = self._jitter.transfer(
             direction, this.step, this.index, bucket.index, this.num_busy
         )
         return scaled(bucket.num_bytes, factor)
 
     def _update_all(self, costed: CostedProgram) -> None:
-        """Every server updates its parameters, once all servers know all gradients."""
+        """Update all parameters, once all servers have summed all gradients."""
         summed_ps = self._memoryx.free_ps
         for step in costed.schedule:
             for bucket in step.gradients:
@@ -180,5 +180,5 @@ class RoundTiming:
 
 
 def _updates(costed: CostedProgram, this: Round) -> bool:
-    """Whether weights are updated as soon as their own gradients are there."""
+    """Return whether weights are updated as soon as their own gradients are summed."""
     return this.is_last and not costed.clips_by_norm

@@ -1,1 +1,1 @@
-"""The emulated clock: hardware numbers, timelines, costs, attribution, traces."""
+"""The emulated machine: hardware numbers, kernel costs, SRAM plans, timelines, attribution."""

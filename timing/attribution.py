@@ -1,21 +1,20 @@
-"""Where the time of a step goes.
+"""Attribute the time of a step to causes.
 
 Every picosecond of a system's step has one of seven causes:
 
     compute    arithmetic and memory traffic of kernels
     overhead   starting segments and kernels
-    straggler  what a segment takes longer on the slowest of the systems that compute it, by jitter
-               or because that system is slow; slow links and weight servers show as the waits
-               below
-    weights    waiting for weights that are up to date: to be read in MemoryX and to come in
+    straggler  extra time of a segment on the slowest of the systems that compute it, by jitter or
+               because that system is slow; slow links and weight servers show as the waits below
+    weights    waiting for weights that are up to date: reading in MemoryX and transfer
     input      waiting for the micro-batch
     reduce     waiting for gradients to be summed and applied: before streamed weights are up to
                date, or before gradients that have not left the system make room for more
     idle       nothing to do: the batch has run out of micro-batches for this system
 
 A step *ends* when its last kernel has ended and the parameters of the first segment are updated:
-from then on nothing of this step is in the way of the next one's first kernel, and no kernel of the
-next step starts before. The next step starts at that very moment.
+from then on nothing of this step delays the first kernel of the next one, and no kernel of the next
+step starts before. The next step starts at the same moment.
 """
 
 from __future__ import annotations
@@ -44,32 +43,36 @@ class Attribution:
 
     @property
     def total_ps(self) -> int:
+        """Time of all causes together."""
         return sum(vars(self).values())
 
     def shares(self) -> dict[str, float]:
-        """Each cause's part of the whole, 0 to 1; all 0 if no time passed."""
+        """Return each cause's share of the whole, 0 to 1; all 0 if no time passed."""
         total_ps = self.total_ps or 1
         return {field.name: getattr(self, field.name) / total_ps for field in fields(self)}
 
     def times(self, count: int) -> Attribution:
-        """The same, ``count`` times over."""
+        """Return the attribution of ``count`` repetitions."""
         return Attribution(**{cause: count * ps for cause, ps in vars(self).items()})
 
     def since(self, before: Attribution) -> Attribution:
-        """What has been added to an earlier account."""
+        """Return the difference to an earlier attribution of the same step."""
         earlier = vars(before)
         return Attribution(**{cause: ps - earlier[cause] for cause, ps in vars(self).items()})
 
     def then_idle(self, total_ps: int) -> Attribution:
-        """The same, followed by nothing until ``total_ps`` have passed."""
+        """Return the attribution with idle time added up to ``total_ps``."""
         return Attribution(**{**vars(self), "idle": self.idle + total_ps - self.total_ps})
 
 
 def waits(since_ps: int, until: Sequence[tuple[Cause, int]]) -> Iterator[tuple[Cause, int]]:
-    """Share the time from ``since_ps`` to the last of several ends out among their causes.
+    """Divide the time from ``since_ps`` to the last of several ends among their causes.
 
-    Each cause is charged the time by which it outlasts the causes that ended before it, so a
-    charge says what would be gained at most if that cause vanished.
+    Each cause is charged the time by which it outlasts the causes that ended before it, so a charge
+    is the most that would be gained without that cause:
+
+        since      end of input        end of weights
+        |--- input ----|---- weights ------|
     """
     late = [wait for wait in until if wait[1] > since_ps]
     for cause, end_ps in sorted(late, key=lambda wait: wait[1]):
@@ -80,10 +83,10 @@ def waits(since_ps: int, until: Sequence[tuple[Cause, int]]) -> Iterator[tuple[C
 
 @dataclass(frozen=True)
 class StepTiming:
-    """One step on the emulated clock.
+    """Emulated time of one step.
 
-    ``attribution`` is that of the systems that have a micro-batch in every round, on which the
-    step's length depends; ``spare`` that of the systems without one in the last round.
+    ``attribution`` holds for the systems that have a micro-batch in every round, which determine
+    the length of the step; ``spare`` for the systems without one in the last round.
     """
 
     step: int
@@ -98,24 +101,25 @@ class StepTiming:
         for attribution in (self.attribution, self.spare):
             if attribution.total_ps != self.duration_ps:
                 raise ValueError(
-                    f"step {self.step} takes {self.duration_ps} ps, "
-                    f"of which {attribution.total_ps} are attributed"
+                    f"attribution of step {self.step} must sum to {self.duration_ps} ps; "
+                    f"got {attribution.total_ps}"
                 )
 
     @property
     def duration_ps(self) -> int:
+        """Length of the step."""
         return self.end_ps - self.start_ps
 
 
 def samples_per_s(timings: Sequence[StepTiming]) -> float:
-    """Samples per emulated second of these steps; what ran between them does not count."""
+    """Return the samples per emulated second of these steps, without time between them."""
     return sum(t.batch_size for t in timings) / seconds(sum(t.duration_ps for t in timings))
 
 
 def mean_step(timings: Sequence[StepTiming]) -> StepTiming:
-    """One step that stands for several: the last of them, as long as they are on average.
+    """Return the mean of several steps, with the end and the number of the last of them.
 
-    Means are rounded down to whole picoseconds in a way that leaves nothing unattributed.
+    Means are rounded to whole picoseconds so that the causes still sum to the whole.
     """
     last = timings[-1]
     attribution = _mean([timing.attribution for timing in timings])

@@ -1,10 +1,10 @@
-"""How much longer the slowest of many takes: stragglers and jitter, drawn from a seed.
+"""Stragglers and jitter: the time factor of the slowest of many systems, drawn from a seed.
 
 Systems that work on the same segment of the same round wait for each other in the reduction, so
-the time that counts is that of the slowest. Its factor is drawn at once instead of per system: if
-one factor has the distribution F, the largest of n independent ones has F to the power n, and
-F^-1(u^(1/n)) draws it from one uniform number u. So 2,048 systems cost what one costs, and with the
-same u more systems are never faster.
+only the time of the slowest counts. Its factor is drawn directly instead of one per system: if one
+factor has the distribution F, the largest of n independent factors has F to the power n, and
+F^-1(u^(1/n)) draws it from one uniform number u. So 2,048 systems need as many draws as one system,
+and with the same u more systems are never faster.
 
 u depends on seed, step, round and segment alone, never on host time or order, so every kind of
 cluster draws the same. Factors are log-normal with median 1.
@@ -22,7 +22,7 @@ _NORMAL = NormalDist()
 
 
 def slowest_factor(sigma: float, count: int, seed: int, *coordinates: int | str) -> float:
-    """The largest of ``count`` log-normal factors with median 1; exactly 1 without spread."""
+    """Return the largest of ``count`` log-normal factors with median 1; 1 without spread."""
     if not sigma or not count:
         return 1.0
     bits = stream_key(seed, *coordinates) >> 11  # 52 bits: a float between 0 and 1, never either
@@ -32,18 +32,18 @@ def slowest_factor(sigma: float, count: int, seed: int, *coordinates: int | str)
 
 
 def scaled(amount: int, factor: float) -> int:
-    """A time, or the bytes of a transfer, made longer by a factor; exact for a factor of 1."""
+    """Return a time, or the bytes of a transfer, times a factor; exact for a factor of 1."""
     return amount if factor == 1.0 else round(amount * factor)
 
 
 def slowed(rate_per_s: int, factor: float) -> int:
-    """A rate divided by a factor, never zero; exact for whole factors."""
+    """Return a rate divided by a factor, never zero; exact for whole factors."""
     whole = int(factor)
     return max(1, rate_per_s // whole if whole == factor else int(rate_per_s / factor))
 
 
 class Jitter:
-    """The factors of one machine, for kernels of systems and transfers through the tree."""
+    """Time factors of one machine, for kernels of systems and transfers through the tree."""
 
     def __init__(self, spec: JitterSpec) -> None:
         self._spec = spec
@@ -54,9 +54,9 @@ class Jitter:
         }
 
     def kernel(self, step: int, round_index: int, segment: int, num_systems: int) -> float:
-        """The factor of the slowest of the systems 0 to ``num_systems - 1`` in one segment.
+        """Return the factor of the slowest of the systems 0 to ``num_systems - 1`` in one segment.
 
-        A straggler draws for itself and is slower by its factor on top.
+        A straggler has a draw of its own, times its factor.
         """
         spec, at = self._spec, (step, round_index, segment)
         if not spec.kernel_sigma and not self._slow:
@@ -73,7 +73,7 @@ class Jitter:
     def transfer(
         self, direction: str, step: int, round_index: int, bucket: int, num_systems: int
     ) -> float:
-        """The factor of the slowest link that a bucket takes, ``"down"`` or ``"up"``."""
+        """Return the factor of the slowest link that a bucket takes, ``"down"`` or ``"up"``."""
         spec = self._spec
         at = (direction, step, round_index, bucket)
         return slowest_factor(spec.transfer_sigma, num_systems, spec.seed, *at)

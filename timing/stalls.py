@@ -1,4 +1,4 @@
-"""The no-stall condition, layer by layer: do weights and gradients travel while the wafer computes?
+"""The no-stall condition, layer by layer: weights and gradients stream while the wafer computes.
 
 A segment does not stall the wafer if what streams for it passes the narrowest link, and MemoryX
 reads its masters from memory, in less time than it computes: bandwidth >= bytes / compute time
@@ -26,7 +26,7 @@ _TWO_DIGITS_DOWN = Context(prec=2, rounding=ROUND_DOWN)
 
 @dataclass(frozen=True)
 class StreamCheck:
-    """One segment: bytes each way on the narrowest link, and out of memory, against its time."""
+    """One segment: bytes each way on the narrowest link and out of memory, and its time."""
 
     layer: str
     phase: Phase
@@ -34,43 +34,44 @@ class StreamCheck:
     gradient_bytes: int
     compute_ps: int  # compute and overhead of one micro-batch
     bandwidth_bytes_per_s: int  # of the narrowest link, in each direction
-    overhead_ps: int = 0  # of ``compute_ps``, what takes as long for any number of samples
+    overhead_ps: int = 0  # part of ``compute_ps`` that does not grow with the samples
     master_bytes: int = 0  # of ``weight_bytes``, as MemoryX holds them
     memory_bytes_per_s: int = 1
 
     @property
     def stream_bytes(self) -> int:
-        """The busier direction: both run at once."""
+        """Bytes of the busier direction; both run at once."""
         return max(self.weight_bytes, self.gradient_bytes)
 
     @property
     def stream_ps(self) -> int:
-        """Reading and sending overlap: the slower of both."""
+        """Time of the stream: the slower of reading and sending, which overlap."""
         sent_ps = transfer_ps(self.stream_bytes, self.bandwidth_bytes_per_s)
         return max(sent_ps, transfer_ps(self.master_bytes, self.memory_bytes_per_s))
 
     @property
     def holds(self) -> bool:
+        """Whether the stream takes no longer than the segment computes."""
         return self.stream_ps <= self.compute_ps
 
     @property
     def needed_bytes_per_s(self) -> int:
-        """The least link with which the condition holds; 0 for a segment without weights."""
+        """Smallest link bandwidth with which the condition holds; 0 without weights."""
         return self._needed(self.stream_bytes)
 
     @property
     def needed_memory_bytes_per_s(self) -> int:
-        """The same for the memory."""
+        """Smallest memory bandwidth with which the condition holds."""
         return self._needed(self.master_bytes)
 
     def _needed(self, num_bytes: int) -> int:
         return -(-num_bytes * PS_PER_S // max(1, self.compute_ps))
 
     def remedy(self, micro_batch_size: int, largest: int) -> str:
-        """The least change of each kind that lets the condition hold; empty where it does.
+        """Return the smallest sufficient change of each kind; empty if the condition holds.
 
-        Rounded to a few digits, never to less than what is enough. ``largest`` is the most samples
-        that a wafer has room for.
+        Numbers are rounded to a few digits, always to a sufficient value. ``largest`` is the
+        largest micro-batch that fits the wafer.
         """
         if self.holds:
             return ""
@@ -82,7 +83,7 @@ class StreamCheck:
         return ", or ".join(remedies)
 
     def _enough_bandwidth(self) -> str:
-        """Of whichever is too narrow."""
+        """Return the bandwidth needed of the link, of the memory, or of both."""
         pairs = (
             (self.needed_bytes_per_s, self.bandwidth_bytes_per_s, "GB/s"),
             (self.needed_memory_bytes_per_s, self.memory_bytes_per_s, "GB/s of memory"),
@@ -94,7 +95,7 @@ class StreamCheck:
         )
 
     def _enough_samples(self, micro_batch_size: int) -> float:
-        """Samples that compute as long as the stream takes; infinity if more take no longer."""
+        """Return the samples that compute as long as the stream takes; inf if none do."""
         growing_ps = self.compute_ps - self.overhead_ps
         if not growing_ps:
             return inf
@@ -102,12 +103,12 @@ class StreamCheck:
 
 
 def _plain(number: Decimal) -> str:
-    """Without an exponent, and without zeros that say nothing."""
+    """Return a number without exponent and without trailing zeros."""
     return f"{number.normalize():f}"
 
 
 def narrowest_bytes_per_s(machine: MachineSpec) -> int:
-    """Bandwidth of the narrowest link between MemoryX and a system, in each direction."""
+    """Return the bandwidth of the narrowest link between MemoryX and a system, each way."""
     return min(
         machine.memoryx.bandwidth_bytes_per_s,
         machine.swarmx.link_bandwidth_bytes_per_s,
@@ -118,7 +119,7 @@ def narrowest_bytes_per_s(machine: MachineSpec) -> int:
 def check_streams(
     program: Program, schedule: Schedule, costs: Sequence[SegmentCost], machine: MachineSpec
 ) -> tuple[StreamCheck, ...]:
-    """The condition for every segment, in order of execution."""
+    """Return the condition for every segment, in order of execution."""
     bandwidth = narrowest_bytes_per_s(machine)
     return tuple(
         StreamCheck(

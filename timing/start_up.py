@@ -5,10 +5,10 @@ node sends the initial weights to MemoryX (the vendor's log reports weights sent
 device programming: cluster_interface.md, 4.5). All systems are programmed side by side.
 
 Weights leave the user node as fp32 through processes that run side by side, after each has
-started. A checkpoint is one HDF5 file, written by one process. Software before release 2 has sent
-weights an order of magnitude slower than later software does, at the rate at which one process
-writes checkpoints, so there they are taken to pass through one process (T0090, release 1.7: no
-calibration row of that generation exists).
+started. A checkpoint is one HDF5 file, written by one process. Software before release 2 sent
+weights an order of magnitude slower than later software, at the rate at which one process writes
+checkpoints, so the model sends them through one process (T0090, release 1.7: no calibration row of
+that generation exists).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wsc.core.units import format_ps, transfer_ps
 
 @dataclass(frozen=True)
 class StartUp:
-    """From the command to the first step."""
+    """Time from the command to the first step."""
 
     compile_ps: int
     programming_ps: int
@@ -30,6 +30,7 @@ class StartUp:
 
     @property
     def total_ps(self) -> int:
+        """Compiling, then the longer of programming and sending weights."""
         return self.compile_ps + max(self.programming_ps, self.initial_weights_ps)
 
     def __str__(self) -> str:
@@ -43,7 +44,10 @@ class StartUp:
 def start_up(
     machine: MachineSpec, num_elements: int, num_segments: int, *, is_compiled: bool = False
 ) -> StartUp:
-    """The start of a model of ``num_elements`` parameters; ``is_compiled``: it is in the cache."""
+    """Return the start-up of a model of ``num_elements`` parameters.
+
+    With ``is_compiled`` its program is in the compile cache.
+    """
     return StartUp(
         compile_ps=0 if is_compiled else compile_ps(machine.start_up, num_segments),
         programming_ps=machine.system.programming_ps,
@@ -52,12 +56,12 @@ def start_up(
 
 
 def compile_ps(spec: StartUpSpec, num_segments: int) -> int:
-    """Compiling a program; no published row tells more than minutes to an hour."""
+    """Return the time to compile; published rows only say minutes to an hour."""
     return spec.compile_ps + num_segments * spec.compile_segment_ps
 
 
 def initial_weights_ps(spec: StartUpSpec, num_elements: int, *, release: int = 2) -> int:
-    """Sending the weights of a model to MemoryX; ``release`` is the software's major release."""
+    """Return the time to send the weights to MemoryX, by the software's major release."""
     bandwidth = (
         spec.storage_bandwidth_bytes_per_s if release < 2 else spec.transfer_bandwidth_bytes_per_s
     )
@@ -65,16 +69,16 @@ def initial_weights_ps(spec: StartUpSpec, num_elements: int, *, release: int = 2
 
 
 def checkpoint_ps(spec: StartUpSpec, num_elements: int, state_bytes_per_element: int) -> int:
-    """Saving masters and optimizer state (Adam in fp32: 8 bytes per element) to storage."""
+    """Return the time to save masters and optimizer state (Adam in fp32: 8 bytes per element)."""
     num_bytes = checkpoint_bytes(num_elements, state_bytes_per_element)
     return transfer_ps(num_bytes, spec.storage_bandwidth_bytes_per_s)
 
 
 def initial_weights_bytes(num_elements: int) -> int:
-    """Weights on their way to MemoryX, in fp32."""
+    """Return the bytes of the initial weights, in fp32."""
     return num_elements * MASTER_BYTES
 
 
 def checkpoint_bytes(num_elements: int, state_bytes_per_element: int) -> int:
-    """Masters and optimizer state in a file."""
+    """Return the bytes of masters and optimizer state in a file."""
     return num_elements * (MASTER_BYTES + state_bytes_per_element)

@@ -1,7 +1,7 @@
-"""Resources of the emulated machine: who is busy with what, and when.
+"""Resources of the emulated machine: timelines, wires, windows of credits, time stamps.
 
-A resource takes its work in the order in which it is asked, which is the order of the schedule
-and never that of arrival; that is why emulated time is data and every kind of cluster agrees on
+A resource does its work in the order of the calls, which is the order of the schedule and never
+that of arrival. So emulated time does not depend on host time, and every kind of cluster agrees on
 it. All times are integers in picoseconds since the start of the machine.
 """
 
@@ -18,7 +18,7 @@ from wsc.core.units import transfer_ps
 
 @dataclass(frozen=True)
 class Occupancy:
-    """One activity of one timeline in emulated time, for traces."""
+    """Activity of one timeline in emulated time, for traces."""
 
     timeline: str
     activity: str
@@ -27,14 +27,14 @@ class Occupancy:
 
 
 class Resource(Protocol):
-    """Anything whose state is a fixed number of times."""
+    """A resource whose state is a fixed number of times."""
 
     @property
     def times(self) -> list[int]:
-        """Its state, in picoseconds."""
+        """State of the resource, in picoseconds."""
 
     def resume(self, times: Iterator[int]) -> None:
-        """Go on from a state, as many times as it needs."""
+        """Take as many times as the resource has from ``times``, as its new state."""
 
 
 State = tuple[int, ...]
@@ -42,13 +42,17 @@ State = tuple[int, ...]
 
 
 def state_of(resources: Sequence[Resource], now_ps: int, floor_ps: int) -> State:
-    """What the future of resources depends on, if nothing is ready before ``floor_ps`` any more."""
+    """Return the state of resources, relative to now.
+
+    Nothing starts before ``floor_ps`` any more, so earlier times count as ``floor_ps``: states that
+    differ only there have the same future.
+    """
     times = [time for resource in resources for time in resource.times]
     return tuple([(time if time > floor_ps else floor_ps) - now_ps for time in times])
 
 
 def resume(resources: Sequence[Resource], state: State, now_ps: int) -> None:
-    """Put resources into a state at another time."""
+    """Set resources to a state at another time."""
     times = (now_ps + time for time in state)
     for resource in resources:
         resource.resume(times)
@@ -57,7 +61,7 @@ def resume(resources: Sequence[Resource], state: State, now_ps: int) -> None:
 class Timeline:
     """A resource that does one thing at a time.
 
-    What it does is appended to ``record`` if one is given.
+    Activities are appended to ``record`` if one is given.
     """
 
     def __init__(self, name: str, record: list[Occupancy] | None = None) -> None:
@@ -73,7 +77,7 @@ class Timeline:
         self.free_ps = next(times)
 
     def occupy(self, ready_ps: int, duration_ps: int, activity: str = "") -> tuple[int, int]:
-        """Work for ``duration_ps`` as soon as resource and inputs are ready: (start, end)."""
+        """Work for ``duration_ps`` once resource and inputs are ready; return (start, end)."""
         start_ps = max(self.free_ps, ready_ps)
         self.free_ps = start_ps + duration_ps
         if self._record is not None and duration_ps:
@@ -82,17 +86,21 @@ class Timeline:
 
 
 class Arrival(NamedTuple):
-    """When the first and the last byte of a payload are there; equal if it lies in memory."""
+    """Times of the first and the last byte of a payload; equal for a payload in memory."""
 
     first_ps: int
     last_ps: int
 
 
 class Wire(Timeline):
-    """A link or a chain of equal links: bytes flow through it as they come (cut-through).
+    """A link or a chain of equal links that passes bytes on as they come (cut-through).
 
-    A payload occupies it from its first byte to its last, so a slow sender holds a fast wire.
-    A chain of equal wires is one wire whose latency is the sum of theirs.
+    A payload occupies the wire from its first byte to its last, so a slow sender occupies a fast
+    wire for longer. A chain of equal wires is one wire with the sum of their latencies:
+
+        this end     first byte ======== last byte
+        other end        first byte ======== last byte
+                     |latency|
     """
 
     def __init__(
@@ -107,7 +115,7 @@ class Wire(Timeline):
         self._latency_ps = latency_ps
 
     def carry(self, payload: Arrival, num_bytes: int, activity: str = "") -> Arrival:
-        """When a payload that is at this end as given is at the other end."""
+        """Carry a payload from this end to the other; return its arrival there."""
         start_ps = max(self.free_ps, payload.first_ps)
         line_ps = transfer_ps(num_bytes, self._bandwidth_bytes_per_s)
         duration_ps = max(line_ps, payload.last_ps - start_ps)
@@ -116,7 +124,7 @@ class Wire(Timeline):
 
 
 class Window:
-    """Credits: at most ``size`` items are out at a time, and they come back in order."""
+    """Window of credits: at most ``size`` items are out at a time, and they return in order."""
 
     def __init__(self, size: int) -> None:
         self._returned_ps = deque([0] * size, maxlen=size)
@@ -130,34 +138,34 @@ class Window:
         self._returned_ps.extend(islice(times, len(self._returned_ps)))
 
     def take(self) -> int:
-        """When the next item may go out. IndexError if all credits are out."""
+        """Take a credit; return when the next item may go out. IndexError if all are taken."""
         opens_ps = self._returned_ps[self._num_out]
         self._num_out += 1
         return opens_ps
 
     def give_back(self, returned_ps: int) -> None:
-        """The oldest item that is out comes back."""
+        """Return the credit of the oldest item that is out."""
         self._returned_ps.append(returned_ps)
         self._num_out -= 1
 
 
 class Stamps:
-    """When each of several things last happened; 0 if it never did."""
+    """Times of the last event of each name; 0 for a name without events."""
 
     def __init__(self) -> None:
         self._at_ps: dict[str, int] = {}
         self.latest_ps = 0
 
     def add(self, names: Sequence[str]) -> None:
-        """Keep time of these, too."""
+        """Keep the times of these names, too."""
         self._at_ps = dict.fromkeys(names, 0) | self._at_ps
 
     def last_of(self, names: Sequence[str]) -> int:
-        """When it happened to the last of these; 0 for none."""
+        """Return the latest time of these names; 0 for no names."""
         return max(map(self._at_ps.get, names, repeat(0)), default=0)
 
     def stamp(self, names: Sequence[str], at_ps: int) -> None:
-        """It happens to these."""
+        """Set the time of these names."""
         self._at_ps.update(dict.fromkeys(names, at_ps))
         self.latest_ps = max(self.latest_ps, at_ps)
 

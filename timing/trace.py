@@ -1,8 +1,9 @@
 """Traces for Perfetto and chrome://tracing: emulated and measured time in one file.
 
-One process per clock ("emulated", "measured") that ran, one thread per timeline or role. The format
-is the Trace Event Format (Google, "Trace Event Format", section "Complete Events"): times in
-microseconds, fractions allowed. Both clocks start at 0 with their first activity.
+The file has one process per clock with activities ("emulated", "measured") and one thread per
+timeline or role. The format is the Trace Event Format (Google, "Trace Event Format", section
+"Complete Events"): times in microseconds, fractions allowed. Both clocks start at 0 with their
+first activity.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Bar(NamedTuple):
 def write_trace(
     path: Path, emulated: Sequence[Occupancy], measured: Mapping[str, Sequence[Interval]]
 ) -> None:
-    """Write what the emulated timelines and the real roles (by name) did as one JSON file."""
+    """Write the activities of emulated timelines and of real roles, by name, to one JSON file."""
     emulated_rows: dict[str, list[_Bar]] = {}
     for work in emulated:
         bar = _Bar(work.start_ps, work.end_ps, work.activity, {})
@@ -65,9 +66,9 @@ def _process(pid: int, name: str, rows: Mapping[str, list[_Bar]]) -> Iterator[Ev
 
 
 def _tracks(bars: Iterable[_Bar]) -> list[list[_Bar]]:
-    """Spread bars over as few threads as it takes that no two of one thread overlap.
+    """Distribute bars over as few threads as possible without overlap in a thread.
 
-    Lanes of one role work side by side; viewers draw such bars on top of each other otherwise.
+    Lanes of one role work side by side; viewers draw overlapping bars on top of each other.
     """
     tracks: list[list[_Bar]] = []
     for bar in sorted(bars, key=lambda bar: bar.start_ps):

@@ -1,4 +1,4 @@
-"""The emulated machine, every number with its source; see ``sourced`` for what a status means."""
+"""Numbers of the emulated machine, each with status and source (see ``sourced``)."""
 
 from timing.hardware.defects import DefectSpec
 from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec

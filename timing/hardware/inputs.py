@@ -3,7 +3,7 @@
 Loading is CPU work of input workers, so its time depends on the kind of files and on the number of
 processes that share it. The three kinds are those of the vendor's public loaders; their constants
 are CPU time of that very code, one process on an AMD EPYC core (family 25, model 1) with files in
-memory, and the least of many passes: what storage and busy hosts add is not in them.
+memory, and the shortest of many passes: they leave out what storage and busy hosts add.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class InputSpec(Config):
     """Input of training data, from input workers to each system."""
 
     workers_per_system: PositiveInt = sourced(
-        1, "assumed", "of a job that leaves it to the cluster; batches are dealt to workers in turn"
+        1, "assumed", "of a job that leaves it to the cluster; workers take batches in turn"
     )
     hdf5: LoaderSpec = PRESETS["hdf5"].spec
     csv: LoaderSpec = PRESETS["csv"].spec

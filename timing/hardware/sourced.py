@@ -1,4 +1,4 @@
-"""A number of the emulated machine together with how well it is known and where from.
+"""Numbers of the emulated machine with their status and source, and presets of such numbers.
 
 A number's *status* says how far to trust it:
 
@@ -103,7 +103,7 @@ def sourced(
     ge: float | None = None,
     le: float | None = None,
 ) -> Any:
-    """A default with its status and source, for a field of a Config."""
+    """Return a default with its status and source, for a field of a Config."""
     return Field(
         default=value, description=source, json_schema_extra={"status": status}, ge=ge, le=le
     )

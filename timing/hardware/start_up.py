@@ -1,8 +1,8 @@
-"""What happens around the steps: compiling, sending initial weights, saving checkpoints.
+"""Times around the steps: compiling, sending initial weights, saving checkpoints.
 
 Bytes over bandwidth plus a fixed time, each constant from one calibration row. Two runs of the
-same thing differ as much as the model errs: 13.2 to 20.5 s for the same initial weights (T0092),
-464 to 584 s for the same checkpoint (T0098), of which the rows state the least. The site guide's
+same job differ as much as the model errs: 13.2 to 20.5 s for the same initial weights (T0092),
+464 to 584 s for the same checkpoint (T0098), of which the rows state the shortest. The site guide's
 "60 s per billion parameters" of a checkpoint are 200 MB/s. See timing.start_up for the model.
 """
 
@@ -16,7 +16,7 @@ from wsc.core.units import PS_PER_MS, PS_PER_S
 
 
 class StartUpSpec(Config):
-    """The user node and its way to MemoryX."""
+    """The user node and its connection to MemoryX."""
 
     compile_ps: NonNegativeInt = sourced(
         120 * PS_PER_S, "assumed", "per job; the site guide says minutes to an hour"
