@@ -15,7 +15,7 @@ PARAMETERS = (
 
 
 def segment(index: int, phase: str = "forward", layer: str = "layer", **fields: Any) -> Segment:
-    """A segment with nothing in it but what is given."""
+    """Return a segment with empty fields except those given."""
     names = ("weights", "gradients", "inputs", "outputs", "drops", "results", "work")
     empty: dict[str, Any] = dict.fromkeys(names, ())
     return Segment(index=index, phase=phase, layer=layer, **{**empty, **fields})
@@ -59,7 +59,7 @@ SEGMENTS = (
 
 
 def program(stream_dtype: str = "float32", segments: tuple[Segment, ...] = SEGMENTS) -> Program:
-    """Five micro-batches of two samples."""
+    """Return the program for five micro-batches of two samples."""
     return Program(
         mode="train",
         digest="cs_0",

@@ -1,4 +1,4 @@
-"""The gradient of some micro-batches on its way up the tree: borrowed from its sender or owned.
+"""Partial sums of gradients, borrowed from their sender or owned by the role that adds them.
 
 CS nodes, switches and weight servers all add partial sums in the reduce order
 (wsc.core.reduce_order). They differ only in the memory that a sum takes and in who computes.

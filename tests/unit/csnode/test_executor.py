@@ -22,14 +22,14 @@ from wsc.core.schedule import Rounds
 
 
 def test_single_lane_runs_in_the_thread_of_the_caller() -> None:
-    """So that a cluster in one process starts no thread that could outlive it."""
+    """A cluster in one process starts no thread that could outlive it."""
     assert (
         Lanes(1, "lane").map(lambda _: threading.get_ident(), "abc") == [threading.get_ident()] * 3
     )
 
 
 def test_lanes_run_items_in_parallel() -> None:
-    """Each waits here until the other one has come, too; results keep the order of the items."""
+    """Each item waits for the other; results keep the order of the items."""
     meeting = threading.Barrier(2, timeout=10)
     arrived = Lanes(2, "lane").map(lambda item: (meeting.wait() >= 0, item), "ab")
     assert arrived == [(True, "a"), (True, "b")]
@@ -42,13 +42,13 @@ def test_lanes_compute_on_one_torch_thread_each() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_lanes_map_raises_the_failure_of_an_item(count) -> None:
-    """At once, not when somebody asks."""
+    """The failure is raised by ``map`` itself."""
     with pytest.raises(ZeroDivisionError):
         Lanes(count, "lane").map(lambda item: 1 // item, [1, 0])
 
 
 def test_lanes_end_their_threads_when_deleted() -> None:
-    """Without anybody telling them."""
+    """No explicit shutdown is needed."""
     lanes = Lanes(2, "ending")
     lanes.map(abs, [1, 2])
     (thread, *_) = (t for t in threading.enumerate() if t.name.startswith("ending"))
@@ -71,7 +71,7 @@ def kernel(weight, x):
 
 
 def test_micro_batch_run_stores_outputs_gradients_results() -> None:
-    """Outputs, then gradients, then results, which are found again by their position."""
+    """A kernel returns outputs, then gradients, then results by position."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])})
     batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
     assert batch.values["double"].item() == 2
@@ -81,7 +81,7 @@ def test_micro_batch_run_stores_outputs_gradients_results() -> None:
 
 
 def test_micro_batch_keeps_gradients_of_the_last_segment() -> None:
-    """They leave the node at once; none piles up."""
+    """Gradients of earlier segments are not kept."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])})
     batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
     batch.run(segment(1, inputs=("double",)), lambda x: (), [])
@@ -89,14 +89,14 @@ def test_micro_batch_keeps_gradients_of_the_last_segment() -> None:
 
 
 def test_micro_batch_run_refuses_too_few_results() -> None:
-    """Schedule and kernel disagree: nothing is stored under a wrong name."""
+    """No value is stored under a wrong name."""
     batch = MicroBatch(0, {"x": torch.tensor([1.0])})
     with pytest.raises(ValueError, match="zip"):
         batch.run(SEGMENT, lambda *_: (torch.tensor(1.0),), [torch.tensor([5.0])])
 
 
 def test_micro_batch_num_bytes_counts_each_storage_once() -> None:
-    """Views of one tensor count once, numbers not at all, dropped values no more."""
+    """Views of one tensor count once; numbers and dropped values do not count."""
     x = torch.zeros(4, 4)
     batch = MicroBatch(0, {"x": x, "row": x[0], "y": torch.zeros(2), "random_key": 7})
     assert batch.num_bytes == 64 + 8
@@ -139,7 +139,7 @@ def packed(batches):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_pack_copies_a_single_micro_batch(dtype) -> None:
-    """As fp32, in bucket order, and the kernel's own tensors stay as they are."""
+    """As fp32, in bucket order; the kernel's own tensors are unchanged."""
     (batch,) = micro_batches([2], dtype)
     before = flat(batch)
     found, _ = packed([batch])
@@ -165,7 +165,7 @@ def test_pack_keeps_other_subtrees_apart() -> None:
 
 @given(st.lists(st.integers(0, 4), unique=True))
 def test_pack_leaves_one_slab_per_subtree(indices) -> None:
-    """Sums on the way give their memory back."""
+    """Intermediate sums are freed."""
     found, arena = packed(micro_batches(sorted(indices)))
     assert list(found) == merged_subtrees(sorted(indices), 5)
     assert len(arena.live) == len(found)

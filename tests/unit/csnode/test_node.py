@@ -39,7 +39,7 @@ source = partial(random_batches, 1, ROWS)
 
 
 class Driver:
-    """Everything around one node of two: fills its mailbox and notes what it sends."""
+    """The neighbours of one node of two: sends it messages and records its answers."""
 
     def __init__(self, index=0, sram_bytes=1 << 20, trains=True, lanes=1):
         self.model = Regression()
@@ -110,7 +110,7 @@ def test_node_round_matches_autograd() -> None:
 
 
 def test_node_waits_for_missing_messages() -> None:
-    """Weights that come too early are kept; nothing runs before its inputs are there."""
+    """Early weights are kept; no segment runs before its inputs have arrived."""
     driver = Driver(index=1)
     last, first = driver.plan.weights[-1].index, driver.plan.weights[0].index
     assert driver.send_weights(0, first) == []
@@ -144,7 +144,7 @@ def test_node_without_micro_batch_releases_weights() -> None:
 
 
 def test_kernel_failure_names_layer_and_micro_batch(monkeypatch) -> None:
-    """Layer, direction, micro-batch and step: enough to find the data that it was given."""
+    """The error names layer, direction, micro-batch and step."""
 
     def fail(*_):
         raise IndexError("index out of range in self")
@@ -160,7 +160,7 @@ def test_kernel_failure_names_layer_and_micro_batch(monkeypatch) -> None:
 
 
 def test_node_gradients_carry_round_and_subtree() -> None:
-    """Which micro-batch, in which round, of which bucket."""
+    """Each message has the micro-batches, round and bucket of its sum."""
     driver = Driver(index=0)
     for index in (0, 2):
         driver.send_batch(index)
@@ -203,7 +203,7 @@ def test_node_with_two_lanes_sends_one_sum() -> None:
 
 
 def test_node_refuses_weights_beyond_its_sram() -> None:
-    """As soon as they arrive, with the sizes."""
+    """The error is raised on arrival, with the sizes."""
     driver = Driver(sram_bytes=10)
     with raises(ApplianceResourceExhausted, "sram-ledger-exceeded") as caught:
         driver.send_weights(0, driver.plan.weights[0].index)
@@ -235,7 +235,7 @@ def test_sram_ledger_peaks_by_kind_and_in_total() -> None:
 
 
 def test_sram_ledger_allows_the_full_capacity() -> None:
-    """Up to the last byte; forgotten bytes are free again."""
+    """Every byte can be used; forgotten bytes are free again."""
     ledger = SramLedger("csx-0", 100)
     for _ in range(3):
         ledger.change("gradients", 100)
@@ -244,7 +244,7 @@ def test_sram_ledger_allows_the_full_capacity() -> None:
 
 
 def test_sram_ledger_refuses_more_than_the_capacity() -> None:
-    """Which system, how much of what, how much there is, and what to do."""
+    """The error has the system, the sizes, the capacity and a remedy."""
     ledger = SramLedger("csx-3", 3 * 1024)
     ledger.change("weights", 1024)
     with raises(ApplianceResourceExhausted, "sram-ledger-exceeded") as caught:

@@ -16,7 +16,7 @@ INPUT = InputSpec(bandwidth_bytes_per_s=10**9, latency_ps=0, prefetch_batches=2)
 
 @pytest.fixture
 def node() -> NodeTiming:
-    """A system that takes in and sends out one byte per ns, with room for two batches."""
+    """A system that takes in and sends out one byte per ns, with a prefetch window of two batches."""
     wafer = override(CS2, io_bandwidth_bytes_per_s=10**9)
     return NodeTiming(wafer, INPUT)
 
@@ -108,7 +108,7 @@ def test_send_gradient_starts_at_the_end_of_the_segment(node: NodeTiming) -> Non
 
 
 def test_forget_clears_charges_but_not_time(node: NodeTiming) -> None:
-    """Time goes on from where it was."""
+    """Time continues from its value."""
     node.run(COST)
     node.forget()
     assert node.attribution() == Attribution()

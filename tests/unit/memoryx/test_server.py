@@ -1,4 +1,4 @@
-"""A weight server driven by hand: what it streams when, what it waits for, what it applies."""
+"""A weight server driven by hand: what it streams, when it waits, which updates it applies."""
 
 from collections import Counter, deque
 from contextlib import contextmanager
@@ -271,14 +271,14 @@ def shapes():
 
 
 def test_server_keeps_frozen_parameters() -> None:
-    """They stream like all others, and nothing updates them."""
+    """They stream like all others and are never updated."""
     gradients = {name: torch.ones(shape) for name, shape in shapes().items()}
     masters, _ = run_step(2, gradients)
     assert (masters["last.frozen"] == 1).all()
 
 
 def test_server_masters_returns_copies() -> None:
-    """Whoever looks at the weights cannot change them."""
+    """Changing a copy does not change the weights."""
     server = Driver().server
     (array,) = server.masters(["first.bias"])
     array[:] = 99

@@ -1,4 +1,4 @@
-"""What streams when, without the role around it."""
+"""The streamer: order, window and versions of the weights that stream."""
 
 from memoryx.streamer import Streamer
 from tests.support.arenas import StrictArena

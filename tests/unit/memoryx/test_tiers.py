@@ -1,4 +1,4 @@
-"""What lies in DRAM and what in flash."""
+"""The tiers of MemoryX: DRAM first, then flash."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -40,14 +40,14 @@ def bucket(name: str, num_elements: int = 10, server: int = 0, element_bytes: in
 
 
 def test_stream_shares_the_bandwidth_of_the_group() -> None:
-    """Buckets of different servers share the way out."""
+    """Buckets of different servers share the outgoing wire."""
     memoryx = memoryx_timing(num_servers=2)
     assert memoryx.stream(bucket("a")) == Arrival(0, 20_000)
     assert memoryx.stream(bucket("b", server=1)) == Arrival(20_000, 40_000)
 
 
 def test_stream_is_limited_by_memory_bandwidth() -> None:
-    """40 bytes of a master are read for 20 that leave; twice the pace of the link is enough."""
+    """40 bytes of a master are read for 20 that leave; twice the rate of the link is enough."""
     for rate, took_ps in ((2 * 10**9, 20_000), (10**9, 40_000)):
         memoryx = memoryx_timing(memory_bandwidth_bytes_per_s=rate)
         assert memoryx.stream(bucket("a")) == Arrival(0, took_ps)
@@ -94,7 +94,7 @@ def test_stream_waits_for_the_update_of_its_parameters() -> None:
 
 
 def test_admit_waits_for_the_credit_of_the_gradient_before() -> None:
-    """With a window of one gradient the credit comes back after adding and the way down."""
+    """With a window of one gradient the credit returns after adding and a latency."""
     memoryx = memoryx_timing()
     gradient = bucket("a", element_bytes=4)
     assert memoryx.admit(gradient) == 0
@@ -136,7 +136,7 @@ def test_model_is_in_dram_by_default() -> None:
 
 
 def test_stream_reads_flash_before_sending() -> None:
-    """40 bytes of masters take 400 ps of flash; the slower way out hides all but the first."""
+    """40 bytes of masters take 400 ps of flash; the slower outgoing wire hides all but the first."""
     slow = memoryx_timing(tiers=FLASH, flash_bandwidth_bytes_per_s=10**9)
     assert memoryx_timing(tiers=FLASH).stream(bucket("a")) == memoryx_timing().stream(bucket("a"))
     assert slow.stream(bucket("a")) == Arrival(0, 40_000)  # 20 bytes leave as slowly as 40 are read
@@ -144,7 +144,7 @@ def test_stream_reads_flash_before_sending() -> None:
 
 
 def test_flash_reads_pass_through_memory() -> None:
-    """Of slow memory it takes as much time as what lies there, for flash feeds it as it reads."""
+    """With slow memory it takes as long as data in DRAM: flash feeds memory while it reads."""
     slow = {"memory_bandwidth_bytes_per_s": 10**9}
     assert memoryx_timing(tiers=FLASH, **slow).stream(bucket("a")) == memoryx_timing(**slow).stream(
         bucket("a")
@@ -185,7 +185,7 @@ def test_update_uses_the_server_share_of_flash_and_flops() -> None:
 
 
 def test_slow_server_slows_the_stream_of_all() -> None:
-    """Its memory is slower; and since a layer waits for all servers, so is the way out and in."""
+    """Its memory is slower; and since a layer waits for all servers, both wires are slower, too."""
     slow = JitterSpec(stragglers={"wgt-1": 2.0})
     for server, factor in ((0, 1), (1, 2)):
         memoryx = memoryx_timing(2, jitter=slow)

@@ -1,4 +1,4 @@
-"""The reduce order: whoever adds what, when and where, the parentheses are the same."""
+"""The reduce order: every grouping gives the same parentheses."""
 
 from functools import partial
 from itertools import pairwise
@@ -142,7 +142,7 @@ def test_subtree_sibling_and_parent_agree(count, index) -> None:
 
 
 def test_subtree_promotion_skips_empty_siblings() -> None:
-    """The odd one out at the end stands for as large a subtree as nothing else fills."""
+    """The last odd micro-batch represents the largest subtree that contains only it."""
     size = partial(Subtree.size, num_micro_batches=5)
     assert leaf(4, 5) == Subtree(4, 2)
     assert (size(Subtree(4, 2)), size(Subtree(0, 2)), size(root(5))) == (1, 4, 5)

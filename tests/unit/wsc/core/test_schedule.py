@@ -17,13 +17,13 @@ rounds = st.builds(Rounds, st.integers(1, 60), st.integers(1, 9), st.integers(1,
 @given(rounds)
 def test_rounds_assign_each_micro_batch_once_in_order(rounds) -> None:
     """Round by round and node by node the indices count up from 0."""
-    dealt = [
+    assigned = [
         index
         for round_index in range(rounds.count)
         for node in range(rounds.num_nodes)
         for index in rounds.of_node(round_index, node)
     ]
-    assert dealt == list(range(rounds.num_micro_batches))
+    assert assigned == list(range(rounds.num_micro_batches))
 
 
 @given(rounds)
@@ -42,8 +42,8 @@ def test_rounds_of_nodes_is_one_contiguous_run(rounds, data) -> None:
     start = data.draw(st.integers(0, rounds.num_nodes - 1))
     nodes = range(start, data.draw(st.integers(start + 1, rounds.num_nodes)))
     for round_index in range(rounds.count):
-        dealt = [i for node in nodes for i in rounds.of_node(round_index, node)]
-        assert list(rounds.of_nodes(round_index, nodes)) == dealt
+        assigned = [i for node in nodes for i in rounds.of_node(round_index, node)]
+        assert list(rounds.of_nodes(round_index, nodes)) == assigned
 
 
 @given(rounds)
