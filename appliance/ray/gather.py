@@ -79,7 +79,7 @@ def _cause(role: str, error: RayError, others: Iterable[tuple[str, Any]]) -> tup
 
 
 def _is_symptom(error: RayError) -> bool:
-    """Whether a role failed because another did: it lost its link to it, or waited in vain."""
+    """Return whether a role failed because another did: it lost its link, or waited in vain."""
     return isinstance(error, RayTaskError) and isinstance(error.cause, _SYMPTOMS)
 
 

@@ -46,7 +46,7 @@ class Config(BaseModel):
 
 
 def _boolean_became_number(given: object, value: object) -> bool:
-    """Whether ``given`` has a boolean at a place where ``value``, read from it, has a number."""
+    """Return whether ``given`` has a boolean where ``value``, read from it, has a number."""
     match given, value:
         case Mapping(), Mapping():
             return any(_boolean_became_number(given[key], value.get(key)) for key in given)
