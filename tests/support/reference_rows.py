@@ -19,12 +19,13 @@ from validation.rows.units import canonical
 _COMMON = {"workload": "1D reduce", "value": "100", "unit": "cycles", "use": "validation"}
 
 
-def row(row_id: str = "K0001", kind: Kind = "kernels", **fields: str) -> dict[str, str]:
+def row(row_id: str = "K0001", kind: str = "kernels", **fields: str) -> dict[str, str]:
     """Return all columns of a kind by name; those not given are plausible or empty."""
     evidence = {} if kind == "gpu" else {"evidence": "simulator"}
     known = {"row_id": row_id, **_COMMON, **evidence, **fields}
-    assert set(known) <= set(COLUMNS[kind])
-    return {column: known.get(column, "") for column in COLUMNS[kind]}
+    columns = COLUMNS[cast(Kind, kind)]
+    assert set(known) <= set(columns)
+    return {column: known.get(column, "") for column in columns}
 
 
 def write_rows(path: Path, *rows: Mapping[str, str]) -> Path:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -21,7 +22,7 @@ from wsc.core.errors import WaferStreamError
 
 def opener(run: Callable[[int], object]) -> Opener:
     """Return the opener of a process whose steps are ``run(steps)``."""
-    return partial(nullcontext, run)
+    return cast(Opener, partial(nullcontext, run))
 
 
 def test_run_returns_the_seconds_of_the_slowest_process() -> None:
@@ -59,6 +60,7 @@ def test_close_ends_a_process_within_its_steps() -> None:
     with closing(Arm("slow", [opener(time.sleep)])) as arm:
         (process,) = arm._processes.values()
         pid = process.pid
+        assert pid is not None
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             arm.run(10_000)

@@ -34,13 +34,13 @@ def test_reduce_programs_have_their_cost_functions() -> None:
 
 def test_collectives_have_published_cost_functions() -> None:
     """Star, ring, auto-generated, all-reduce, broadcast, and two dimensions."""
-    columns = {"num_pes": 64, "grid_x": 64, "grid_y": 1}
+    columns: dict[str, Any] = {"num_pes": 64, "grid_x": 64, "grid_y": 1}
     chain = _reduce("chain", 256, **columns)
     assert _reduce("star", 256, **columns) > chain
     assert _reduce("Auto-Gen", 256, **columns) <= chain
     both = predict_kernel(kernel_row("1D allreduce", algorithm="chain", vector_len=256, **columns))
     assert both == chain + 256 + 64 + 4
-    grid = {"algorithm": "", "grid_x": 8, "grid_y": 8, "vector_len": 256}
+    grid: dict[str, Any] = {"algorithm": "", "grid_x": 8, "grid_y": 8, "vector_len": 256}
     assert predict_kernel(kernel_row("2D broadcast", **grid)) == 61 + 256 + 14 + 5
     snake = predict_kernel(kernel_row("2D reduce", **(grid | {"algorithm": "snake"})))
     assert snake == chain
