@@ -137,9 +137,10 @@ class Segment:
     stash: tuple[Stash, ...] = ()
     working: Footprint = Footprint()
 
-    def stash_bytes(self, samples: int) -> int:
-        """Return the stash bytes of a micro-batch of ``samples`` samples."""
-        return sum(piece.footprint.of(samples) for piece in self.stash)
+    @property
+    def stash_footprint(self) -> Footprint:
+        """SRAM of all pieces of the stash together."""
+        return sum((piece.footprint for piece in self.stash), Footprint())
 
 
 @dataclass(frozen=True)

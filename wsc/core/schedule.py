@@ -88,7 +88,7 @@ def schedule_of(program: Program, plan: StreamPlan) -> Schedule:
             gradients=gradients.get(segment.index, ()),
             stashes=segment.outputs,
             drops=segment.drops,
-            stash=sum((piece.footprint for piece in segment.stash), Footprint()),
+            stash=segment.stash_footprint,
         )
         for segment in program.segments
     )

@@ -45,7 +45,7 @@ def test_a_scaled_step_is_the_step_captured_at_that_size(size: int) -> None:
     assert scaled.inputs == captured.inputs
     assert scaled.batch_size == captured.batch_size
     for ours, theirs in zip(scaled.segments, captured.segments, strict=True):
-        assert ours.stash_bytes(size) == theirs.stash_bytes(size)
+        assert ours.stash_footprint.of(size) == theirs.stash_footprint.of(size)
         priced = [[w for w in s.work if w.kind != "view"] for s in (ours, theirs)]
         assert priced[0] == priced[1]
 

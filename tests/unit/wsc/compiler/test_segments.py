@@ -50,7 +50,7 @@ def test_stash_bytes_count_storages(gpt: Program) -> None:
     """Views of one tensor take its memory once."""
     first = gpt.segments[0]
     hidden = GPT["hidden_size"] * 2 * 8 * BYTES_PER_ELEMENT["bfloat16"]
-    stashed = first.stash_bytes(gpt.micro_batch_size)
+    stashed = first.stash_footprint.of(gpt.micro_batch_size)
     assert hidden <= stashed < len(first.outputs) * 4 * hidden
 
 
