@@ -1,8 +1,8 @@
 """Backend flags with dotted names (cluster_interface.md, section 2.3).
 
-A flag is None where a file does not set it. Of these the micro-batch size alone concerns an
-emulated cluster. Flags that tune the real machine are accepted, so that a file written for it
-runs unchanged; those that would change what a run computes are refused.
+A flag is None where a file does not set it. Only the micro-batch size affects an emulated cluster.
+Flags that tune the real machine are accepted, so that a file written for it runs unchanged; flags
+that would change the result of a run are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _refuse_level(value: object) -> None:
 
 
 class Flags(Named):
-    """What GlobalFlags, ScopedTrainFlags and ScopedValidateFlags have in common."""
+    """Base of GlobalFlags, ScopedTrainFlags and ScopedValidateFlags."""
 
     micro_batch_size: Annotated[MicroBatchSize | None, BeforeValidator(_micro_batch_size)] = _flag(
         "performance.micro_batch_size"
@@ -86,8 +86,8 @@ class GlobalFlags(Flags):
 
 
 class ScopedTrainFlags(Flags):
-    """Flags of training; they win over GlobalFlags."""
+    """Flags of training; they override GlobalFlags."""
 
 
 class ScopedValidateFlags(Flags):
-    """Flags of evaluation; they win over GlobalFlags."""
+    """Flags of evaluation; they override GlobalFlags."""

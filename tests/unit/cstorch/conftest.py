@@ -1,4 +1,4 @@
-"""What most tests of the front end start from."""
+"""Fixtures of the front-end tests."""
 
 from __future__ import annotations
 

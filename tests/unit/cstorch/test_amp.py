@@ -1,4 +1,4 @@
-"""Mixed precision: what travels, what computes, and a loss scale that is taken out again."""
+"""Mixed precision: dtypes of stream and kernels, and the loss scale."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def backend(backend):
 def test_stream_precision_follows_the_settings(
     enabled: Any, half: Any, level: Any, expected: Any, backend: cstorch.Backend
 ) -> None:
-    """Dtype of the stream, dtype of the kernels."""
+    """The first dtype is that of the stream, the second that of the kernels."""
     amp.enable_mixed_precision(enabled)
     amp.set_half_dtype(half)
     backends.csx.precision.optimization_level = level
@@ -46,7 +46,7 @@ def test_stream_precision_follows_the_settings(
 
 
 def test_other_half_dtypes_are_refused() -> None:
-    """With those that there are."""
+    """The setting stays unchanged."""
     with raises(ConfigError, "unknown-half-dtype"):
         amp.set_half_dtype("cbfloat16")
     assert amp.get_half_dtype_str() == "bfloat16"
@@ -68,7 +68,7 @@ def train(backend, loss_scale=1.0, lr=0.1, **limits):
 
 
 def test_loss_scale_of_a_power_of_two_changes_no_bit() -> None:
-    """It is divided out of the fp32 gradients before anything else happens to them."""
+    """Gradients are divided by the scale in fp32 before clipping and update."""
     found = []
     for scale in (1.0, 1024.0):
         with running_backend() as backend:
@@ -98,20 +98,20 @@ def test_loss_scale_keeps_small_gradients(scale: Any, backend: cstorch.Backend) 
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
 def test_loss_scale_must_be_positive(scale: Any) -> None:
-    """Zero would train nothing, and nothing would say so."""
+    """A scale of zero would train nothing."""
     with raises(ConfigError, "loss-scale-not-positive"):
         amp.GradScaler(scale)
 
 
 def test_loss_is_not_scaled_outside_of_a_trace() -> None:
-    """On the user's side there is nothing to scale back."""
+    """The user's process has no gradients to divide."""
     scaler = amp.GradScaler(8.0)
     assert scaler.scale(torch.tensor(2.0)) == 2.0
     assert scaler.get_scale() == 8.0
 
 
 def test_scaling_twice_is_refused(backend: cstorch.Backend) -> None:
-    """One loss, one scale."""
+    """A step has one loss and one scale."""
     model = cstorch.compile(Regression(), backend)
     scaler = amp.GradScaler(2.0)
     step = cstorch.trace(lambda batch: scaler.scale(scaler.scale(model(**batch))))
@@ -120,7 +120,7 @@ def test_scaling_twice_is_refused(backend: cstorch.Backend) -> None:
 
 
 def test_optimizer_step_equals_the_single_calls(backend: cstorch.Backend) -> None:
-    """Backward, clip by value, clip by norm, update, zero_grad: as if written out."""
+    """Backward, clip by value, clip by norm, update, zero_grad give the same weights."""
     amp.enable_mixed_precision(False)
     _, digest = train(backend, max_gradient_value=0.05, max_gradient_norm=0.05)
     backend.shutdown()

@@ -1,4 +1,4 @@
-"""The backend: one per process, from configuration to a running cluster and away again."""
+"""The backend: one per process, from configuration to cluster and shutdown."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from wsc.core.units import PS_PER_S
 
 
 def test_second_backend_is_refused(backend: cstorch.Backend) -> None:
-    """A second construction is refused; without arguments one gets the one that is there."""
+    """A second construction is refused; without arguments the existing backend is returned."""
     with pytest.raises(RuntimeError, match="one per process"):
         cstorch.backend("CSX")
     assert cstorch.backend() is cstorch.current_backend() is backend
 
 
 def test_current_backend_needs_a_backend() -> None:
-    """Before it is made and after it was shut down."""
+    """There is none before the construction and after the shutdown."""
     with pytest.raises(RuntimeError, match="no backend yet"):
         cstorch.current_backend()
     with running_backend() as backend:
@@ -54,7 +54,7 @@ def test_current_backend_needs_a_backend() -> None:
 
 @pytest.mark.parametrize("options", [{"backend_type": "TPU"}, {"backend_type": "cpu"}])
 def test_only_csx_is_emulated(options: Any) -> None:
-    """And a refused backend takes no place."""
+    """A refused backend does not block another one."""
     with raises(ConfigError, "backend-not-csx"):
         cstorch.backend(**options)
     with running_backend():
@@ -62,13 +62,13 @@ def test_only_csx_is_emulated(options: Any) -> None:
 
 
 def test_compile_only_excludes_validate_only() -> None:
-    """One of them stops before the other."""
+    """Validation stops before compiling ends."""
     with raises(ConfigError, "compile-only-and-validate-only"):
         cstorch.backend("csx", compile_only=True, validate_only=True)
 
 
 def test_models_are_built_on_the_device(backend: cstorch.Backend) -> None:
-    """A torch device context, so that any model code works in it."""
+    """The device is a torch context in which any model code works."""
     with backend.device as device:
         assert torch.nn.Linear(2, 2).weight.device == device
     assert backend.is_csx
@@ -88,14 +88,14 @@ def test_models_are_built_on_the_device(backend: cstorch.Backend) -> None:
     ],
 )
 def test_size_of_the_cluster(config: Any, size: int) -> None:
-    """What the job asks for, within what cluster.yaml gives."""
+    """The size follows from the job and from the limits of cluster.yaml."""
     with running_backend(cluster_config=cstorch.ClusterConfig(**config)) as backend:
         found = backend.size()
     assert (found.num_csx, found.num_servers, found.num_workers) == size
 
 
 def test_size_has_as_many_lanes_as_fill_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program is dealt for as many lanes as the nodes have."""
+    """The program is laid out for as many lanes as the nodes have."""
     runtime = RuntimeSpec(kind="ray", cores=6)
     config = cstorch.ClusterConfig(num_csx=2, cluster={"runtime": runtime})
     with running_backend(cluster_config=config) as backend:
@@ -105,13 +105,13 @@ def test_size_has_as_many_lanes_as_fill_the_host(monkeypatch: pytest.MonkeyPatch
 
 
 def test_weights_digest_needs_a_running_cluster(backend: cstorch.Backend) -> None:
-    """There are no weights to look at yet."""
+    """There are no weights before the first step."""
     with raises(WaferStreamError, "cluster-not-running"):
         backend.weights_digest()
 
 
 def test_steps_are_counted_over_loops(backend: cstorch.Backend) -> None:
-    """Training goes on where it stopped; evaluation does not count."""
+    """Training continues at its last step; evaluation does not count."""
     step = training_step(backend)
     losses(step, executor(2))
     losses(evaluation_step(backend), executor(2))
@@ -124,7 +124,7 @@ def test_steps_are_counted_over_loops(backend: cstorch.Backend) -> None:
 def test_emulated_start_up_is_logged_once(
     backend: cstorch.Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the first program that goes onto the cluster, and no other."""
+    """The line appears with the first program of the cluster only."""
     with caplog.at_level("INFO", "waferstream"):
         losses(training_step(backend), executor(2))
         losses(evaluation_step(backend), executor(2))
@@ -134,7 +134,7 @@ def test_emulated_start_up_is_logged_once(
 
 
 def test_model_too_large_for_memoryx_starts_nothing() -> None:
-    """The error comes before any process, and the backend can be shut down."""
+    """The error comes before any process starts, and the backend can be shut down."""
     config = cluster_config(Shape(1), memoryx={"dram_bytes": 10})
     with running_backend(cluster_config=config) as backend:
         with raises(ApplianceResourceExhausted, "model-exceeds-memoryx"):
@@ -143,7 +143,7 @@ def test_model_too_large_for_memoryx_starts_nothing() -> None:
 
 
 def test_cluster_can_be_started_after_a_failed_start() -> None:
-    """Its second start sends the weights, as the first one would have done."""
+    """The second start sends the weights."""
     made = []
 
     def unreachable_at_first():
@@ -164,7 +164,7 @@ def test_cluster_can_be_started_after_a_failed_start() -> None:
 
 
 def test_program_is_reinstalled_after_a_failed_install() -> None:
-    """Half of the roles have the next one already, and a loop over the old data must not use it."""
+    """Some roles have the new program already, which a loop over the old data must not use."""
     made = []
 
     def longer_batches():
@@ -183,7 +183,7 @@ def test_program_is_reinstalled_after_a_failed_install() -> None:
 
 
 def test_refused_checkpoint_can_be_restored_leniently(tmp_path: Path) -> None:
-    """It is not forgotten because the first attempt had started a cluster."""
+    """The restore is repeated although the first attempt had started a cluster."""
     Checkpoints.write(tmp_path / "c.mdl")
     seen = []
     for is_refused_first in (False, True):
@@ -212,14 +212,14 @@ def test_loss_that_is_nan_ends_the_run() -> None:
 
 
 def test_check_of_the_loss_can_be_switched_off() -> None:
-    """For who wants to see where it goes."""
+    """The run continues with a loss that is NaN."""
     with running_backend(check_loss=False) as backend:
         seen = losses(training_step(backend), executor(2, loader(poisoned)))
     assert all(map(math.isnan, seen))
 
 
 def test_failed_job_is_not_repeated() -> None:
-    """Some of its steps may be done; doing them twice would be another training."""
+    """Some of its steps may be done; repeating them would change the training."""
 
     class FailsOnce:
         """A loader whose second batch cannot be read at first."""
@@ -263,21 +263,21 @@ class Checkpoints:
 
 @pytest.mark.parametrize("evaluates_first", [False, True])
 def test_restore_of_all_states_continues_the_training(tmp_path: Path, evaluates_first: Any) -> None:
-    """Weights, momentum and step: the third step is the third step, whatever is done before it."""
+    """The third step has the weights, momentum and number of an uninterrupted run."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
     continued = Checkpoints.go_on(tmp_path / "c.mdl", evaluates_first)
     assert continued == (expected, 3, {"global_step": 2})
 
 
 def test_restore_of_the_model_alone_starts_at_step_0(tmp_path: Path) -> None:
-    """With trained weights, at step 0, without momentum."""
+    """The run has trained weights, but no momentum."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
     digest, step, _ = Checkpoints.go_on(tmp_path / "c.mdl", states={"model"})
     assert (digest != expected, step) == (True, 1)
 
 
 def test_restore_of_another_file_is_refused(tmp_path: Path) -> None:
-    """Before anything is compiled or started."""
+    """The error comes before anything is compiled or started."""
     path = tmp_path / "c.mdl"
     path.write_bytes(b"nonsense")
     with running_backend() as backend, raises(CheckpointError, "checkpoint-damaged"):
@@ -285,7 +285,7 @@ def test_restore_of_another_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_reload_reads_another_checkpoint(tmp_path: Path) -> None:
-    """For the evaluation of many checkpoints in one process."""
+    """Many checkpoints can be evaluated in one process."""
     Checkpoints.write(tmp_path / "c.mdl")
     with running_backend() as backend:
         evaluate = evaluation_step(backend)
@@ -296,7 +296,7 @@ def test_reload_reads_another_checkpoint(tmp_path: Path) -> None:
 
 
 def test_restore_of_another_model_needs_strict_off(tmp_path: Path) -> None:
-    """A deeper model takes the common layers, a shallower one leaves the others in the file."""
+    """A deeper model takes the common layers; a shallower one ignores the other layers."""
     Checkpoints.write(tmp_path / "c.mdl")
 
     def digest(depth, **options):
@@ -314,7 +314,7 @@ def test_restore_of_another_model_needs_strict_off(tmp_path: Path) -> None:
 
 
 def test_write_trace_needs_a_recording(tmp_path: Path) -> None:
-    """For Perfetto, if it was recorded."""
+    """A recorded run writes a Perfetto trace; any other is refused."""
     path = tmp_path / "trace.json"
     config = cluster_config(Shape(2)).model_copy(update={"record": True})
     with running_backend(cluster_config=config) as backend:

@@ -1,4 +1,4 @@
-"""What a job asks of the cluster, checked where it is written."""
+"""Cluster configuration of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cstorch import ClusterConfig
 
 
 def test_cluster_config_defaults() -> None:
-    """One system, the machine of cluster.yaml's defaults, no time limit."""
+    """One system, the default machine of cluster.yaml, no time limit."""
     config = ClusterConfig()
     assert (config.num_csx, config.max_wgt_servers, config.num_workers_per_csx) == (1, 0, 1)
     assert config.job_time_sec is None
@@ -30,12 +30,12 @@ def test_cluster_config_defaults() -> None:
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_cluster_config_refuses_wrong_values(wrong: Any) -> None:
-    """With the name of the key."""
+    """The error names the key."""
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         ClusterConfig(**wrong)
 
 
 def test_cluster_config_is_frozen() -> None:
-    """Objects are built from it and never look back."""
+    """An assignment is refused."""
     with pytest.raises(ValidationError, match="frozen"):
         ClusterConfig().num_csx = 2

@@ -1,4 +1,4 @@
-"""The micro-batch size that a step is compiled for: asked for, found to fit, or explored."""
+"""The micro-batch size that a step is compiled for: stated, fitted to the wafer, or explored."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def sizes(caplog):
     ("requested", "size"), [("auto", 4), (8, 8), (None, 32), ("fill_wafer", 32)]
 )
 def test_size_that_fits_is_compiled_as_requested(sizes: Any, requested: Any, size: int) -> None:
-    """Once; ``auto`` leaves eight micro-batches."""
+    """The step is compiled once; ``auto`` leaves eight micro-batches."""
     train(requested, compile_only=True)
     assert sizes() == [size]
 
 
 @pytest.mark.parametrize(("fits", "size"), [(4, 4), (3, 2), (2, 2), (1, 1)])
 def test_auto_takes_the_largest_divisor_that_fits(sizes: Any, fits: int, size: int) -> None:
-    """To the largest divisor that fits, with the very weights that this size gives when named."""
+    """The weights are those that this size gives when it is stated."""
     found = train("auto", fits)
     assert sizes()[-1] == size
     assert found == train(size)
@@ -74,7 +74,7 @@ def test_fill_wafer_takes_the_largest_divisor_that_fits(
 def test_layers_are_recomputed_where_they_do_not_fit(
     requested: Any, sizes: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At the size that was asked for, with the very weights that a larger wafer gives."""
+    """The weights are those that a larger wafer gives at the same size."""
     batches = [build_source(LOADER, "test").batch(index) for index in range(2)]
     half = {name: tensor[:MICRO_BATCH_SIZE] for name, tensor in batches[0].items()}
     program = compile_model(build_model(GPT, 0), half, 1).program
@@ -95,20 +95,20 @@ def test_layers_are_recomputed_where_they_do_not_fit(
 
 
 def test_auto_gives_the_same_weights_on_any_number_of_systems() -> None:
-    """Also where the first choice did not fit: the wafers are alike."""
+    """This holds also where the first size does not fit the wafer."""
     assert train("auto", 2) == train("auto", 2, num_csx=3)
 
 
 @pytest.mark.parametrize("requested", [8, None])
 def test_integer_size_that_does_not_fit_is_refused(requested: Any) -> None:
-    """What it needs, what is there, and what would fit; before anything starts."""
+    """The remedy states the largest size that fits."""
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         train(requested, 5, compile_only=True)
     assert caught.value.remedy == "lower csx.performance.micro_batch_size to 5 or less"
 
 
 def test_auto_refuses_a_step_if_no_sample_fits() -> None:
-    """There is no smaller micro-batch."""
+    """There is no smaller micro-batch than one sample."""
     with pytest.raises(ApplianceResourceExhausted) as caught:
         train("auto", 0, compile_only=True)
     assert "not even one sample fits" in caught.value.remedy
@@ -117,7 +117,7 @@ def test_auto_refuses_a_step_if_no_sample_fits() -> None:
 def test_explore_names_the_fastest_size_that_fits(
     sizes: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line per size; on a machine whose layers cost most to start, large is fast."""
+    """The table has one line per size that fits."""
     train("explore", 20, compile_only=True)
     assert sizes()[-1] == 16
     table = caplog.text.split("Explored micro-batch sizes:")[1]
@@ -128,13 +128,13 @@ def test_explore_names_the_fastest_size_that_fits(
 
 
 def test_explore_stays_in_its_range(sizes: Any) -> None:
-    """From min to max."""
+    """Sizes from min to max are compared."""
     train({"explore": {"min": 2, "max": 7}}, compile_only=True)
     assert sizes()[-1] == 4
 
 
 def test_explore_is_for_compiling_only() -> None:
-    """What it picks depends on the number of systems, and weights must not."""
+    """Its size depends on the number of systems, and weights must not."""
     with raises(ConfigError, "explore-runs-nothing") as caught:
         train("explore")
     assert "--compile_only" in caught.value.remedy

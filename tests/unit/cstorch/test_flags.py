@@ -1,4 +1,4 @@
-"""Flags of the backend: attributes that check what is assigned to them."""
+"""Flags of the backend: attributes that check assignments."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def defaults():
 
 @pytest.mark.parametrize("size", ["auto", None, 1, 64])
 def test_micro_batch_size_takes_policies_and_numbers(size: int) -> None:
-    """``auto``, a number, or None for everything at once."""
+    """A policy, a number, or None for the whole share."""
     backends.csx.performance.micro_batch_size = size
     assert backends.csx.performance.micro_batch_size == size
 
 
 @pytest.mark.parametrize("size", ["explore", {"explore": {}}, {"explore": {"min": 2, "max": 8}}])
 def test_explore_is_a_word_or_a_range(size: int) -> None:
-    """The word alone means all sizes."""
+    """The word alone compares all sizes."""
     backends.csx.performance.micro_batch_size = size
     expected = {"min": 2, "max": 8} if "max" in str(size) else {}
     assert backends.csx.performance.micro_batch_size == Explore(explore=SizeRange(**expected))
@@ -34,26 +34,26 @@ def test_explore_is_a_word_or_a_range(size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, -4, "most", 2.5, {"explore": {"min": 0}}])
 def test_micro_batch_size_refuses_other_values(size: int) -> None:
-    """Refused where they are set, not where they are used."""
+    """The assignment is refused, not the later use."""
     with pytest.raises(ValidationError):
         backends.csx.performance.micro_batch_size = size
 
 
 @pytest.mark.parametrize("level", [3, -1, "high"])
 def test_optimization_level_refuses_other_values(level: Any) -> None:
-    """The vendor has 0, 1 and 2."""
+    """The vendor's levels are 0, 1 and 2."""
     with pytest.raises(ValidationError):
         backends.csx.precision.optimization_level = level
 
 
 def test_misspelt_flag_is_refused() -> None:
-    """Instead of being ignored."""
+    """An unknown flag is an error."""
     with pytest.raises(ValueError, match="mirco_batch_size"):
         backends.csx.performance.mirco_batch_size = 4
 
 
 def test_reset_restores_the_defaults() -> None:
-    """For the next program in the same process."""
+    """The next program of the process starts with default flags."""
     backends.csx.performance.micro_batch_size = 4
     backends.csx.precision.optimization_level = 0
     backends.reset()

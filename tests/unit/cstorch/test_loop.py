@@ -1,4 +1,4 @@
-"""A result of a step has no value before the step has run, and says so."""
+"""Step values: results of a step before the step has run."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ USES = {
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_step_value_refuses_to_be_read_early(use: Any) -> None:
-    """With the place where it can be read."""
+    """The remedy names the step closure."""
     with raises(WaferStreamError, "step-value-read-early") as caught:
         use(StepValue(0))
     assert "step_closure" in caught.value.remedy
 
 
 def test_step_value_can_be_printed() -> None:
-    """In a debugger or a log, as what it is."""
+    """Its text states its position."""
     assert repr(StepValue(2)) == "<result 2 of the traced step, known after it has run>"
 
 
 def test_resolve_fills_in_the_values() -> None:
-    """In any structure; everything else stays as it is."""
+    """Step values in any structure become tensors; everything else stays unchanged."""
     tree = ({"loss": StepValue(1), "n": 3}, [StepValue(0), "text", None])
     named, (first, *others) = resolve(tree, (0.5, 2.0))
     assert torch.equal(named["loss"], torch.tensor(2.0))

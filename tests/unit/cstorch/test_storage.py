@@ -1,4 +1,4 @@
-"""Checkpoints of a user's program: whole files or none, tensors read when they are needed."""
+"""Checkpoints of a user's program: complete files only, tensors read on access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def backend(backend):
 
 
 def test_load_returns_what_was_saved(backend: cstorch.Backend, tmp_path: Path) -> None:
-    """Weights and optimizer state as tensors, the rest as it was."""
+    """Weights and optimizer state are tensors; other values are equal."""
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}, "optimizer": {}, "note": [1, {"a": None}]}, path)
     state = cstorch.load(path)
@@ -38,7 +38,7 @@ def test_load_returns_what_was_saved(backend: cstorch.Backend, tmp_path: Path) -
 
 
 def test_save_of_the_model_alone(backend: cstorch.Backend, tmp_path: Path) -> None:
-    """The model alone, for whoever only wants to look at it."""
+    """The checkpoint has no other state."""
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}}, str(path))
     state = cstorch.load(str(path))
@@ -48,7 +48,7 @@ def test_save_of_the_model_alone(backend: cstorch.Backend, tmp_path: Path) -> No
 
 
 def test_save_without_a_cluster_state_is_refused(backend: cstorch.Backend, tmp_path: Path) -> None:
-    """Plain data can be written without us."""
+    """The cluster would write nothing."""
     with raises(CheckpointError, "no-cluster-state"):
         cstorch.save({"global_step": 3}, tmp_path / "c.mdl")
 
@@ -56,7 +56,7 @@ def test_save_without_a_cluster_state_is_refused(backend: cstorch.Backend, tmp_p
 def test_save_replaces_an_older_file_only_when_complete(
     backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed save leaves the old checkpoint, and nothing else."""
+    """A failed save leaves the old checkpoint and no other file."""
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}, "version": 1}, path)
     with pytest.raises(CheckpointError):
@@ -80,7 +80,7 @@ def test_save_flushes_the_file_before_renaming(
 def test_files_of_a_killed_save_are_removed_by_prepare(
     backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever hidden files lie in the folder while the servers write, prepare() knows them all."""
+    """Every hidden file that exists while the servers write is known to prepare()."""
     folder, killed = CheckpointFolder(tmp_path / "living"), tmp_path / "killed"
     save = cstorch.Backend.save
 
@@ -97,7 +97,7 @@ def test_files_of_a_killed_save_are_removed_by_prepare(
 
 
 def test_save_into_a_missing_folder_is_refused(backend: cstorch.Backend, tmp_path: Path) -> None:
-    """Named, before the training goes on without checkpoints."""
+    """The error names the folder."""
     with pytest.raises(CheckpointError) as caught:
         cstorch.save({"model": {}}, tmp_path / "missing" / "c.mdl")
     assert "missing" in str(caught.value)
@@ -110,7 +110,7 @@ def test_save_needs_a_running_cluster(tmp_path: Path) -> None:
 
 
 def test_load_of_another_file_is_refused(tmp_path: Path) -> None:
-    """With the name of the file."""
+    """The error has a code of its own."""
     path = tmp_path / "c.mdl"
     path.write_text("nonsense")
     with raises(CheckpointError, "checkpoint-damaged"):

@@ -1,4 +1,4 @@
-"""A traced step: recorded once, run by the cluster, and refused where it cannot be what it says."""
+"""Traced steps and closures: recording, installation, values, refusals."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def test_trace_records_the_body_once(backend: cstorch.Backend) -> None:
 
 
 def test_step_outside_of_a_loop_is_refused(backend: cstorch.Backend) -> None:
-    """There is no data to run it on."""
+    """A step needs the data of a loop."""
     with raises(ApplianceCompilationError, "step-outside-loop"):
         training_step(backend)(batches()[0])
 
 
 def test_step_without_a_model_is_refused(backend: cstorch.Backend) -> None:
-    """MemoryX would hold nothing."""
+    """MemoryX would hold no weights."""
     step = cstorch.trace(lambda batch: batch["x"].sum())
     with raises(ApplianceCompilationError, "no-model"):
         losses(step, executor())
 
 
 def test_step_without_a_tensor_is_refused(backend: cstorch.Backend) -> None:
-    """Nothing says what a micro-batch is."""
+    """A micro-batch is cut from tensor arguments."""
     model = cstorch.compile(Regression(), backend)
     batch = batches()[0]
     step = cstorch.trace(lambda: model(**batch))
@@ -80,7 +80,7 @@ def test_step_without_a_tensor_is_refused(backend: cstorch.Backend) -> None:
 
 
 def test_tensor_from_outside_the_batch_is_refused(backend: cstorch.Backend) -> None:
-    """The cluster could not know its next value."""
+    """The cluster would not know its value at the next step."""
     step = training_step(backend)
     with raises(ConfigError, "tensor-not-in-batch") as caught:
         run(executor(), lambda batch: step({"x": batch["x"] * 2, "y": batch["y"]}))
@@ -88,7 +88,7 @@ def test_tensor_from_outside_the_batch_is_refused(backend: cstorch.Backend) -> N
 
 
 def test_step_arguments_may_have_any_structure(backend: cstorch.Backend) -> None:
-    """Any tensors of the batch, in any order and structure, with anything else beside them."""
+    """Tensors of the batch may be mixed with any other values."""
     model = cstorch.compile(Regression(), backend)
 
     @cstorch.trace
@@ -105,7 +105,7 @@ def test_step_arguments_may_have_any_structure(backend: cstorch.Backend) -> None
 
 
 def test_step_result_that_is_no_scalar_is_refused(backend: cstorch.Backend) -> None:
-    """What cannot be averaged over micro-batches is refused, with its shape."""
+    """The error states the shape."""
     model = cstorch.compile(Regression(), backend)
     step = cstorch.trace(lambda batch: (model(**batch), batch["x"]))
     with raises(ApplianceCompilationError, "result-not-scalar") as caught:
@@ -114,7 +114,7 @@ def test_step_result_that_is_no_scalar_is_refused(backend: cstorch.Backend) -> N
 
 
 def test_step_results_keep_their_structure(backend: cstorch.Backend) -> None:
-    """Every tensor in what the step returns becomes a placeholder in its place."""
+    """Every tensor in the result is replaced by a placeholder."""
     model = cstorch.compile(Regression(), backend)
     seen = []
 
@@ -148,7 +148,7 @@ def test_gradients_without_an_optimizer_are_refused(backend: cstorch.Backend) ->
 
 
 def test_two_optimizers_are_refused(backend: cstorch.Backend) -> None:
-    """One update per step."""
+    """A step has one update."""
     model = cstorch.compile(Regression(), backend)
     optimizers = [cstorch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2)]
 
@@ -163,21 +163,21 @@ def test_two_optimizers_are_refused(backend: cstorch.Backend) -> None:
 
 
 def test_a_second_model_is_refused(backend: cstorch.Backend) -> None:
-    """MemoryX holds the weights of one."""
+    """MemoryX holds the weights of one model."""
     cstorch.compile(Regression(), backend)
     with raises(WaferStreamError, "second-model"):
         cstorch.compile(Regression(), backend)
 
 
 def test_two_steps_in_one_loop_are_refused(backend: cstorch.Backend) -> None:
-    """The cluster could not know which of them a step is."""
+    """A loop runs one traced step."""
     train, evaluate = training_step(backend), evaluation_step(backend)
     with raises(ConfigError, "two-steps-in-one-loop"):
         run(executor(), lambda batch: (train(batch), evaluate(batch)))
 
 
 def test_an_evaluation_leaves_the_weights_alone(backend: cstorch.Backend) -> None:
-    """And reads its batches from the first one, each time."""
+    """Every evaluation reads its batches from the first one."""
     train, evaluate = training_step(backend), evaluation_step(backend)
     losses(train, executor(2))
     digest = backend.weights_digest()
@@ -210,7 +210,7 @@ def test_step_reads_the_loader_of_its_loop(backend: cstorch.Backend) -> None:
 
 
 def test_two_steps_of_a_mode_take_turns(backend: cstorch.Backend) -> None:
-    """Two evaluations in turn: each call runs its own program."""
+    """Each call runs its own program."""
     model = cstorch.compile(Regression(), backend)
     single = cstorch.trace(lambda batch: model(**batch))
     double = cstorch.trace(lambda batch: model(**batch) * 2)
@@ -256,7 +256,7 @@ def test_optimizer_state_survives_another_loader(make_step: Any) -> None:
 
 
 def test_scheduler_counts_the_steps_done(backend: cstorch.Backend) -> None:
-    """However often its step was recorded: a closure reads the rate of the next step."""
+    """The count does not depend on how often the step was recorded."""
     step = scheduled_step(backend)
     seen = []
 
@@ -306,7 +306,7 @@ def test_clipping_is_recorded_under_any_import(how: Any, backend: cstorch.Backen
 
 
 def test_clipping_acts_at_once_after_the_trace(backend: cstorch.Backend) -> None:
-    """After a trace, outside of it, gradients are clipped here and now."""
+    """Outside of a trace gradients are clipped in this process."""
     losses(training_step(backend, CLIPS["norm, by name"]), executor(1))
     parameter = torch.nn.Parameter(torch.zeros(2))
     parameter.grad = torch.tensor([3.0, 4.0])
@@ -315,7 +315,7 @@ def test_clipping_acts_at_once_after_the_trace(backend: cstorch.Backend) -> None
 
 
 def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> None:
-    """MemoryX clips by the norm of all of them; part of them would be another computation."""
+    """MemoryX clips by the norm of all gradients."""
     with raises(ApplianceCompilationError, "some-gradients-clipped"):
         losses(
             training_step(
@@ -326,7 +326,7 @@ def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> 
 
 
 def test_clipping_by_another_norm_is_refused(backend: cstorch.Backend) -> None:
-    """The L2 norm is what servers agree on."""
+    """Weight servers agree on the L2 norm only."""
     with raises(ApplianceCompilationError, "clipped-by-other-norm"):
         losses(
             training_step(backend, lambda m: clip_grad_norm_(m.parameters(), 1.0, norm_type=1)),
@@ -345,7 +345,7 @@ def test_compile_only_starts_no_cluster() -> None:
 
 
 def test_failed_trace_can_be_repeated(backend: cstorch.Backend) -> None:
-    """Nothing half-done stays behind."""
+    """A failed trace leaves no state behind."""
     step = training_step(backend)
     wrong = loader(lambda: random_batches(1, 1))
     with raises(ConfigError, "batch-below-systems"):
@@ -354,7 +354,7 @@ def test_failed_trace_can_be_repeated(backend: cstorch.Backend) -> None:
 
 
 def test_compiled_for_needs_no_loop_and_no_cluster(backend: cstorch.Backend) -> None:
-    """A simulation takes the program of a run and its optimizer, and installs nothing."""
+    """A simulation gets program and optimizer of a run, and nothing is installed."""
     compiled, optimizer = training_step(backend).compiled_for(2, batches()[0])
     assert backend.cluster is None
     assert compiled.program.micro_batch_size == 2
@@ -368,7 +368,7 @@ def test_compiled_for_needs_no_loop_and_no_cluster(backend: cstorch.Backend) -> 
 def test_step_closures_run_on_activation_steps(
     num_steps: int, activation_steps: Any, expected: Any, backend: cstorch.Backend
 ) -> None:
-    """Every so many steps, or those that were named, and always the last."""
+    """They run at an interval or at listed steps, and always at the last one."""
     seen = []
 
     @cstorch.step_closure
@@ -385,7 +385,7 @@ def test_step_closures_run_on_activation_steps(
 
 
 def test_closure_values_do_not_depend_on_activation_steps(backend: cstorch.Backend) -> None:
-    """With few activation steps the same values come back as with all of them."""
+    """Fewer activation steps give a subset of the same values."""
     every = losses(evaluation_step(backend), executor(4))
     assert losses(evaluation_step(backend), executor(4, activation_steps=2)) == every[1::2]
 
@@ -397,7 +397,7 @@ def test_closure_values_do_not_depend_on_activation_steps(backend: cstorch.Backe
 def test_checkpoint_closures_run_on_checkpoint_steps(
     checkpoint_steps: Any, expected: Any, backend: cstorch.Backend
 ) -> None:
-    """Multiples and the last step; a list is taken as it is; 0 means never."""
+    """They run at multiples and the last step, or at listed steps; 0 means never."""
     saved = []
 
     @cstorch.checkpoint_closure
@@ -413,7 +413,7 @@ def test_checkpoint_closures_run_on_checkpoint_steps(
 
 
 def test_closure_inside_the_trace_runs_for_every_step(backend: cstorch.Backend) -> None:
-    """It was recorded with the step; values that are no tensors come as they are."""
+    """It is recorded with the step; values that are not tensors are passed unchanged."""
     seen = []
 
     @cstorch.step_closure
@@ -433,7 +433,7 @@ def test_closure_inside_the_trace_runs_for_every_step(backend: cstorch.Backend) 
 
 
 def test_closures_run_in_the_order_of_their_calls(backend: cstorch.Backend) -> None:
-    """All of one step before any of the next."""
+    """All closures of a step run before any of the next."""
     seen = []
     first = cstorch.step_closure(lambda loss: seen.append("first"))
     second = cstorch.step_closure(lambda loss: seen.append("second"))
@@ -458,7 +458,7 @@ def test_closure_outside_of_a_loop_is_refused(kind: Any, backend: cstorch.Backen
 
 
 def test_error_in_a_closure_ends_the_loop(backend: cstorch.Backend) -> None:
-    """And the next loop starts without it."""
+    """The next loop starts without the failed closure."""
     step = evaluation_step(backend)
 
     @cstorch.step_closure
@@ -472,7 +472,7 @@ def test_error_in_a_closure_ends_the_loop(backend: cstorch.Backend) -> None:
 
 
 def test_closure_keeps_its_name() -> None:
-    """For whoever reads a traceback."""
+    """Tracebacks show the user's function name."""
 
     @cstorch.step_closure
     def report_loss():

@@ -1,4 +1,4 @@
-"""Optimizers keep groups, refuse bad numbers, are recorded in a trace, and become a spec."""
+"""Optimizers: parameter groups, ranges of hyper-parameters, recording in a trace, spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedulers count, carry a schedule for MemoryX, and set only the groups they are meant for."""
+"""Schedulers: step count, schedule for MemoryX, selection of groups."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_tag_that_no_group_has_is_refused(optimizer: Any) -> None:
 
 
 def test_spec_does_not_depend_on_the_step_count(optimizer: Any) -> None:
-    """The value of now is no part of it: recorded again, a step goes on with its moments."""
+    """The spec has first values only, so that a step recorded again keeps its moments."""
     scheduler = lr_scheduler.LinearLR(
         optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=4
     )
@@ -73,7 +73,7 @@ def test_spec_does_not_depend_on_the_step_count(optimizer: Any) -> None:
 
 
 def test_two_schedulers_for_one_value_are_refused(optimizer: Any) -> None:
-    """Which of the two would hold is nobody's guess; chaining is what SequentialLR is for."""
+    """Schedulers are chained with SequentialLR instead."""
     names = {p: "x" for group in optimizer.param_groups for p in group["params"]}
     both = [lr_scheduler.ConstantLR(optimizer, learning_rate=rate) for rate in (0.1, 0.2)]
     with raises(ConfigError, "two-schedulers-for-one-value"):

@@ -1,4 +1,4 @@
-"""The loop: how many steps, where values come back, and what it refuses."""
+"""The executor loop: number of steps, activation and checkpoint steps, refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_num_steps_is_one_epoch_by_default(backend: cstorch.Backend) -> None:
 
 
 def test_num_steps_is_needed_without_a_length(backend: cstorch.Backend) -> None:
-    """Nobody knows how long an endless stream is."""
+    """An endless stream has no epoch."""
     endless = loader(lambda: iter(batches()))
     with raises(ConfigError, "num-steps-unknown"):
         executor(None, endless)
@@ -39,7 +39,7 @@ def test_num_steps_is_needed_without_a_length(backend: cstorch.Backend) -> None:
 
 @pytest.mark.parametrize("num_steps", [0, -1, MAX_STEPS + 1])
 def test_num_steps_out_of_range_is_refused(num_steps: int, backend: cstorch.Backend) -> None:
-    """At least one, and a signed 32-bit integer."""
+    """It is at least one, and a signed 32-bit integer."""
     with raises(ConfigError, "num-steps-out-of-range"):
         executor(num_steps)
 
@@ -51,7 +51,7 @@ def test_num_steps_out_of_range_is_refused(num_steps: int, backend: cstorch.Back
 def test_interval_out_of_range_is_refused(
     option: Any, value: Any, backend: cstorch.Backend
 ) -> None:
-    """0 checkpoint steps mean never; there is no such thing for values."""
+    """0 checkpoint steps mean never; 0 activation steps are an error."""
     with raises(ConfigError, "interval-out-of-range"):
         executor(3, **{option: value})
 
@@ -67,7 +67,7 @@ def test_activation_steps_are_reduced_to_checkpoint_steps(
     backend: cstorch.Backend,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Reduced to the greatest common divisor, and the user is told."""
+    """A reduction to the greatest common divisor is logged as a warning."""
     with caplog.at_level(logging.WARNING, "waferstream"):
         loop = executor(12, activation_steps=activation, checkpoint_steps=checkpoint)
     assert loop.activation_steps == reduced
@@ -82,20 +82,20 @@ def test_loop_repeats_the_data(backend: cstorch.Backend) -> None:
 
 
 def test_empty_loader_is_refused(backend: cstorch.Backend) -> None:
-    """Before anything is compiled."""
+    """The error comes before anything is compiled."""
     with raises(DataError, "loader-empty"):
         losses(evaluation_step(backend), executor(1, loader(list)))
 
 
 def test_two_loops_at_a_time_are_refused(backend: cstorch.Backend) -> None:
-    """The second one is told; the first one goes on."""
+    """The second loop fails; the first one can continue."""
     with raises(ConfigError, "two-loops"):
         run(executor(), lambda _: run(executor(), lambda _: None))
     assert backend.loop is None
 
 
 def test_loop_can_be_left_early(backend: cstorch.Backend) -> None:
-    """With ``break`` or an exception."""
+    """Both ``break`` and an exception end the loop."""
     for _ in executor(5):
         break
     with pytest.raises(KeyError):
@@ -104,14 +104,14 @@ def test_loop_can_be_left_early(backend: cstorch.Backend) -> None:
 
 
 def test_loop_yields_the_first_batch_only(backend: cstorch.Backend) -> None:
-    """In every iteration: data go to the systems, not to this process."""
+    """Data go to the systems, not to this process."""
     seen = []
     run(executor(3), seen.append)
     assert all(batch is seen[0] for batch in seen)
 
 
 def test_loop_knows_first_and_last_iteration(backend: cstorch.Backend) -> None:
-    """First, last, and the number from 1."""
+    """Iterations are counted from 1."""
     loop = executor(3)
     seen = []
     run(
@@ -122,7 +122,7 @@ def test_loop_knows_first_and_last_iteration(backend: cstorch.Backend) -> None:
 
 
 def test_steps_between_activation_steps_run_in_one_job(backend: cstorch.Backend) -> None:
-    """The cluster is asked once, and all results are there afterwards."""
+    """The cluster gets one call, and all results are there afterwards."""
     step = training_step(backend)
     loop = executor(5, activation_steps=3)
     asked = []
@@ -134,13 +134,13 @@ def test_steps_between_activation_steps_run_in_one_job(backend: cstorch.Backend)
 
 
 def test_loop_without_a_step_runs_nothing(backend: cstorch.Backend) -> None:
-    """To look at the data, say."""
+    """The loop only yields the data."""
     run(executor(3), lambda _: None)
     assert backend.cluster is None
 
 
 def test_profiler_measures_and_emulates_rates(backend: cstorch.Backend) -> None:
-    """Samples per second on this host, and on the stated machine."""
+    """Samples per second on this host, and on the emulated machine."""
     loop = executor(4, activation_steps=2)
     losses(training_step(backend), loop)
     assert loop.profiler.rate_tracker.rate > 0
@@ -150,7 +150,7 @@ def test_profiler_measures_and_emulates_rates(backend: cstorch.Backend) -> None:
 
 
 def test_queue_of_a_loop_that_was_left_is_cleared(backend: cstorch.Backend) -> None:
-    """Its step was never run; the next time round a closure sees the values of its own step."""
+    """Closures of the next loop get the values of their own step."""
     step, loop = training_step(backend), executor(2)
     seen = []
     note = cstorch.step_closure(lambda loss: seen.append(loss.item()))
@@ -164,7 +164,7 @@ def test_queue_of_a_loop_that_was_left_is_cleared(backend: cstorch.Backend) -> N
 
 @pytest.mark.parametrize("loops", [[5], [1, 4]])
 def test_job_time_sec_limits_the_job(loops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is noticed before the next steps are sent, in whatever loop."""
+    """The limit is checked before the next steps are sent, in any loop."""
     config = cluster_config(Shape(2)).model_copy(update={"job_time_sec": 10})
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
@@ -186,7 +186,7 @@ def test_job_time_sec_limits_the_job(loops: Any, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("mode", ["compile_only", "validate_only"])
 def test_loop_has_one_iteration_without_execution(mode: Any) -> None:
-    """Enough to trace the step; no checkpoint is due."""
+    """One iteration traces the step; no checkpoint is due."""
     with running_backend(**{mode: True}):
         loop = executor(100, checkpoint_steps=1)
         assert len(loop) == 1
@@ -198,12 +198,12 @@ def test_loop_has_one_iteration_without_execution(mode: Any) -> None:
     [(1, [1, 2, 3, 4, 5, 6]), (3, [3, 6]), (0, []), ((2, 5), [2, 5]), (frozenset(), [])],
 )
 def test_is_due_at_multiples_or_listed_steps(every: Any, steps: Any) -> None:
-    """Of the steps 1 to 6; 0 and no steps at all mean never."""
+    """Steps 1 to 6 are checked; 0 and an empty collection mean never."""
     assert [step for step in range(1, 7) if is_due(every, step)] == steps
 
 
 def test_checked_cadence_refuses_a_small_interval() -> None:
-    """The error names the argument; nothing asked for means the least."""
+    """The error names the argument; None means the least interval."""
     assert checked_cadence("activation_steps", None, least=1) == 1
     assert checked_cadence("checkpoint_steps", 0, least=0) == 0
     with raises(ConfigError, "interval-out-of-range"):
@@ -211,7 +211,7 @@ def test_checked_cadence_refuses_a_small_interval() -> None:
 
 
 def test_meeting_reduces_intervals_only() -> None:
-    """Only two intervals have a common divisor to be reduced to."""
+    """Collections of steps stay unchanged."""
     assert meeting(4, 6) == 2
     assert meeting(4, (3,)) == 4
     assert meeting((4,), 3) == (4,)

@@ -1,4 +1,4 @@
-"""A DataLoader is a recipe: it is followed where the data are needed."""
+"""DataLoader: a function that makes the loader on each input worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_source_makes_a_loader_on_every_worker() -> None:
 
 
 def test_local_loader_is_made_once() -> None:
-    """And not before somebody asks."""
+    """It is made on first access."""
     made = []
     loader = DataLoader(lambda: made.append(1) or numbers(4))
     assert made == []
@@ -36,26 +36,26 @@ def test_local_loader_is_made_once() -> None:
 
 
 def test_first_batch_is_read_once() -> None:
-    """A generator gives it to every loop."""
+    """A generator gives the same first batch to every loop."""
     loader = DataLoader(lambda: iter([torch.zeros(2), torch.ones(2)]))
     assert loader.first is loader.first
     assert loader.first[0].tolist() == [0, 0]
 
 
 def test_loader_instead_of_a_function_is_refused() -> None:
-    """It could not be built on the workers."""
+    """A loader could not be built on the workers."""
     with raises(DataError, "input-fn-not-callable"):
         DataLoader(numbers(3))
 
 
 def test_len_needs_a_loader_with_a_length() -> None:
-    """As Python says it."""
+    """A loader without a length raises TypeError."""
     with pytest.raises(TypeError):
         len(DataLoader(lambda: iter(numbers(3))))
 
 
 def test_loading_is_stated_by_the_loader() -> None:
-    """Itself, or by the processes of a torch DataLoader; of any other iterable nothing is known."""
+    """It is the loader's own, or that of a torch DataLoader, or unknown."""
 
     class Telling(list):
         loading = Loading("csv", num_workers=4)

@@ -1,4 +1,4 @@
-"""Rates: the newest measurement weighs 0.4, the whole loop is a plain mean."""
+"""Rates: smoothed with weight 0.4 for the newest measurement, and over the whole loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_rate_is_smoothed() -> None:
 
 
 def test_global_rate_is_all_samples_over_all_seconds() -> None:
-    """Not the mean of the rates."""
+    """It is not the mean of the rates."""
     tracker = RateTracker()
     tracker.add(100, 1.0)
     tracker.add(100, 3.0)
@@ -26,6 +26,6 @@ def test_global_rate_is_all_samples_over_all_seconds() -> None:
 
 
 def test_rates_are_zero_before_the_first_step() -> None:
-    """Zero, not an error: progress lines are printed at any time."""
+    """Progress lines are printed at any time."""
     profiler = Profiler()
     assert profiler.emulated_rate == profiler.rate_tracker.global_rate == 0
