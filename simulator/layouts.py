@@ -7,7 +7,7 @@ scaled from size to size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -18,9 +18,10 @@ from timing.sram import (
     capacities,
     check_fits,
     num_recomputed,
-    recomputable,
     recompute,
 )
+from timing.sram.liveness import Life, lives
+from timing.sram.recompute import internals_of, saving
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.program import Program
 
@@ -90,7 +91,9 @@ class Layouts:
     def _recomputing(self, count: int) -> _Layout:
         """Recompute the first ``count`` segments of those that can be."""
         chosen = self._recomputable[:count]
-        program = self._program.changed(lambda p: recompute(p, chosen)) if chosen else self._program
+        program = self._program
+        if chosen:
+            program = program.changed(lambda each: recompute(each, chosen, self._internals))
         sram_plan = SramPlan.of(program.at(CAPTURED_SIZES[0], 1), self._machine.system, chosen)
         return _Layout(program, sram_plan)
 
@@ -100,4 +103,9 @@ class Layouts:
 
     @cached_property
     def _recomputable(self) -> tuple[int, ...]:
-        return recomputable(self.smallest)
+        return saving(self.smallest, self._internals)
+
+    @cached_property
+    def _internals(self) -> Mapping[int, Sequence[Life]]:
+        """Internals by forward segment; they are given per sample, so no size changes them."""
+        return internals_of(self.smallest, lives(self.smallest))

@@ -63,13 +63,19 @@ def first_user(internals: Iterable[Life]) -> int:
     return min(life.readers[0] for life in internals)
 
 
-def recompute(program: Program, chosen: Collection[int]) -> Program:
+def recompute(
+    program: Program,
+    chosen: Collection[int],
+    known: Mapping[int, Sequence[Life]] | None = None,
+) -> Program:
     """Return the program that runs the forward segments ``chosen`` again in the backward pass.
 
     The result is for timing and SRAM plans: matching kernels come from the compiler's pass
-    ``rematerialize``. Raises ValueError for a segment that has no internals.
+    ``rematerialize``. ``known`` are the program's internals, if they were found before. Raises
+    ValueError for a segment that has no internals.
     """
-    internals, segments = internals_of(program, lives(program)), list(program.segments)
+    internals = internals_of(program, lives(program)) if known is None else known
+    segments = list(program.segments)
     for index in chosen:
         found = internals.get(index)
         if not found:

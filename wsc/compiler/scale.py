@@ -33,6 +33,14 @@ class _Pair(NamedTuple):
     large: OpWork
 
 
+class _Work(NamedTuple):
+    """The ops of all segments, each different one once, because layers repeat."""
+
+    pairs: tuple[_Pair, ...]  # without views
+    lists: tuple[tuple[int, ...], ...]  # indices of pairs: the ops of a segment in order
+    of_segment: tuple[int, ...]  # index of its list
+
+
 @dataclass(frozen=True)
 class ScalableProgram:
     """A step captured at two micro-batch sizes.
@@ -62,14 +70,17 @@ class ScalableProgram:
         return self.small.parameter
 
     @cached_property
-    def _work(self) -> tuple[dict[tuple[_Pair, ...], int], list[int]]:
-        """Ops without views: different lists of them, numbered, and each segment's number."""
-        numbers: dict[tuple[_Pair, ...], int] = {}
-        works = (
-            tuple(_Pair(*ops) for ops in zip(a.work, b.work, strict=True) if ops[0].kind != "view")
-            for a, b in zip(self.small.segments, self.large.segments, strict=True)
-        )
-        return numbers, [numbers.setdefault(work, len(numbers)) for work in works]
+    def _work(self) -> _Work:
+        pairs: dict[_Pair, int] = {}
+        lists: dict[tuple[int, ...], int] = {}
+        of_segment: list[int] = []
+        for a, b in zip(self.small.segments, self.large.segments, strict=True):
+            found = (_Pair(*ops) for ops in zip(a.work, b.work, strict=True))
+            ops = [
+                pairs.setdefault(pair, len(pairs)) for pair in found if pair.small.kind != "view"
+            ]
+            of_segment.append(lists.setdefault(tuple(ops), len(lists)))
+        return _Work(tuple(pairs), tuple(lists), tuple(of_segment))
 
     def at(self, micro_batch_size: int, num_micro_batches: int) -> Program:
         """Return the program for ``num_micro_batches`` micro-batches of this size."""
@@ -80,9 +91,9 @@ class ScalableProgram:
         def affine(a: int, b: int) -> int:
             return a + (b - a) * more // samples
 
-        pairs, numbers = self._work
-        ops = {pair: _op(pair, affine) for pair in {pair for work in pairs for pair in work}}
-        works = [tuple([ops[pair] for pair in work]) for work in pairs]
+        pairs, lists, of_segment = self._work
+        ops = [_op(pair, affine) for pair in pairs]
+        works = [tuple([ops[index] for index in indices]) for indices in lists]
         return replace(
             small,
             digest=f"{small.digest}-{micro_batch_size}",
@@ -91,8 +102,8 @@ class ScalableProgram:
                 for a, b in zip(small.inputs, self.large.inputs, strict=True)
             ),
             segments=tuple(
-                replace(segment, work=works[number])
-                for segment, number in zip(small.segments, numbers, strict=True)
+                replace(segment, work=works[index])
+                for segment, index in zip(small.segments, of_segment, strict=True)
             ),
             micro_batch_size=micro_batch_size,
             num_micro_batches=num_micro_batches,
@@ -110,7 +121,7 @@ def _op(pair: _Pair, affine: Affine) -> OpWork:
         flops = a.flops * prod(shape) // prod(a.shape)
     else:
         flops = affine(a.flops, b.flops)
-    return a._replace(flops=flops, shape=shape)
+    return OpWork(a.op, a.kind, flops, shape, a.streams, a.reruns)
 
 
 def capture_both(capture: Callable[[int], Compiled]) -> ScalableProgram:
