@@ -82,7 +82,7 @@ class Queues:
 
 
 def compile_routes(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> Queues:
-    """Number the queues and connect them.
+    """Assign numbers to the queues and connect them.
 
     Raises:
         ApplianceCompilationError: A route leaves the region or meets a router without a route, so
@@ -151,7 +151,7 @@ class _Numbers:
 
     @staticmethod
     def of(fabric: Fabric, routes: Mapping[int, ColourRoutes]) -> _Numbers:
-        """Number the inputs that have a route, and the cores that a route ends in."""
+        """Assign numbers to inputs with a route and to cores where a route ends."""
         num_pes = fabric.num_pes
         outputs = [table.outputs for table in routes.values()]
         has_input = np.zeros((len(outputs), NUM_PORTS, num_pes), dtype=np.bool_)
