@@ -2,7 +2,7 @@
 
     python scripts/reference_loop.py --params params.yaml --steps 20
 
-One model on one device, autograd, torch's fused optimizers, no cluster. Only model, data and the
+One model on one device, autograd, torch's optimizers, no cluster. Only model, data and the
 micro-batch policy are WaferStream's. The last line is the SHA-256 that ``run.py`` prints for the
 same file: weights on the cluster are bitwise equal to those of this loop.
 """
@@ -29,6 +29,9 @@ Gradients = list[torch.Tensor]
 
 FUSED = ("SGD", "Adam", "AdamW")
 """Optimizers that are fused kernels in torch, which the cluster matches bit for bit."""
+
+UNFUSED = ("Adadelta", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
+"""Optimizers that torch applies to one tensor after the other, matched bit for bit as well."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -119,19 +122,21 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
     if init.optimizer is None:
         raise SystemExit("params.yaml names no optimizer: there is nothing to train")
     name, arguments = init.optimizer.class_name, init.optimizer.arguments()
-    decay = arguments.pop("weight_decay")
     if not arguments.pop("correct_bias", True):
         raise SystemExit("torch's AdamW always corrects its bias")
     if arguments["lr"] is None:
         arguments["lr"] = init.schedulers[0].at(0)
-    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": d} for d in (decay, 0.0)]
+    not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
+    groups: list[dict[str, Any]] = [{"params": []}, {"params": [], **not_decayed}]
     for master in masters:
         groups[master.ndim <= 1]["params"].append(master)
     if name == "Lion":
         return Lion(groups, arguments)
-    if name not in FUSED:
-        raise SystemExit(f"torch has no fused {name} to compare with: choose {', '.join(FUSED)}")
-    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(groups, **arguments, fused=True)
+    if name not in FUSED + UNFUSED:
+        known = ", ".join((*FUSED, *UNFUSED, "Lion"))
+        raise SystemExit(f"torch has no such {name} to compare with: choose {known}")
+    variant = {"fused": True} if name in FUSED else {"foreach": False}
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(groups, **arguments, **variant)
     return optimizer
 
 

@@ -1,7 +1,8 @@
 """Optimizers and schedulers as a user constructs them; the rules themselves run in MemoryX.
 
 There is one class for every rule of ``memoryx.optim``, of the same name and with its arguments:
-``SGD``, ``Adam``, ``AdamW``, ``Lion``, ``Adafactor``, ``Lamb``.
+``Adadelta``, ``Adafactor``, ``Adagrad``, ``Adam``, ``Adamax``, ``AdamW``, ``ASGD``, ``Lamb``,
+``Lion``, ``Muon``, ``NAdam``, ``RAdam``, ``RMSprop``, ``Rprop``, ``SGD``.
 """
 
 from typing import TYPE_CHECKING

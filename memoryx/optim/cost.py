@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from memoryx.optim.rule import rule_named, state_bytes
+from memoryx.optim.rule import Hyper, Shape, rule_named, state_bytes
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 
@@ -26,7 +27,8 @@ def update_cost(
     """Return the cost of a step's update; ConfigError if MemoryX has no such rule."""
     if optimizer is None:
         return NO_UPDATE
-    flops = rule_named(optimizer.rule).flops_per_element
+    rule = rule_named(optimizer.rule)
+    flops = _mean(optimizer, parameters, rule.flops)
     return UpdateCost(state_bytes_per_element(optimizer, parameters), flops)
 
 
@@ -36,10 +38,18 @@ def state_bytes_per_element(
     """Return the bytes of state per trained element, averaged over the model and rounded up."""
     if optimizer is None:
         return 0
-    rule = rule_named(optimizer.rule)
+    return _mean(optimizer, parameters, partial(state_bytes, rule_named(optimizer.rule)))
+
+
+def _mean(
+    optimizer: OptimizerSpec,
+    parameters: Mapping[str, TensorSpec],
+    cost: Callable[[Shape, Hyper], int],
+) -> int:
+    """Return the cost of all trained parameters per element, rounded up."""
     pairs = [(parameters[name], group) for group in optimizer.groups for name in group.names]
-    state = sum(state_bytes(rule, spec.shape, group.hyper) for spec, group in pairs)
-    return -(-state // max(1, sum(spec.num_elements for spec, _ in pairs)))
+    total = sum(cost(spec.shape, group.hyper) for spec, group in pairs)
+    return -(-total // max(1, sum(spec.num_elements for spec, _ in pairs)))
 
 
 def clips_by_norm(optimizer: OptimizerSpec | None) -> bool:

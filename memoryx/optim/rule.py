@@ -26,7 +26,7 @@ Hyper = Mapping[str, Any]
 """Hyper-parameters by name; always complete, as ``ParamGroup.at`` gives them."""
 
 State = dict[str, Tensor]
-"""The fp32 state tensors of one parameter by name; zeros before the first update."""
+"""The fp32 state tensors of one parameter by name."""
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -70,6 +70,14 @@ class Rule(ABC):
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
         """Return names and shapes of the state kept for a parameter of shape ``shape``."""
 
+    def initial_value(self, state: str, hyper: Hyper) -> float:  # noqa: ARG002
+        """Return the value of every element of a state before the first update."""
+        return 0.0
+
+    def flops(self, shape: Shape, hyper: Hyper) -> int:  # noqa: ARG002
+        """Return the operations of one update of a parameter of shape ``shape``."""
+        return self.flops_per_element * prod(shape)
+
     @abstractmethod
     def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         """Apply one update to masters and states in place; gradients are only read.
@@ -111,8 +119,11 @@ def rule_named(name: str) -> Rule:
 
 
 def init_state(rule: Rule, shape: Shape, hyper: Hyper) -> State:
-    """Return the state before the first update: zeros."""
-    return {name: torch.zeros(size) for name, size in rule.state_shapes(shape, hyper).items()}
+    """Return the state of a parameter before the first update."""
+    return {
+        name: torch.full(size, rule.initial_value(name, hyper))
+        for name, size in rule.state_shapes(shape, hyper).items()
+    }
 
 
 def state_bytes(rule: Rule, shape: Shape, hyper: Hyper) -> int:

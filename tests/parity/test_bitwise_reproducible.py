@@ -12,6 +12,7 @@ import torch
 
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
+from memoryx.optim.rule import RULES
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from scripts import reference_loop
@@ -71,8 +72,8 @@ def default_reference():
 class Machine:
     """One compiled program, to be trained on clusters of any size without compiling again."""
 
-    def __init__(self, config):
-        init = init_config(config)
+    def __init__(self, config, **sections):
+        init = init_config(config, **sections)
         self.model = build_model(init.model.dump(), init.seed)
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         optimizer, schedulers = make_optimizer(init, self.model)
@@ -200,12 +201,32 @@ def test_precisions_equal_the_plain_loop(model, precision):
         ({"AdamW": {"weight_decay": 0.1}}, {}),
         ({"AdamW": {"weight_decay": 0.1}}, {"max_gradient_value": 0.01}),
         ({"Lion": {"weight_decay": 0.1}}, {"max_gradient_norm": 0.5}),
+        ({"Adadelta": {"weight_decay": 0.1}}, {}),
+        ({"Adagrad": {"lr_decay": 0.1, "initial_accumulator_value": 0.1}}, {}),
+        ({"RMSprop": {"momentum": 0.9, "centered": True}}, {"max_gradient_norm": 0.5}),
+        ({"Adamax": {"weight_decay": 0.1}}, {}),
+        ({"NAdam": {"weight_decay": 0.1}}, {}),
+        ({"RAdam": {"weight_decay": 0.1}}, {}),
+        ({"ASGD": {"t0": 1.0, "lambd": 0.1}}, {}),
+        ({"Rprop": {"etas": [0.4, 1.5]}}, {}),
     ],
 )
 def test_optimizers_equal_the_plain_loop(optimizer, limits):
-    """MemoryX updates and clips like torch's fused optimizers."""
-    init = init_config(GPT | SHALLOW, optimizer=optimizer, precision=limits)
+    """MemoryX updates and clips like torch's optimizers."""
+    # A schedule would change ASGD's step lengths one step later in torch.
+    schedule = (
+        {"schedulers": {"ConstantLR": {"learning_rate": 0.02}}} if "ASGD" in optimizer else {}
+    )
+    init = init_config(GPT | SHALLOW, optimizer=optimizer, precision=limits, **schedule)
     assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(name):
+    """Systems, servers and fan-out do not change the update of any rule."""
+    machine = Machine(GPT | SHALLOW, optimizer={name: {}})
+    small, large = machine.train(ClusterSize(1)), machine.train(ClusterSize(4, 3), fan_out=2)
+    assert small == large
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,6 @@ class Optimizer(Named):
 
     lr: Annotated[NonNegativeFloat | None, _LR] = None
     """None where a scheduler, or the rule itself, gives it."""
-    weight_decay: NonNegativeFloat = 0.0
 
     @property
     def needs_lr(self) -> bool:

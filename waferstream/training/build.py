@@ -33,12 +33,12 @@ def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[
     """
     assert init.optimizer is not None, "checked by the caller"
     arguments = init.optimizer.arguments()
-    decay = arguments.pop("weight_decay")
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]
+    not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
     groups = [
-        {"params": parameters, "weight_decay": group_decay}
-        for parameters, group_decay in ((matrices, decay), (vectors, 0.0))
+        {"params": parameters, **own}
+        for parameters, own in ((matrices, {}), (vectors, not_decayed))
         if parameters
     ]
     kind = getattr(cstorch.optim, init.optimizer.class_name)

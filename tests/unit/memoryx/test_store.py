@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from memoryx.optim.rule import RULES
 from memoryx.store import Persistence, WeightStore
 from tests.support.errors import raises
 from tests.support.plain_sgd import SGD
@@ -117,13 +118,13 @@ ADAM = {"lr": 0.1, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0, "amsg
 UPDATE = OptimizerSpec("Adam", (ParamGroup(tuple(spec.name for spec in SAVED), ADAM),))
 
 
-def saved_stores(num_servers=1, seed=None, specs=SAVED):
+def saved_stores(num_servers=1, seed=None, specs=SAVED, optimizer=UPDATE):
     """The store of every server; with a ``seed`` trained for a step on random gradients."""
     owner = assign_servers(specs, num_servers)
     made = []
     for server in range(num_servers):
         store = WeightStore([spec for spec in specs if owner[spec.name] == server])
-        store.train_with(UPDATE)
+        store.train_with(optimizer)
         made.append(store)
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
@@ -170,6 +171,20 @@ def test_restore_works_across_numbers_of_servers(writers, readers, tmp_path) -> 
     expected = contents(saved_stores(1, seed=0))
     found = contents(fresh)
     assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_restored_optimizer_continues_like_the_saved_one(rule, tmp_path) -> None:
+    """The state of every rule survives: the next updates give the same masters, bit for bit."""
+    hyper = {**dict(RULES[rule].Arguments()), "lr": 0.1}
+    update = OptimizerSpec(rule, (ParamGroup(tuple(spec.name for spec in SAVED), hyper),))
+    original, other = (saved_stores(2, seed, optimizer=update) for seed in (0, 1))
+    restore(other, saved(original, tmp_path / "checkpoint.mdl"))
+    for step in (2, 3):
+        for store in (*original, *other):
+            store.update({name: m.cos() for name, m in store.masters.items()}, step)
+    expected, found = contents(original), contents(other)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 

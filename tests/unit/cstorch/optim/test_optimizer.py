@@ -18,7 +18,11 @@ from memoryx.optim.rule import RULES, Parameter, init_state, rule_named
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
-CLASSES = [optim.SGD, optim.Adam, optim.AdamW, optim.Lion, optim.Adafactor, optim.Lamb]
+CLASSES = [
+    *(optim.SGD, optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam),
+    *(optim.Adadelta, optim.Adagrad, optim.RMSprop, optim.ASGD, optim.Rprop),
+    *(optim.Lion, optim.Adafactor, optim.Lamb, optim.Muon),
+]
 
 
 @pytest.fixture
@@ -42,6 +46,25 @@ def test_spec_of_every_optimizer_runs_in_memoryx(kind: Any, weights: Any, names:
     master = torch.zeros(2)
     rule.update([Parameter(master, torch.ones(2), init_state(rule, (2,), hyper))], hyper, 1)
     assert (master < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "defaults"),
+    [
+        (optim.Adadelta, {"lr": 1.0, "rho": 0.9, "eps": 1e-6, "maximize": False}),
+        (optim.Adagrad, {"lr": 1e-2, "lr_decay": 0, "initial_accumulator_value": 0, "eps": 1e-6}),
+        (optim.Adamax, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "maximize": False}),
+        (optim.ASGD, {"lr": 1e-2, "lambd": 1e-4, "alpha": 0.75, "t0": 1e6, "maximize": False}),
+        (optim.Muon, {"lr": 0.02, "weight_decay": 0.01, "momentum": 0.95, "ns_steps": 5}),
+        (optim.NAdam, {"lr": 2e-3, "betas": (0.9, 0.999), "momentum_decay": 4e-3}),
+        (optim.RAdam, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0}),
+        (optim.RMSprop, {"lr": 1e-2, "alpha": 0.99, "momentum": 0, "centered": False}),
+        (optim.Rprop, {"lr": 1e-3, "etas": (0.5, 1.2), "step_sizes": (1e-6, 50.0)}),
+    ],
+)
+def test_default_hyper_parameters_are_the_vendors(kind: Any, defaults: Any, weights: Any) -> None:
+    """cluster_interface.md, section 3.4."""
+    assert kind(weights).defaults.items() >= defaults.items()
 
 
 def test_every_rule_has_an_optimizer() -> None:

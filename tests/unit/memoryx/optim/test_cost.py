@@ -45,3 +45,10 @@ def test_update_cost_of_an_unknown_rule_is_refused() -> None:
     """The error lists the known rules."""
     with raises(ConfigError, "unknown-optimizer"):
         update_cost(spec("AdmaW"), {"weight": WEIGHT})
+
+
+def test_update_cost_of_muon_counts_its_matrix_products() -> None:
+    """An 8 x 4 matrix: 12 operations per element, and 5 iterations on 4 x 8."""
+    products = 2 * 4 * 4 * 8 + 2 * 4**3 + 3 * 4 * 4 + 2 * 4 * 4 * 8 + 2 * 4 * 8
+    expected = -(-(12 * 32 + 5 * products) // 32)
+    assert update_cost(spec("Muon", ns_steps=5), {"weight": WEIGHT}) == (4, expected)

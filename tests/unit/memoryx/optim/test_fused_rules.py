@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from memoryx.optim.rule import Parameter, init_state, rule_named
+from tests.support.optimizer_rules import assert_equals_torch
 from tests.support.plain_sgd import SGD
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]
-NUM_STEPS = 5
 ADAM = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.0, "amsgrad": False}
 
 CASES = [
@@ -31,40 +32,13 @@ def complete(name, hyper):
     return {**hyper, "correct_bias": True} if name == "AdamW" else hyper
 
 
-def views_at_odd_offsets(tensors):
-    """The same values as views of one flat buffer, each after a gap of one element."""
-    flat = torch.full((sum(tensor.numel() + 1 for tensor in tensors),), 7.0)
-    views, offset = [], 1
-    for tensor in tensors:
-        view = flat[offset : offset + tensor.numel()].view(tensor.shape)
-        views.append(view.copy_(tensor))
-        offset += tensor.numel() + 1
-    return views
-
-
 @pytest.mark.parametrize(("name", "reference", "hyper"), CASES)
 def test_update_equals_torchs_fused_optimizer_bitwise(
     name: Any, reference: Any, hyper: Any
 ) -> None:
-    """Five steps on views at odd offsets equal torch's on its own tensors; gradients survive."""
-    generator = torch.Generator().manual_seed(0)
-    initial = [torch.randn(shape, generator=generator) for shape in SHAPES]
-    parameters = [torch.nn.Parameter(tensor.clone()) for tensor in initial]
-    theirs = reference(parameters, **hyper, fused=True)
-    rule, hyper = rule_named(name), complete(name, hyper)
-    masters = views_at_odd_offsets(initial)
-    states = [init_state(rule, shape, hyper) for shape in SHAPES]
-    for step in range(1, NUM_STEPS + 1):
-        gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient.clone()
-        theirs.step()
-        ours = views_at_odd_offsets(gradients)
-        rule.update([*map(Parameter, masters, ours, states)], hyper, step)
-        assert all(map(torch.equal, ours, gradients))
-        assert all(map(torch.equal, masters, parameters))
-    for parameter, state in zip(parameters, states, strict=True):
-        assert all(torch.equal(theirs.state[parameter][key], state[key]) for key in state)
+    """Five steps on views at odd offsets equal torch's on its own tensors."""
+    make = partial(reference, **hyper, fused=True)
+    assert_equals_torch(name, make, complete(name, hyper), SHAPES)
 
 
 def test_update_does_not_depend_on_other_parameters() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from memoryx.optim.rule import RULES, init_state, rule_named, state_bytes
 from tests.support.errors import raises
@@ -20,11 +21,14 @@ def test_rule_named_suggests_the_nearest_name() -> None:
 
 def test_register_names_a_rule_after_its_class() -> None:
     """Names, costs and default hyper-parameters are complete."""
-    assert list(RULES) == ["SGD", "Adam", "AdamW", "Lion", "Adafactor", "Lamb"]
+    assert sorted(RULES) == [
+        *("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Lamb", "Lion"),
+        *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
+    ]
     for name, rule in RULES.items():
         assert rule.name == name
         assert rule.flops_per_element > 0
-        assert {"lr", "weight_decay"} <= set(dict(rule.Arguments()))
+        assert "lr" in dict(rule.Arguments())
 
 
 @pytest.mark.parametrize(
@@ -38,6 +42,16 @@ def test_register_names_a_rule_after_its_class() -> None:
         ("Lamb", {}, 8 * 24),
         ("Adafactor", {"beta1": None}, 4 * (2 * 3 + 2 * 4)),
         ("Adafactor", {"beta1": 0.9}, 4 * (2 * 3 + 2 * 4 + 24)),
+        ("Adadelta", {}, 8 * 24),
+        ("Adagrad", {"initial_accumulator_value": 0.0}, 4 * 24),
+        ("RMSprop", {"momentum": 0.0, "centered": False}, 4 * 24),
+        ("RMSprop", {"momentum": 0.9, "centered": True}, 12 * 24),
+        ("Adamax", {}, 8 * 24),
+        ("NAdam", {}, 8 * 24),
+        ("RAdam", {}, 8 * 24),
+        ("ASGD", {}, 4 * 24),
+        ("Rprop", {"lr": 0.0}, 8 * 24),
+        ("Muon", {}, 4 * 24),
     ],
 )
 def test_init_state_is_zeros_of_the_stated_size(
@@ -49,3 +63,20 @@ def test_init_state_is_zeros_of_the_stated_size(
     assert state_bytes(rule, (2, 3, 4), hyper) == num_bytes
     assert sum(tensor.numel() * tensor.element_size() for tensor in state.values()) == num_bytes
     assert not any(tensor.any() for tensor in state.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "state", "value"),
+    [
+        ("Adagrad", {"initial_accumulator_value": 0.1}, "sum", 0.1),
+        ("Rprop", {"lr": 0.3}, "step_size", 0.3),
+        ("Rprop", {"lr": 0.3}, "prev", 0.0),
+    ],
+)
+def test_init_state_has_the_initial_value(
+    name: str, hyper: dict[str, Any], state: str, value: float
+) -> None:
+    """Adagrad begins with its accumulator, Rprop with the first step length."""
+    torch.testing.assert_close(
+        init_state(rule_named(name), (2, 3), hyper)[state], torch.full((2, 3), value)
+    )
