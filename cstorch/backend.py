@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,6 +24,7 @@ from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from cstorch.cluster import STATES, ClusterConfig, Restored, load_weights
 from cstorch.loop import Loop
+from cstorch.weights import Weights
 from timing.start_up import StartUp
 from timing.trace import write_trace
 from wsc.checkpoint.reader import Reader
@@ -79,6 +81,7 @@ class Backend:
         self.check_loss = check_loss
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
         self.model: nn.Module | None = None
+        self.weights: Weights | None = None
         self.loop: Loop | None = None
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
         self.global_step = 0
@@ -113,7 +116,32 @@ class Backend:
                 code="second-model",
                 rule="one model per backend",
             )
-        self.model = model
+        if self.weights is None:
+            self.model, self.weights = model, Weights(model, self)
+            self._outdate_restored(self.weights)
+
+    def settle(self) -> None:
+        """Run the steps of the current loop that were called and have not run yet."""
+        if self.loop is not None:
+            self.loop.run_pending()
+
+    def fetch(self, name: str) -> np.ndarray:
+        """Return the current value of a parameter from MemoryX, or from the restored checkpoint.
+
+        Raises:
+            WaferStreamError: The value ended with the cluster.
+        """
+        if self.cluster is not None:
+            return self.cluster.masters([name])[name]
+        if self._restored is None:
+            raise WaferStreamError(
+                "a weight was read after the cluster had ended",
+                code="weight-read-after-shutdown",
+                where=name,
+                rule="MemoryX holds the trained weights, until backend.shutdown()",
+                remedy="read or save model.state_dict() before, or load a checkpoint",
+            )
+        return self._restored.weight(name)
 
     def restore(
         self, path: Path, states: Collection[str] = STATES, strict: bool = True
@@ -135,12 +163,15 @@ class Backend:
         self._restored = Restored(path.absolute(), frozenset(states), strict)
         if "global_step" in states:
             self.global_step = int(reader.objects.get("global_step", 0))
+        if self.cluster is None and self.weights is not None:
+            self._outdate_restored(self.weights)
         return reader.objects
 
     def reload(self) -> None:
         """Read the checkpoint named by ``restore`` into a cluster that runs already."""
-        if self.cluster is not None:
-            self._load_weights(self.cluster)
+        if self.cluster is not None and self._restored is not None:
+            self._registered().take_changes()  # the checkpoint replaces them
+            self._restored.load(self.cluster, self._registered())
 
     def size(self) -> ClusterSize:
         """Return the number of actors of each role."""
@@ -178,6 +209,9 @@ class Backend:
         """
         cluster = self._running()
         self._check_time()
+        self._send_changes(cluster)
+        if mode == "train":
+            self._registered().outdate()
         try:
             results = cluster.run(mode, first_step, last_step, self.check_loss)
         except ApplianceNanError:
@@ -191,11 +225,12 @@ class Backend:
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
         """Write ``states`` of the cluster and plain ``objects`` to a new file."""
-        self._running().save(path.absolute(), states, objects)
+        cluster = self._up_to_date()
+        cluster.save(path.absolute(), states, objects)
 
     def weights_digest(self) -> str:
         """Return the SHA-256 of the weights that MemoryX holds now."""
-        return self._running().digest()
+        return self._up_to_date().digest()
 
     def shutdown(self) -> None:
         """End the cluster and allow another backend. Idempotent."""
@@ -203,6 +238,7 @@ class Backend:
         if self.cluster is not None:
             self.cluster.shutdown()
             self.cluster = None
+        self._restored = None
         if _current is self:
             _current = None
 
@@ -245,8 +281,29 @@ class Backend:
         )
 
     def _load_weights(self, cluster: Cluster) -> None:
-        assert self.model is not None
-        load_weights(cluster, self.model, self._restored)
+        load_weights(cluster, self._registered(), self._restored)
+
+    def _up_to_date(self) -> Cluster:
+        """Return the running cluster after sending it all weights that were changed."""
+        cluster = self._running()
+        self._registered().adopt_replaced()
+        self._send_changes(cluster)
+        return cluster
+
+    def _send_changes(self, cluster: Cluster) -> None:
+        """Send the weights that the user's program has written to MemoryX."""
+        if changes := self._registered().take_changes():
+            log.info("Sending %d weights that the program has changed", len(changes))
+            cluster.load_weights(changes)
+
+    def _registered(self) -> Weights:
+        assert self.weights is not None, "a step is installed after its model is registered"
+        return self.weights
+
+    def _outdate_restored(self, weights: Weights) -> None:
+        """Let the weights that come from the checkpoint be read from there."""
+        if self._restored is not None:
+            weights.outdate(self._restored.weight_names)
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:

@@ -6,12 +6,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
-from torch import nn
 
 from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
 from appliance.spec import ClusterSpec
+from cstorch.weights import Weights
 from timing.hardware.streams import MOST_SERVERS
 from wsc.checkpoint import CLUSTER_STATES, MODEL
 from wsc.checkpoint.reader import Reader
@@ -64,20 +65,42 @@ class Restored:
         """Whether every weight of the model comes from the checkpoint."""
         return "model" in self.states and self.strict
 
+    @property
+    def weight_names(self) -> frozenset[str]:
+        """The weights that come from the checkpoint."""
+        return frozenset(Reader(self.path).names(MODEL) if "model" in self.states else ())
 
-def load_weights(cluster: Cluster, model: nn.Module, restored: Restored | None) -> None:
+    def weight(self, name: str) -> np.ndarray:
+        """Return one weight; CheckpointError if the file is damaged."""
+        return Reader(self.path)[f"{MODEL}.{name}"]
+
+    def load(self, cluster: Cluster, weights: Weights) -> None:
+        """Let the weight servers read the states; later reads of the weights fetch them.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged or does not match the model.
+        """
+        if "model" in self.states:
+            check_keys(weights.local(), self.weight_names, strict=self.strict, where=str(self.path))
+        log.info("Loading weights from checkpoint %s", self.path)
+        cluster.restore(self.path, self.states, self.strict)
+        weights.outdate(self.weight_names)
+
+
+def load_weights(cluster: Cluster, weights: Weights, restored: Restored | None) -> None:
     """Load weights into the servers: initial ones from this process, others from a checkpoint.
 
-    CheckpointError if the checkpoint is damaged or does not match the model.
+    Weights that were changed after the checkpoint was named are sent last.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged or does not match the model.
     """
-    values = {name: p.detach() for name, p in model.named_parameters()}
+    changes = weights.take_changes()
     if restored is None or not restored.has_all_weights:
         log.info("About to send initial weights")
-        cluster.load_weights(values)
+        cluster.load_weights(weights.local())
         log.info("Finished sending initial weights")
     if restored is not None:
-        path, strict = restored.path, restored.strict
-        if "model" in restored.states:
-            check_keys(values, Reader(path).names(MODEL), strict=strict, where=str(path))
-        log.info("Loading weights from checkpoint %s", path)
-        cluster.restore(path, restored.states, strict)
+        restored.load(cluster, weights)
+        if changes:
+            cluster.load_weights(changes)

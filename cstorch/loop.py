@@ -88,3 +88,6 @@ class Loop(Protocol):
 
     def queue(self, function: Callable[..., Any], arguments: Any) -> None:
         """Run a closure after this iteration's step, if values come back then."""
+
+    def run_pending(self) -> None:
+        """Run the steps that were called and have not run yet, ahead of the activation step."""

@@ -102,6 +102,8 @@ class TracedStep:
                 code="step-outside-loop",
                 remedy="iterate over cstorch.utils.data.DataExecutor and call the step inside",
             )
+        if backend.weights is not None:
+            backend.weights.adopt_replaced()
         if (self, loop.source) not in backend.installed.values():
             self._install(backend, loop, _Call.of(self._function, args, kwargs))
             backend.installed[self.mode] = (self, loop.source)

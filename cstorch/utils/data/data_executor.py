@@ -66,6 +66,8 @@ class DataExecutor:
         self.results: list[StepResult] = []
         self.profiler = Profiler()
         self._step: Step | None = None
+        self._called = 0  # iterations whose step was called
+        self._pending_results: list[StepResult] = []  # since the last activation step
         self._queued: list[tuple[Callable[..., Any], Any]] = []
 
     @property
@@ -122,7 +124,8 @@ class DataExecutor:
             )
         batch, self._leaves = self.dataloader.first
         self._backend.loop = self
-        self._done = 0
+        self._done = self._called = 0
+        self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early
         try:
             for iteration in range(self.num_steps):
@@ -141,6 +144,15 @@ class DataExecutor:
                 remedy="trace one function, or use a second executor",
             )
         self._step = step
+        self._called = self.user_iteration
+
+    def run_pending(self) -> None:
+        """Run the steps that were called and have not run yet, ahead of the activation step.
+
+        A program that reads weights in every iteration so runs every step as a job of its own.
+        """
+        if self._step is not None and self._backend.is_e2e_execution:
+            self._run_to(self._step, self._called)
 
     def position_of(self, tensor: torch.Tensor) -> int:
         """Return the position in the batch of an argument of the traced step."""
@@ -164,21 +176,25 @@ class DataExecutor:
         if self._step is None or not self._backend.is_e2e_execution:
             return
         if self.is_activation_step:
-            self._run_to_here(self._step)
+            self._run_to(self._step, self.user_iteration)
+            self.results, self._pending_results = self._pending_results, []
             values = self.results[-1].values
             for function, arguments in [*self._step.closures, *self._queued]:
                 args, kwargs = resolve(arguments, values)
                 function(*args, **kwargs)
             self._queued.clear()
 
-    def _run_to_here(self, step: Step) -> None:
-        """Run all steps since the last activation step on the cluster."""
-        count = self.user_iteration - self._done
+    def _run_to(self, step: Step, iteration: int) -> None:
+        """Run all steps up to an iteration that have not run yet on the cluster."""
+        count = iteration - self._done
+        if count <= 0:
+            return
         before = self._backend.global_step if step.mode == "train" else self._done
         started_s = time.perf_counter()
-        self.results = self._backend.run(step.mode, before + 1, before + count)
+        results = self._backend.run(step.mode, before + 1, before + count)
         elapsed_s = time.perf_counter() - started_s
-        self.profiler.add(self.results, step.batch_size, elapsed_s)
+        self.profiler.add(results, step.batch_size, elapsed_s)
+        self._pending_results += results
         self._done += count
         step.note_done(self._backend.global_step)
 

@@ -1,0 +1,207 @@
+"""Tensors of the user's process whose values are held by MemoryX.
+
+A parameter of a compiled model keeps its storage in this process, but each training job makes that
+storage stale. A ``RemoteParameter`` notices every call of a torch function on it and first brings
+its storage up to date:
+
+    read    p.mean(), p[0], p.numpy(), print(p)    fetch the value if it is stale, then call
+    alias   p.detach(), p.data, state_dict()       return an alias that behaves in the same way
+    write   p.mul_(2), p[0] = 1, p.data = x        like a read; the changed bytes are found before
+                                                   the next job and sent to MemoryX
+    copy    p.copy_(x), load_state_dict()          no fetch, since every element is overwritten
+
+Changes are found by comparing digests, so that it does not matter how a storage was written. Plain
+views (``p[0]``, ``p.numpy()``) are snapshots: they do not follow later steps, and writes through
+them count only until the next job begins.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from cstorch.optim.recorder import active_recorder
+from wsc.core.errors import ApplianceCompilationError
+
+_NO_DIGEST = b""
+"""Digest of a storage that holds a new value, whatever its bytes are."""
+
+_PROPERTIES = (
+    "shape dtype device layout ndim names requires_grad is_leaf grad grad_fn _base _version"
+    " _backward_hooks _post_accumulate_grad_hooks is_cpu is_cuda is_meta is_mkldnn is_mps is_nested"
+    " is_quantized is_sparse is_sparse_csr is_xpu itemsize nbytes output_nr retains_grad volatile"
+)
+_METHODS = (
+    "size dim ndimension numel nelement stride storage_offset element_size is_floating_point"
+    " is_complex is_contiguous is_signed is_inference is_shared get_device requires_grad_"
+    " register_hook register_post_accumulate_grad_hook retain_grad __len__ __hash__"
+    " is_conj is_neg _is_view"
+)
+
+
+def _metadata() -> frozenset[Any]:
+    """Return the torch functions that read no element."""
+    found = [getattr(torch.Tensor, name) for name in _METHODS.split()]
+    for name in _PROPERTIES.split():
+        if (member := getattr(torch.Tensor, name, None)) is not None:
+            found += [getattr(member, access, None) for access in ("__get__", "__set__")]
+    found += [torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor]
+    return frozenset(found)
+
+
+_METADATA = _metadata()
+_DATA = torch.Tensor.data
+_ALIASES = frozenset({torch.Tensor.detach, torch.detach, _DATA.__get__})  # type: ignore[attr-defined]
+_OVERWRITES = frozenset({torch.Tensor.copy_, _DATA.__set__})  # type: ignore[attr-defined]
+
+
+class Holder(Protocol):
+    """Where the values of remote tensors are."""
+
+    def settle(self) -> None:
+        """Run the steps that the user has called and that have not run yet."""
+
+    def fetch(self, name: str) -> np.ndarray:
+        """Return the current value of a tensor in fp32."""
+
+
+class Remote:
+    """The state of one remote tensor: whether its storage in this process holds its value."""
+
+    def __init__(self, name: str, tensor: torch.Tensor, holder: Holder, *, is_fresh: bool) -> None:
+        self.name = name
+        self.tensor = tensor
+        self.shape = tensor.shape
+        self._holder = holder
+        self._is_fresh = is_fresh
+        self._digest: bytes | None = None  # of the storage when it was first handed out
+
+    @property
+    def plain(self) -> torch.Tensor:
+        """A plain alias of the storage, whether it is stale or not."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return self.tensor.detach()
+
+    def read(self) -> torch.Tensor:
+        """Bring the storage up to date and return a plain alias of it."""
+        self._holder.settle()
+        if not self._is_fresh:
+            value = torch.from_numpy(self._holder.fetch(self.name))
+            with torch._C.DisableTorchFunctionSubclass():
+                self.tensor.data.copy_(value)
+            self._is_fresh = True
+        if self._digest is None:
+            self._digest = _digest(self.plain)
+        return self.plain
+
+    def overwrite(self) -> None:
+        """Note that every element is about to be overwritten."""
+        self._holder.settle()
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Note that the storage holds a new value, which MemoryX lacks."""
+        self._is_fresh, self._digest = True, _NO_DIGEST
+
+    def outdate(self) -> None:
+        """Note that MemoryX holds another value from now on."""
+        self._is_fresh, self._digest = False, None
+
+    def take_change(self) -> bool:
+        """Return whether the storage was written to since the last call, or since it was read."""
+        if self._digest is None:
+            return False
+        before, self._digest = self._digest, _digest(self.plain)
+        return before != self._digest
+
+
+class _RemoteFunctions:
+    """What remote parameters and their aliases have in common."""
+
+    _remote: Remote
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in _METADATA and func not in _ALIASES:
+            _prepare(func, args, kwargs)
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **kwargs)
+        if func in _ALIASES:
+            return alias_of(args[0]._remote, result)
+        return result
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return repr(self._plain())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        value: torch.Tensor = copy.deepcopy(self._plain(), memo)
+        memo[id(self)] = value
+        return value
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._plain().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+
+    def _plain(self) -> torch.Tensor:
+        """Return an ordinary tensor with the current value."""
+        return self._remote.read()
+
+
+class RemoteTensor(_RemoteFunctions, torch.Tensor):  # type: ignore[misc]
+    """An alias of a remote tensor's storage, current whenever it is used."""
+
+
+class RemoteParameter(_RemoteFunctions, nn.Parameter):  # type: ignore[misc]
+    """A parameter whose value MemoryX holds. Copies and pickles are ordinary parameters."""
+
+    def _plain(self) -> torch.Tensor:
+        value = nn.Parameter(self._remote.read(), self.requires_grad)
+        own = {name: item for name, item in vars(self).items() if name != "_remote"}
+        vars(value).update(own)
+        return value
+
+
+def alias_of(remote: Remote, plain: torch.Tensor | None = None) -> RemoteTensor:
+    """Return a remote tensor without gradient that shares the storage."""
+    plain = remote.plain if plain is None else plain
+    alias = torch.Tensor._make_subclass(RemoteTensor, plain)
+    alias._remote = remote
+    return alias
+
+
+def _prepare(func: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """Bring every remote tensor among the arguments up to date."""
+    if active_recorder.get() is not None:
+        raise ApplianceCompilationError(
+            "a weight was used inside a traced step, but not through its module",
+            code="weight-not-through-module",
+            where=getattr(func, "__name__", str(func)),
+            rule="a traced step receives the streamed weights as attributes of the model",
+            remedy="look it up in the model inside the step, for example model.layer.weight",
+        )
+    others = args
+    if func in _OVERWRITES and isinstance(args[0], (RemoteParameter, RemoteTensor)):
+        target, *others = args
+        target._remote.overwrite()
+    for remote in _remotes((others, kwargs)):
+        remote.read()
+
+
+def _remotes(tree: Any) -> Iterator[Remote]:
+    for leaf in pytree.tree_iter(tree):
+        if isinstance(leaf, (RemoteParameter, RemoteTensor)):
+            yield leaf._remote
+
+
+def _digest(plain: torch.Tensor) -> bytes:
+    flat = plain.contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(flat.numpy().data).digest() + str(tuple(plain.shape)).encode()

@@ -1,0 +1,93 @@
+"""The parameters of the compiled model: copies in the user's process, values in MemoryX."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import nn
+
+from cstorch.remote import Holder, Remote, RemoteParameter
+from wsc.core.errors import ConfigError
+
+
+class Weights:
+    """All parameters of a model by name, as remote tensors held by ``holder``."""
+
+    def __init__(self, model: nn.Module, holder: Holder) -> None:
+        self._model = model
+        self._holder = holder
+        self._remotes = {
+            name: _adopt(name, parameter, holder) for name, parameter in model.named_parameters()
+        }
+
+    def local(self) -> dict[str, torch.Tensor]:
+        """Return the storages in this process as they are, by name."""
+        return {name: remote.plain for name, remote in self._remotes.items()}
+
+    def outdate(self, names: Collection[str] | None = None) -> None:
+        """Note that MemoryX, or a checkpoint, has other values for ``names`` (default: all)."""
+        for name, remote in self._remotes.items():
+            if names is None or name in names:
+                remote.outdate()
+
+    def take_changes(self) -> dict[str, torch.Tensor]:
+        """Return the values that were written in this process since the last call."""
+        return {name: r.plain for name, r in self._remotes.items() if r.take_change()}
+
+    def adopt_replaced(self) -> None:
+        """Take parameters that the user has put in place of registered ones.
+
+        Steps that were called before are run with the old ones.
+
+        Raises:
+            ConfigError: Parameters were added or removed, or have another shape.
+        """
+        found = dict(self._model.named_parameters())
+        if found.keys() != self._remotes.keys():
+            raise ConfigError(
+                "the model must keep its parameters",
+                code="parameters-changed",
+                value=", ".join(sorted(found.keys() ^ self._remotes.keys())),
+                rule="MemoryX holds the parameters that the model had when it was compiled",
+                remedy="add, remove and untie parameters before cstorch.compile",
+            )
+        for name, remote in self._remotes.items():
+            if found[name].shape != remote.shape:
+                raise ConfigError(
+                    "a parameter must keep its shape",
+                    code="parameter-shape-changed",
+                    where=name,
+                    value=f"from {tuple(remote.shape)} to {tuple(found[name].shape)}",
+                )
+        replaced = {name for name, r in self._remotes.items() if r.tensor is not found[name]}
+        if replaced:
+            self._holder.settle()
+        for name in replaced:
+            self._remotes[name] = _adopt(name, found[name], self._holder)
+            self._remotes[name].note_change()
+
+
+def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:
+    """Make a parameter remote, in place; its storage holds its value now.
+
+    A parameter without memory (on the meta device, or fake) stays as it is. One that an earlier
+    backend has made remote is read first.
+    """
+    if isinstance(parameter, RemoteParameter):
+        parameter._remote.read()
+    elif type(parameter) is nn.Parameter and not parameter.is_meta:
+        # The object must stay the same, since optimizers and modules refer to it.
+        parameter.__class__ = RemoteParameter
+    elif type(parameter.data) is torch.Tensor and not parameter.is_meta:
+        raise ConfigError(
+            "every parameter must be a torch.nn.Parameter",
+            code="parameter-class-unsupported",
+            where=name,
+            value=type(parameter).__name__,
+            rule="values of other classes cannot be fetched from MemoryX",
+        )
+    remote = Remote(name, parameter, holder, is_fresh=True)
+    if isinstance(parameter, RemoteParameter):
+        parameter._remote = remote
+    return remote

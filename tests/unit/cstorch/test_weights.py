@@ -1,0 +1,352 @@
+"""Weights of a compiled model, read and written by the user's program between steps."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import cstorch
+from tests.support.cstorch_program import (
+    batches,
+    evaluation_step,
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
+from tests.support.errors import raises
+from tests.support.local_machine import Regression
+from tests.support.tiny_training import Shape
+from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
+
+NAME = "layers.0.weight"
+SERVERS = Shape(2, servers=2)
+
+
+@pytest.fixture
+def trained(backend: cstorch.Backend) -> nn.Module:
+    """A model after two steps."""
+    losses(training_step(backend), executor(2))
+    assert backend.model is not None
+    return backend.model
+
+
+def held(backend: cstorch.Backend) -> dict[str, torch.Tensor]:
+    """Return what the weight servers hold now."""
+    assert backend.cluster is not None
+    names = [name for name, _ in Regression().named_parameters()]
+    return {name: torch.from_numpy(a) for name, a in backend.cluster.masters(names).items()}
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Return whether two state dicts are equal bit by bit."""
+    return found.keys() == expected.keys() and all(
+        torch.equal(found[name], expected[name]) for name in expected
+    )
+
+
+def counted_reads(backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the name of each weight that is fetched."""
+    fetched: list[str] = []
+    original = backend.cluster.masters
+
+    def masters(names: list[str]) -> dict[str, np.ndarray]:
+        fetched.extend(names)
+        return original(names)
+
+    monkeypatch.setattr(backend.cluster, "masters", masters)
+    return fetched
+
+
+READS: dict[str, Callable[[nn.Module], torch.Tensor]] = {
+    "state_dict": lambda model: model.state_dict()[NAME],
+    "parameters": lambda model: next(iter(model.parameters())),
+    "numpy": lambda model: torch.from_numpy(model.layers[0].weight.detach().numpy().copy()),
+    "data": lambda model: model.layers[0].weight.data,
+    "clone": lambda model: model.layers[0].weight.clone(),
+    "deepcopy": lambda model: copy.deepcopy(model).layers[0].weight,
+    "functional": lambda model: torch.stack([model.layers[0].weight])[0],
+    "flat": lambda model: nn.utils.parameters_to_vector(model.parameters())[:16].view(4, 4),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_read_gives_the_trained_value(
+    backend: cstorch.Backend, trained: nn.Module, read: Callable[[nn.Module], torch.Tensor]
+) -> None:
+    """Every way to read a parameter returns what MemoryX holds."""
+    expected = held(backend)[NAME]
+    assert not torch.equal(expected, Regression().state_dict()[NAME])
+    assert torch.equal(read(trained), expected)
+
+
+def test_state_dict_is_fetched_when_it_is_used(
+    backend: cstorch.Backend, trained: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dict itself costs nothing; each tensor is fetched once, until the next step."""
+    fetched = counted_reads(backend, monkeypatch)
+    state = trained.state_dict()
+    assert state[NAME].shape == (4, 4)
+    assert fetched == []
+    for _ in range(2):
+        state[NAME].sum()
+    assert fetched == [NAME]
+
+
+def test_state_dict_follows_later_steps(backend: cstorch.Backend) -> None:
+    """As in PyTorch, its tensors are aliases of the parameters."""
+    step = training_step(backend)
+    losses(step, executor(1))
+    state = backend.model.state_dict()
+    assert same(state, held(backend))
+    losses(step, executor(1))
+    assert same(state, held(backend))
+
+
+@pytest.mark.parametrize("what", ["state_dict", "model"])
+def test_torch_save_of_a_trained_model(
+    backend: cstorch.Backend, trained: nn.Module, what: str
+) -> None:
+    """The file holds ordinary tensors with the trained values."""
+    file = io.BytesIO()
+    torch.save(trained.state_dict() if what == "state_dict" else trained, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=what == "state_dict")
+    state = loaded if what == "state_dict" else loaded.state_dict()
+    assert same(state, held(backend))
+    assert {type(tensor) for tensor in state.values()} == {torch.Tensor}
+
+
+def test_weights_read_in_the_loop_include_the_step_just_called() -> None:
+    """Steps run when a weight is read, although values come back at the end only."""
+    with running_backend() as backend:
+        step, seen = training_step(backend), []
+        for batch in executor(3, activation_steps=3):
+            step(batch)
+            seen.append(backend.model.state_dict()[NAME].clone())
+        last = backend.weights_digest()
+    for count, found in enumerate(seen, start=1):
+        with running_backend() as backend:
+            losses(training_step(backend), executor(count))
+            assert torch.equal(found, held(backend)[NAME])
+            assert count < 3 or backend.weights_digest() == last
+
+
+def test_results_after_reads_in_the_loop(backend: cstorch.Backend) -> None:
+    """Closures and results of the loop are those of a loop without reads."""
+    step, loop, seen = training_step(backend), executor(3, activation_steps=3), []
+
+    @cstorch.step_closure
+    def note(loss: torch.Tensor) -> None:
+        seen.append((loss.item(), [result.step for result in loop.results]))
+
+    for batch in loop:
+        loss = step(batch)
+        backend.model.layers[0].weight.sum()
+        note(loss)
+    with running_backend_after(backend) as other:
+        expected = losses(training_step(other), executor(3, activation_steps=3))
+    assert seen == [(expected[0], [1, 2, 3])]
+
+
+def running_backend_after(backend: cstorch.Backend) -> Any:
+    """End a backend and return the context of another one."""
+    backend.shutdown()
+    return running_backend()
+
+
+def mul(model: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+
+
+def item(model: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter[...] = parameter * 0.5
+
+
+def data(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.data = parameter.data * 0.5
+
+
+def through_numpy(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.detach().numpy()[...] *= 0.5
+
+
+def load(model: nn.Module, **options: Any) -> None:
+    state = {name: tensor * 0.5 for name, tensor in model.state_dict().items()}
+    model.load_state_dict(state, **options)
+
+
+def load_assigned(model: nn.Module) -> None:
+    load(model, assign=True)
+
+
+def test_replaced_parameters_count_from_the_next_step(backend: cstorch.Backend) -> None:
+    """Steps that were called before have the old ones, although they run later."""
+    step, new = training_step(backend, lr=0.5), Regression(depth=3).layers[2].weight.detach()
+    for iteration, batch in enumerate(executor(2, activation_steps=2)):
+        if iteration == 1:
+            backend.model.layers[0].weight = nn.Parameter(new.clone())
+        step(batch)
+    found = held(backend)
+    model = Regression()
+    for iteration, batch in enumerate(batches()[:2]):
+        if iteration == 1:
+            model.layers[0].weight = nn.Parameter(new.clone())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        optimizer.zero_grad()
+        model(**batch).backward()
+        optimizer.step()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(found[name], tensor)
+
+
+@pytest.mark.parametrize("write", [mul, item, data, through_numpy, load, load_assigned])
+@pytest.mark.parametrize("shape", [Shape(2), SERVERS], ids=["one-server", "two-servers"])
+def test_write_reaches_memoryx_before_the_next_step(
+    write: Callable[[nn.Module], None], shape: Shape
+) -> None:
+    """Two steps with halved weights in between are those of plain PyTorch."""
+    with running_backend(shape) as backend:
+        step = training_step(backend)
+        for iteration, batch in enumerate(executor(2, activation_steps=2)):
+            if iteration == 1:
+                write(backend.model)
+            step(batch)
+        found = {name: tensor.clone() for name, tensor in backend.model.state_dict().items()}
+    model = Regression()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for iteration, batch in enumerate(batches()[:2]):
+        if iteration == 1:
+            mul(model)
+        optimizer.zero_grad()
+        model(**batch).backward()
+        optimizer.step()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(found[name], tensor)
+
+
+def test_write_is_seen_by_evaluation_and_checkpoint(
+    backend: cstorch.Backend, trained: nn.Module, tmp_path: Path
+) -> None:
+    """Both are done by the cluster."""
+    with torch.no_grad():
+        trained.layers[0].weight.zero_()
+    (loss,) = losses(evaluation_step(backend), executor(1))
+    expected = copy.deepcopy(trained)(**batches()[0]).item()
+    assert loss == pytest.approx(expected, rel=1e-6)
+    with torch.no_grad():
+        trained.layers[0].weight.fill_(3)
+    cstorch.save({"model": {}}, tmp_path / "c.mdl")
+    assert torch.equal(cstorch.load(tmp_path / "c.mdl")["model"][NAME], torch.full((4, 4), 3.0))
+
+
+def test_load_state_dict_fetches_nothing(
+    backend: cstorch.Backend, trained: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All elements are overwritten, so that the trained values are not needed."""
+    fetched = counted_reads(backend, monkeypatch)
+    trained.load_state_dict(Regression().state_dict())
+    losses(evaluation_step(backend), executor(1))
+    assert fetched == []
+    assert same(held(backend), Regression().state_dict())
+
+
+def test_reading_sends_nothing(
+    backend: cstorch.Backend, trained: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only written weights travel."""
+    trained.state_dict()[NAME].sum()
+    sent: list[Any] = []
+    monkeypatch.setattr(backend.cluster, "load_weights", sent.append)
+    losses(evaluation_step(backend), executor(1))
+    assert sent == []
+
+
+def test_restored_weights_can_be_read_before_the_first_step(tmp_path: Path) -> None:
+    """They come from the checkpoint; what is written to them replaces it."""
+    path = tmp_path / "c.mdl"
+    with running_backend() as backend:
+        losses(training_step(backend), executor(2))
+        cstorch.save({"model": {}}, path)
+        saved = held(backend)
+    with running_backend() as backend:
+        model = cstorch.compile(Regression(), backend)
+        backend.restore(path)
+        assert same(model.state_dict(), saved)
+        with torch.no_grad():
+            model.layers[0].weight.zero_()
+        losses(evaluation_step(backend), executor(1))
+        assert same(held(backend), {**saved, NAME: torch.zeros(4, 4)})
+
+
+def test_weight_read_after_shutdown_is_refused() -> None:
+    """The trained values ended with the cluster; values read before stay readable."""
+    with running_backend() as backend:
+        losses(training_step(backend), executor(1))
+        model = backend.model
+        before = model.layers[1].weight.clone()
+    assert torch.equal(model.layers[1].weight, before)
+    with raises(WaferStreamError, "weight-read-after-shutdown"):
+        model.state_dict()[NAME].sum()
+    with running_backend() as backend, raises(WaferStreamError, "weight-read-after-shutdown"):
+        cstorch.compile(model, backend)
+
+
+def test_weight_used_beside_its_module_is_refused(backend: cstorch.Backend) -> None:
+    """In a trace it would be a constant with an old value."""
+    model = cstorch.compile(Regression(), backend)
+    weight = model.layers[0].weight
+
+    @cstorch.trace
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return model(**batch) + weight.sum()
+
+    with raises(ApplianceCompilationError, "weight-not-through-module"):
+        losses(step, executor(1))
+
+
+def reshape(model: nn.Module) -> None:
+    model.layers[0].weight.data = torch.zeros(5)
+
+
+def add(model: nn.Module) -> None:
+    model.extra = nn.Parameter(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [(reshape, "parameter-shape-changed"), (add, "parameters-changed")]
+)
+def test_change_of_the_parameters_is_refused(
+    backend: cstorch.Backend, trained: nn.Module, change: Callable[[nn.Module], None], code: str
+) -> None:
+    """MemoryX holds what the model had when it was compiled."""
+    change(trained)
+    with raises(ConfigError, code):
+        losses(evaluation_step(backend), executor(1, loader()))
+
+
+def test_parameter_of_another_class_is_refused(backend: cstorch.Backend) -> None:
+    """Its values could not be fetched."""
+    model = Regression()
+
+    class Special(nn.Parameter):
+        pass
+
+    model.layers[0].weight = Special(torch.zeros(4, 4))
+    with raises(ConfigError, "parameter-class-unsupported"):
+        cstorch.compile(model, backend)
