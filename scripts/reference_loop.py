@@ -134,7 +134,7 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
         return Lion(groups, arguments)
     if name not in FUSED + UNFUSED:
         known = ", ".join((*FUSED, *UNFUSED, "Lion"))
-        raise SystemExit(f"torch has no such {name} to compare with: choose {known}")
+        raise SystemExit(f"torch has no {name} to compare with: choose {known}")
     variant = {"fused": True} if name in FUSED else {"foreach": False}
     optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(groups, **arguments, **variant)
     return optimizer

@@ -31,13 +31,13 @@ def test_dropout_is_refused(rate):
 @pytest.mark.parametrize(
     ("init", "fit", "words"),
     [
-        ({"optimizer": {"Lamb": {"lr": 0.1}}}, {"train_dataloader": LOADER}, "no fused Lamb"),
+        ({"optimizer": {"Lamb": {"lr": 0.1}}}, {"train_dataloader": LOADER}, "torch has no Lamb"),
         ({"optimizer": {"AdamV": {"lr": 0.1}}}, {"train_dataloader": LOADER}, "did you mean"),
         ({}, None, "no trainer.fit"),
     ],
 )
 def test_unsupported_configuration_gives_one_message(init, fit, words, tmp_path, monkeypatch):
-    """An optimizer without a fused version, a mistake in the file, missing data."""
+    """An optimizer that torch lacks, a mistake in the file, missing data."""
     params = tmp_path / "params.yaml"
     trainer = {"init": init_config().dump() | init, "fit": fit}
     params.write_text(yaml.safe_dump({"trainer": trainer}))
