@@ -104,7 +104,8 @@ def compile_request(
     request = CompileRequest(
         precision=stream_precision(),
         micro_batch_size=size,
-        num_micro_batches=tensors[0].shape[0] // size,
+        # A comparison of sizes captures at fixed ones, which may be larger than the batch.
+        num_micro_batches=max(1, tensors[0].shape[0] // size),
         recomputed_layers=fit.recomputed_layers,
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )

@@ -25,14 +25,14 @@ ROWS = 32
 PROGRAM = compile_model(Regression(), random_batches(1, 2)[0], 1).program
 
 
-def train(requested, rows_that_fit=ROWS, num_csx=1, **options):
+def train(requested, rows_that_fit=ROWS, num_csx=1, rows=ROWS, **options):
     """Train on wafers with room for so many rows; returns losses and the weights' digest."""
     one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
     role = one_too_many.peak_bytes - 1
     config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + role})
     with running_backend(cluster_config=config, **options) as backend:
         backends.csx.performance.micro_batch_size = requested
-        data = loader(lambda: random_batches(2, ROWS))
+        data = loader(lambda: random_batches(2, rows))
         seen = losses(training_step(backend), executor(2, data))
         return seen, backend.weights_digest() if backend.is_e2e_execution else None
 
@@ -125,6 +125,13 @@ def test_explore_names_the_fastest_size_that_fits(
         ("1", "32"), ("2", "16"), ("4", "8"), ("8", "4"), ("16", "2"),
     ]  # fmt: skip
     assert "csx.performance.micro_batch_size: 16" in table
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_explore_takes_batches_below_the_captured_sizes(sizes: Any, rows: int) -> None:
+    """Sizes are compared by captures of two and four samples, whatever the batch."""
+    train("explore", rows=rows, compile_only=True)
+    assert sizes() == [rows]
 
 
 def test_explore_stays_in_its_range(sizes: Any) -> None:
