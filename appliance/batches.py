@@ -4,6 +4,10 @@ A source with a ``batch(step)`` method is read by step, so a resumed run starts 
 iterable (a torch DataLoader, a list, a generator) is read in order and restarts at its end; to
 resume, it is read up to the step where the run continues. An iterable that can be read only once,
 as a generator, is created again by another call of the input function.
+
+The loader draws its random numbers from a state of its own that starts at the program's seed
+(``loader_random``). The batch of a step is therefore the same on every input worker, in every epoch
+and after a resume, also with ``shuffle=True``.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch.utils import _pytree as pytree
 
+from appliance.loader_random import LoaderRandom
 from wsc.core.errors import DataError
 
 
@@ -29,20 +34,23 @@ class GlobalBatches:
     """Global batches of a loader by step, flattened to their tensors in pytree order.
 
     ``make_source`` calls the user's input function with its arguments. ``batch_size`` is the
-    number of rows of every tensor; None takes it from the first tensor.
+    number of rows of every tensor; None takes it from the first tensor. ``seed`` is that of the
+    loader's random numbers.
     """
 
     def __init__(
         self,
         make_source: Callable[[], BatchSource | Iterable[Any]],
         batch_size: int | None = None,
+        seed: int = 0,
     ) -> None:
         self._make_source = make_source
-        self._source = make_source()
         self._batch_size = batch_size
+        self._random = LoaderRandom(seed)
         self._iterator: Iterator[Any] | None = None
         self._position = 0
-        self._latest: tuple[int, list[torch.Tensor]] | None = None
+        self._recent: dict[int, list[torch.Tensor]] = {}
+        self._make()
 
     def first(self) -> tuple[Any, list[torch.Tensor]]:
         """Return the first global batch in the structure of the loader, and its tensors."""
@@ -52,32 +60,58 @@ class GlobalBatches:
     def leaves(self, step: int) -> list[torch.Tensor]:
         """Return the tensors of the global batch of ``step`` (from 0), all with equal rows.
 
+        They are kept for further calls until ``drop_before``.
+
         Raises:
             DataError: The source is empty, or a tensor has another number of rows.
         """
-        if self._latest is None or self._latest[0] != step:
-            self._latest = (step, batch_leaves(self._batch(step), self._batch_size))
-        return self._latest[1]
+        if step not in self._recent:
+            self._recent[step] = batch_leaves(self._batch(step), self._batch_size)
+        return self._recent[step]
+
+    def drop_before(self, step: int) -> None:
+        """Forget the batches of earlier steps."""
+        for earlier in [kept for kept in self._recent if kept < step]:
+            del self._recent[earlier]
+
+    def _make(self) -> None:
+        with self._random.in_place():
+            self.source = self._make_source()
+        self._random.note_made(self.source)
 
     def _batch(self, step: int) -> Any:
-        source = self._source
-        return source.batch(step) if isinstance(source, BatchSource) else self._read_up_to(step)
+        if not isinstance(self.source, BatchSource):
+            return self._read_up_to(step)
+        with self._random.in_place():
+            return self.source.batch(step)
 
     def _read_up_to(self, step: int) -> Any:
         """Return batch ``step`` of a source without random access; go back by starting again."""
         if self._iterator is None or step < self._position:
-            self._iterator, self._position = self._from_the_start(), 0
+            self._go_back()
         while True:
-            batch = self._next(self._iterator)
+            with self._random.in_place():
+                batch = self._next()
             self._position += 1
             if self._position == step + 1:
                 return batch
 
-    def _next(self, iterator: Iterator[Any]) -> Any:
+    def _go_back(self) -> None:
+        """Start the first epoch again, with the random numbers that it had."""
+        if self._iterator is self.source:
+            self._random.restart()
+            self._make()
+        self._random.rewind()
+        with self._random.in_place():
+            self._iterator, self._position = self._iterate(), 0
+
+    def _next(self) -> Any:
         """Return the next batch in order; restart the source at its end."""
-        for batch in iterator:
+        for batch in cast(Iterator[Any], self._iterator):
             return batch
-        self._iterator = self._from_the_start()
+        if self._iterator is self.source:  # an iterator, which can be read only once
+            self.source = self._make_source()
+        self._iterator = self._iterate()
         for batch in self._iterator:
             return batch
         raise DataError(
@@ -86,10 +120,8 @@ class GlobalBatches:
             remedy="check the dataset's path and that it holds at least one global batch",
         )
 
-    def _from_the_start(self) -> Iterator[Any]:
-        if self._iterator is self._source:  # an iterator, which can be read only once
-            self._source = self._make_source()
-        return iter(cast(Iterable[Any], self._source))
+    def _iterate(self) -> Iterator[Any]:
+        return iter(cast(Iterable[Any], self.source))
 
 
 def batch_leaves(batch: Any, batch_size: int | None = None) -> list[torch.Tensor]:

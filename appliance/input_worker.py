@@ -56,8 +56,8 @@ class InputWorker:
     def install(self, installation: Installation) -> None:
         mode = installation.mode
         self.installed[mode] = installation
-        make_loader = installation.feed.source
-        self.batches[mode] = GlobalBatches(make_loader, installation.program.batch_size)
+        feed, batch_size = installation.feed, installation.program.batch_size
+        self.batches[mode] = GlobalBatches(feed.source, batch_size, feed.seed)
 
     def begin(self, job: Job) -> WorkerJob:
         return WorkerJob(self, job)
@@ -103,6 +103,16 @@ class WorkerJob(JobState[InputWorker]):
     def _installed(self) -> Installation:
         return self.role.installed[self._job.mode]
 
+    @property
+    def _oldest_step(self) -> int:
+        """The earliest step of which a node still gets a micro-batch; nodes may be steps apart."""
+        first = self._job.first_step
+        return min(
+            first + self._num_sent[node] // len(own)
+            for node, own in self._micro_batches.items()
+            if own
+        )
+
     def _send_next(self, node: int) -> Iterator[Envelope]:
         own, count = self._micro_batches[node], self._num_sent[node]
         if count == len(own) * len(self._job.steps):
@@ -111,6 +121,7 @@ class WorkerJob(JobState[InputWorker]):
         slab = self._pack(step, micro_batch)
         self._unreleased[step, micro_batch] = slab
         self._num_sent[node] += 1
+        self.role.batches[self._job.mode].drop_before(self._oldest_step - 1)
         yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:

@@ -73,6 +73,10 @@ class Loop(Protocol):
         """The function that makes the loader, on any input worker."""
 
     @property
+    def seed(self) -> int:
+        """The seed of the loader's random numbers."""
+
+    @property
     def loading(self) -> Loading:
         """The loader of the batches on the emulated machine."""
 

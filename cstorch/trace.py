@@ -148,7 +148,7 @@ class TracedStep:
 
     def _install(self, backend: Backend, loop: Loop, call: _Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
-        feed = InputFeed(loop.source, leaves, loop.loading)
+        feed = InputFeed(loop.source, leaves, loop.loading, loop.seed)
         recorded = _record_fitting(backend, call, loop.loading)
         self._recorded = recorded
         if backend.is_e2e_execution:

@@ -82,9 +82,11 @@ class Machine:
         first = source().batch(0)
         self.compiled = compile_model(self.model, first, NUM_MICRO_BATCHES, precision=BF16)
 
-    def train(self, size, fan_out=4, seed=0):
+    def train(self, size, fan_out=4, seed=0, source=source, data_seed=0):
         machine = MachineSpec(swarmx=SwarmXSpec(fan_out=fan_out))
         installed = installation(self.compiled, source, self.update, size, machine)
+        feed = replace(installed.feed, seed=data_seed)
+        installed = replace(installed, feed=feed)
         cluster = start(installed, self.model, size, machine, seed)
         cluster.run("train", 1, STEPS)
         return cluster.digest()
@@ -124,6 +126,23 @@ def test_weights_do_not_depend_on_lanes(num_csx, lanes, gpt):
 def test_weights_do_not_depend_on_input_workers(num_workers, gpt):
     """Every worker serves its nodes the same rows of the global batch."""
     assert gpt.train(ClusterSize(3, num_workers=num_workers)) == default_reference()
+
+
+def shuffled_samples():
+    batches = [source().batch(step) for step in range(2)]
+    samples = [{name: t[i] for name, t in batch.items()} for batch in batches for i in range(22)]
+    return torch.utils.data.DataLoader(samples, batch_size=22, shuffle=True)
+
+
+@pytest.mark.parametrize(("num_csx", "num_workers"), [(1, 1), (2, 2), (3, 3), (4, 2)])
+def test_shuffled_loader_equals_the_plain_loop(num_csx, num_workers, gpt):
+    """A torch DataLoader with shuffle=True: every input worker reads the order of one seed."""
+    torch.manual_seed(5)
+    loader = shuffled_samples()
+    batches = [batch for _ in range(2) for batch in loader]
+    expected = reference_loop.weights_sha256(reference_loop.train(init_config(), batches[:3], 22))
+    size = ClusterSize(num_csx, num_workers=num_workers)
+    assert gpt.train(size, source=shuffled_samples, data_seed=5) == expected
 
 
 def test_second_run_ends_with_the_same_weights(gpt_with_dropout):

@@ -28,12 +28,13 @@ class InputFeed:
 
     ``source`` is run on the input worker and returns a loader; ``leaves`` picks, of a batch's
     tensors in pytree order, those that are the program's inputs; ``loading`` describes the pipeline
-    to the timing models.
+    to the timing models; ``seed`` starts the loader's random numbers, on every worker alike.
     """
 
     source: Callable[[], Any]
     leaves: tuple[int, ...]
     loading: Loading = UNKNOWN_LOADING
+    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ class DataExecutor:
         return self.dataloader.source
 
     @property
+    def seed(self) -> int:
+        """The seed of the loader's random numbers."""
+        return self.dataloader.seed
+
+    @property
     def loading(self) -> Loading:
         """The loader of the batches on the emulated machine."""
         workers = self._backend.cluster_config.num_workers_per_csx

@@ -17,7 +17,8 @@ class DataLoader:
     """The loader that ``input_fn(*args, **kwargs)`` returns: any iterable of global batches.
 
     The function runs once on every input worker, and once in the user's process, which reads the
-    first batch only.
+    first batch only. All of them draw the same random numbers (also for ``shuffle=True``): those of
+    a plain loop after ``torch.manual_seed`` with the seed that torch has when this object is made.
     """
 
     def __init__(self, input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -28,16 +29,21 @@ class DataLoader:
                 value=input_fn,
             )
         self.source: Callable[[], Any] = partial(input_fn, *args, **kwargs)
+        self.seed = torch.initial_seed()
 
     @cached_property
+    def _batches(self) -> GlobalBatches:
+        return GlobalBatches(self.source, seed=self.seed)
+
+    @property
     def local(self) -> Any:
         """The loader of the user's process."""
-        return self.source()
+        return self._batches.source
 
     @cached_property
     def first(self) -> tuple[Any, list[torch.Tensor]]:
         """The first global batch, and its tensors in pytree order; DataError if there is none."""
-        return GlobalBatches(lambda: self.local).first()
+        return self._batches.first()
 
     @property
     def loading(self) -> Loading:

@@ -1,6 +1,6 @@
 """The input worker: rows and order of micro-batches, prefetch, and malformed batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pytest
@@ -123,6 +123,26 @@ def test_payload_holds_the_rows_of_its_micro_batch(driver: MakeDriver) -> None:
         index = envelope.message.micro_batch
         expected = [t[2 * index : 2 * index + 2].reshape(-1) for t in BATCHES[1].values()]
         assert torch.equal(envelope.message.payload.view(torch.float32), torch.cat(expected))
+
+
+def test_loader_is_read_once_though_nodes_are_a_step_apart(driver: MakeDriver) -> None:
+    """One node reaches step 2 while another still needs step 1."""
+
+    class Counted(list[dict[str, torch.Tensor]]):
+        started = 0
+
+        def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+            self.started += 1
+            return super().__iter__()
+
+    loader = Counted(BATCHES)
+    made = driver(batches=loader)
+    made.begin(1, 3)
+    made.waiting.sort(key=lambda envelope: envelope.target, reverse=True)
+    assert [brief[1] for _ in range(3) for brief in made.release()] == [2, 2, 1]
+    while made.waiting:
+        made.release()
+    assert loader.started == 1
 
 
 def test_only_inputs_of_the_program_are_sent(driver: MakeDriver) -> None:

@@ -42,6 +42,20 @@ def test_first_batch_is_read_once() -> None:
     assert loader.first[0].tolist() == [0, 0]
 
 
+def test_seed_is_that_of_torch_when_the_loader_is_made() -> None:
+    """A later seed, or numbers drawn in between, change nothing."""
+
+    def shuffled():
+        return torch.utils.data.DataLoader(torch.arange(64), batch_size=64, shuffle=True)
+
+    torch.manual_seed(11)
+    loader = DataLoader(shuffled)
+    expected = next(iter(shuffled()))
+    torch.manual_seed(12)
+    assert loader.seed == 11
+    assert torch.equal(loader.first[0], expected)
+
+
 def test_loader_instead_of_a_function_is_refused() -> None:
     """A loader could not be built on the workers."""
     with raises(DataError, "input-fn-not-callable"):
