@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
     Betas,
     Decay,
@@ -26,6 +26,9 @@ from memoryx.optim.rule import (
     register,
 )
 from wsc.core.config import Config
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @register

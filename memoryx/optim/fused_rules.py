@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import torch
-
+from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
     Betas,
     Hyper,

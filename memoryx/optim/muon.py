@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic import NonNegativeInt
-from torch import Tensor
 
+from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
     Decay,
     Hyper,
@@ -24,6 +24,9 @@ from memoryx.optim.rule import (
     register,
 )
 from wsc.core.config import Config
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic iteration a X + b (X X^T) X + c (X X^T)^2 X (Jordan et al. 2024)."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
     Betas,
     Decay,
@@ -26,6 +25,9 @@ from memoryx.optim.rule import (
 )
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @register

@@ -12,20 +12,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
+from memoryx.optim.lazy_torch import torch
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Shape = tuple[int, ...]
 Hyper = Mapping[str, Any]
 """Hyper-parameters by name; always complete, as ``ParamGroup.at`` gives them."""
 
-State = dict[str, Tensor]
+State = dict[str, "Tensor"]
 """The fp32 state tensors of one parameter by name."""
 
 NonNegative = Annotated[float, Field(ge=0)]

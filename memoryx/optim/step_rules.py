@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from memoryx.optim.adaptive_rules import decayed
+from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
     Hyper,
     LearningRate,
