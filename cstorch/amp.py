@@ -75,7 +75,7 @@ def optimizer_step(
     max_gradient_value: float | None = None,
 ) -> None:
     """Run backward pass, clipping, update and ``zero_grad`` in the order of MemoryX."""
-    grad_scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    grad_scaler.scale(loss).backward()
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if max_gradient_value is not None:
         torch.nn.utils.clip_grad_value_(parameters, max_gradient_value)

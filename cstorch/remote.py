@@ -149,7 +149,7 @@ class _RemoteFunctions:
         return value
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self._plain().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+        return self._plain().__reduce_ex__(protocol)
 
     def _plain(self) -> torch.Tensor:
         """Return an ordinary tensor with the current value."""

@@ -136,7 +136,7 @@ def open_cluster(workload: Workload, num_csx: int) -> Iterator[Callable[[int], N
         @cstorch.trace
         def training_step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
             loss: torch.Tensor = compiled(**batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             return loss

@@ -115,7 +115,7 @@ def training_example(
 
     def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         loss: torch.Tensor = model(**dict(zip(names, batch, strict=True)))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return [loss]
 
     return Example(step, model, inputs)

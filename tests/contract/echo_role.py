@@ -7,10 +7,11 @@ the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
 
 import json
 import sys
+from typing import cast
 
 import torch
 
-from swarmx.links.link import Link, open_link
+from swarmx.links.link import Link, LinkKind, open_link
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.messages import Envelope, Message, WeightsReady
 
@@ -25,7 +26,7 @@ def answer(message: Message, link: Link) -> Message:
     return WeightsReady(message.step, message.round, message.bucket, slab)
 
 
-def serve(kind: str, session: str) -> None:
+def serve(kind: LinkKind, session: str) -> None:
     link = open_link(kind, NAME, session)
     print(link.endpoint.address, flush=True)
     link.endpoint.connect(json.loads(sys.stdin.readline()))
@@ -39,4 +40,4 @@ def serve(kind: str, session: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    serve(*sys.argv[1:])
+    serve(cast(LinkKind, sys.argv[1]), sys.argv[2])

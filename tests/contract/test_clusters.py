@@ -1,9 +1,13 @@
 """Local and Ray clusters have the same weights, losses and emulated time."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from cstorch import Backend
+from swarmx.links.link import LinkKind
+from tests.support.cstorch_program import cluster_of
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
@@ -19,10 +23,10 @@ UNEVEN = {
 """A machine with jitter, which must not depend on the order of execution."""
 
 
-def observe(backend):
+def observe(backend: Backend) -> dict[str, Any]:
     """Return all results of a run: weights, losses, emulated time to the picosecond."""
     more = backend.run("train", STEPS + 1, STEPS + 2)
-    peaks = backend.cluster.peak_bytes()
+    peaks = cluster_of(backend).peak_bytes()
     return {
         "digest": backend.weights_digest(),
         "results": [(r.step, r.values, r.gradient_norm, r.timing) for r in more],
@@ -31,14 +35,17 @@ def observe(backend):
 
 
 @pytest.fixture(scope="module")
-def local():
-    return train_on_cluster(init_config(), LOCAL, STEPS, machine=UNEVEN, inspect=observe)
+def local() -> dict[str, Any]:
+    results: dict[str, Any] = train_on_cluster(
+        init_config(), LOCAL, STEPS, machine=UNEVEN, inspect=observe
+    )
+    return results
 
 
 @pytest.mark.ray
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
-def test_ray_cluster_equals_the_local_cluster(local, link) -> None:
+def test_ray_cluster_equals_the_local_cluster(local: dict[str, Any], link: LinkKind) -> None:
     """Seven actors and a coordinator agree with one process in bits and in picoseconds."""
     shape = replace(LOCAL, kind="ray", link=link)
     on_ray = train_on_cluster(init_config(), shape, STEPS, machine=UNEVEN, inspect=observe)

@@ -14,6 +14,7 @@ import torch
 
 from swarmx.links.endpoint import Endpoint
 from swarmx.links.link import Link, LinkKind, open_link
+from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError
 from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady, WeightsReleased
@@ -89,7 +90,7 @@ def test_payload_keeps_its_bits(links: list[Link], dtype: torch.dtype) -> None:
     if dtype is torch.bool:
         content = content % 2
     a.endpoint.send(ready("a", "b", a, content.view(dtype)))
-    view = b.endpoint.receive(10).message.payload.view(dtype)
+    view = payload_of(b.endpoint.receive(10)).view(dtype)
     assert view.dtype == dtype
     assert torch.equal(view.view(torch.uint8), content)
 
@@ -99,18 +100,19 @@ def test_large_payload_arrives(links: list[Link]) -> None:
     a, b, _ = links
     content = random_bytes(32 * MIB + 1)
     a.endpoint.send(ready("a", "b", a, content))
-    assert torch.equal(b.endpoint.receive(30).message.payload.view(torch.uint8), content)
+    assert torch.equal(payload_of(b.endpoint.receive(30)).view(torch.uint8), content)
 
 
 def test_empty_payload_arrives(links: list[Link]) -> None:
     """A parameter without elements has an empty payload, in both directions."""
     a, b, _ = links
     for sender, receiver in ((a, b), (b, a)):
-        there = ready(sender.endpoint.name, receiver.endpoint.name, sender, torch.zeros(0))
-        sender.endpoint.send(there)
-        view = receiver.endpoint.receive(10).message.payload.view(torch.float32)
+        slab = sender.arena.allocate(0)
+        message = WeightsReady(0, 0, 0, slab)
+        sender.endpoint.send(Envelope(sender.endpoint.name, receiver.endpoint.name, message))
+        view = payload_of(receiver.endpoint.receive(10)).view(torch.float32)
         assert view.tolist() == []
-        there.message.payload.free()
+        slab.free()
 
 
 def test_large_message_arrives(links: list[Link]) -> None:
@@ -128,10 +130,11 @@ def test_received_payload_can_be_relayed(links: list[Link]) -> None:
     a, b, c = links
     content = random_bytes(100_000)
     a.endpoint.send(ready("a", "b", a, content))
-    payload = b.endpoint.receive(10).message.payload
+    payload = payload_of(b.endpoint.receive(10))
     subtree = Subtree(4, 2)
     b.endpoint.send(Envelope("b", "c", GradientReady(1, 2, 3, subtree, payload)))
     message = c.endpoint.receive(10).message
+    assert isinstance(message, GradientReady)
     assert (message.step, message.round, message.bucket, message.subtree) == (1, 2, 3, subtree)
     assert torch.equal(message.payload.view(torch.uint8), content)
 
@@ -270,7 +273,7 @@ def test_payload_keeps_its_bits_between_processes(echo: Link) -> None:
     """Every byte is the same after another process has copied and returned it."""
     content = random_bytes(3 * MIB + 5)
     echo.endpoint.send(ready("a", "echo", echo, content))
-    assert torch.equal(echo.endpoint.receive(30).message.payload.view(torch.uint8), content)
+    assert torch.equal(payload_of(echo.endpoint.receive(30)).view(torch.uint8), content)
 
 
 def test_payload_is_relayed_between_processes(echo: Link) -> None:
@@ -279,8 +282,8 @@ def test_payload_is_relayed_between_processes(echo: Link) -> None:
     slab = echo.arena.allocate(content.nbytes)
     slab.view(torch.uint8).copy_(content)
     echo.endpoint.send(Envelope("a", "echo", GradientReady(1, 1, 1, Subtree(0, 1), slab)))
-    message = echo.endpoint.receive(30).message
-    assert torch.equal(message.payload.view(torch.uint8), content)
+    returned = payload_of(echo.endpoint.receive(30))
+    assert torch.equal(returned.view(torch.uint8), content)
 
 
 def test_flood_between_processes(echo: Link) -> None:

@@ -6,6 +6,7 @@ arrive in any order that a link allows.
 
 import pickle
 import random
+from collections.abc import Mapping
 from functools import cache, partial
 
 import pytest
@@ -14,15 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.elaborate import ClusterSize, elaborate
+from memoryx.server import WeightServer
+from tests.support.arenas import StrictArena
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
-from tests.support.sorting_office import RepicklingOffice, SortingOffice, oldest_first
+from tests.support.sorting_office import (
+    Choose,
+    RepicklingOffice,
+    Route,
+    SortingOffice,
+    oldest_first,
+)
 from timing.hardware import MachineSpec, SwarmXSpec
+from wsc.core.installation import Installation
 from wsc.core.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
     GradientReady,
     GradientReleased,
+    Message,
     NormPartial,
     NormTotal,
     WeightsReady,
@@ -35,14 +46,14 @@ MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2)
 ROWS, NUM_MICRO_BATCHES = 22, 11
 ROLES = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
-BOX = None  # a payload that is never read
+BOX = StrictArena().allocate(1)  # a payload that is never read
 MESSAGES = {
     "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal),
     "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
     "csx": (WeightsReady, BatchReady, GradientReleased),
     "wrk": (BatchReleased,),
 }
-ANY_MESSAGE = [
+ANY_MESSAGE: list[Message] = [
     WeightsReady(1, 0, 0, BOX),
     WeightsReleased(1, 0, 0),
     GradientReady(1, 0, 0, Subtree(0, 0), BOX),
@@ -57,8 +68,8 @@ source = partial(random_batches, 4, ROWS)
 
 
 @cache
-def programs():
-    """Training, clipped so that servers talk to each other, and evaluation, over one model."""
+def programs() -> tuple[Regression, Installation, Installation]:
+    """Return a model with its training program, which clips, and its evaluation program."""
     model, batch = Regression(depth=3), source()[0]
     train = compile_model(model, batch, NUM_MICRO_BATCHES)
     evaluate = compile_model(model, batch, NUM_MICRO_BATCHES, trains=False)
@@ -70,42 +81,53 @@ def programs():
     )
 
 
-def office(choose=oldest_first, kind=SortingOffice):
-    """A cluster with both programs installed and the weights loaded."""
+def office(
+    choose: Choose = oldest_first, kind: type[SortingOffice] = SortingOffice
+) -> SortingOffice:
+    """Return a cluster with both programs installed and the weights loaded."""
     model, train, evaluate = programs()
     roles = kind(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
     roles.install(train)
     roles.install(evaluate)
     for server in ("wgt-0", "wgt-1"):
-        store = roles.roles[server].store
+        store = weight_server(roles, server).store
         store.fill({name: model.state_dict()[name] for name in store.masters})
     return roles
 
 
-def weights(roles):
-    """A copy of every master."""
-    servers = (roles.roles[name] for name in ("wgt-0", "wgt-1"))
+def weight_server(roles: SortingOffice, name: str) -> WeightServer:
+    """Return a weight server of the cluster."""
+    server = roles.roles[name]
+    assert isinstance(server, WeightServer)
+    return server
+
+
+def weights(roles: SortingOffice) -> dict[str, torch.Tensor]:
+    """Return a copy of every master."""
+    servers = (weight_server(roles, name) for name in ("wgt-0", "wgt-1"))
     return {name: m.clone() for server in servers for name, m in server.store.masters.items()}
 
 
-def assert_same(left, right):
+def assert_same(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> None:
     assert left.keys() == right.keys()
     assert all(torch.equal(left[name], right[name]) for name in left)
 
 
-def train_job(first=1, last=2):
+def train_job(first: int = 1, last: int = 2) -> Job:
     return Job("train", first, last)
 
 
 @cache
-def expected_after_two_steps():
+def expected_after_two_steps() -> tuple[
+    dict[str, torch.Tensor], list[dict[tuple[int, int], tuple[float, ...]]]
+]:
     roles = office()
     reports = roles.run(train_job())
     return weights(roles), [report.results for report in reports]
 
 
 @each_role
-def test_role_spec_round_trips_through_pickle(role) -> None:
+def test_role_spec_round_trips_through_pickle(role: str) -> None:
     """A pickled spec builds the same role in another process."""
     roles = elaborate(programs()[1].program.parameters, SIZE, MACHINE, seed=0)
     (spec,) = [spec for spec in roles if spec.name == role]
@@ -115,7 +137,7 @@ def test_role_spec_round_trips_through_pickle(role) -> None:
 
 
 @each_role
-def test_job_is_finished_only_at_its_end(role) -> None:
+def test_job_is_finished_only_at_its_end(role: str) -> None:
     """Not right after ``start``; and its report has the name of the role."""
     roles = office()
     reports = roles.run(train_job())
@@ -125,7 +147,7 @@ def test_job_is_finished_only_at_its_end(role) -> None:
 
 
 @each_role
-def test_job_frees_all_slabs(role) -> None:
+def test_job_frees_all_slabs(role: str) -> None:
     """Every payload that was allocated has been freed, once, after its last reader."""
     roles = office()
     roles.run(train_job())
@@ -135,11 +157,11 @@ def test_job_frees_all_slabs(role) -> None:
 
 
 @each_role
-def test_job_refuses_messages_of_other_protocols(role) -> None:
+def test_job_refuses_messages_of_other_protocols(role: str) -> None:
     """A wiring mistake is an immediate error, not a deadlock."""
     target = office().roles[role].begin(train_job())
     list(target.start())
-    mine = MESSAGES[role.split("-")[0]]
+    mine = MESSAGES[role.partition("-")[0]]
     for message in ANY_MESSAGE:
         if not isinstance(message, mine):
             with pytest.raises(TypeError, match=f"{role} does not take {type(message).__name__}"):
@@ -148,7 +170,7 @@ def test_job_refuses_messages_of_other_protocols(role) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_result_is_independent_of_arrival_order(order) -> None:
+def test_result_is_independent_of_arrival_order(order: random.Random) -> None:
     """Any interleaving gives the same weights and results, and leaves no slab."""
     roles = office(order.choice)
     reports = roles.run(train_job())
@@ -159,19 +181,24 @@ def test_result_is_independent_of_arrival_order(order) -> None:
 
 
 @pytest.mark.parametrize("favoured", ROLES)
-def test_result_is_independent_of_one_slow_role(favoured) -> None:
+def test_result_is_independent_of_one_slow_role(favoured: str) -> None:
     """Its messages are delivered first, or only when there are no others."""
+
+    def choose(sign: int, routes: list[Route]) -> Route:
+        return min(routes, key=lambda route: sign * (route[1] == favoured))
+
     for sign in (-1, 1):
-        roles = office(lambda routes, s=sign: min(routes, key=lambda r: s * (r[1] == favoured)))
+        roles = office(partial(choose, sign))
         roles.run(train_job())
         assert_same(weights(roles), expected_after_two_steps()[0])
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_job_states_survive_pickling_between_messages(order) -> None:
+def test_job_states_survive_pickling_between_messages(order: random.Random) -> None:
     """A restored state goes on to the same bits, wherever it holds no sum in a slab."""
     roles = office(order.choice, RepicklingOffice)
+    assert isinstance(roles, RepicklingOffice)
     reports = roles.run(train_job())
     masters, results = expected_after_two_steps()
     assert_same(weights(roles), masters)
@@ -229,7 +256,7 @@ def test_every_payload_gets_one_credit() -> None:
         assert len(set(lent)) == len(lent) > 0
 
 
-def _key(envelope):
+def _key(envelope: Envelope) -> tuple[str, ...]:
     fields = vars(envelope.message)
     return tuple(repr(value) for name, value in fields.items() if name != "payload")
 

@@ -1,5 +1,8 @@
 """Bad input ends with one clear message and a non-zero exit code, and leaves no partial files."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import yaml
 
@@ -38,7 +41,9 @@ WRONG_WORDS = {
         ),
     ],
 )
-def test_wrong_configuration_or_data_is_named(tmp_path, capsys, changes, words) -> None:
+def test_wrong_configuration_or_data_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], words: list[str]
+) -> None:
     """A wrong key, value or dataset is named with allowed or similar ones before training."""
     code, _, err = run_here(write_run(tmp_path, **changes), capsys)
     assert code == 1
@@ -47,7 +52,7 @@ def test_wrong_configuration_or_data_is_named(tmp_path, capsys, changes, words) 
     assert not list((tmp_path / "model_dir").glob("*.mdl"))
 
 
-def test_duplicate_key_is_refused(tmp_path, capsys) -> None:
+def test_duplicate_key_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A duplicate key is refused with its line."""
     flags = write_run(tmp_path)
     params = tmp_path / "params.yaml"
@@ -58,7 +63,7 @@ def test_duplicate_key_is_refused(tmp_path, capsys) -> None:
     assert "twice" in err or "duplicate" in err
 
 
-def test_missing_params_file_is_named(tmp_path, capsys) -> None:
+def test_missing_params_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The path of a missing params file is named."""
     code, _, err = run_here([f"--params={tmp_path / 'none.yaml'}"], capsys)
     assert code == 1
@@ -66,7 +71,9 @@ def test_missing_params_file_is_named(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize("device", ["CPU", "GPU"])
-def test_other_devices_are_refused(tmp_path, capsys, device) -> None:
+def test_other_devices_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str
+) -> None:
     """Only CSX is emulated; the message names the alternative."""
     code, _, err = run_here([*write_run(tmp_path), device], capsys)
     assert code == 1
@@ -75,23 +82,29 @@ def test_other_devices_are_refused(tmp_path, capsys, device) -> None:
     assert "plain PyTorch" in err
 
 
-def test_batch_smaller_than_systems_is_refused(tmp_path, capsys) -> None:
+def test_batch_smaller_than_systems_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A batch of 8 cannot be shared by 9 systems."""
     code, _, err = run_here([*write_run(tmp_path), "--num_csx=9"], capsys)
     assert code == 1
     assert "num_csx 9" in err
 
 
-def test_evaluation_batch_smaller_than_systems_is_refused(tmp_path, capsys) -> None:
+def test_evaluation_batch_smaller_than_systems_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The evaluation after the training is checked before the training."""
-    flags = write_run(tmp_path, **{EVAL + "batch_size": 2})
+    flags = write_run(tmp_path, fit__val_dataloader__batch_size=2)
     code, out, err = run_here([*flags, "--num_csx=4"], capsys)
     assert code == 1
     assert "batch_size 2, num_csx 4" in err
     assert "Compiling" not in out
 
 
-def test_unwritable_trace_is_refused_before_training(tmp_path, capsys) -> None:
+def test_unwritable_trace_is_refused_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The trace file is checked before training starts."""
     missing = tmp_path / "missing" / "trace.json"
     code, out, err = run_here([*write_run(tmp_path), f"--trace={missing}"], capsys)
@@ -101,7 +114,9 @@ def test_unwritable_trace_is_refused_before_training(tmp_path, capsys) -> None:
     assert not (tmp_path / "model_dir").exists()
 
 
-def test_model_larger_than_memoryx_is_refused(tmp_path, capsys) -> None:
+def test_model_larger_than_memoryx_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A MemoryX of one kilobyte is too small; the message has both numbers."""
     flags = write_run(tmp_path)
     small = {"runtime": {"kind": "local"}, "machine": {"memoryx": {"dram_bytes": 1024}}}
@@ -115,7 +130,9 @@ def test_model_larger_than_memoryx_is_refused(tmp_path, capsys) -> None:
     ("sram_bytes", "remedy"),
     [(1000, "raise it or lower machine.system.fabric"), (3_549_601_000, "not even one sample")],
 )
-def test_activations_larger_than_sram_are_refused(tmp_path, capsys, sram_bytes, remedy) -> None:
+def test_activations_larger_than_sram_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sram_bytes: int, remedy: str
+) -> None:
     """The activations of a micro-batch must fit the SRAM beside code (4,176 B of each PE)."""
     flags = write_run(tmp_path)
     system = {"name": "CS-2", "sram_bytes": sram_bytes}
@@ -127,7 +144,7 @@ def test_activations_larger_than_sram_are_refused(tmp_path, capsys, sram_bytes, 
     assert remedy in err
 
 
-def test_damaged_checkpoint_is_named(tmp_path, capsys) -> None:
+def test_damaged_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A truncated checkpoint that the command names is refused by name."""
     flags = write_run(tmp_path)
     assert run_here(flags, capsys)[0] == 0
@@ -138,7 +155,9 @@ def test_damaged_checkpoint_is_named(tmp_path, capsys) -> None:
     assert "checkpoint_8.mdl" in err
 
 
-def test_damaged_newest_checkpoint_is_skipped(tmp_path, capsys) -> None:
+def test_damaged_newest_checkpoint_is_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Automatic resume takes the newest checkpoint that can be read, and ends with the same bits."""
     flags = write_run(tmp_path)
     code, out, _ = run_here(flags, capsys)
@@ -151,7 +170,9 @@ def test_damaged_newest_checkpoint_is_skipped(tmp_path, capsys) -> None:
     assert digest_of(out) == whole
 
 
-def test_finished_run_has_nothing_left_to_train(tmp_path, capsys) -> None:
+def test_finished_run_has_nothing_left_to_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A finished run prints the same hash and succeeds."""
     flags = write_run(tmp_path)
     first = digest_of(run_here(flags, capsys)[1])
@@ -162,7 +183,9 @@ def test_finished_run_has_nothing_left_to_train(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--compile_only", "--validate_only"])
-def test_compile_and_validate_only_execute_nothing(tmp_path, capsys, flag) -> None:
+def test_compile_and_validate_only_execute_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
     """The run stops after the compiler without checkpoint or hash."""
     code, out, _ = run_here([*write_run(tmp_path), flag], capsys)
     assert code == 0

@@ -1,6 +1,8 @@
 """A run reports the emulated machine, and one number of cluster.yaml changes the report."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +13,7 @@ from waferstream.cli.main import main
 UNEVEN = {"jitter": {"seed": 3, "kernel_sigma": 0.1, "stragglers": {"csx-1": 1.5}}}
 
 
-def run(folder, machine, *more):
+def run(folder: Path, machine: dict[str, Any], *more: str) -> tuple[int, Any]:
     """Run shortly on two systems of ``machine``; return the exit code and the summary, if any."""
     folder.mkdir()
     flags = write_run(folder, init__loop={"max_steps": 2})
@@ -22,7 +24,9 @@ def run(folder, machine, *more):
     return code, json.loads(summary.read_text()) if summary.is_file() else None
 
 
-def test_run_reports_start_up_rate_and_attribution(tmp_path, capsys) -> None:
+def test_run_reports_start_up_rate_and_attribution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Terminal and summary report the times; values do not depend on them."""
     code, summary = run(tmp_path / "one", UNEVEN)
     lines = capsys.readouterr().out
@@ -49,7 +53,9 @@ def test_run_reports_start_up_rate_and_attribution(tmp_path, capsys) -> None:
         ({"input": {"hdf5": {"samples_ps": 5}}}, ["input.hdf5", "did you mean 'sample_ps'"]),
     ],
 )
-def test_impossible_hardware_is_refused(tmp_path, capsys, machine, words) -> None:
+def test_impossible_hardware_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], machine: dict[str, Any], words: list[str]
+) -> None:
     """The message names file, key and rule; no file is left."""
     code, summary = run(tmp_path / "bad", machine, "--validate_only")
     err = capsys.readouterr().err

@@ -16,6 +16,7 @@ from appliance.ray.connection import enter
 from appliance.ray.coordinator import RayHosted
 from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
+from swarmx.links.link import LinkKind
 from tests.support.errors import raises
 from tests.support.processes import command_of, descendants, running, wait_for_end
 from wsc.core.errors import (
@@ -96,7 +97,7 @@ def test_interrupt_ends_every_process() -> None:
 
 
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
-def test_ray_roles_run_one_job_after_another(instance: None, link: str) -> None:
+def test_ray_roles_run_one_job_after_another(instance: None, link: LinkKind) -> None:
     """Two roles exchange a hundred payloads per job, over each link, and are ready for the next."""
     with roles_of(players(), RuntimeSpec(link=link)) as (roles, pids):
         for _ in range(2):

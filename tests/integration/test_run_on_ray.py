@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -21,8 +22,9 @@ def role_process(root: int, role: str) -> int:
     raise AssertionError(f"no process hosts {role}")
 
 
-def read_until(stream, phrase: str) -> str:
+def read_until(stream: IO[str] | None, phrase: str) -> str:
     """Return the lines up to and including the first with ``phrase``."""
+    assert stream is not None
     lines = []
     for line in stream:
         lines.append(line)
@@ -32,7 +34,7 @@ def read_until(stream, phrase: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def local_digest(tmp_path_factory) -> str:
+def local_digest(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Weights digest of the run on one system in one process."""
     code, out, err = finish(write_run(tmp_path_factory.mktemp("local")))
     assert code == 0, err

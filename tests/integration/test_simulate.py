@@ -14,7 +14,7 @@ from tests.support.tiny_run import run_here, write_run
 
 Capture = pytest.CaptureFixture[str]
 MICRO_BATCH = "init__callbacks"
-LOADING = {
+LOADING: dict[str, Any] = {
     "fit__train_dataloader__loader": "csv",
     "fit__train_dataloader__num_workers": 3,
     "init__backend": {"cluster_config": {"num_workers_per_csx": 2}},

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 import cstorch
+from appliance.cluster import Cluster
 from cstorch import amp, backends
 from cstorch.trace import TracedStep
 from tests.support.local_machine import Regression, random_batches
@@ -31,6 +32,12 @@ def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[csto
     finally:
         backend.shutdown()
         backends.reset()
+
+
+def cluster_of(backend: cstorch.Backend) -> Cluster:
+    """Return the running cluster of a backend."""
+    assert backend.cluster is not None
+    return backend.cluster
 
 
 def loader(source: Callable[..., Any] = batches) -> cstorch.utils.data.DataLoader:
@@ -73,7 +80,8 @@ def evaluation_step(backend: cstorch.Backend) -> TracedStep:
 
     @cstorch.trace
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        return model(**batch)
+        loss: torch.Tensor = model(**batch)
+        return loss
 
     return step
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +22,9 @@ def run_kernels(
     program = compiled.program
     dtype = DTYPES[program.stream_dtype]
     weights = {name: p.detach().to(dtype) for name, p in model.named_parameters()}
-    values = dict(zip((spec.name for spec in program.inputs), batch.values(), strict=True))
+    values: dict[str, Any] = dict(
+        zip((spec.name for spec in program.inputs), batch.values(), strict=True)
+    )
     values[KEY_INPUT] = key
     results: dict[int, torch.Tensor] = {}
     gradients: Gradients = {}

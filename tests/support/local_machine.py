@@ -43,7 +43,7 @@ class Regression(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the mean squared distance of (B, width) outputs to ``y``."""
-        hidden = x.to(self.layers[0].weight.dtype)
+        hidden = x.to(next(self.parameters()).dtype)
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))
         return (hidden.float() - y).square().mean()

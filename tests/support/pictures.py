@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ def drawn() -> Iterator[list[Figure]]:
     figures: list[Figure] = []
     save = Figure.savefig
 
-    def note(figure: Figure, *where: object, **how: object) -> None:
+    def note(figure: Figure, *where: Any, **how: Any) -> None:
         figures.append(figure)
         save(figure, *where, **how)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from wsc.core.program import Program, Segment, TensorSpec
 
@@ -14,7 +14,12 @@ PARAMETERS = (
 )
 
 
-def segment(index: int, phase: str = "forward", layer: str = "layer", **fields: Any) -> Segment:
+def segment(
+    index: int,
+    phase: Literal["forward", "backward"] = "forward",
+    layer: str = "layer",
+    **fields: Any,
+) -> Segment:
     """Return a segment with empty fields except those given."""
     names = ("weights", "gradients", "inputs", "outputs", "drops", "results", "work")
     empty: dict[str, Any] = dict.fromkeys(names, ())

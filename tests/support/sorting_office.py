@@ -89,8 +89,9 @@ class RepicklingOffice(SortingOffice):
         stream.seek(0)
         unpickler = _StateUnpickler(stream)
         unpickler.slabs = pickler.slabs
-        self.jobs[role] = unpickler.load()
-        self.jobs[role].role = self.roles[role]
+        job = unpickler.load()
+        job.role = self.roles[role]
+        self.jobs[role] = job
         self.repickled[role] += 1
 
 

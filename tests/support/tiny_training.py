@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cstorch
+from appliance.spec import ClusterSpec
 from cstorch import amp, backends
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
@@ -67,13 +68,14 @@ def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
 
 def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
     """Return the configuration of a cluster of a shape."""
+    sections = {
+        "runtime": {"kind": shape.kind, "link": shape.link},
+        "machine": {"swarmx": {"fan_out": shape.fan_out}, **machine},
+    }
     return cstorch.ClusterConfig(
         num_csx=shape.num_csx,
         max_wgt_servers=shape.servers,
-        cluster={
-            "runtime": {"kind": shape.kind, "link": shape.link},
-            "machine": {"swarmx": {"fan_out": shape.fan_out}, **machine},
-        },
+        cluster=validate(ClusterSpec, sections, "test"),
     )
 
 

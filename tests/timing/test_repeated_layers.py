@@ -58,9 +58,14 @@ def test_multiplied_layers_take_the_time_of_executed_ones(
 
 def test_executed_segments_do_not_grow_with_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many layers start as many segments."""
-    started = []
+    started: list[int] = []
     run_segment = NodeTiming.run
-    monkeypatch.setattr(NodeTiming, "run", lambda *args: (started.append(1), run_segment(*args))[1])
+
+    def count(*args: Any) -> Any:
+        started.append(1)
+        return run_segment(*args)
+
+    monkeypatch.setattr(NodeTiming, "run", count)
     counts = []
     for layers in (100, 1000):
         started.clear()

@@ -60,7 +60,9 @@ def test_elaborated_roles_name_existing_peers(size: ClusterSize, fan_out: int) -
     assert all(switch.parent == parent_of.get(switch.name) for switch in switches)
     assert [switch.name for switch in switches if switch.parent is None] == ["br-0"]
     assert {server.root for server in servers} == {"br-0"}
-    assert set(parent_of) == {spec.name for spec in (*switches[1:], *nodes)}
+    assert set(parent_of) == {switch.name for switch in switches[1:]} | {
+        node.name for node in nodes
+    }
 
 
 @given(sizes)

@@ -9,6 +9,7 @@ import torch
 from appliance.cores import UnlimitedCores
 from appliance.input_worker import WorkerSpec
 from tests.support.arenas import StrictArena
+from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.errors import DataError
@@ -63,7 +64,8 @@ class Driver:
     def release(self) -> list[Brief]:
         """Release the oldest payload; return what the worker sends next."""
         oldest = self.waiting.pop(0)
-        message = BatchReleased(oldest.message.step, oldest.message.micro_batch)
+        _, step, micro_batch = self.brief(oldest)
+        message = BatchReleased(step, micro_batch)
         answers = list(self.job.handle(Envelope(oldest.target, "wrk-0", message)))
         self.waiting += answers
         return [self.brief(envelope) for envelope in answers]
@@ -120,9 +122,9 @@ def test_payload_holds_the_rows_of_its_micro_batch(driver: MakeDriver) -> None:
     made = driver()
     made.begin(first=2, last=2)
     for envelope in made.waiting:
-        index = envelope.message.micro_batch
+        _, _, index = made.brief(envelope)
         expected = [t[2 * index : 2 * index + 2].reshape(-1) for t in BATCHES[1].values()]
-        assert torch.equal(envelope.message.payload.view(torch.float32), torch.cat(expected))
+        assert torch.equal(payload_of(envelope).view(torch.float32), torch.cat(expected))
 
 
 def test_loader_is_read_once_though_nodes_are_a_step_apart(driver: MakeDriver) -> None:
@@ -149,9 +151,9 @@ def test_only_inputs_of_the_program_are_sent(driver: MakeDriver) -> None:
     """``leaves`` selects and orders the tensors of a batch."""
     made = driver(leaves=(1, 0))
     made.begin(1, 1)
-    first = made.waiting[0].message
+    first = made.waiting[0]
     rows = [BATCHES[0][name][:2].reshape(-1) for name in ("y", "x")]
-    assert torch.equal(first.payload.view(torch.float32), torch.cat(rows))
+    assert torch.equal(payload_of(first).view(torch.float32), torch.cat(rows))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_strided_rows_are_copied_by_value(driver: MakeDriver) -> None:
     made = driver(batches=[strided])
     made.begin(1, 1)
     expected = [t[:2].reshape(-1) for t in BATCHES[0].values()]
-    assert torch.equal(made.waiting[0].message.payload.view(torch.float32), torch.cat(expected))
+    assert torch.equal(payload_of(made.waiting[0]).view(torch.float32), torch.cat(expected))
 
 
 def test_worker_without_nodes_sends_nothing(driver: MakeDriver) -> None:

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from appliance.local import LocalRoles
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
-from wsc.core.messages import Envelope
+from wsc.core.messages import Envelope, WeightsReleased
 from wsc.core.role import Job, Report, RoleContext
 
 JOB = Job("train", 1, 1)
@@ -20,7 +21,10 @@ JOB = Job("train", 1, 1)
 
 @dataclass
 class Toy:
-    """A role that sends given messages at the start, and forwards others along a route."""
+    """A role that sends numbered messages at the start, and forwards others along a route.
+
+    The number of a message is its step.
+    """
 
     name: str
     at_first: tuple[str, ...] = ()
@@ -38,11 +42,11 @@ class Toy:
     def start(self) -> Iterator[Envelope]:
         self.threads = torch.get_num_threads()
         for number, target in enumerate(self.at_first):
-            yield Envelope(self.name, target, number)
+            yield Envelope(self.name, target, WeightsReleased(number, 0, 0))
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
-        self.received.append((envelope.source, envelope.message))
-        target = self.route.get(envelope.message)
+        self.received.append((envelope.source, envelope.message.step))
+        target = self.route.get(envelope.message.step)
         if target is not None:
             yield Envelope(self.name, target, envelope.message)
 
@@ -60,17 +64,17 @@ class Toy:
 class Holder(Toy):
     """A role that holds named weights."""
 
-    def fill(self, values: Mapping[str, Any]) -> None:
+    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
         self.held = dict(values)
 
     def save(self, path: Path, state: str) -> None:
         path.write_text(state)
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
-        self.held = {path.read_text(): strict}
+        self.held = {path.read_text(): torch.tensor(strict)}
 
-    def masters(self, names: Sequence[str]) -> list[Any]:
-        return [self.held[name] for name in names]
+    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
+        return [self.held[name].numpy() for name in names]
 
 
 def test_oldest_message_is_handled_first() -> None:
@@ -95,12 +99,13 @@ def test_calls_reach_the_named_weight_holder(tmp_path: Path) -> None:
     """A call reaches no other holder; a role without weights refuses it."""
     roles = LocalRoles([Toy("a"), Holder("wgt-0"), Holder("wgt-1")])
     path = tmp_path / "saved"
-    roles.fill("wgt-0", {"w": 0})
-    roles.fill("wgt-1", {"w": 1})
-    assert (roles.masters("wgt-0", ["w"]), roles.masters("wgt-1", ["w"])) == ([0], [1])
+    roles.fill("wgt-0", {"w": torch.tensor(0)})
+    roles.fill("wgt-1", {"w": torch.tensor(1)})
+    assert [int(roles.masters(name, ["w"])[0]) for name in ("wgt-0", "wgt-1")] == [0, 1]
     roles.save("wgt-0", path, "model")
     roles.restore("wgt-1", path, "model", strict=True)
-    assert (roles.masters("wgt-0", ["w"]), roles.masters("wgt-1", ["model"])) == ([0], [True])
+    assert int(roles.masters("wgt-0", ["w"])[0]) == 0
+    assert bool(roles.masters("wgt-1", ["model"])[0])
     with raises(ApplianceRuntimeServerError, "role-failed") as caught:
         roles.fill("a", {})
     assert caught.value.where == "a"
@@ -135,7 +140,8 @@ def test_failing_role_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> 
     roles = LocalRoles([Toy("a", at_first=("b",)), Toy("b", expects=1)])
     failing = "b" if method == "handle" else "a"
     monkeypatch.setattr(Toy, method, fail, raising=False)
-    act = partial(roles.install, None) if method == "install" else partial(roles.run, JOB)
+    installation: Any = None
+    act = partial(roles.install, installation) if method == "install" else partial(roles.run, JOB)
     error: Exception = IndexError("no such word")
     with raises(ApplianceRuntimeServerError, "role-failed") as caught:
         act()

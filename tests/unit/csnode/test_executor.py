@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def test_lanes_compute_on_one_torch_thread_each() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_lanes_map_raises_the_failure_of_an_item(count) -> None:
+def test_lanes_map_raises_the_failure_of_an_item(count: int) -> None:
     """The failure is raised by ``map`` itself."""
     with pytest.raises(ZeroDivisionError):
         Lanes(count, "lane").map(lambda item: 1 // item, [1, 0])
@@ -66,7 +67,7 @@ SEGMENT = segment(
 )
 
 
-def kernel(weight, x):
+def kernel(weight: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return 2 * x, 3 * x, weight + 1, torch.tensor(0.25), torch.tensor(4)
 
 
@@ -113,7 +114,7 @@ INSTALLATION = Installation(PROGRAM, (), PLAN, Rounds(5, 1), InputFeed(tuple, ()
 BUCKET = PLAN.gradients[-1]  # first.weight (4, 4) and first.bias (4,)
 
 
-def micro_batches(indices, dtype=torch.float32):
+def micro_batches(indices: Iterable[int], dtype: torch.dtype = torch.float32) -> list[MicroBatch]:
     generator = torch.Generator().manual_seed(0)
     everything = [
         {
@@ -125,12 +126,12 @@ def micro_batches(indices, dtype=torch.float32):
     return [MicroBatch(index, {}, gradients=everything[index]) for index in indices]
 
 
-def flat(batch):
+def flat(batch: MicroBatch) -> torch.Tensor:
     return torch.cat([batch.gradients[name].float().reshape(-1) for name in BUCKET.names])
 
 
-def packed(batches):
-    """The subtrees with a copy of what their slabs hold, and the arena."""
+def packed(batches: Sequence[MicroBatch]) -> tuple[dict[Subtree, torch.Tensor], StrictArena]:
+    """Return a copy of the sum of each subtree, and the arena."""
     arena = StrictArena()
     executor = Executor(INSTALLATION, 0, RoleContext(arena, UnlimitedCores()), LANES)
     sums = executor.pack(BUCKET, batches)
@@ -138,7 +139,7 @@ def packed(batches):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_pack_copies_a_single_micro_batch(dtype) -> None:
+def test_pack_copies_a_single_micro_batch(dtype: torch.dtype) -> None:
     """As fp32, in bucket order; the kernel's own tensors are unchanged."""
     (batch,) = micro_batches([2], dtype)
     before = flat(batch)
@@ -149,8 +150,8 @@ def test_pack_copies_a_single_micro_batch(dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_pack_sums_siblings_in_fp32(dtype) -> None:
-    """In the canonical order, whatever the dtype of the kernels."""
+def test_pack_sums_siblings_in_fp32(dtype: torch.dtype) -> None:
+    """In the canonical order, for every dtype of the kernels."""
     found, _ = packed(micro_batches(range(5), dtype))
     g = [flat(batch) for batch in micro_batches(range(5), dtype)]
     assert found.keys() == {Subtree(0, 3)}
@@ -164,7 +165,7 @@ def test_pack_keeps_other_subtrees_apart() -> None:
 
 
 @given(st.lists(st.integers(0, 4), unique=True))
-def test_pack_leaves_one_slab_per_subtree(indices) -> None:
+def test_pack_leaves_one_slab_per_subtree(indices: list[int]) -> None:
     """Intermediate sums are freed."""
     found, arena = packed(micro_batches(sorted(indices)))
     assert list(found) == merged_subtrees(sorted(indices), 5)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Never
 
+import pytest
 import torch
 
 from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
 from csnode.executor import MicroBatch
 from csnode.node import NodeSpec, SramLedger
-from tests.support.arenas import StrictArena
+from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.errors import raises
-from tests.support.kernels import run_eagerly
+from tests.support.kernels import Gradients, run_eagerly
 from tests.support.local_machine import (
     FP32,
     Regression,
@@ -28,6 +30,7 @@ from wsc.core.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
+    Message,
     WeightsReady,
     WeightsReleased,
 )
@@ -41,7 +44,9 @@ source = partial(random_batches, 1, ROWS)
 class Driver:
     """The neighbours of one node of two: sends it messages and records its answers."""
 
-    def __init__(self, index=0, sram_bytes=1 << 20, trains=True, lanes=1):
+    def __init__(
+        self, index: int = 0, sram_bytes: int = 1 << 20, trains: bool = True, lanes: int = 1
+    ) -> None:
         self.model = Regression()
         self.batch = source()[0]
         compiled = compile_model(self.model, self.batch, NUM_MICRO_BATCHES, trains=trains)
@@ -55,30 +60,30 @@ class Driver:
         self.job = self.node.begin(Job(self.program.mode, 1, 1))
         self.sent = list(self.job.start())
 
-    def tell(self, message):
-        """Deliver a message; returns what the node sends because of it."""
+    def tell(self, message: Message) -> list[Message]:
+        """Deliver a message; return the messages that it causes."""
         answers = list(self.job.handle(Envelope("test", self.node.name, message)))
         self.sent += answers
         return [envelope.message for envelope in answers]
 
-    def send_batch(self, index):
+    def send_batch(self, index: int) -> list[Message]:
         rows = [tensor[2 * index : 2 * index + 2] for tensor in self.batch.values()]
         data = torch.cat([row.reshape(-1) for row in rows])
         return self.tell(BatchReady(1, index, self.slab(data)))
 
-    def send_weights(self, round_index, bucket):
+    def send_weights(self, round_index: int, bucket: int) -> list[Message]:
         names = self.plan.weights[bucket].names
         state = self.model.state_dict()
         data = torch.cat([state[name].reshape(-1) for name in names])
         return self.tell(WeightsReady(1, round_index, bucket, self.slab(data)))
 
-    def slab(self, data):
+    def slab(self, data: torch.Tensor) -> StrictSlab:
         slab = self.mine.allocate(data.numel() * 4)
         slab.view(torch.float32).copy_(data)
         return slab
 
-    def take_gradients(self):
-        """Release every gradient; returns {bucket: copy}."""
+    def take_gradients(self) -> dict[int, torch.Tensor]:
+        """Release every gradient; return a copy of each bucket."""
         found = {}
         for message in [e.message for e in self.sent]:
             if isinstance(message, GradientReady):
@@ -86,7 +91,7 @@ class Driver:
                 self.tell(GradientReleased(1, message.round, message.bucket, message.subtree))
         return found
 
-    def expected(self, index):
+    def expected(self, index: int) -> tuple[torch.Tensor, Gradients]:
         micro_batch = {key: rows[2 * index : 2 * index + 2] for key, rows in self.batch.items()}
         return run_eagerly(self.model, micro_batch, FP32, NUM_MICRO_BATCHES)
 
@@ -100,11 +105,11 @@ def test_node_round_matches_autograd() -> None:
             driver.send_weights(round_index, bucket.index)
     loss, gradients = driver.expected(1)
     assert driver.job.report().results == {(1, 1): (float(loss),)}
-    assert not driver.job.finished
-    for bucket, values in driver.take_gradients().items():
-        names = driver.plan.gradients[bucket].names
+    finished_before_release = driver.job.finished
+    for index, values in driver.take_gradients().items():
+        names = driver.plan.gradients[index].names
         assert torch.equal(values, torch.cat([gradients[name].reshape(-1) for name in names]))
-    assert driver.job.finished
+    assert (finished_before_release, driver.job.finished) == (False, True)
     targets = {type(envelope.message): envelope.target for envelope in driver.sent}
     assert targets == {BatchReleased: "wrk-0", WeightsReleased: "br-0", GradientReady: "br-0"}
 
@@ -143,10 +148,10 @@ def test_node_without_micro_batch_releases_weights() -> None:
     assert driver.job.finished
 
 
-def test_kernel_failure_names_layer_and_micro_batch(monkeypatch) -> None:
+def test_kernel_failure_names_layer_and_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names layer, direction, micro-batch and step."""
 
-    def fail(*_):
+    def fail(*_: object) -> Never:
         raise IndexError("index out of range in self")
 
     monkeypatch.setattr(MicroBatch, "run", fail)
@@ -155,7 +160,7 @@ def test_kernel_failure_names_layer_and_micro_batch(monkeypatch) -> None:
     with raises(ApplianceError, "kernel-failed") as caught:
         driver.send_weights(0, 0)
     assert caught.value.where == "layers.0 forward, micro-batch 0 of step 1"
-    assert "index out of range" in caught.value.value
+    assert "index out of range" in str(caught.value.value)
     assert isinstance(caught.value.__cause__, IndexError)
 
 
@@ -194,8 +199,8 @@ def test_node_with_two_lanes_sends_one_sum() -> None:
     for bucket in driver.plan.weights:
         driver.send_weights(0, bucket.index)
     first, second = (driver.expected(index)[1] for index in (0, 1))
-    for bucket, values in driver.take_gradients().items():
-        names = driver.plan.gradients[bucket].names
+    for index, values in driver.take_gradients().items():
+        names = driver.plan.gradients[index].names
         sums = [(first[name] + second[name]).reshape(-1) for name in names]
         assert torch.equal(values, torch.cat(sums))
     assert driver.job.finished
@@ -252,5 +257,5 @@ def test_sram_ledger_refuses_more_than_the_capacity() -> None:
     error = caught.value
     assert "csx-3" in error.what
     assert error.value == "weights 1.0 KiB, activations 2.0 KiB"
-    assert "3.0 KiB" in error.rule
-    assert "micro_batch_size" in error.remedy
+    assert "3.0 KiB" in str(error.rule)
+    assert "micro_batch_size" in str(error.remedy)

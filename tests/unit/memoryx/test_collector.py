@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -133,8 +134,8 @@ NORMS = gradient_norms(GRADIENTS)
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.randoms(use_true_random=False))
-def test_norm_total_is_independent_of_ownership(owners, order) -> None:
-    """Bit for bit torch's norm over all gradients in master order, whoever sends first."""
+def test_norm_total_is_independent_of_ownership(owners: list[int], order: random.Random) -> None:
+    """Bit for bit torch's norm over all gradients in master order, in any order of arrival."""
     servers = sorted(set(owners))
     exchange = NormExchange(servers)
     partials = [
@@ -155,7 +156,7 @@ def test_norm_total_is_independent_of_ownership(owners, order) -> None:
 
 
 @pytest.mark.parametrize(("servers", "leader"), [([0, 1], "wgt-0"), ([2, 5], "wgt-2")])
-def test_norm_leader_is_the_lowest_owning_server(servers, leader) -> None:
+def test_norm_leader_is_the_lowest_owning_server(servers: list[int], leader: str) -> None:
     """Server 0 may hold frozen weights only."""
     assert NormExchange(servers).leader == leader
 

@@ -1,8 +1,11 @@
 """A weight server driven by hand: what it streams, when it waits, which updates it applies."""
 
+import random
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -16,43 +19,56 @@ from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
 from wsc.compiler.precision import DTYPES
-from wsc.core.installation import Installation
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
+    Message,
     NormPartial,
     NormTotal,
     WeightsReady,
     WeightsReleased,
 )
-from wsc.core.program import plan_streams
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Bucket, plan_streams
 from wsc.core.reduce_order import Subtree, root
-from wsc.core.role import Job, RoleContext
+from wsc.core.role import Cores, Job, RoleContext
 from wsc.core.schedule import (
     Rounds,
     collected_by,
 )
 
+Kind = TypeVar("Kind")
 TRAINED = ("first.weight", "first.bias", "last.weight")
 NUM_MICRO_BATCHES = 5
 
 
-def update(**limits):
+def update(**limits: float) -> OptimizerSpec:
     return plain_sgd(TRAINED, lr=0.5, **limits)
 
 
-def installed(num_servers=1, num_nodes=2, stream_dtype="float32", **limits):
+def installed(
+    num_servers: int = 1, num_nodes: int = 2, stream_dtype: str = "float32", **limits: float
+) -> Installation:
     tiny = program(stream_dtype)
     plan = plan_streams(tiny, num_servers)
     rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
-    return Installation(tiny, (), plan, rounds, None, update(**limits))
+    return Installation(tiny, (), plan, rounds, InputFeed(tuple, ()), update(**limits))
 
 
 class Driver:
     """A server with initial weights and a job, and everything that it has sent."""
 
-    def __init__(self, index=0, num_servers=1, window=2, steps=2, cores=None, **options):
+    def __init__(
+        self,
+        index: int = 0,
+        num_servers: int = 1,
+        window: int = 2,
+        steps: int = 2,
+        cores: Cores | None = None,
+        **options: Any,
+    ) -> None:
         self.installed = installed(num_servers, **options)
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = ServerSpec(index, num_servers, "br-0", PARAMETERS, window)
@@ -61,17 +77,17 @@ class Driver:
         for number, name in enumerate(self.server.store.masters, start=1):
             shape = self.server.store.masters[name].shape
             self.server.store.fill({name: torch.full(shape, number / 3)})
-        self.sent = []
-        self.lent = []  # weights that were not released yet
-        self.norms = deque()  # what servers tell each other
+        self.sent: list[Envelope] = []
+        self.lent: list[WeightsReady] = []  # weights that were not released yet
+        self.norms: deque[Envelope] = deque()  # what servers tell each other
         self.begin(Job("train", 1, steps))
 
-    def begin(self, job):
+    def begin(self, job: Job) -> None:
         self.job = self.server.begin(job)
         self.note(self.job.start())
 
-    def note(self, envelopes):
-        """Take what the server sends; returns the messages."""
+    def note(self, envelopes: Iterable[Envelope]) -> list[Message]:
+        """Record what the server sends; return the messages."""
         messages = []
         for envelope in envelopes:
             self.sent.append(envelope)
@@ -82,18 +98,18 @@ class Driver:
                 self.norms.append(envelope)
         return messages
 
-    def tell(self, message, source="br-0"):
+    def tell(self, message: Message, source: str = "br-0") -> list[Message]:
         return self.note(self.job.handle(Envelope(source, self.server.name, message)))
 
-    def release(self, lent):
+    def release(self, lent: WeightsReady) -> list[Message]:
         self.lent.remove(lent)
         return self.tell(WeightsReleased(lent.step, lent.round, lent.bucket))
 
-    def release_all(self):
+    def release_all(self) -> None:
         while self.lent:
             self.release(self.lent[0])
 
-    def gradient(self, step, bucket, value=1.0):
+    def gradient(self, step: int, bucket: int, value: float = 1.0) -> list[Message]:
         """The whole batch's sum of one bucket, as the root of the tree sends it."""
         slab = self.mine.allocate(self.installed.plan.gradients[bucket].num_bytes)
         slab.view(torch.float32).fill_(value)
@@ -103,7 +119,7 @@ class Driver:
             slab.free()
         return answers
 
-    def sent_of(self, kind):
+    def sent_of(self, kind: type[Kind]) -> list[Kind]:
         return [e.message for e in self.sent if isinstance(e.message, kind)]
 
 
@@ -120,14 +136,15 @@ def test_server_streams_in_schedule_order() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
-def test_server_keeps_within_its_window(order, window) -> None:
+def test_server_keeps_within_its_window(order: random.Random, window: int) -> None:
     """However releases and gradients arrive; and no weight streams before its last update."""
     driver = Driver(window=window, steps=3)
     plan, last_round = driver.installed.plan, driver.installed.rounds.count - 1
     gradients = [(step, bucket) for step in (1, 2, 3) for bucket in plan.gradients]
-    used, version = set(), Counter()
+    used: set[tuple[int, int, int]] = set()
+    version: Counter[str] = Counter()
 
-    def is_computed(gradient):
+    def is_computed(gradient: tuple[int, Bucket]) -> bool:
         """Nodes have it when they have released all weights up to its segment."""
         step, bucket = gradient
         needed = (w.index for w in plan.weights if w.segment <= bucket.segment)
@@ -135,7 +152,11 @@ def test_server_keeps_within_its_window(order, window) -> None:
 
     while driver.lent or gradients:
         assert len(driver.lent) <= window
-        choice = order.choice([*driver.lent, *filter(is_computed, gradients)])
+        choices: list[WeightsReady | tuple[int, Bucket]] = [
+            *driver.lent,
+            *filter(is_computed, gradients),
+        ]
+        choice = order.choice(choices)
         if isinstance(choice, WeightsReady):
             used.add((choice.step, choice.round, choice.bucket))
             answers = driver.release(choice)
@@ -210,10 +231,13 @@ def test_server_evaluation_waits_for_no_update() -> None:
     assert all((a == b).all() for a, b in zip(after, before, strict=True))
 
 
-def run_step(num_servers, gradients, **limits):
-    """One step on several servers that talk to each other; returns masters and reports."""
+def run_step(
+    num_servers: int, gradients: Mapping[str, torch.Tensor], **limits: float
+) -> tuple[dict[str, torch.Tensor], dict[int, float]]:
+    """Run one step on several servers that exchange norms; return masters and norms."""
     drivers = {
-        f"wgt-{i}": Driver(i, num_servers, window=10, steps=1, **limits) for i in range(num_servers)
+        f"wgt-{i}": Driver(i, num_servers, window=10, steps=1, cores=None, **limits)
+        for i in range(num_servers)
     }
     sizes = {spec.name: spec for spec in PARAMETERS}
     for driver in drivers.values():
@@ -237,7 +261,7 @@ def run_step(num_servers, gradients, **limits):
 
 @pytest.mark.parametrize("limit", [0.1, 1e6])
 @pytest.mark.parametrize("num_servers", [2, 3])
-def test_servers_clip_by_one_global_norm(num_servers, limit) -> None:
+def test_servers_clip_by_one_global_norm(num_servers: int, limit: float) -> None:
     """One norm over all gradients, and torch's clip_grad_norm_ bit for bit."""
     generator = torch.Generator().manual_seed(0)
     parameters = {spec.name: torch.nn.Parameter(torch.ones(spec.shape)) for spec in PARAMETERS}
@@ -266,7 +290,7 @@ def test_server_unscales_then_clamps_gradients() -> None:
     assert all((masters[name] == 1 - 0.5 * 0.5).all() for name in TRAINED)
 
 
-def shapes():
+def shapes() -> dict[str, tuple[int, ...]]:
     return {spec.name: spec.shape for spec in PARAMETERS if spec.name in TRAINED}
 
 
@@ -296,7 +320,7 @@ def test_server_reports_an_interval_per_update() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_server_casts_masters_to_stream_dtype(dtype) -> None:
+def test_server_casts_masters_to_stream_dtype(dtype: str) -> None:
     """In stream dtype, one parameter after the other; the cast is torch's."""
     driver = Driver(stream_dtype=dtype)
     masters = driver.server.store.masters
@@ -309,18 +333,24 @@ class WatchedCore(TorchDispatchMode):
 
     OPS = frozenset({"add_", "div_", "clamp_", "mul_", "linalg_vector_norm", "_fused_sgd_"})
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
         self.is_held = False
-        self.ran = {True: set(), False: set()}
+        self.ran: dict[bool, set[str]] = {True: set(), False: set()}
 
     @contextmanager
-    def lease(self):
+    def lease(self) -> Iterator[None]:
         self.is_held = True
         yield
         self.is_held = False
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         self.ran[self.is_held].add(func.__name__.partition(".")[0])
         return func(*args, **(kwargs or {}))
 
@@ -328,8 +358,9 @@ class WatchedCore(TorchDispatchMode):
 def test_server_processes_gradients_on_a_leased_core() -> None:
     """Otherwise more threads would compute than the host has cores."""
     core = WatchedCore()
-    limits = {"max_gradient_norm": 2.0, "max_gradient_value": 3.0, "loss_scale": 2.0}
-    driver = Driver(steps=1, cores=core, **limits)
+    driver = Driver(
+        steps=1, cores=core, max_gradient_norm=2.0, max_gradient_value=3.0, loss_scale=2.0
+    )
     driver.release_all()
     with core:
         for bucket in driver.installed.plan.gradients:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +16,7 @@ from tests.support.plain_sgd import SGD
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import write_metadata
 from wsc.core.errors import CheckpointError, ConfigError
-from wsc.core.hyper_schedules import LinearLR
+from wsc.core.hyper_schedules import HyperSchedule, LinearLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec, assign_servers
 
@@ -23,11 +27,13 @@ SPECS = (
 )
 
 
-def group(*names, schedules=None, **hyper):
+def group(
+    *names: str, schedules: Mapping[str, HyperSchedule] | None = None, **hyper: Any
+) -> ParamGroup:
     return ParamGroup(names, {**SGD, "lr": 0.5, **hyper}, schedules or {})
 
 
-def store(*groups, rule="SGD"):
+def store(*groups: ParamGroup, rule: str = "SGD") -> WeightStore:
     made = WeightStore(SPECS)
     made.train_with(OptimizerSpec(rule, groups))
     return made
@@ -118,8 +124,13 @@ ADAM = {"lr": 0.1, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0, "amsg
 UPDATE = OptimizerSpec("Adam", (ParamGroup(tuple(spec.name for spec in SAVED), ADAM),))
 
 
-def saved_stores(num_servers=1, seed=None, specs=SAVED, optimizer=UPDATE):
-    """The store of every server; with a ``seed`` trained for a step on random gradients."""
+def saved_stores(
+    num_servers: int = 1,
+    seed: int | None = None,
+    specs: Sequence[TensorSpec] = SAVED,
+    optimizer: OptimizerSpec = UPDATE,
+) -> list[WeightStore]:
+    """Return the store of each server, trained for one step if there is a ``seed``."""
     owner = assign_servers(specs, num_servers)
     made = []
     for server in range(num_servers):
@@ -135,8 +146,8 @@ def saved_stores(num_servers=1, seed=None, specs=SAVED, optimizer=UPDATE):
     return made
 
 
-def contents(made):
-    """Every tensor of all servers by its name in a checkpoint."""
+def contents(made: Sequence[WeightStore]) -> dict[str, torch.Tensor]:
+    """Return all tensors of all servers by their names in a checkpoint."""
     masters = {f"model.{n}": t for store in made for n, t in store.masters.items()}
     states = {
         f"optimizer.{n}.{key}": t
@@ -147,7 +158,7 @@ def contents(made):
     return masters | states
 
 
-def saved(made, path):
+def saved(made: Sequence[WeightStore], path: Path) -> Path:
     for state in CLUSTER_STATES:
         for store in made:
             Persistence(store).save(path, state)
@@ -155,7 +166,7 @@ def saved(made, path):
     return path
 
 
-def restore(made, path, strict=True):
+def restore(made: Sequence[WeightStore], path: Path, strict: bool = True) -> None:
     for state in CLUSTER_STATES:
         for store in made:
             Persistence(store).restore(path, state, strict)
@@ -163,7 +174,9 @@ def restore(made, path, strict=True):
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
 @pytest.mark.parametrize("writers", [1, 3])
-def test_restore_works_across_numbers_of_servers(writers, readers, tmp_path) -> None:
+def test_restore_works_across_numbers_of_servers(
+    writers: int, readers: int, tmp_path: Path
+) -> None:
     """The number of servers is no property of a checkpoint."""
     path = saved(saved_stores(writers, seed=0), tmp_path / "checkpoint.mdl")
     fresh = saved_stores(readers)
@@ -175,7 +188,7 @@ def test_restore_works_across_numbers_of_servers(writers, readers, tmp_path) -> 
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_restored_optimizer_continues_like_the_saved_one(rule, tmp_path) -> None:
+def test_restored_optimizer_continues_like_the_saved_one(rule: str, tmp_path: Path) -> None:
     """The state of every rule survives: the next updates give the same masters, bit for bit."""
     hyper = {**dict(RULES[rule].Arguments()), "lr": 0.1}
     update = OptimizerSpec(rule, (ParamGroup(tuple(spec.name for spec in SAVED), hyper),))
@@ -188,7 +201,7 @@ def test_restored_optimizer_continues_like_the_saved_one(rule, tmp_path) -> None
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_restore_keeps_the_memory_of_the_masters(tmp_path) -> None:
+def test_restore_keeps_the_memory_of_the_masters(tmp_path: Path) -> None:
     """Views that others hold stay valid: masters are overwritten, not replaced."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     (store,) = saved_stores()
@@ -205,7 +218,9 @@ def test_restore_keeps_the_memory_of_the_masters(tmp_path) -> None:
     ],
     ids=["missing", "other shape"],
 )
-def test_restore_refuses_a_checkpoint_of_another_model(changed, message, tmp_path) -> None:
+def test_restore_refuses_a_checkpoint_of_another_model(
+    changed: TensorSpec, message: str, tmp_path: Path
+) -> None:
     """The tensor is named, and no master has been touched."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     specs = (*(spec for spec in SAVED if spec.name != changed.name), changed)
@@ -216,7 +231,7 @@ def test_restore_refuses_a_checkpoint_of_another_model(changed, message, tmp_pat
     assert all((master == 0).all() for master in store.masters.values())
 
 
-def test_restore_without_strict_keeps_missing_tensors(tmp_path) -> None:
+def test_restore_without_strict_keeps_missing_tensors(tmp_path: Path) -> None:
     """What the file has is taken, what it lacks keeps its initial value."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     (store,) = saved_stores(specs=(*SAVED, TensorSpec("c.weight", (2,), "float32")))
@@ -227,7 +242,7 @@ def test_restore_without_strict_keeps_missing_tensors(tmp_path) -> None:
     assert store.masters["c.weight"].tolist() == [1.0, 1.0]
 
 
-def test_restore_postpones_optimizer_state(tmp_path) -> None:
+def test_restore_postpones_optimizer_state(tmp_path: Path) -> None:
     """Asked for before a training program is installed, it is read once, as soon as one is."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     store = WeightStore(SAVED)

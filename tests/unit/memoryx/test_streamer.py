@@ -1,21 +1,25 @@
 """The streamer: order, window and versions of the weights that stream."""
 
+from collections.abc import Sequence
+
 from memoryx.streamer import Streamer
-from tests.support.arenas import StrictArena
+from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.small_programs import program
-from wsc.core.program import plan_streams
+from wsc.core.program import Bucket, plan_streams
 
 PROGRAM = program()
 BUCKETS = plan_streams(PROGRAM, 1).weights
 
 
-def streamer(window=10, first=1, last=1, trained=PROGRAM.trained):
-    """A streamer of one server that owns all weights, in two rounds a step."""
+def streamer(
+    window: int = 10, first: int = 1, last: int = 1, trained: Sequence[str] = PROGRAM.trained
+) -> Streamer:
+    """Return the streamer of one server that owns all weights, in two rounds a step."""
     return Streamer(range(first, last + 1), 2, BUCKETS, window, trained)
 
 
-def sent_by(made):
-    """Step, round and bucket of what may stream now."""
+def sent_by(made: Streamer) -> list[tuple[int, int, int]]:
+    """Return step, round and bucket of the weights that may stream now."""
     arena = StrictArena()
     messages = made.send(lambda bucket: arena.allocate(bucket.num_bytes))
     return [(ready.step, ready.round, ready.bucket) for ready in messages]
@@ -60,8 +64,14 @@ def test_streamer_evaluation_waits_for_no_update() -> None:
 
 def test_send_casts_each_bucket_when_it_is_due() -> None:
     """A bucket that the consumer has not asked for is not cast yet."""
-    made, cast = streamer(), []
-    messages = made.send(lambda bucket: cast.append(bucket.index))
+    made, arena = streamer(), StrictArena()
+    cast: list[int] = []
+
+    def note(bucket: Bucket) -> StrictSlab:
+        cast.append(bucket.index)
+        return arena.allocate(bucket.num_bytes)
+
+    messages = made.send(note)
     next(messages)
     assert cast == [0]
     next(messages)

@@ -1,5 +1,7 @@
 """The timing model of MemoryX."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ HALF = Tiers(Holding(40, 20), Holding(40, 20), Holding(80, 40))
 
 
 def memoryx_timing(
-    num_servers: int = 1, tiers: Tiers = DRAM, jitter: JitterSpec = EVEN, **changes: int
+    num_servers: int = 1, tiers: Tiers = DRAM, jitter: JitterSpec = EVEN, **changes: Any
 ) -> MemoryXTiming:
     spec = SPEC.model_copy(update=changes)
     memoryx = MemoryXTiming(spec, num_servers, credit_latency_ps=50, jitter=jitter)
@@ -145,7 +147,7 @@ def test_stream_reads_flash_before_sending() -> None:
 
 def test_flash_reads_pass_through_memory() -> None:
     """With slow memory it takes as long as data in DRAM: flash feeds memory while it reads."""
-    slow = {"memory_bandwidth_bytes_per_s": 10**9}
+    slow: dict[str, Any] = {"memory_bandwidth_bytes_per_s": 10**9}
     assert memoryx_timing(tiers=FLASH, **slow).stream(bucket("a")) == memoryx_timing(**slow).stream(
         bucket("a")
     )
@@ -176,7 +178,7 @@ def test_half_in_flash_costs_half_of_the_flash_time() -> None:
 def test_update_uses_the_server_share_of_flash_and_flops() -> None:
     """Each of two servers reads, writes and computes at half the rate."""
     for kind in ("flash_bandwidth_bytes_per_s", "flops_per_s"):
-        slow = {kind: 10**10}
+        slow: dict[str, Any] = {kind: 10**10}
         one, two = (
             train(memoryx_timing(1, FLASH, **slow)),
             train(memoryx_timing(2, FLASH, **slow), server=1),
@@ -215,9 +217,12 @@ def test_half_of_any_rate_never_speeds_up(
 ) -> None:
     """Streams leave, sums are there and updates end no sooner with half of a resource."""
     value = min(value, 8) if rate == "prefetch_buckets" else value
-    full = train(memoryx_timing(num_servers, tiers, **{rate: 2 * value}))
-    half = train(memoryx_timing(num_servers, tiers, **{rate: value}))
-    assert all(slow >= fast for slow, fast in zip(half, full, strict=True))
+    of_full: dict[str, Any] = {rate: 2 * value}
+    of_half: dict[str, Any] = {rate: value}
+    full = train(memoryx_timing(num_servers, tiers, **of_full))
+    half = train(memoryx_timing(num_servers, tiers, **of_half))
+    ends: Any = zip(half, full, strict=True)
+    assert all(slow >= fast for slow, fast in ends)
 
 
 @pytest.mark.parametrize("rate", RATES[:4])

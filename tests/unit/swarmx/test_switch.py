@@ -10,11 +10,12 @@ from swarmx.switch import SwitchSpec
 from tests.support.arenas import StrictArena
 from tests.support.small_programs import program
 from tests.support.subtrees import merged_subtrees
-from wsc.core.installation import Installation
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
+    Message,
     WeightsReady,
     WeightsReleased,
 )
@@ -24,13 +25,22 @@ from wsc.core.role import Job, RoleContext
 from wsc.core.schedule import Rounds
 
 NUM_MICRO_BATCHES = 5
+NO_FEED = InputFeed(tuple, ())
+Answers = list[tuple[str, Message]]
+"""Receivers and messages."""
 CHILDREN = ("csx-0", "csx-1", "csx-2")
 
 
 class Driver:
     """A switch over some nodes, and slabs that its neighbours lend to it."""
 
-    def __init__(self, nodes=range(3), num_nodes=3, parent=None, num_servers=1):
+    def __init__(
+        self,
+        nodes: range = range(3),
+        num_nodes: int = 3,
+        parent: str | None = None,
+        num_servers: int = 1,
+    ) -> None:
         tiny = program()
         plan = plan_streams(tiny, num_servers)
         rounds = Rounds(NUM_MICRO_BATCHES, num_nodes)
@@ -40,19 +50,26 @@ class Driver:
         self.switch = SwitchSpec(1, parent, children, nodes).build(
             RoleContext(self.arena, UnlimitedCores())
         )
-        self.switch.install(Installation(tiny, (), plan, rounds, None, None))
+        self.switch.install(Installation(tiny, (), plan, rounds, NO_FEED, None))
         self.begin()
 
-    def begin(self):
+    def begin(self) -> None:
         self.job = self.switch.begin(Job("train", 1, 1))
         assert list(self.job.start()) == []
 
-    def tell(self, source, message):
+    def tell(self, source: str, message: Message) -> Answers:
         answers = list(self.job.handle(Envelope(source, self.switch.name, message)))
         assert all(envelope.source == self.switch.name for envelope in answers)
         return [(envelope.target, envelope.message) for envelope in answers]
 
-    def gradient(self, micro_batch, value, round_index=0, bucket=0, subtree=None):
+    def gradient(
+        self,
+        micro_batch: int,
+        value: float,
+        round_index: int = 0,
+        bucket: int = 0,
+        subtree: Subtree | None = None,
+    ) -> Answers:
         slab = self.lenders.allocate(self.plan.gradients[bucket].num_bytes)
         slab.view(torch.float32).fill_(value)
         subtree = subtree or leaf(micro_batch, NUM_MICRO_BATCHES)
@@ -60,9 +77,9 @@ class Driver:
         return self.tell(f"csx-{self.rounds.node_of(micro_batch)}", message)
 
 
-def up(answers, target="wgt-0"):
-    """Subtree -> value of what goes up."""
-    found = {}
+def up(answers: Answers, target: str = "wgt-0") -> dict[Subtree, float]:
+    """Return the value of each subtree that is sent to ``target``."""
+    found: dict[Subtree, float] = {}
     for to, message in answers:
         if isinstance(message, GradientReady):
             assert to == target
@@ -72,7 +89,7 @@ def up(answers, target="wgt-0"):
     return found
 
 
-def released(answers):
+def released(answers: Answers) -> set[tuple[str, int]]:
     return {(to, m.subtree.lo) for to, m in answers if isinstance(m, GradientReleased)}
 
 
@@ -88,7 +105,7 @@ def test_switch_relays_the_same_weights_payload() -> None:
 
 
 def test_switch_releases_weights_after_all_children() -> None:
-    """To whoever sent the weights, once, with the last child's release."""
+    """The sender of the weights gets one release, with the last child's."""
     driver = Driver(num_servers=2)
     slab = driver.lenders.allocate(8)
     driver.tell("wgt-1", WeightsReady(1, 0, 1, slab))
@@ -112,6 +129,7 @@ def test_switch_forwards_without_a_copy() -> None:
     """A subtree without a sibling here is forwarded in its sender's memory."""
     driver = Driver(nodes=range(2, 3))
     ((_, message),) = driver.gradient(2, 4.0)
+    assert isinstance(message, GradientReady)
     assert message.payload in driver.lenders.live
     assert driver.arena.allocated == 0
 
@@ -131,11 +149,11 @@ def test_switch_releases_gradients_once_they_are_added() -> None:
 
 
 @given(st.permutations(range(NUM_MICRO_BATCHES)))
-def test_switch_sum_is_independent_of_arrival_order(order) -> None:
+def test_switch_sum_is_independent_of_arrival_order(order: list[int]) -> None:
     """Values so unequal that another order of additions would give other bits."""
     values = [1e8, 1.0, -1e8, 3.0, 0.1]
     driver = Driver(nodes=range(5), num_nodes=5)
-    sums = {}
+    sums: dict[Subtree, float] = {}
     for index in order:
         sums |= up(driver.gradient(index, values[index]))
     f = [torch.tensor(value) for value in values]
@@ -143,12 +161,12 @@ def test_switch_sum_is_independent_of_arrival_order(order) -> None:
 
 
 @given(st.permutations(range(3, 8)))
-def test_inner_switch_sends_maximal_subtrees(order) -> None:
+def test_inner_switch_sends_maximal_subtrees(order: list[int]) -> None:
     """Of nodes 3 to 7 of 11 it forwards what those micro-batches add up to, to its parent."""
     driver = Driver(nodes=range(3, 8), num_nodes=11, parent="br-0")
-    driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), None, None))
+    driver.switch.install(Installation(program(), (), driver.plan, Rounds(11, 11), NO_FEED, None))
     driver.begin()
-    sums = {}
+    sums: dict[Subtree, float] = {}
     for index in order:
         slab = driver.lenders.allocate(driver.plan.gradients[0].num_bytes)
         slab.view(torch.float32).fill_(2.0**index)
@@ -161,7 +179,7 @@ def test_inner_switch_sends_maximal_subtrees(order) -> None:
 def test_switch_counts_all_micro_batches_of_a_subtree() -> None:
     """A child that sends one subtree for several micro-batches is done with all of them."""
     driver = Driver(nodes=range(2), num_nodes=2)
-    driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), None, None))
+    driver.switch.install(Installation(program(), (), driver.plan, Rounds(5, 2, 2), NO_FEED, None))
     driver.begin()
     assert up(driver.gradient(0, 3.0, subtree=Subtree(0, 1))) == {}
     assert up(driver.gradient(2, 4.0, subtree=Subtree(2, 1))) == {Subtree(0, 2): 7.0}
@@ -177,16 +195,17 @@ def test_switch_keeps_rounds_and_buckets_apart() -> None:
             answers = driver.gradient(index, 1.0, bucket=bucket)
             if index == 2:
                 assert up(answers, f"wgt-{server}") == {Subtree(0, 1): 2.0, Subtree(2, 0): 1.0}
-    answers = [driver.gradient(index, 5.0, round_index=1) for index in (3, 4)]
-    assert up(answers[-1], f"wgt-{owners[0]}") == {Subtree(3, 0): 5.0, Subtree(4, 2): 5.0}
+    driver.gradient(3, 5.0, round_index=1)
+    answers = driver.gradient(4, 5.0, round_index=1)
+    assert up(answers, f"wgt-{owners[0]}") == {Subtree(3, 0): 5.0, Subtree(4, 2): 5.0}
 
 
 @pytest.mark.parametrize("nodes", [range(3), range(2, 3)])
-def test_switch_finishes_after_all_weights_and_gradients(nodes) -> None:
+def test_switch_finishes_after_all_weights_and_gradients(nodes: range) -> None:
     """All weights released, all gradients up, and every payload of its own back."""
     driver = Driver(nodes=nodes)
     children = [f"csx-{node}" for node in nodes]
-    forwarded = []
+    forwarded: Answers = []
     for round_index in range(2):
         for bucket in driver.plan.weights:
             ready = WeightsReady(1, round_index, bucket.index, driver.lenders.allocate(4))
@@ -196,9 +215,9 @@ def test_switch_finishes_after_all_weights_and_gradients(nodes) -> None:
         for bucket in driver.plan.gradients:
             for index in driver.rounds.of_nodes(round_index, nodes):
                 forwarded += driver.gradient(index, 1.0, round_index, bucket.index)
-    assert not driver.job.finished
+    finished_before_release = driver.job.finished
     for _, m in forwarded:
         if isinstance(m, GradientReady):
             driver.tell("wgt-0", GradientReleased(m.step, m.round, m.bucket, m.subtree))
-    assert driver.job.finished
+    assert (finished_before_release, driver.job.finished) == (False, True)
     assert driver.arena.live == set()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timing.attribution import Attribution, StepTiming, mean_step, samples_per_s, waits
+from timing.attribution import Attribution, Cause, StepTiming, mean_step, samples_per_s, waits
 
 ends = st.lists(
     st.tuples(st.sampled_from(["weights", "input", "reduce"]), st.integers(0, 1000)), max_size=6
@@ -23,7 +23,9 @@ def test_each_cause_is_charged_by_how_much_it_outlasts_the_others() -> None:
 
 
 @given(st.integers(0, 1000), ends)
-def test_waits_add_up_to_the_time_until_the_last_end(since_ps: int, until: list) -> None:
+def test_waits_add_up_to_the_time_until_the_last_end(
+    since_ps: int, until: list[tuple[Cause, int]]
+) -> None:
     """No picosecond is charged twice or lost."""
     charged = [duration for _, duration in waits(since_ps, until)]
     last_ps = max((end for _, end in until), default=0)

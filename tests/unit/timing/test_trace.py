@@ -12,7 +12,8 @@ from wsc.core.role import Interval
 
 def written(path: Path, *args: Any) -> list[dict[str, Any]]:
     write_trace(path, *args)
-    return json.loads(path.read_text())["traceEvents"]
+    events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
+    return events
 
 
 def test_both_clocks_are_processes_with_a_thread_per_row(tmp_path: Path) -> None:

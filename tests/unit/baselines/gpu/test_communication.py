@@ -23,6 +23,7 @@ from baselines.gpu.communication import (
     ring_latency_s,
     tensor_traffic_s,
 )
+from baselines.gpu.workload import Recompute, Sharding
 
 NETWORK = NetworkSpec(
     nic_bandwidth_bytes_per_s=10, nvlink_hop_s=1, nic_hop_s=10, tree_hop_s=2, misaligned_hops=3
@@ -79,7 +80,7 @@ def test_all_reduce_s_is_the_faster_of_ring_and_tree() -> None:
     [("zero1", 0, 2), ("zero2", 2, 0), ("zero3", 3, 0)],
 )
 def test_data_traffic_of_each_zero_stage(
-    sharding: str, per_micro_batch: int, per_step: int
+    sharding: Sharding, per_micro_batch: int, per_step: int
 ) -> None:
     """Both 16-bit weights and gradients, one collective to a layer; ZeRO-3 gathers them twice."""
     one = gather_s(2 * MODEL.parameters, TWO_NODES) + 2 * ring_latency_s(TWO_NODES)
@@ -138,7 +139,7 @@ def test_reduces_to_owner_adds_one_collective_per_rank() -> None:
     [("none", False, 4), ("full", False, 6), ("none", True, 3), ("full", True, 4)],
 )
 def test_tensor_traffic_s_counts_all_reduces_of_a_layer(
-    recompute: str, parallel_blocks: bool, times: int
+    recompute: Recompute, parallel_blocks: bool, times: int
 ) -> None:
     """Three sequences of four tokens of 16 elements, two bytes each."""
     workload = replace(MODEL, parallel_blocks=parallel_blocks)

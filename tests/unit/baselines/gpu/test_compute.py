@@ -1,6 +1,7 @@
 """Arithmetic and traffic of a micro-batch on one GPU, written out with round numbers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ FLASH_S = 3.5 * (4 * SCORES * 8 / 2) / (2000 * 0.25 * 0.5)
 MOVED_S = 30 * 2 * 16 * TOKENS / 100
 
 
-def layer(workload: Workload = MODEL, software: SoftwareSpec = SOFTWARE, **split: object) -> float:
+def layer(workload: Workload = MODEL, software: SoftwareSpec = SOFTWARE, **split: Any) -> float:
     return layer_s(workload, Parallelism(micro_batch=3, **split), GPU, software)
 
 

@@ -166,7 +166,7 @@ def test_step_time_never_falls_with_gpus_at_one_micro_batch(power: int, sharding
 def test_reducing_to_owners_adds_a_collective_per_rank() -> None:
     """DeepSpeed's ZeRO-2 of 2022 slows with the square of the ranks, ZeRO-3 linearly."""
 
-    def data_s(sharding, gpus):
+    def data_s(sharding: Sharding, gpus: int) -> float:
         workload = Workload(25_290_752, 512, 8, 8, 2048, 69)
         return step_time(
             workload, Parallelism(sharding, micro_batch=8), gpus, DGX_A100, DEEPSPEED

@@ -34,8 +34,8 @@ def test_encode_rounds_like_torch(dtype: Dtype, values: list[float]) -> None:
 def test_combine_words_handles_two_16_bit_elements(dtype: Dtype) -> None:
     """Combining words combines all elements in them, each rounded to its format."""
     left, right = np.linspace(-3, 3, 8), np.linspace(1, 2, 8)
-    words = [encode(x, dtype).view(np.uint32) for x in (left, right)]
-    total = combine_words("add", *words, dtype).view(dtype.raw)
+    a, b = (encode(x, dtype).view(np.uint32) for x in (left, right))
+    total = combine_words("add", a, b, dtype).view(dtype.raw)
     expected = (rounded(left, dtype).astype(np.float64) + rounded(right, dtype)).tolist()
     np.testing.assert_array_equal(decode(total, dtype), rounded(expected, dtype))
 
@@ -52,11 +52,11 @@ def test_multiply_add_rounds_to_the_dtype_of_the_sum() -> None:
 
 def test_multiply_add_keeps_the_exact_product() -> None:
     """A fused multiply-add keeps the low bits of the product that two roundings would lose."""
-    factor = np.float32(1 + 2**-12)
+    factor = encode(np.array([1 + 2**-12]), Dtype.FP32)
     bits = multiply_add(
-        encode(factor[None], Dtype.FP32),
-        encode(factor[None], Dtype.FP32),
-        encode(-np.float32(1 + 2**-11)[None], Dtype.FP32),
+        factor,
+        factor,
+        encode(np.array([-1 - 2**-11]), Dtype.FP32),
         Dtype.FP32,
         Dtype.FP32,
     )

@@ -1,6 +1,7 @@
 """HDF5 files in all layouts give the same sequences; wrong or damaged files are refused."""
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -36,7 +37,7 @@ def test_sample_layout(path: Path) -> None:
 
 def test_named_layout(path: Path) -> None:
     """One dataset per feature gives the same sequences as the sample layout."""
-    named = {name: SAMPLES[:, row] for row, name in enumerate(FEATURES)}
+    named: dict[str, Any] = {name: SAMPLES[:, row] for row, name in enumerate(FEATURES)}
     file = inspect(write(path, **named), max_sequence_length=4)
     assert (file.layout, file.num_sequences, file.length) == ("named", 2, 4)
     assert np.array_equal(file.read(np.array([1])), SAMPLES[[1]])
@@ -68,9 +69,7 @@ def test_corpus_layout(path: Path) -> None:
         ({"data": SAMPLES, "n_examples": 3}, "sequence-count-mismatch"),
     ],
 )
-def test_inspect_refuses_a_wrong_layout(
-    path: Path, datasets: dict[str, np.ndarray], code: str
-) -> None:
+def test_inspect_refuses_a_wrong_layout(path: Path, datasets: dict[str, Any], code: str) -> None:
     """The error has the path, the value found, and the rule."""
     write(path, **datasets)
     with raises(DataError, code) as caught:

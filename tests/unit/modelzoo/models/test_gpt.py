@@ -99,7 +99,8 @@ def test_fully_masked_batch_has_no_loss_and_no_gradient(batch: Batch) -> None:
     loss = model(input_ids, torch.zeros_like(mask), labels)
     loss.backward()
     assert loss.item() == 0
-    assert all(not parameter.grad.any() for parameter in model.parameters())
+    gradients = [parameter.grad for parameter in model.parameters()]
+    assert all(gradient is not None and not gradient.any() for gradient in gradients)
 
 
 @FAMILY
@@ -144,7 +145,7 @@ def test_initialize_gives_the_stated_standard_deviations(config: dict[str, objec
     assert spread["decoder.7.attention.query.weight"] == pytest.approx(0.02, rel=0.05)
     assert spread["decoder.7.attention.output.weight"] == pytest.approx(0.005, rel=0.05)
     assert spread["decoder.7.feed_forward.down.weight"] == pytest.approx(0.005, rel=0.05)
-    assert model.norm.weight.eq(1).all()
+    assert model.get_parameter("norm.weight").eq(1).all()
     assert all(not p.any() for n, p in model.named_parameters() if n.endswith("bias"))
 
 
@@ -165,7 +166,8 @@ def test_captured_graph_computes_the_same_bits(
     weights = {name: tensor.detach().to(dtype) for name, tensor in model.named_parameters()}
 
     def step(weights: dict[str, torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
-        return functional_call(model, weights, inputs)
+        loss: torch.Tensor = functional_call(model, weights, inputs)
+        return loss
 
     with FakeTensorMode() as fake:
         fake_weights = {name: fake.from_tensor(tensor) for name, tensor in weights.items()}

@@ -1,6 +1,7 @@
 """Transformer layers compute their formulas."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +107,7 @@ def test_swiglu_matches_the_formula() -> None:
     """(silu(x W) * x V) W2 (Shazeer 2020, eq. 6)."""
     layer = FeedForward(config_with(nonlinearity="swiglu", use_ffn_bias=False))
     x = random(2, LENGTH, HIDDEN)
+    assert layer.gate is not None
     gate = x @ layer.gate.weight.T
     expected = (gate * gate.sigmoid() * (x @ layer.up.weight.T)) @ layer.down.weight.T
     torch.testing.assert_close(layer(x), expected)
@@ -114,9 +116,15 @@ def test_swiglu_matches_the_formula() -> None:
 @pytest.mark.parametrize("untied", [False, True])
 def test_parallel_layer_matches_the_formula(untied: bool) -> None:
     """x + A(N x) + F(N x), with one norm or, as in GPT-NeoX, two."""
-    sizes = {"hidden_size": HIDDEN, "num_heads": HEADS, "filter_size": 48, "rotary_dim": 4}
-    config = GptjConfig(**sizes, use_untied_layer_norm=untied, num_hidden_layers=1)
-    (layer,) = transformer_layers(config).eval()
+    config = GptjConfig(
+        hidden_size=HIDDEN,
+        num_heads=HEADS,
+        filter_size=48,
+        rotary_dim=4,
+        use_untied_layer_norm=untied,
+        num_hidden_layers=1,
+    )
+    layer: Any = transformer_layers(config).eval()[0]
     x = random(2, LENGTH, HIDDEN)
     _, rotation = RotaryPosition(config)(x)
     other_norm = layer.feed_forward_norm if untied else layer.attention_norm

@@ -116,7 +116,7 @@ def test_example_inputs_match_the_features(name: str) -> None:
         assert shorter["input_ids"].shape == (5, 6)
 
 
-PUBLISHED_SIZES = {
+PUBLISHED_SIZES: dict[str, tuple[dict[str, Any], int]] = {
     "gpt2": ({}, 124_439_808),
     "gptj": (
         {

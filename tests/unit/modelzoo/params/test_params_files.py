@@ -17,6 +17,7 @@ def test_params_file_loads_and_its_data_fits_its_model(path: Path) -> None:
     """Its model is valid, and its data has the features of the model in the same shapes."""
     trainer = load_params(path).trainer
     config = model_config(trainer.init.model.dump())
+    assert trainer.fit is not None
     loader = trainer.fit.train_dataloader.dump() | {"batch_size": 2}
     batch = build_source(loader, path.name).batch(0)
     length = batch["input_ids"].shape[1] if "input_ids" in batch else None

@@ -144,7 +144,7 @@ def test_a_level_for_all_and_levels_for_some(tmp_path: Path) -> None:
 def test_a_checkpoint_goes_to_the_modes_that_the_file_has() -> None:
     """--checkpoint_path concerns fit, validate and validate_all."""
     overrides = parse("-p", "p", "--checkpoint_path", "x.mdl").overrides()
-    trainer = {"init": {}, "fit": {}, "validate_all": {}}
+    trainer: dict[str, Any] = {"init": {}, "fit": {}, "validate_all": {}}
     assert apply_overrides(trainer, overrides) == {
         "init": {},
         "fit": {"ckpt_path": "x.mdl"},

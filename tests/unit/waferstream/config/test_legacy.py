@@ -143,7 +143,7 @@ def test_the_order_of_callbacks_does_not_depend_on_the_order_of_keys() -> None:
     assert first == second
 
 
-def legacy(**sections: dict[str, Any]) -> dict[str, Any]:
+def legacy(**sections: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "model": {"name": "gpt3"},
         "optimizer": {"optimizer_type": "SGD", "learning_rate": 0.1},

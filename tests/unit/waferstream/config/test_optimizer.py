@@ -14,8 +14,12 @@ from waferstream.config.optimizer import OPTIMIZERS, OptimizerConfig
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules import ConstantLR, CosineDecayLR, LinearLR, SequentialLR
 
-WARM_UP = {"initial_learning_rate": 0.0, "end_learning_rate": 1.0, "total_iters": 10}
-DECAY = {"initial_learning_rate": 1.0, "end_learning_rate": 0.1, "total_iters": 90}
+WARM_UP: dict[str, Any] = {
+    "initial_learning_rate": 0.0,
+    "end_learning_rate": 1.0,
+    "total_iters": 10,
+}
+DECAY: dict[str, Any] = {"initial_learning_rate": 1.0, "end_learning_rate": 0.1, "total_iters": 90}
 
 
 def test_a_class_is_read_with_its_defaults() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
@@ -113,7 +114,7 @@ def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> No
     with drawn() as figures:
         gpu_picture(path, "made up", result, gpus)
     axes = figures[0].axes[0]
-    assert [len(list(line.get_xdata())) for line in axes.lines] == [2, 1]
+    assert [np.size(line.get_xdata()) for line in axes.lines] == [2, 1]
     assert all(line.get_marker() == "o" for line in axes.lines)
     assert shows(path, style.VERMILION)
     assert "H100 ZeRO-3 / FSDP" in words(figures[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def captured(name: str, num_layers: int, size: int = 2) -> Program:
         model = build_model(config, seed=0)
     features = model_config(config).features()
 
-    def step(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         loss = model(**dict(zip([f.name for f in features], batch, strict=True)))
         loss.backward()
         return [loss]

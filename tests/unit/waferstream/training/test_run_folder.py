@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from wsc.core.errors import ConfigError
 log = logging.getLogger("waferstream")
 
 
-def test_the_newest_log_can_be_found(tmp_path) -> None:
+def test_the_newest_log_can_be_found(tmp_path: Path) -> None:
     """Every run has a log of its own; a link leads to that of the last."""
     for number in (1, 2):
         with closing(RunFolder(tmp_path)) as folder:
@@ -29,14 +30,14 @@ def test_the_newest_log_can_be_found(tmp_path) -> None:
     assert len(list(tmp_path.glob("*/run.log"))) == 2
 
 
-def test_runs_in_the_same_millisecond_have_a_folder_each(tmp_path) -> None:
+def test_runs_in_the_same_millisecond_have_a_folder_each(tmp_path: Path) -> None:
     """However fast one begins after the other."""
     for _ in range(30):
         RunFolder(tmp_path).close()
     assert len(list(tmp_path.glob("*/run.log"))) == 30
 
 
-def test_the_saved_configuration_starts_the_same_run(tmp_path) -> None:
+def test_the_saved_configuration_starts_the_same_run(tmp_path: Path) -> None:
     """With every default written out."""
     write_run(tmp_path)
     params = load_params(tmp_path / "params.yaml")
@@ -45,21 +46,21 @@ def test_the_saved_configuration_starts_the_same_run(tmp_path) -> None:
     assert load_params(folder.path / "trainer_params.yaml") == params
 
 
-def test_a_folder_below_a_file_is_refused(tmp_path) -> None:
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
     """Before anything is trained."""
     (tmp_path / "file").touch()
     with raises(ConfigError, "model-dir-not-writable"):
         RunFolder(tmp_path / "file" / "model_dir")
 
 
-def test_a_folder_that_is_a_link_to_nowhere_is_refused(tmp_path) -> None:
+def test_a_folder_that_is_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
     """Instead of trying one name after the other."""
     (tmp_path / "model_dir").symlink_to(tmp_path / "nowhere")
     with raises(ConfigError, "model-dir-not-writable"):
         RunFolder(tmp_path / "model_dir")
 
 
-def test_a_full_disk_ends_the_run_with_the_name_of_the_file(tmp_path) -> None:
+def test_a_full_disk_ends_the_run_with_the_name_of_the_file(tmp_path: Path) -> None:
     """Whether it is a line of the log or the configuration, of which no part is left."""
     write_run(tmp_path)
     params = load_params(tmp_path / "params.yaml")

@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -14,15 +15,15 @@ LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    """The model folder of a run that has ended, and what it said on the terminal."""
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the model folder of a finished run, and its terminal output."""
     folder = tmp_path_factory.mktemp("run")
     with redirect_stdout(io.StringIO()) as out:
         assert main(write_run(folder, init__loop=LOOP), home=folder) == 0
     return folder / "model_dir", out.getvalue()
 
 
-def test_a_run_leaves_all_that_the_readme_names(ended) -> None:
+def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
     """Checkpoints with their index, picture, summary, and a folder with log and configuration."""
     model_dir, out = ended
     folder = (model_dir / "latest_run.log").resolve().parent
@@ -48,7 +49,7 @@ def test_a_run_leaves_all_that_the_readme_names(ended) -> None:
     assert summary["weights_sha256"] == digest_of(out)
 
 
-def test_terminal_log_events_and_summary_tell_the_same_losses(ended) -> None:
+def test_outputs_of_a_run_agree_on_the_losses(ended: tuple[Path, str]) -> None:
     """Every step's loss is kept; lines are printed at the log steps and after each evaluation."""
     model_dir, out = ended
     summary = json.loads((model_dir / "run_summary.json").read_text())
@@ -71,7 +72,7 @@ def test_terminal_log_events_and_summary_tell_the_same_losses(ended) -> None:
     assert "train/lr" not in {name for name, _ in told}  # no schedule, no curve
 
 
-def test_loggers_can_be_taken_away(tmp_path, capsys) -> None:
+def test_loggers_can_be_switched_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``{Name: null}``: neither progress lines nor events, and still a summary."""
     none = [{"ProgressLogger": None}, {"TensorBoardLogger": None}]
     code, out, err = run_here(write_run(tmp_path, init__loop=LOOP, init__loggers=none), capsys)

@@ -1,16 +1,21 @@
 """What a run does besides training: which checkpoints it writes, what it takes from one."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.support.tiny_run import digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 
-SHORT = {"init__loop": {"max_steps": 2}}
+SHORT: dict[str, Any] = {"init__loop": {"max_steps": 2}}
 
 
-def test_the_initial_weights_are_kept_where_asked_for(tmp_path, capsys) -> None:
+def test_the_initial_weights_are_kept_where_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Once, before the first step; who starts from them goes the same way."""
-    keys = {"init__checkpoint": {"steps": 2, "save_initial_checkpoint": True}}
+    keys: dict[str, Any] = {"init__checkpoint": {"steps": 2, "save_initial_checkpoint": True}}
     flags = write_run(tmp_path, **SHORT, **keys)
     code, out, err = run_here(flags, capsys)
     assert code == 0, err
@@ -23,7 +28,9 @@ def test_the_initial_weights_are_kept_where_asked_for(tmp_path, capsys) -> None:
     assert len(list((tmp_path / "model_dir").glob("checkpoint_0*.mdl"))) == 1
 
 
-def test_the_weights_alone_start_a_run_of_their_own(tmp_path, capsys) -> None:
+def test_the_weights_alone_start_a_run_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """``--load_checkpoint_states model``: at step 0, with a fresh optimizer."""
     flags = write_run(tmp_path, **SHORT)
     assert run_here(flags, capsys)[0] == 0
@@ -35,7 +42,7 @@ def test_the_weights_alone_start_a_run_of_their_own(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize(("layers", "word"), [(1, "unexpected"), (3, "missing")])
 def test_a_checkpoint_of_another_model_is_taken_on_request_only(
-    tmp_path, capsys, layers, word
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layers: int, word: str
 ) -> None:
     """The message names the weights; with the flag it is a warning in the run's log."""
     assert run_here(write_run(tmp_path, **SHORT), capsys)[0] == 0
@@ -60,14 +67,16 @@ def test_a_checkpoint_of_another_model_is_taken_on_request_only(
         ({"validate_all": {}}, "eval_all requires trainer.validate_all.val_dataloaders"),
     ],
 )
-def test_evaluating_all_needs_data(tmp_path, capsys, sections, missing) -> None:
+def test_evaluating_all_needs_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sections: dict[str, Any], missing: str
+) -> None:
     """What the file lacks is named."""
     code, _, err = run_here([*write_run(tmp_path, **sections), "--mode=eval_all"], capsys)
     assert code == 1
     assert missing in err
 
 
-def test_all_checkpoints_are_evaluated(tmp_path, capsys) -> None:
+def test_all_checkpoints_are_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On every data set, one after the other, in one process."""
     data = {
         "data_processor": "DummyDataProcessor",

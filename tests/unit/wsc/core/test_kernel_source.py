@@ -1,19 +1,22 @@
 """Kernels are text that any process turns back into the same function."""
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
 from torch import fx
 
 from tests.support.local_machine import Regression, compile_model, random_batches
-from wsc.core.kernel_source import kernel_source
+from wsc.compiler.compiled import Compiled
+from wsc.core.kernel_source import KernelSource, kernel_source
+from wsc.core.program import Program, Segment
 
 
 class Net(Regression):
     """Random numbers, a constant tensor, an infinity and a dtype in one step."""
 
-    def forward(self, x, y):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         keep = torch.nn.functional.dropout(x, 0.5)
         scale = torch.tensor([1.0, 2.0, 3.0, 4.0])
         masked = torch.where(keep > 0, keep * scale, -float("inf")).softmax(-1)
@@ -21,24 +24,24 @@ class Net(Regression):
 
 
 @pytest.fixture(scope="module")
-def compiled():
+def compiled() -> Compiled:
     return compile_model(Net(), random_batches(1, 4)[0], 2)
 
 
-def outputs(source, segment, program):
+def outputs(source: KernelSource, segment: Segment, program: Program) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(0)
     weights = [
         torch.randn(program.parameter[n].shape, generator=generator) for n in segment.weights
     ]
     shapes = {spec.name: spec.shape for spec in program.inputs}
-    inputs = [
+    inputs: list[Any] = [
         7 if name == "random_key" else torch.randn(shapes[name], generator=generator)
         for name in segment.inputs
     ]
     return source.build()(*weights, *inputs)
 
 
-def test_kernel_source_round_trips_through_pickle(compiled) -> None:
+def test_kernel_source_round_trips_through_pickle(compiled: Compiled) -> None:
     """Pickled and built again it gives the same bits."""
     first, segment = compiled.kernels[0], compiled.program.segments[0]
     again = pickle.loads(pickle.dumps(first))
@@ -48,7 +51,7 @@ def test_kernel_source_round_trips_through_pickle(compiled) -> None:
         assert torch.equal(a, b)
 
 
-def test_kernel_source_text_is_readable_python(compiled) -> None:
+def test_kernel_source_text_is_readable_python(compiled: Compiled) -> None:
     """One line of Python per op, in aten's names."""
     text = compiled.kernels[0].text
     compile(text, "kernel", "exec")
@@ -56,19 +59,19 @@ def test_kernel_source_text_is_readable_python(compiled) -> None:
     assert "torch.ops.aten.tanh.default(" in text
 
 
-def test_kernel_source_holds_constants(compiled) -> None:
+def test_kernel_source_holds_constants(compiled: Compiled) -> None:
     """A tensor that the step makes from numbers is part of the kernel."""
     constants = [c for kernel in compiled.kernels for c in kernel.constants.values()]
     assert any(torch.equal(c, torch.tensor([1.0, 2.0, 3.0, 4.0])) for c in constants)
 
 
-def test_kernel_source_names_only_own_modules(compiled) -> None:
+def test_kernel_source_names_only_own_modules(compiled: Compiled) -> None:
     """A kernel needs torch and WaferStream, nothing of the user's."""
     modules = {module for kernel in compiled.kernels for module, _ in kernel.modules.values()}
     assert modules == {"wsc.compiler.keyed_random"}
 
 
-def test_kernel_source_frees_intermediates(compiled) -> None:
+def test_kernel_source_frees_intermediates(compiled: Compiled) -> None:
     """Otherwise a segment would need the memory of all its ops at once."""
     assert all("= None" in kernel.text for kernel in compiled.kernels)
 

@@ -3,6 +3,7 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from wsc.core.payload import byte_ranges, packed_bytes, unpack
 from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
@@ -10,14 +11,14 @@ from wsc.core.program import BYTES_PER_ELEMENT, TensorSpec
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 
 
-def specs(dtypes):
+def specs(dtypes: SearchStrategy[str]) -> SearchStrategy[list[TensorSpec]]:
     return st.lists(st.tuples(shapes, dtypes)).map(
         lambda pairs: [TensorSpec(f"t{i}", *pair) for i, pair in enumerate(pairs)]
     )
 
 
 @given(specs(st.just("float32")))
-def test_unpack_yields_every_element_once(one_dtype) -> None:
+def test_unpack_yields_every_element_once(one_dtype: list[TensorSpec]) -> None:
     """The views follow one another and share the payload's memory."""
     flat = torch.arange(sum(spec.num_elements for spec in one_dtype), dtype=torch.float32)
     views = list(unpack(flat, one_dtype))
@@ -29,7 +30,7 @@ def test_unpack_yields_every_element_once(one_dtype) -> None:
 
 
 @given(specs(st.sampled_from(list(BYTES_PER_ELEMENT))))
-def test_byte_ranges_are_adjacent(mixed) -> None:
+def test_byte_ranges_are_adjacent(mixed: list[TensorSpec]) -> None:
     """No gap, no overlap, and together the size of the payload."""
     stop = 0
     for spec, start, end in byte_ranges(mixed):

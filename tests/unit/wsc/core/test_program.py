@@ -1,6 +1,7 @@
 """Programs as data: sizes, who owns which parameter, and what travels as one piece."""
 
 from collections import Counter
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -18,20 +19,22 @@ specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
     ("shape", "dtype", "num_bytes"),
     [((2, 3), "float32", 24), ((), "int64", 8), ((4, 0), "bfloat16", 0), ((5,), "bool", 5)],
 )
-def test_the_size_of_a_tensor(shape, dtype, num_bytes) -> None:
+def test_tensor_spec_num_bytes(shape: tuple[int, ...], dtype: str, num_bytes: int) -> None:
     """Elements times bytes; a scalar has one element, an empty shape none."""
     assert TensorSpec("x", shape, dtype).num_bytes == num_bytes
 
 
-def test_a_footprint_that_covers_two_is_enough_for_either_at_any_size() -> None:
-    """The larger of the fixed and of the growing bytes, whichever it comes from."""
+def test_footprint_covering_is_enough_for_both() -> None:
+    """It takes the larger fixed part and the larger part per sample."""
     flat, steep = Footprint(100, 1), Footprint(10, 7)
     assert flat.covering(steep) == steep.covering(flat) == Footprint(100, 7)
 
 
 @given(specs, st.integers(1, 8))
-def test_every_parameter_has_one_owner(parameters, num_servers) -> None:
-    """SramPlan covers all, names existing servers only, and does not depend on the order."""
+def test_assign_servers_gives_each_parameter_one_owner(
+    parameters: list[TensorSpec], num_servers: int
+) -> None:
+    """The assignment covers all parameters, names existing servers only, and does not depend on the order."""
     owner = assign_servers(parameters, num_servers)
     assert owner.keys() == {spec.name for spec in parameters}
     assert set(owner.values()) <= set(range(num_servers))
@@ -39,7 +42,7 @@ def test_every_parameter_has_one_owner(parameters, num_servers) -> None:
 
 
 @given(specs, st.integers(1, 8))
-def test_servers_are_loaded_evenly(parameters, num_servers) -> None:
+def test_assign_servers_balances_the_load(parameters: list[TensorSpec], num_servers: int) -> None:
     """No two servers differ by more than the largest parameter."""
     load = Counter(dict.fromkeys(range(num_servers), 0))
     for spec in parameters:
@@ -49,14 +52,14 @@ def test_servers_are_loaded_evenly(parameters, num_servers) -> None:
 
 
 @pytest.mark.parametrize("num_servers", [1, 2, 3, 7])
-def test_plan_streams_cuts_segments_by_server(num_servers) -> None:
+def test_plan_streams_cuts_segments_by_server(num_servers: int) -> None:
     """Each segment's weights and gradients travel whole, each from or to its owner."""
     tiny = program()
     owner = assign_servers(tiny.parameters, num_servers)
     plan = plan_streams(tiny, num_servers)
     for buckets, wanted in (
-        (plan.weights, lambda segment: segment.weights),
-        (plan.gradients, lambda segment: segment.gradients),
+        (plan.weights, attrgetter("weights")),
+        (plan.gradients, attrgetter("gradients")),
     ):
         assert [bucket.index for bucket in buckets] == list(range(len(buckets)))
         for bucket in buckets:
@@ -94,7 +97,7 @@ def test_bucket_specs_have_the_dtype_that_travels() -> None:
 
 
 def test_program_trained_is_in_master_order() -> None:
-    """The order of the norm's summands, whatever the order in which gradients leave."""
+    """It is the order of the norm's summands, and independent of the order of gradients."""
     tiny = program()
     assert tiny.trained == ("first.weight", "first.bias", "last.weight")
     frozen = program(segments=(segment(0, weights=("first.weight",)),))

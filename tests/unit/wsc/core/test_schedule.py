@@ -15,7 +15,7 @@ rounds = st.builds(Rounds, st.integers(1, 60), st.integers(1, 9), st.integers(1,
 
 
 @given(rounds)
-def test_rounds_assign_each_micro_batch_once_in_order(rounds) -> None:
+def test_rounds_assign_each_micro_batch_once_in_order(rounds: Rounds) -> None:
     """Round by round and node by node the indices count up from 0."""
     assigned = [
         index
@@ -27,8 +27,8 @@ def test_rounds_assign_each_micro_batch_once_in_order(rounds) -> None:
 
 
 @given(rounds)
-def test_rounds_node_of_inverts_of_node(rounds) -> None:
-    """``node_of`` finds the node that ``of_node`` deals to."""
+def test_rounds_node_of_inverts_of_node(rounds: Rounds) -> None:
+    """``node_of`` finds the node to which ``of_node`` assigns a micro-batch."""
     for round_index in range(rounds.count):
         for node in range(rounds.num_nodes):
             own = rounds.of_node(round_index, node)
@@ -37,7 +37,7 @@ def test_rounds_node_of_inverts_of_node(rounds) -> None:
 
 
 @given(rounds, st.data())
-def test_rounds_of_nodes_is_one_contiguous_run(rounds, data) -> None:
+def test_rounds_of_nodes_is_one_contiguous_run(rounds: Rounds, data: st.DataObject) -> None:
     """The micro-batches below a switch are those of its nodes, end to end."""
     start = data.draw(st.integers(0, rounds.num_nodes - 1))
     nodes = range(start, data.draw(st.integers(start + 1, rounds.num_nodes)))
@@ -47,8 +47,8 @@ def test_rounds_of_nodes_is_one_contiguous_run(rounds, data) -> None:
 
 
 @given(rounds)
-def test_rounds_are_never_empty(rounds) -> None:
-    """The weights never stream for nobody."""
+def test_rounds_are_never_empty(rounds: Rounds) -> None:
+    """Weights never stream in a round without micro-batches."""
     assert all(rounds.of_node(round_index, 0) for round_index in range(rounds.count))
 
 
@@ -61,7 +61,9 @@ def test_rounds_are_never_empty(rounds) -> None:
         (Rounds(9, 4, 2), 2, 1, ()),
     ],
 )
-def test_rounds_of_small_batches(rounds, count, last_node, of_last_node) -> None:
+def test_rounds_of_small_batches(
+    rounds: Rounds, count: int, last_node: int, of_last_node: tuple[int, ...]
+) -> None:
     """By hand: the number of rounds, and what one node computes in the last one."""
     assert rounds.count == count
     assert tuple(rounds.of_node(count - 1, last_node)) == of_last_node
@@ -69,7 +71,7 @@ def test_rounds_of_small_batches(rounds, count, last_node, of_last_node) -> None
 
 @pytest.fixture(scope="module")
 def captured() -> Program:
-    """A program as the compiler makes it."""
+    """Return a compiled program."""
     return compile_model(Regression(depth=3), random_batches(1, 4)[0], 2).program
 
 

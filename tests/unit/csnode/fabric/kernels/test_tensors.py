@@ -49,8 +49,9 @@ def test_layer_norm_and_rms_norm_agree_with_torch(dtype: Dtype) -> None:
 
 def test_attention_needs_a_square() -> None:
     """Scores and values move along lines of one length."""
+    ones = np.ones((8, 8))
     with raises(ApplianceCompilationError, "attention-grid-not-square"):
-        kernels.attention(Fabric(2, 4), *(np.ones((8, 8)) for _ in "qkv"))
+        kernels.attention(Fabric(2, 4), ones, ones, ones)
 
 
 @ALL_DTYPES
@@ -59,7 +60,8 @@ def test_attention_of_one_head_agrees_with_torch(dtype: Dtype, side: int) -> Non
     """8 queries, 16 keys, head size 8, on squares of PEs."""
     q, k, v = normal(dtype, 8, 8), normal(dtype, 16, 8), normal(dtype, 16, 8)
     result = kernels.attention(Fabric(side, side), q, k, v, dtype)
-    expected = F.scaled_dot_product_attention(*(reference(x)[None, None] for x in (q, k, v)))
+    query, key, value = (reference(x)[None, None] for x in (q, k, v))
+    expected = F.scaled_dot_product_attention(query, key, value)
     agree(result, expected[0, 0], dtype, roundings=16, scale=3)
 
 

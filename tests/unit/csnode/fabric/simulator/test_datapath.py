@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from csnode.fabric import (
     send,
 )
 from csnode.fabric.dtypes import Array, decode, encode
-from csnode.fabric.instructions import VectorOp
+from csnode.fabric.instructions import Reduction, VectorOp
 from tests.support.errors import raises
 from timing.hardware.fabric import WSE2
 from wsc.core.errors import ApplianceCompilationError
@@ -97,7 +98,7 @@ def streamed_axpy(
 @pytest.mark.parametrize("op", ELEMENTWISE)
 def test_vector_elementwise_ops_agree_with_numpy(op: VectorOp, dtype: Dtype) -> None:
     """Results agree to the precision of the format."""
-    function = ELEMENTWISE[op]
+    function: Any = ELEMENTWISE[op]
     data = three(
         *"abc"[: function.__code__.co_argcount if hasattr(function, "__code__") else function.nin]
     )
@@ -113,11 +114,12 @@ def test_vector_reductions_agree_with_numpy(dtype: Dtype) -> None:
     """Sum, maximum and dot product of each PE's own vector, 16 elements."""
     data = three("a", "b")
     a, b = (decode(encode(x, dtype), dtype) for x in data.values())
-    for op, used, expected in (
+    cases: list[tuple[Reduction, dict[str, Array], Array]] = [
         ("sum", {"a": data["a"]}, a.sum(axis=1)),
         ("max", {"a": data["a"]}, a.max(axis=1)),
         ("dot", data, (a * b).sum(axis=1)),
-    ):
+    ]
+    for op, used, expected in cases:
         result, _ = compute(op, dtype, data=used, out=1)
         np.testing.assert_allclose(result[:, 0], expected, rtol=16 * TOLERANCE[dtype])
 
