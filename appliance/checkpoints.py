@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -188,12 +188,20 @@ class CheckpointFolder:
                 fcntl.flock(file, fcntl.LOCK_UN)  # children forked meanwhile hold the file too
 
 
-def check_keys(expected: Iterable[str], found: Iterable[str], *, strict: bool, where: str) -> None:
+def check_keys(
+    expected: Iterable[str],
+    found: Iterable[str],
+    *,
+    optional: Collection[str] = (),
+    strict: bool,
+    where: str,
+) -> None:
     """Compare a model's keys with those of a checkpoint; if they differ, warn.
 
     Args:
         expected: Keys of the model.
         found: Keys of the checkpoint.
+        optional: Keys that the checkpoint may have or not.
         strict: Raise an error instead of the warning.
         where: The checkpoint, for the message.
 
@@ -202,7 +210,7 @@ def check_keys(expected: Iterable[str], found: Iterable[str], *, strict: bool, w
     """
     ours, theirs = dict.fromkeys(expected), dict.fromkeys(found)
     missing = [key for key in ours if key not in theirs]
-    unexpected = [key for key in theirs if key not in ours]
+    unexpected = [key for key in theirs if key not in ours and key not in optional]
     if not missing and not unexpected:
         return
     difference = "; ".join(_described(missing, unexpected))

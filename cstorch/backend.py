@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from cstorch.cluster import STATES, ClusterConfig, Restored, load_weights
 from cstorch.loop import Loop
-from cstorch.weights import Weights
+from cstorch.weights import Weights, as_arrays
 from timing.start_up import StartUp
 from timing.trace import write_trace
+from wsc.checkpoint import MODEL
 from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import (
@@ -171,6 +173,7 @@ class Backend:
         """Read the checkpoint named by ``restore`` into a cluster that runs already."""
         if self.cluster is not None and self._restored is not None:
             self._registered().take_changes()  # the checkpoint replaces them
+            self._restored.load_buffers(self._registered().buffers())
             self._restored.load(self.cluster, self._registered())
 
     def size(self) -> ClusterSize:
@@ -224,9 +227,20 @@ class Backend:
         return results
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
-        """Write ``states`` of the cluster and plain ``objects`` to a new file."""
-        cluster = self._up_to_date()
+        """Write ``states`` of the cluster and plain ``objects`` to a new file.
+
+        The state ``model`` has all names of ``model.state_dict()``: this process writes buffers,
+        and links for tied names.
+        """
+        cluster, weights = self._up_to_date(), self._registered()
+        if "model" in states:
+            append_tensors(path, MODEL, as_arrays(weights.buffers()))
+            append_links(path, MODEL, weights.tied())
         cluster.save(path.absolute(), states, objects)
+
+    def holds(self, state_dict: Mapping[str, Any]) -> bool:
+        """Return whether a dict has every parameter of the model, as MemoryX holds it."""
+        return self.weights is not None and self.weights.are_in(state_dict)
 
     def weights_digest(self) -> str:
         """Return the SHA-256 of the weights that MemoryX holds now."""
@@ -301,9 +315,10 @@ class Backend:
         return self.weights
 
     def _outdate_restored(self, weights: Weights) -> None:
-        """Let the weights that come from the checkpoint be read from there."""
+        """Let the weights that come from the checkpoint be read from there; read its buffers."""
         if self._restored is not None:
             weights.outdate(self._restored.weight_names)
+            self._restored.load_buffers(weights.buffers())
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:

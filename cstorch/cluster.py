@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.checkpoints import check_keys
@@ -17,6 +19,7 @@ from timing.hardware.streams import MOST_SERVERS
 from wsc.checkpoint import CLUSTER_STATES, MODEL
 from wsc.checkpoint.reader import Reader
 from wsc.core.config import Config
+from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
 
@@ -74,6 +77,26 @@ class Restored:
         """Return one weight; CheckpointError if the file is damaged."""
         return Reader(self.path)[f"{MODEL}.{name}"]
 
+    def load_buffers(self, buffers: Mapping[str, torch.Tensor]) -> None:
+        """Read buffers of the model in place; those that the checkpoint lacks stay unchanged.
+
+        Raises:
+            CheckpointError: The file is damaged, or a buffer has another shape.
+        """
+        reader = Reader(self.path)
+        for name in buffers.keys() & self.weight_names:
+            value = torch.from_numpy(reader[f"{MODEL}.{name}"])
+            if value.shape != buffers[name].shape:
+                raise CheckpointError(
+                    "a buffer has another shape than in the model",
+                    code="buffer-shape-mismatch",
+                    where=str(self.path),
+                    value=f"{name}: found {tuple(value.shape)}, "
+                    f"expected {tuple(buffers[name].shape)}",
+                    remedy="load a checkpoint of the same model",
+                )
+            buffers[name].copy_(value)
+
     def load(self, cluster: Cluster, weights: Weights) -> None:
         """Let the weight servers read the states; later reads of the weights fetch them.
 
@@ -81,7 +104,13 @@ class Restored:
             CheckpointError: The checkpoint is damaged or does not match the model.
         """
         if "model" in self.states:
-            check_keys(weights.local(), self.weight_names, strict=self.strict, where=str(self.path))
+            check_keys(
+                weights.local(),
+                self.weight_names,
+                optional={*weights.tied(), *weights.buffers()},
+                strict=self.strict,
+                where=str(self.path),
+            )
         log.info("Loading weights from checkpoint %s", self.path)
         cluster.restore(self.path, self.states, self.strict)
         weights.outdate(self.weight_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import torch
 
 from cstorch.backend import current_backend
-from wsc.checkpoint import CLUSTER_STATES
+from cstorch.weights import as_arrays
+from wsc.checkpoint import CLUSTER_STATES, MODEL
 from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import writing
+from wsc.checkpoint.writer import append_tensors, writing
 from wsc.core.errors import CheckpointError
 from wsc.core.files import replacing
 
@@ -19,12 +21,19 @@ from wsc.core.files import replacing
 def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
     """Write a checkpoint; for use in a checkpoint closure.
 
-    The keys of ``state_dict`` name the states to save: ``model`` and ``optimizer`` are written by
-    the weight servers, and their values are ignored; all other values must be of JSON types. The
-    file appears whole or not at all; an existing one is replaced. CheckpointError if it cannot be
-    written.
+    The file appears whole or not at all; an existing one is replaced, and missing folders are made.
+
+    Args:
+        state_dict: States by name. ``model`` and ``optimizer`` are written by the weight servers
+            as they hold them now, whatever their values here, with one exception: a ``model`` of
+            other tensors than the parameters of the compiled model (averaged weights, or some
+            parameters only) is written as it is. All other values must be of JSON types.
+        path: The file.
+
+    Raises:
+        CheckpointError: The file cannot be written, or no state of the cluster is named.
     """
-    target = Path(path)
+    target = _local(path)
     states = [state for state in CLUSTER_STATES if state in state_dict]
     if not states:
         raise CheckpointError(
@@ -34,8 +43,15 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             rule=f"at least one of {', '.join(CLUSTER_STATES)}",
         )
     objects = {key: value for key, value in state_dict.items() if key not in CLUSTER_STATES}
-    with writing(target), replacing(target, durable=True) as partial:
-        current_backend().save(partial, states, objects)
+    backend = current_backend()
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target, durable=True) as partial:
+            given = state_dict.get("model")
+            if given and not backend.holds(given):
+                states.remove("model")
+                append_tensors(partial, MODEL, as_arrays(given))
+            backend.save(partial, states, objects)
 
 
 def load(path: Path | str) -> dict[str, Any]:
@@ -44,9 +60,24 @@ def load(path: Path | str) -> dict[str, Any]:
     To continue training on the cluster use ``Backend.restore``, which does not load the weights
     into this process. CheckpointError if the file is damaged.
     """
-    reader = Reader(Path(path))
+    reader = Reader(_local(path))
     tensors = {state: LazyTensors(reader, state) for state in CLUSTER_STATES}
     return {**reader.objects, **{state: lazy for state, lazy in tensors.items() if lazy}}
+
+
+def _local(path: Path | str) -> Path:
+    """Return the path of a local file; CheckpointError for a URL."""
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:/)", str(path))
+    if scheme:
+        raise CheckpointError(
+            "a checkpoint must be a local file",
+            code="checkpoint-not-local",
+            where=str(path),
+            value=f"{scheme[0]}://",
+            rule="object stores are not supported",
+            remedy="use a path of a mounted file system, and copy the file afterwards",
+        )
+    return Path(path)
 
 
 class LazyTensors(Mapping[str, torch.Tensor]):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+import numpy as np
 import torch
 from torch import nn
 
-from cstorch.remote import Holder, Remote, RemoteParameter
+from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor
 from wsc.core.errors import ConfigError
 
 
@@ -24,6 +25,32 @@ class Weights:
     def local(self) -> dict[str, torch.Tensor]:
         """Return the storages in this process as they are, by name."""
         return {name: remote.plain for name, remote in self._remotes.items()}
+
+    def tied(self) -> dict[str, str]:
+        """Return the further names of parameters in ``model.state_dict()``, and the first of each.
+
+        A tied output layer has the name of the embedding, too.
+        """
+        return {
+            name: value._remote.name
+            for name, value in self._model.state_dict().items()
+            if isinstance(value, RemoteTensor) and name not in self._remotes
+        }
+
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """Return the tensors of ``model.state_dict()`` that are no parameters: they stay here."""
+        return {
+            name: value
+            for name, value in self._model.state_dict().items()
+            if isinstance(value, torch.Tensor) and not isinstance(value, RemoteTensor)
+        }
+
+    def are_in(self, state_dict: Mapping[str, object]) -> bool:
+        """Return whether a dict has every parameter under its name, itself or an alias of it."""
+        return all(
+            getattr(state_dict.get(name), "_remote", None) is remote
+            for name, remote in self._remotes.items()
+        )
 
     def outdate(self, names: Collection[str] | None = None) -> None:
         """Note that MemoryX, or a checkpoint, has other values for ``names`` (default: all)."""
@@ -66,6 +93,14 @@ class Weights:
         for name in replaced:
             self._remotes[name] = _adopt(name, found[name], self._holder)
             self._remotes[name].note_change()
+
+
+def as_arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Return tensors as arrays for a checkpoint, in which bfloat16 becomes float32."""
+    return {
+        name: (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
+        for name, tensor in tensors.items()
+    }
 
 
 def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:

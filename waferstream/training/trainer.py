@@ -260,7 +260,8 @@ class Trainer:
         if self._checkpoint is None:
             return Outcome(plan.start + 1, plan.start, None, None)
         reader = Reader(self._checkpoint)
-        masters = ((name, reader[f"model.{name}"]) for name in reader.names("model"))
+        names = [name for name, _ in self.model.named_parameters()]  # no buffers, none twice
+        masters = ((name, reader[f"model.{name}"]) for name in names)
         return Outcome(plan.start + 1, plan.start, weights_digest(masters), self._checkpoint)
 
     def _evaluated(self) -> Outcome:

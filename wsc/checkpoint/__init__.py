@@ -3,6 +3,8 @@
 One dataset per tensor, named by its dotted path:
 
     model.<parameter>                        fp32 master
+    model.<tied name>                        link to the parameter that has this name, too
+    model.<buffer>                           buffer of the user's process; bfloat16 as float32
     optimizer.state.<parameter>.<state>      fp32 optimizer state
 
 and, in attributes of the file,
@@ -13,7 +15,8 @@ and, in attributes of the file,
                               without it is incomplete
     __objects__               JSON: all states that are not tensors (global_step, schedulers, ...)
 
-Weight servers append their tensors to the same file one after the other; none ever reads another's.
+The user's process begins the file with buffers and links. Weight servers append their tensors to it
+one after the other; none ever reads another's. Files of earlier versions have no buffers and links.
 """
 
 from __future__ import annotations

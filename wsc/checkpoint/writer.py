@@ -57,6 +57,17 @@ def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -
             file.create_dataset(key, data=array)
 
 
+def append_links(path: Path, prefix: str, links: Mapping[str, str]) -> None:
+    """Let ``<prefix>.<name>`` stand for another tensor of the file, which may be written later.
+
+    Raises:
+        CheckpointError: The file cannot be written.
+    """
+    with _appending(path, len(links) * _OBJECT_BYTES) as file:
+        for name, target in links.items():
+            file[f"{prefix}.{name}"] = h5py.SoftLink(f"/{prefix}.{target}")
+
+
 def write_metadata(path: Path, objects: Mapping[str, Any]) -> None:
     """Complete the file: record which tensors it holds, and all states that are not tensors.
 
@@ -135,14 +146,17 @@ def _reserve(path: Path, num_bytes: int) -> None:
 
 def _spec(file: h5py.File) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return dtype and shape of every dataset."""
-    spec = {}
+    return {key: (item.dtype.name, item.shape) for key, item in _datasets(file, "")}
 
-    def note(key: str, item: h5py.HLObject) -> None:
+
+def _datasets(group: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Yield every dataset by its key, links included, which ``visititems`` leaves out."""
+    for name in group:
+        item = group[name]
         if isinstance(item, h5py.Dataset):
-            spec[key] = (item.dtype.name, item.shape)
-
-    file.visititems(note)
-    return spec
+            yield f"{prefix}{name}", item
+        else:  # a name with slashes makes groups
+            yield from _datasets(item, f"{prefix}{name}/")
 
 
 def _to_json(path: Path, objects: Mapping[str, Any]) -> str:

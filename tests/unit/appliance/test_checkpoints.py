@@ -284,6 +284,14 @@ def test_strict_check_keys_names_the_difference() -> None:
     assert caught.value.value == "missing: a; unexpected: u, v, w, x, y, ... (6 in total)"
 
 
+def test_check_keys_takes_optional_keys_or_not() -> None:
+    """Tied names and buffers may be missing, and are not unexpected."""
+    for found in (["a"], ["a", "tied"]):
+        check_keys(["a"], found, optional=["tied"], strict=True, where="c.mdl")
+    with raises(CheckpointError, "checkpoint-keys-mismatch"):
+        check_keys(["a"], ["a", "other"], optional=["tied"], strict=True, where="c.mdl")
+
+
 def test_lenient_check_keys_warns(caplog: pytest.LogCaptureFixture) -> None:
     """The difference goes to the log of the run."""
     check_keys(["a"], ["b"], strict=False, where="c.mdl")

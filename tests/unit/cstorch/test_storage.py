@@ -5,13 +5,24 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import h5py
 import pytest
 import torch
+from torch import nn
 
 import cstorch
 from appliance.checkpoints import LOCK_NAME, CheckpointFolder
-from tests.support.cstorch_program import executor, losses, running_backend, training_step
+from tests.support.cstorch_program import (
+    batches,
+    evaluation_step,
+    executor,
+    losses,
+    running_backend,
+    training_step,
+)
 from tests.support.errors import raises
+from tests.support.tiny_training import Shape
+from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core import files
 from wsc.core.errors import CheckpointError, WaferStreamError
 
@@ -96,11 +107,145 @@ def test_files_of_a_killed_save_are_removed_by_prepare(
     assert [file.name for file in killed.iterdir()] == [LOCK_NAME]
 
 
-def test_save_into_a_missing_folder_is_refused(backend: cstorch.Backend, tmp_path: Path) -> None:
-    """The error names the folder."""
-    with pytest.raises(CheckpointError) as caught:
-        cstorch.save({"model": {}}, tmp_path / "missing" / "c.mdl")
-    assert "missing" in str(caught.value)
+def test_save_makes_missing_folders(backend: cstorch.Backend, tmp_path: Path) -> None:
+    """The parents of the file are made."""
+    path = tmp_path / "a" / "b" / "c.mdl"
+    cstorch.save({"model": {}}, path)
+    assert cstorch.load(path).keys() == {"model"}
+
+
+def test_save_where_no_folder_can_be_made_is_refused(
+    backend: cstorch.Backend, tmp_path: Path
+) -> None:
+    """A file is in the way; the error names it."""
+    (tmp_path / "file").touch()
+    with raises(CheckpointError, "checkpoint-not-writable"):
+        cstorch.save({"model": {}}, tmp_path / "file" / "c.mdl")
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/c.mdl", Path("s3://bucket/c.mdl"), "gs://b/c"])
+def test_url_is_refused(backend: cstorch.Backend, path: Path | str) -> None:
+    """It would become a local folder of that name."""
+    with raises(CheckpointError, "checkpoint-not-local"):
+        cstorch.save({"model": {}}, path)
+    with raises(CheckpointError, "checkpoint-not-local"):
+        cstorch.load(path)
+    assert not Path("s3:").exists()
+
+
+class Tied(nn.Module):
+    """An output layer tied to the first one, buffers of several dtypes, one not persistent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+        self.last.weight = self.first.weight
+        self.register_buffer("scale", torch.tensor(0.5))
+        self.register_buffer("mask", torch.tensor([True, False, True, True]))
+        self.register_buffer("third", torch.full((3,), 1 / 3, dtype=torch.bfloat16))
+        self.register_buffer("table", torch.arange(4.0), persistent=False)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return the mean squared distance of (B, 4) outputs to ``y``."""
+        hidden = torch.tanh(self.first(x)) * self.scale
+        return (self.last(hidden) - y).square().mean()
+
+
+def saved_tied_model(path: Path) -> dict[str, torch.Tensor]:
+    """Train ``Tied`` with other buffers than its initial ones, save it, return its state dict."""
+    with running_backend(Shape(2, servers=2)) as backend:
+        backend.register(Tied())
+        backend.model.scale.fill_(0.25)
+        backend.model.third.fill_(2 / 3)
+        losses(training_step(backend), executor(2))
+        cstorch.save({"model": backend.model.state_dict()}, path)
+        return {name: tensor.clone() for name, tensor in backend.model.state_dict().items()}
+
+
+def test_save_has_all_names_of_the_state_dict(tmp_path: Path) -> None:
+    """A tied name is a link to the same tensor; bfloat16 buffers are stored as float32."""
+    expected = saved_tied_model(tmp_path / "c.mdl")
+    found = cstorch.load(tmp_path / "c.mdl")["model"]
+    names = {"first.weight", "first.bias", "last.weight", "scale", "mask", "third"}
+    assert found.keys() == expected.keys() == names
+    for name, tensor in expected.items():
+        assert torch.equal(found[name].to(tensor.dtype), tensor)
+    with h5py.File(tmp_path / "c.mdl") as file:
+        assert isinstance(file.get("model.last.weight", getlink=True), h5py.SoftLink)
+
+
+def test_load_state_dict_of_a_checkpoint_is_strict(tmp_path: Path) -> None:
+    """Plain PyTorch models take the checkpoint as it is."""
+    expected = saved_tied_model(tmp_path / "c.mdl")
+    model = Tied()
+    model.load_state_dict(cstorch.load(tmp_path / "c.mdl")["model"])
+    assert all(torch.equal(model.state_dict()[name], expected[name]) for name in expected)
+    assert model.last.weight is model.first.weight
+
+
+@pytest.mark.parametrize("registers_first", [False, True])
+def test_restore_reads_buffers(tmp_path: Path, registers_first: bool) -> None:
+    """The traced step has the buffers of the checkpoint, whatever comes first."""
+    expected = saved_tied_model(tmp_path / "c.mdl")
+    with running_backend() as backend:
+        if registers_first:
+            backend.register(Tied())
+        backend.restore(tmp_path / "c.mdl")
+        backend.register(backend.model or Tied())
+        (loss,) = losses(evaluation_step(backend), executor(1))
+        state = backend.model.state_dict()
+        assert all(torch.equal(state[name], expected[name]) for name in expected)
+    plain = Tied()
+    plain.load_state_dict(expected)
+    assert loss == pytest.approx(plain(**batches()[0]).item(), rel=1e-6)
+
+
+def test_restore_of_a_checkpoint_without_buffers(tmp_path: Path) -> None:
+    """Files of earlier versions have parameters only; buffers then keep their values."""
+    path, initial = tmp_path / "c.mdl", Tied().state_dict()
+    parameters = {"first.weight": torch.ones(4, 4), "first.bias": torch.zeros(4)}
+    append_tensors(path, "model", {name: t.numpy() for name, t in parameters.items()})
+    write_metadata(path, {})
+    with running_backend() as backend:
+        backend.register(Tied())
+        backend.restore(path)
+        losses(evaluation_step(backend), executor(1))
+        state = backend.model.state_dict()
+        assert torch.equal(state["last.weight"], torch.ones(4, 4))
+        assert torch.equal(state["scale"], initial["scale"])
+
+
+def test_restore_of_a_buffer_of_another_shape_is_refused(tmp_path: Path) -> None:
+    """It would be broadcast."""
+    saved_tied_model(tmp_path / "c.mdl")
+    model = Tied()
+    model.register_buffer("scale", torch.ones(4))
+    with running_backend() as backend:
+        backend.register(model)
+        with raises(CheckpointError, "buffer-shape-mismatch"):
+            backend.restore(tmp_path / "c.mdl")
+
+
+@pytest.mark.parametrize("names", [["layers.0.weight"], None], ids=["some", "all"])
+def test_save_of_other_tensors_than_the_parameters(
+    backend: cstorch.Backend, tmp_path: Path, names: list[str] | None
+) -> None:
+    """Averaged weights, or some weights only, are written as they are given."""
+    state = backend.model.state_dict()
+    given = {name: state[name] * 0.5 for name in names or state}
+    cstorch.save({"model": given, "optimizer": {}}, tmp_path / "c.mdl")
+    found = cstorch.load(tmp_path / "c.mdl")
+    assert found["model"].keys() == given.keys()
+    assert all(torch.equal(found["model"][name], given[name]) for name in given)
+    assert found["optimizer"]
+
+
+def test_save_of_the_state_dict_fetches_nothing(
+    backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weight servers write what they hold."""
+    monkeypatch.setattr(backend.cluster, "masters", None)
+    cstorch.save({"model": backend.model.state_dict()}, tmp_path / "c.mdl")
 
 
 def test_save_needs_a_running_cluster(tmp_path: Path) -> None:

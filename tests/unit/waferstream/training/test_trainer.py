@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.tiny_run import digest_of, run_here, write_run
+from modelzoo.models.registry import build_model
+from tests.support.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 
 SHORT: dict[str, Any] = {"init__loop": {"max_steps": 2}}
@@ -26,6 +27,21 @@ def test_the_initial_weights_are_kept_where_asked_for(
     _, again, _ = run_here([*flags, f"--checkpoint_path={initial}"], capsys)
     assert digest_of(again) == digest_of(out)
     assert len(list((tmp_path / "model_dir").glob("checkpoint_0*.mdl"))) == 1
+
+
+def test_checkpoint_has_all_names_and_the_digest_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output layer is tied; the digest of a finished run counts its weight once."""
+    flags = write_run(tmp_path, **SHORT)
+    _, out, _ = run_here(flags, capsys)
+    names = Reader(tmp_path / "model_dir" / "checkpoint_2.mdl").names("model")
+    model = build_model(TINY["trainer"]["init"]["model"], seed=0)
+    assert set(names) == set(model.state_dict())
+    assert len(names) > len(list(model.named_parameters()))
+    _, again, _ = run_here(flags, capsys)
+    assert "Nothing left to train" in again
+    assert digest_of(again) == digest_of(out)
 
 
 def test_the_weights_alone_start_a_run_of_their_own(

@@ -13,7 +13,7 @@ import pytest
 from tests.support.errors import raises
 from wsc.checkpoint import MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors, write_metadata
+from wsc.checkpoint.writer import append_links, append_tensors, write_metadata
 from wsc.core.errors import CheckpointError
 
 
@@ -56,6 +56,19 @@ def test_same_key_twice_is_refused(tmp_path: Path) -> None:
     append_tensors(path, "model", {"w": np.ones(1)})
     with raises(CheckpointError, "tensor-written-twice"):
         append_tensors(path, "model", {"w": np.ones(1)})
+
+
+def test_append_links_gives_a_tensor_two_names(tmp_path: Path) -> None:
+    """The link may come before the tensor; the tensor is stored once."""
+    path, array = tmp_path / "c.mdl", np.arange(100_000, dtype=np.float32)
+    append_links(path, "model", {"tied": "own", "a/tied": "own"})
+    append_tensors(path, "model", {"own": array})
+    write_metadata(path, {})
+    reader = Reader(path)
+    assert set(reader.names("model")) == {"own", "tied", "a/tied"}
+    for name in reader.names("model"):
+        assert (reader[f"model.{name}"] == array).all()
+    assert path.stat().st_size < 2 * array.nbytes
 
 
 def test_state_that_is_not_json_is_refused(tmp_path: Path) -> None:
