@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from wsc.core.errors import (
     ApplianceNanError,
     ConfigError,
     WaferStreamError,
+    did_you_mean,
 )
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.optimizer import OptimizerSpec
@@ -346,15 +348,43 @@ _current: Backend | None = None
 def backend(backend_type: str | None = None, **options: Any) -> Backend:
     """Make the backend of this process, or return it when called without arguments.
 
-    Options are those of ``Backend``. RuntimeError if there is one already.
+    Options are those of ``Backend``.
+
+    Raises:
+        RuntimeError: There is a backend already.
+        ConfigError: An option is unknown, or has a wrong type or value.
     """
     global _current  # noqa: PLW0603  (the one backend of this process)
+    _check_options(options)
     if backend_type is None and not options:
         return current_backend()
     if _current is not None:
         raise RuntimeError("a backend exists already; there is one per process")
     _current = Backend(backend_type or "CSX", **options)
     return _current
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option that ``Backend`` does not have, or of another type."""
+    known = [name for name in signature(Backend).parameters if name != "backend_type"]
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"backend() has no option {name}",
+                code="unknown-backend-option",
+                where="cstorch.backend",
+                rule=f"one of {', '.join(known)}",
+                remedy=did_you_mean(name, known) or "leave it out",
+            )
+    config = options.get("cluster_config")
+    if config is not None and not isinstance(config, ClusterConfig):
+        raise ConfigError(
+            "cluster_config must be a cstorch.ClusterConfig",
+            code="not-a-cluster-config",
+            where="cstorch.backend",
+            value=type(config).__name__,
+            remedy="cluster_config=cstorch.ClusterConfig(num_csx=2)",
+        )
 
 
 def current_backend() -> Backend:

@@ -56,7 +56,7 @@ class DataExecutor:
         activation_steps: Cadence | None = None,
     ) -> None:
         self._backend = current_backend()
-        self.dataloader = dataloader
+        self.dataloader = _checked_loader(dataloader)
         self.num_steps = self._checked_steps(num_steps)
         self.checkpoint_steps = checked_cadence("checkpoint_steps", checkpoint_steps, least=0)
         self.activation_steps = meeting(
@@ -222,6 +222,20 @@ class DataExecutor:
                 value=num_steps,
             )
         return num_steps
+
+
+def _checked_loader(loader: object) -> DataLoader:
+    """Return the loader; ConfigError unless input workers can build it."""
+    if not isinstance(loader, DataLoader):
+        raise ConfigError(
+            "DataExecutor must get a cstorch.utils.data.DataLoader",
+            code="not-a-cstorch-loader",
+            where="cstorch.utils.data.DataExecutor",
+            value=type(loader).__name__,
+            rule="every input worker builds its own loader by calling input_fn",
+            remedy="return this loader from a function: cstorch.utils.data.DataLoader(input_fn)",
+        )
+    return loader
 
 
 def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:

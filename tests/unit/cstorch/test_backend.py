@@ -61,6 +61,26 @@ def test_only_csx_is_emulated(options: Any) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("option", "remedy"), [("compile_onyl", "compile_only"), ("artifacts", "leave it out")]
+)
+def test_unknown_backend_option_is_refused(option: str, remedy: str) -> None:
+    """The remedy names a similar option; a refused backend does not block another one."""
+    with raises(ConfigError, "unknown-backend-option") as caught:
+        cstorch.backend("CSX", **{option: True})
+    assert option in caught.value.what
+    assert remedy in (caught.value.remedy or "")
+    with running_backend():
+        pass
+
+
+def test_cluster_config_of_another_type_is_refused() -> None:
+    """A mapping is not read as a configuration."""
+    with raises(ConfigError, "not-a-cluster-config") as caught:
+        cstorch.backend("CSX", cluster_config={"num_csx": 2})
+    assert caught.value.value == "dict"
+
+
 def test_compile_only_excludes_validate_only() -> None:
     """Validation stops before compiling ends."""
     with raises(ConfigError, "compile-only-and-validate-only"):

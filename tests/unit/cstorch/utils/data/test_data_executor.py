@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+import torch
 
 import cstorch
 from cstorch.utils.data.data_executor import MAX_STEPS, checked_cadence, is_due, meeting
@@ -215,3 +216,12 @@ def test_meeting_reduces_intervals_only() -> None:
     assert meeting(4, 6) == 2
     assert meeting(4, (3,)) == 4
     assert meeting((4,), 3) == (4,)
+
+
+@pytest.mark.parametrize("given", [torch.utils.data.DataLoader([1, 2]), [{}], None])
+def test_loader_of_another_kind_is_refused(given: Any, backend: cstorch.Backend) -> None:
+    """Input workers cannot build the loader that exists in this process only."""
+    with raises(ConfigError, "not-a-cstorch-loader") as caught:
+        cstorch.utils.data.DataExecutor(given, 1)
+    assert caught.value.value == type(given).__name__
+    assert "DataLoader(input_fn)" in (caught.value.remedy or "")
