@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 from pydantic import ValidationError
 
 from cstorch import flags
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.recorder import active_recorder
+from wsc.compiler.autocast import autocast as wafer_autocast
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
 
@@ -36,9 +39,17 @@ def stream_precision() -> StreamPrecision:
     """Return the dtypes that follow from settings and ``csx.precision.optimization_level``."""
     if not flags.amp.enabled:
         return StreamPrecision("float32", "float32")
-    half = flags.amp.half_dtype
-    computes_in_half = flags.csx.precision.optimization_level > 0
-    return StreamPrecision(half, half if computes_in_half else "float32")
+    half, level = flags.amp.half_dtype, flags.csx.precision.optimization_level
+    return StreamPrecision(half, half if level > 0 else "float32", softmax_in_half=level == 2)
+
+
+def autocast() -> AbstractContextManager[object]:
+    """Return the context in which functions cast their operands as on the cluster.
+
+    A traced step runs in it anyway. A plain PyTorch loop on weights in the half dtype uses it to
+    compute what the cluster computes; the rules are those of ``wsc.compiler.autocast``.
+    """
+    return wafer_autocast(stream_precision())
 
 
 class GradScaler:
@@ -48,6 +59,15 @@ class GradScaler:
     """
 
     def __init__(self, loss_scale: float = 1.0) -> None:
+        if isinstance(loss_scale, bool) or not isinstance(loss_scale, int | float):
+            raise ConfigError(
+                "the loss scale must be a number",
+                code="loss-scale-not-a-number",
+                where="cstorch.amp.GradScaler",
+                value=loss_scale,
+                rule="the scale is fixed for a run; a dynamic scale is not emulated",
+                remedy="GradScaler(loss_scale=2.0**15), or half dtype bfloat16 without a scale",
+            )
         if not loss_scale > 0:
             raise ConfigError(
                 "the loss scale must be positive", code="loss-scale-not-positive", value=loss_scale

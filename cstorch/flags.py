@@ -33,7 +33,8 @@ class PrecisionFlags(_Flags):
     """Flags under ``csx.precision``."""
 
     optimization_level: Literal[0, 1, 2] = 1
-    """0 computes in fp32 on weights streamed in half precision; 1 and 2 compute in half."""
+    """0 computes in fp32 on weights streamed in half precision; 1 and 2 compute in half precision,
+    1 with softmax in fp32 (``wsc.compiler.autocast``)."""
 
 
 class CsxFlags(_Flags):

@@ -22,6 +22,8 @@ from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
 from waferstream.config.params import InitConfig, Params, load_params
+from wsc.compiler.autocast import autocast
+from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 
@@ -32,8 +34,6 @@ FUSED = ("SGD", "Adam", "AdamW")
 
 UNFUSED = ("Adadelta", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
 """Optimizers that torch applies to one tensor after the other, matched bit for bit as well."""
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Lion(torch.optim.Optimizer):
@@ -74,16 +74,27 @@ def backward(
     model: nn.Module, init: InitConfig, batch: Batch, size: int, count: int, index: int
 ) -> Gradients:
     """Return the part of micro-batch ``index`` of ``count`` in the gradients of the mean loss."""
-    stream, compute = DTYPES[init.precision.stream_dtype], DTYPES[init.precision.compute_dtype]
+    precision = stream_precision(init)
     weights = {
-        name: master.detach().to(stream).to(compute).requires_grad_()
+        name: master.detach()
+        .to(precision.stream_dtype)
+        .to(precision.compute_dtype)
+        .requires_grad_()
         for name, master in model.named_parameters()
     }
     rows = slice(index * size, (index + 1) * size)
     micro_batch = {name: tensor[rows] for name, tensor in batch.items()}
-    loss = torch.func.functional_call(model, weights, kwargs=micro_batch)
+    with autocast(precision):
+        loss = torch.func.functional_call(model, weights, kwargs=micro_batch)
     scaled = loss * init.precision.loss_scaling_factor / count
     return [gradient.float() for gradient in torch.autograd.grad(scaled, list(weights.values()))]
+
+
+def stream_precision(init: InitConfig) -> StreamPrecision:
+    """Return the types in which weights stream and functions compute."""
+    section = init.precision
+    in_half = section.precision_opt_level == 2
+    return StreamPrecision(section.stream_dtype, section.compute_dtype, softmax_in_half=in_half)
 
 
 def tree_sum(gradients_of: Callable[[int], Gradients], count: int) -> Gradients:

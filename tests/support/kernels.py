@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from wsc.compiler.autocast import autocast
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES, StreamPrecision
@@ -52,7 +53,8 @@ def run_eagerly(
     for name, master in model.named_parameters():
         cast = master.detach().to(precision.stream_dtype).to(precision.compute_dtype).clone()
         weights[name] = cast.requires_grad_(master.requires_grad)
-    loss = torch.func.functional_call(model, weights, kwargs=dict(batch))
+    with autocast(precision):
+        loss = torch.func.functional_call(model, weights, kwargs=dict(batch))
     (loss / num_micro_batches).backward()
     found = {name: weight.grad for name, weight in weights.items()}
     return loss.detach(), {name: grad for name, grad in found.items() if grad is not None}

@@ -32,7 +32,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
+from wsc.compiler.autocast import autocast
 from wsc.compiler.capture_errors import explain
+from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import TensorSpec
@@ -154,7 +156,8 @@ def _flat_step(
             live[name] = tensor.requires_grad_(master.requires_grad)
         # torch.func.functional_call can only call the model itself, not a step around it.
         # tie_weights replaces a parameter with two names (a tied head) under both.
-        with _reparametrize_module(model, live, tie_weights=True):
+        reparametrized = _reparametrize_module(model, live, tie_weights=True)
+        with reparametrized, autocast(precision), RefuseHostReads():
             results = step(batch)
         trained.extend(name for name in masters if live[name].grad is not None)
         gradients = [live[name].grad for name in trained]

@@ -70,7 +70,15 @@ def explain(model: nn.Module) -> Iterator[None]:
 
 def user_line(error: BaseException) -> str | None:
     """Return ``file:line: source`` of the innermost frame in the user's code, if any."""
-    frames = traceback.extract_tb(error.__traceback__)
+    return _innermost_line(traceback.extract_tb(error.__traceback__))
+
+
+def calling_line() -> str | None:
+    """Return ``file:line: source`` of the innermost call in the user's code, if any."""
+    return _innermost_line(traceback.extract_stack())
+
+
+def _innermost_line(frames: traceback.StackSummary) -> str | None:
     for frame in reversed(frames):
         if not frame.filename.startswith((*_LIBRARIES, "<")):
             return f"{frame.filename}:{frame.lineno}: {frame.line}"

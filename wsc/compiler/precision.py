@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -27,10 +27,13 @@ class StreamPrecision:
 
     Masters are always fp32. ``bfloat16``/``float32`` rounds the weights to bf16 for the stream and
     computes in fp32 (precision_opt_level 0); ``bfloat16``/``bfloat16`` also computes in bf16.
+    ``wsc.compiler.autocast`` says which functions compute in which of them.
     """
 
     stream: str = "bfloat16"
     compute: str = "bfloat16"
+    softmax_in_half: bool = field(default=False, repr=False)
+    """Whether softmax keeps a half type (precision_opt_level 2); visible in the graph's casts."""
 
     @property
     def stream_dtype(self) -> torch.dtype:

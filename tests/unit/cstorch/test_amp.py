@@ -9,10 +9,18 @@ import torch
 
 import cstorch
 from cstorch import amp, backends
-from tests.support.cstorch_program import batches, executor, losses, running_backend
+from tests.support.cstorch_program import (
+    batches,
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
 from tests.support.errors import raises
 from tests.support.local_machine import Regression
 from wsc.compiler.precision import StreamPrecision
+from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 
@@ -41,7 +49,8 @@ def test_stream_precision_follows_the_settings(
     amp.enable_mixed_precision(enabled)
     amp.set_half_dtype(half)
     backends.csx.precision.optimization_level = level
-    assert amp.stream_precision() == StreamPrecision(*expected)
+    in_half = enabled and level == 2
+    assert amp.stream_precision() == StreamPrecision(*expected, softmax_in_half=in_half)
     assert amp.get_half_dtype_str() == half
 
 
@@ -50,6 +59,82 @@ def test_other_half_dtypes_are_refused() -> None:
     with raises(ConfigError, "unknown-half-dtype"):
         amp.set_half_dtype("cbfloat16")
     assert amp.get_half_dtype_str() == "bfloat16"
+
+
+class PlainNet(torch.nn.Module):
+    """A model as people write it, which casts nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU(), torch.nn.Linear(4, 4)
+        )
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = torch.nn.functional.mse_loss(self.layers(x), y)
+        return loss
+
+
+def plain_loop() -> tuple[list[float], str]:
+    """Two steps of ``PlainNet`` on half weights under ``amp.autocast``, micro-batches of one."""
+    model, precision = PlainNet(), amp.stream_precision()
+    masters = dict(model.named_parameters())
+    seen = []
+
+    def part(micro_batch: dict[str, torch.Tensor], count: int) -> list[torch.Tensor]:
+        cast = {
+            name: master.detach().to(precision.stream_dtype).to(precision.compute_dtype)
+            for name, master in masters.items()
+        }
+        weights = {name: weight.requires_grad_() for name, weight in cast.items()}
+        with amp.autocast():
+            loss = torch.func.functional_call(model, weights, kwargs=micro_batch)
+        gradients = torch.autograd.grad(loss / count, list(weights.values()))
+        return [loss.detach(), *(gradient.float() for gradient in gradients)]
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches()[:2]:
+        count = len(batch["x"])
+        rows = [{name: t[i : i + 1] for name, t in batch.items()} for i in range(count)]
+        parts = [part(row, count) for row in rows]
+        while len(parts) > 1:  # sum as a binary tree, as the cluster does
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
+        seen.append(float(parts[0][0] / count))
+        for master, gradient in zip(masters.values(), parts[0][1:], strict=True):
+            master.grad = gradient
+        optimizer.step()
+    return seen, weights_digest((name, p.detach().numpy()) for name, p in masters.items())
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_autocast_trains_a_plain_model_on_fp32_batches(
+    half: str, level: Any, backend: cstorch.Backend
+) -> None:
+    """Losses and weights are those of a plain PyTorch loop under ``amp.autocast``."""
+    amp.set_half_dtype(half)
+    backends.csx.precision.optimization_level = level
+    seen, digest = plain_loop()
+    backend.register(PlainNet())
+    found, weights = train(backend)
+    assert weights == digest
+    assert found == pytest.approx(seen, rel=1e-6)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_validation_accepts_what_autocast_runs(level: Any) -> None:
+    """A float32 batch passes ``validate_only``; a float64 batch is refused by it."""
+    with running_backend(validate_only=True) as backend:
+        amp.enable_mixed_precision()
+        backends.csx.precision.optimization_level = level
+        backend.register(PlainNet())
+        step = training_step(backend)
+        losses(step, executor())
+        doubles = loader(lambda: [{k: t.double() for k, t in b.items()} for b in batches()])
+        with raises(ApplianceCompilationError, "product-of-two-types"):
+            losses(step, executor(1, doubles))
 
 
 def train(backend, loss_scale=1.0, lr=0.1, **limits):
@@ -101,6 +186,14 @@ def test_loss_scale_must_be_positive(scale: Any) -> None:
     """A scale of zero would train nothing."""
     with raises(ConfigError, "loss-scale-not-positive"):
         amp.GradScaler(scale)
+
+
+@pytest.mark.parametrize("scale", ["dynamic", None, True])
+def test_loss_scale_that_is_no_number_is_refused(scale: Any) -> None:
+    """The scale is fixed, and the remedy says what to write."""
+    with raises(ConfigError, "loss-scale-not-a-number") as caught:
+        amp.GradScaler(scale)
+    assert "bfloat16" in (caught.value.remedy or "")
 
 
 def test_loss_is_not_scaled_outside_of_a_trace() -> None:

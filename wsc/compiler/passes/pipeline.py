@@ -76,8 +76,8 @@ def check_kernels(captured: Captured) -> None:
     """Set ``meta["kind"]`` of each op.
 
     Raises:
-        ApplianceCompilationError: Ops have no kernel (the error lists all, with their lines), or an
-            op writes to a value that outlives the step.
+        ApplianceCompilationError: Ops have no kernel (the error lists all, with their lines), an op
+            writes to a value that outlives the step, or a product has operands of two float types.
     """
     missing: dict[str, str] = {}
     for node in captured.graph.nodes:
@@ -85,6 +85,7 @@ def check_kernels(captured: Captured) -> None:
             continue
         node.meta["kind"] = op_kind(node)
         _refuse_update(node)
+        _refuse_mixed_floats(node)
         if node.meta["kind"] is None:
             line = line_of_node(node.meta.get("stack_trace")) or node.meta["layer"]
             missing.setdefault(str(node.target), line or "outside the model")
@@ -113,6 +114,22 @@ def _refuse_update(node: fx.Node) -> None:
         remedy="use a layer without running statistics (LayerNorm instead of BatchNorm), "
         "or write out of place",
     )
+
+
+def _refuse_mixed_floats(node: fx.Node) -> None:
+    """Raise for a product of two float types, which fails on values but not on shapes."""
+    if node.meta["kind"] != "matmul":
+        return
+    found = {operand.meta["val"].dtype for operand in node.all_input_nodes}
+    if len(found) > 1:
+        raise ApplianceCompilationError(
+            f"op {op_name(node)} multiplies tensors of different types",
+            code="product-of-two-types",
+            where=line_of_node(node.meta.get("stack_trace")),
+            value=" and ".join(sorted(map(str, found))),
+            rule="the operands of a product have one type; float64 is never cast",
+            remedy="cast an operand, or send the batch as float32",
+        )
 
 
 def _viewed(node: fx.Node) -> fx.Node:

@@ -1,0 +1,119 @@
+"""Autocast: the float types in which the functions of a model compute.
+
+At precision level 0 weights enter a kernel as fp32, at levels 1 and 2 in the half type. Batches are
+fp32 as a rule, so the operands of a function can have different float types:
+
+| functions                        | float operands                                              |
+|----------------------------------|-------------------------------------------------------------|
+| products: linear, matmul,        | the compute type, as under torch.autocast: fp32 activations |
+| convolutions, attention, einsum  | are rounded where a product first reads them                |
+| losses                           | fp32                                                        |
+| softmax, log_softmax             | fp32 at levels 0 and 1, unchanged at level 2                |
+| norms with weights               | weights take the type of a wider input; the sums are fp32   |
+| all others                       | unchanged: torch promotes to the wider type                 |
+
+A product whose operands are all fp32 stays fp32, in contrast to torch.autocast: a model that casts
+explicitly (``router(x.float(), w.float())``) keeps what it asks for. float64 is never cast.
+
+The mode acts on the Python calls of a step, above autograd, so that gradients pass through the same
+casts. It serves a plain PyTorch loop as well, which then computes the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from wsc.compiler.precision import StreamPrecision
+
+_NAMES = {
+    "product": "linear bilinear matmul __matmul__ __rmatmul__ mm bmm mv dot addmm addbmm addmv "
+    "baddbmm einsum tensordot chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d "
+    "conv_transpose2d conv_transpose3d scaled_dot_product_attention multi_head_attention_forward "
+    "prelu",
+    "loss": "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
+    "binary_cross_entropy binary_cross_entropy_with_logits poisson_nll_loss gaussian_nll_loss "
+    "hinge_embedding_loss cosine_embedding_loss margin_ranking_loss soft_margin_loss "
+    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss triplet_margin_loss",
+    "softmax": "softmax log_softmax softmin logsumexp",
+    "norm": "layer_norm rms_norm group_norm batch_norm instance_norm",
+}
+FAMILY_OF = {name: family for family, names in _NAMES.items() for name in names.split()}
+"""Family of each function that casts: ``product``, ``loss``, ``softmax`` or ``norm``."""
+
+Rule = Callable[[Any, Any], Any]
+"""Casts the (args, kwargs) of a call."""
+
+_FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+
+
+def autocast(precision: StreamPrecision) -> AbstractContextManager[object]:
+    """Return the context of a step's forward pass; it changes nothing where weights are fp32."""
+    return nullcontext() if precision.stream == "float32" else _Autocast(precision)
+
+
+class _Autocast(TorchFunctionMode):
+    """Cast the operands of the functions in the table of this module."""
+
+    def __init__(self, precision: StreamPrecision) -> None:
+        super().__init__()
+        self._compute = precision.compute_dtype
+        self._rules: Mapping[str, Rule] = {
+            "product": self._as_product,
+            "loss": _as_fp32,
+            "softmax": _unchanged if precision.softmax_in_half else _as_fp32,
+            "norm": _as_wide_as_input,
+        }
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        # The names of torch.special and torch.linalg have a prefix.
+        name = func.__name__.removeprefix("special_").removeprefix("linalg_")
+        kwargs = kwargs or {}
+        if (family := FAMILY_OF.get(name)) is not None:
+            args, kwargs = self._rules[family](args, kwargs)
+        return func(*args, **kwargs)
+
+    def _as_product(self, args: Any, kwargs: Any) -> Any:
+        """Cast to the compute type where operands differ."""
+        if len({tensor.dtype for tensor in _floats((args, kwargs))}) < 2:
+            return args, kwargs
+        return _cast((args, kwargs), self._compute)
+
+
+def _unchanged(args: Any, kwargs: Any) -> Any:
+    return args, kwargs
+
+
+def _as_fp32(args: Any, kwargs: Any) -> Any:
+    """Cast to fp32, unless the call states a type of its own."""
+    if kwargs.get("dtype") is not None:
+        return args, kwargs
+    return _cast((args, kwargs), torch.float32)
+
+
+def _as_wide_as_input(args: Any, kwargs: Any) -> Any:
+    """Cast the weights of a norm to fp32 if its input is fp32."""
+    tensors = _floats((args, kwargs))
+    if tensors and tensors[0].dtype == torch.float32:
+        return _cast((args, kwargs), torch.float32)
+    return args, kwargs
+
+
+def _floats(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors of a float type that autocast may change, in the order of arguments."""
+    tensors = (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
+    return [tensor for tensor in tensors if tensor.dtype in _FLOATS]
+
+
+def _cast(tree: Any, dtype: torch.dtype) -> Any:
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.dtype in _FLOATS else tensor
+
+    return tree_map_only(torch.Tensor, cast, tree)
