@@ -12,7 +12,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
-    for pattern in ("*.md", "*/README.md", "validation/data/README.md", "docs/fidelity_notes.md")
+    for pattern in (
+        "*.md",
+        "*/README.md",
+        "validation/data/README.md",
+        "docs/compatibility.md",
+        "docs/fidelity_notes.md",
+    )
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md" and not path.parent.name.startswith(".")
 )

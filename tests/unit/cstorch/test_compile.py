@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,3 +146,19 @@ def test_explore_is_for_compiling_only() -> None:
     with raises(ConfigError, "explore-runs-nothing") as caught:
         train("explore")
     assert "--compile_only" in caught.value.remedy
+
+
+def test_second_program_finds_the_cached_compile(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The artifact is used again with the same number of systems, and trains to the same bits."""
+    caplog.set_level(logging.INFO, "waferstream")
+    found = []
+    digests = set()
+    for num_csx in (1, 1, 2):
+        caplog.clear()
+        _, digest = train(4, num_csx=num_csx, compile_dir=tmp_path)
+        digests.add(digest)
+        found.append("Found existing cached compile" in caplog.text)
+    assert found == [False, True, False]
+    assert len(digests) == 1

@@ -72,6 +72,24 @@ def test_outputs_of_a_run_agree_on_the_losses(ended: tuple[Path, str]) -> None:
     assert "train/lr" not in {name for name, _ in told}  # no schedule, no curve
 
 
+def test_run_announces_its_stages_in_order(ended: tuple[Path, str]) -> None:
+    """The phrases are those of the vendor's client (cluster_interface.md, section 4.5)."""
+    _, out = ended
+    phrases = [
+        "Compiling the model. This may take a few minutes.",
+        "Compile was successful!",
+        "Preparing to execute using 1 CSX",
+        "About to send initial weights",
+        "Finished sending initial weights",
+        "Saving checkpoint at step 2",
+        "Saved checkpoint ",
+        "Saving checkpoint at step 4",
+        "Training completed successfully!",
+    ]
+    positions = [out.index(phrase) for phrase in phrases]
+    assert positions == sorted(positions)
+
+
 def test_loggers_can_be_switched_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``{Name: null}``: neither progress lines nor events, and still a summary."""
     none = [{"ProgressLogger": None}, {"TensorBoardLogger": None}]

@@ -110,3 +110,25 @@ def test_all_checkpoints_are_evaluated(tmp_path: Path, capsys: pytest.CaptureFix
     assert code == 0, err
     steps = [line.split("GlobalStep=")[1][0] for line in out.splitlines() if "| Eval" in line]
     assert steps == ["2", "2", "4", "4"]
+
+
+def test_mode_eval_evaluates_one_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest one, on the data of ``trainer.validate``, without a step of training."""
+    data = {
+        "data_processor": "DummyDataProcessor",
+        "batch_size": 8,
+        "max_sequence_length": 16,
+        "vocab_size": 256,
+    }
+    flags = write_run(
+        tmp_path, init__loop={"max_steps": 4, "eval_steps": 1}, validate={"val_dataloader": data}
+    )
+    _, trained, _ = run_here([*flags, "--mode=train"], capsys)
+    code, out, err = run_here([*flags, "--mode=eval"], capsys)
+    assert code == 0, err
+    (line,) = [line for line in out.splitlines() if line.startswith("| Eval")]
+    assert "GlobalStep=4, Batch=1," in line
+    assert "| Train" not in out
+    assert digest_of(out) == digest_of(trained)

@@ -1,0 +1,64 @@
+"""docs/compatibility.md lists every feature once, and the tests that it names exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+STATES = ("works", "untested", "differs", "not here")
+NUM_FEATURES = 118
+
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+@cache
+def _functions_of(path: str) -> frozenset[str]:
+    """Return the names of the functions in a file; none if there is no such file."""
+    file = ROOT / path
+    if not file.is_file():
+        return frozenset()
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def _rows() -> list[list[str]]:
+    """Return the cells of all rows with a state: ..., state, explanation, tests."""
+    lines = (line for line in PAGE.splitlines() if line.startswith("| "))
+    rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
+    return [row for row in rows if len(row) > 3 and row[-3] in STATES]
+
+
+ROWS = _rows()
+
+
+def test_page_has_every_feature_once_in_order() -> None:
+    numbers = [int(row[0]) for row in ROWS if row[0].isdecimal()]
+    assert numbers == list(range(1, NUM_FEATURES + 1))
+
+
+def test_page_has_the_number_of_features_in_each_state() -> None:
+    counts = Counter(row[-3] for row in ROWS if row[0].isdecimal())
+    stated = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    assert f"Of the {NUM_FEATURES} rows: {stated}." in PAGE
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_row_of_the_page_proves_or_explains_its_state(row: list[str]) -> None:
+    state, explanation, tests = row[-3:]
+    if state == "works":
+        assert TEST.fullmatch(tests.split(", ")[0])
+    else:
+        assert explanation
+
+
+@pytest.mark.parametrize(("path", "name"), sorted(set(TEST.findall(PAGE))))
+def test_named_test_of_the_page_exists(path: str, name: str) -> None:
+    assert name.startswith("test_")
+    assert name in _functions_of(path)
