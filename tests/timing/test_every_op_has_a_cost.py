@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from modelzoo.models.registry import training_example
+from tests.support.local_machine import compile_model
 from tests.support.tiny_models import SIZES, TINY_MODELS
+from tests.support.torch_function_cases import FUNCTION_CASES
+from tests.support.torch_nn_cases import MODULE_CASES, Case
 from timing.hardware.fabric import WSE2
 from timing.kernels import Grid
 from timing.kernels.op_costs import COST_FUNCTIONS, op_cycles
@@ -32,7 +35,17 @@ def test_every_op_kind_has_a_cost_function() -> None:
 @pytest.mark.parametrize("name", TINY_MODELS)
 def test_every_op_of_a_training_step_costs_cycles(name: str) -> None:
     """Forward and backward; only views cost nothing."""
-    program = captured(name)
+    check_costs(captured(name))
+
+
+@pytest.mark.parametrize("case", [*MODULE_CASES, *FUNCTION_CASES], ids=lambda case: case.name)
+def test_every_op_of_torch_nn_costs_cycles(case: Case) -> None:
+    """Modules, losses and functions, forward and backward."""
+    check_costs(compile_model(case.model(), case.inputs(), 2).program)
+
+
+def check_costs(program: Program) -> None:
+    """Check that every op of a training step costs cycles, except views."""
     grid = Grid.whole(WSE2)
     assert {segment.phase for segment in program.segments} == {"forward", "backward"}
     for segment in program.segments:

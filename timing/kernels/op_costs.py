@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from timing.kernels import tensors
+from timing.kernels import spatial, tensors
 from timing.kernels.grid import Cycles, Grid
 from timing.kernels.resident import resident_product, weight_gradient
 from timing.kernels.streaming import weight_streaming
@@ -103,11 +103,33 @@ def _tensor_cycles(
 def _matmul(work: OpWork, density: float) -> CostFunction:
     """Bind a product: of streamed weights, a weight gradient (batch 1), or resident operands."""
     batch, rows, inner, columns = work.shape
+    if work.streams and work.op == "_grouped_mm":
+        return _bind(_grouped_streaming, batch, inner, columns, tokens=rows, density=density)
     if work.streams:
         return _bind(weight_streaming, inner, columns, tokens=batch * rows, density=density)
     if batch == 1:
         return _bind(weight_gradient, rows, columns, tokens=inner)
     return _bind(resident_product, batch, rows, inner, columns)
+
+
+def _grouped_streaming(
+    grid: Grid, tokens: int, groups: int, inner: int, columns: int, dtype: str, density: float
+) -> Cycles:
+    """Return the cost of one streamed product per group of tokens, one after the other."""
+    return weight_streaming(grid, tokens, inner, columns, dtype, density) * groups
+
+
+def _convolution(work: OpWork, density: float) -> CostFunction:
+    positions, patch, channels = work.shape
+    if not work.streams:
+        return _bind(spatial.resident_convolution, positions, patch, channels, op=work.op)
+    return _bind(
+        spatial.convolution, patch, channels, tokens=positions, op=work.op, density=density
+    )
+
+
+def _window(work: OpWork, _: float) -> CostFunction:
+    return _bind_tensor(spatial.windows, work.shape)
 
 
 def _attention(work: OpWork, _: float) -> CostFunction:
@@ -121,6 +143,8 @@ def _softmax(work: OpWork, _: float) -> CostFunction:
 
 
 def _norm(work: OpWork, _: float) -> CostFunction:
+    if work.op.startswith("native_batch_norm"):
+        return _bind_tensor(spatial.batch_norm, work.shape, backward=_is_backward(work))
     return _bind_tensor(tensors.norm, work.shape, backward=_is_backward(work))
 
 
@@ -161,10 +185,12 @@ def _is_backward(work: OpWork) -> bool:
 
 COST_FUNCTIONS: Mapping[str, Callable[[OpWork, float], CostFunction]] = {
     "matmul": _matmul,
+    "convolution": _convolution,
     "attention": _attention,
     "norm": _norm,
     "softmax": _softmax,
     "reduction": _reduction,
+    "window": _window,
     "gather": _gather,
     "random": _random,
     "copy": _copy,

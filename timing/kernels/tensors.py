@@ -83,12 +83,12 @@ def norm(grid: Grid, shape: Sequence[int], dtype: str, *, backward: bool = False
     sums = _over_features(grid, 2 * tokens)
     if not backward:
         passes = elementwise(grid, shape, dtype, NORM_PASSES)
-        return passes + sums + _statistics(grid.fabric, tokens)
+        return passes + sums + norm_statistics(grid.fabric, tokens)
     gradients = _over_tokens(grid, 2 * features)
     return elementwise(grid, shape, dtype, NORM_BACKWARD_PASSES) + sums + gradients
 
 
-def _statistics(fabric: FabricSpec, tokens: int) -> Cycles:
+def norm_statistics(fabric: FabricSpec, tokens: int) -> Cycles:
     """Return the cost of factor and offset of each token from its sums, in fp32.
 
     Both means, then variance and root.

@@ -16,20 +16,10 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from wsc.compiler.ops import REMEDIES
 from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 
 _STATIC = "the step is captured once and runs on the wafer: no value is known while it is traced"
-
-_REMEDIES = {
-    "aten._local_scalar_dense": "return the tensor from the step and read it in a "
-    "cstorch.step_closure; choose between values with torch.where",
-    "aten.nonzero": "multiply by the mask or use torch.where(mask, x, 0) instead of indexing by it",
-    "aten.masked_select": "multiply by the mask or use torch.where(mask, x, 0)",
-    "aten._unique2": "compute unique values in the input function, before the batch is streamed",
-    "aten.unique_consecutive": "compute unique values in the input function",
-    "aten.bincount": "use torch.nn.functional.one_hot(x, n).sum(0) with a fixed n",
-    "aten.repeat_interleave": "pass a fixed integer instead of a tensor of repeats",
-}
 
 _OWN = Path(__file__).resolve().parents[2]
 _LIBRARIES = tuple(
@@ -46,12 +36,13 @@ def explain(model: nn.Module) -> Iterator[None]:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         op = str(error.func).rsplit(".", maxsplit=1)[0]
+        remedy = REMEDIES.get(op.removeprefix("aten."))
         raise ApplianceCompilationError(
             f"op {op} depends on the values of a tensor",
             code="op-depends-on-values",
             where=user_line(error),
             rule=_STATIC,
-            remedy=_REMEDIES.get(op, "compute it in the input function, or with masks"),
+            remedy=remedy or "compute it in the input function, or with masks",
         ) from error
     except UnsupportedOperatorException as error:
         raise ApplianceCompilationError(

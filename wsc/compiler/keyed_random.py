@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -27,8 +27,19 @@ def _generator(key: int, position: int) -> torch.Generator:
     return torch.Generator().manual_seed(stream_key(key, position))
 
 
-@fx.has_side_effect  # the overwritten tensor may be read under another name
-@_random
+def _overwriting(argument: int) -> Callable[[Kernel], Kernel]:
+    """Mark a random kernel that overwrites its argument at a position."""
+
+    def mark(kernel: Kernel) -> Kernel:
+        kernel.waferstream_overwrites = argument  # type: ignore[attr-defined]
+        # The overwritten tensor may be read under another name.
+        fx.has_side_effect(kernel)
+        return _random(kernel)
+
+    return mark
+
+
+@_overwriting(2)
 def bernoulli_(key: int, position: int, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
     """Run ``x.bernoulli_(p)``: overwrite ``x`` with ones (probability ``p``) and zeros."""
     return x.bernoulli_(p, generator=_generator(key, position))
@@ -67,7 +78,87 @@ def randn_like(key: int, position: int, x: torch.Tensor, **options: Any) -> torc
     return torch.empty_like(x, **options).normal_(generator=_generator(key, position))
 
 
+@_random
+def rand(key: int, position: int, size: Sequence[int], **options: Any) -> torch.Tensor:
+    """Run ``torch.rand``: uniform on [0, 1)."""
+    return torch.rand(size, generator=_generator(key, position), **options)
+
+
+@_random
+def randn(key: int, position: int, size: Sequence[int], **options: Any) -> torch.Tensor:
+    """Run ``torch.randn``: standard normal."""
+    return torch.randn(size, generator=_generator(key, position), **options)
+
+
+@_random
+def randint(key: int, position: int, *bounds_and_size: Any, **options: Any) -> torch.Tensor:
+    """Run ``torch.randint``: uniform integers of [0, high) or [low, high)."""
+    *bounds, size = bounds_and_size
+    low, high = bounds if len(bounds) == 2 else (0, *bounds)
+    return torch.randint(low, high, size, generator=_generator(key, position), **options)
+
+
+@_random
+def randperm(key: int, position: int, n: int, **options: Any) -> torch.Tensor:
+    """Run ``torch.randperm``: a permutation of n numbers."""
+    return torch.randperm(n, generator=_generator(key, position), **options)
+
+
+@_random
+def multinomial(
+    key: int, position: int, weights: torch.Tensor, num_samples: int, replacement: bool = False
+) -> torch.Tensor:
+    """Run ``torch.multinomial``: indices drawn with probabilities in proportion to weights."""
+    generator = _generator(key, position)
+    return torch.multinomial(weights, num_samples, replacement, generator=generator)
+
+
+@_random
+def normal(key: int, position: int, *moments_and_size: Any, **options: Any) -> torch.Tensor:
+    """Run ``torch.normal``: means and deviations as tensors or, with a size, as numbers."""
+    drawn: torch.Tensor = torch.ops.aten.normal(
+        *moments_and_size, generator=_generator(key, position), **options
+    )
+    return drawn
+
+
+@_overwriting(2)
+def normal_(
+    key: int, position: int, x: torch.Tensor, mean: float = 0.0, std: float = 1.0
+) -> torch.Tensor:
+    """Run ``x.normal_(mean, std)``."""
+    return x.normal_(mean, std, generator=_generator(key, position))
+
+
+@_overwriting(2)
+def uniform_(
+    key: int, position: int, x: torch.Tensor, low: float = 0.0, high: float = 1.0
+) -> torch.Tensor:
+    """Run ``x.uniform_(low, high)``."""
+    return x.uniform_(low, high, generator=_generator(key, position))
+
+
+@_overwriting(2)
+def exponential_(key: int, position: int, x: torch.Tensor, rate: float = 1.0) -> torch.Tensor:
+    """Run ``x.exponential_(rate)``."""
+    return x.exponential_(rate, generator=_generator(key, position))
+
+
+@_overwriting(3)
+def rrelu_with_noise(
+    key: int, position: int, x: torch.Tensor, noise: torch.Tensor, *bounds_and_mode: Any
+) -> torch.Tensor:
+    """Run ``aten.rrelu_with_noise``: ``noise`` gets the drawn slopes, 1 where ``x`` is positive."""
+    sloped: torch.Tensor = torch.ops.aten.rrelu_with_noise(
+        x, noise, *bounds_and_mode, generator=_generator(key, position)
+    )
+    return sloped
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     kernel.__name__: kernel
-    for kernel in (bernoulli_, bernoulli, native_dropout, rand_like, randn_like)
+    for kernel in (
+        *(bernoulli, bernoulli_, exponential_, multinomial, native_dropout, normal, normal_),
+        *(rand, rand_like, randint, randn, randn_like, randperm, rrelu_with_noise, uniform_),
+    )
 }

@@ -17,8 +17,9 @@ from math import prod
 from torch import fx
 
 from wsc.compiler.capture import Captured
-from wsc.compiler.ops import work_of
+from wsc.compiler.ops import op_name
 from wsc.compiler.storages import storages_of, tensors_of
+from wsc.compiler.work import work_of
 from wsc.core.program import Footprint, Stash
 
 _KEEPS_SIZE = frozenset({"elementwise", "copy", "view"})
@@ -36,8 +37,22 @@ class Memory:
             for tensor in tensors_of(node)
             if tensor.untyped_storage().nbytes() > tensor.element_size()
         }
+        self._growing -= self._channel_statistics(captured)
         self._gradients = storages_of(_gradient_nodes(captured)).keys()
         self._given = storages_of([*captured.graph.find_nodes(op="placeholder"), *streamed]).keys()
+
+    def _channel_statistics(self, captured: Captured) -> set[int]:
+        """Return the storages of means and deviations over the samples, one value per channel.
+
+        Instance norm runs as a batch norm of one sample, with a channel per channel of each sample.
+        """
+        statistics: set[int] = set()
+        for node in captured.graph.nodes:
+            if op_name(node) == "native_batch_norm":
+                inputs, (_, *saved) = tensors_of(node.args[0])[0], tensors_of(node)
+                if inputs.shape[0] == self.samples:
+                    statistics.update(tensor.untyped_storage()._cdata for tensor in saved)
+        return statistics
 
     def stashes(self, outputs: Sequence[Sequence[fx.Node]]) -> tuple[tuple[Stash, ...], ...]:
         """Return, for each segment, the storages of its ``outputs`` that no earlier one stashed."""

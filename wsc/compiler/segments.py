@@ -16,10 +16,10 @@ from torch import fx
 from wsc.compiler.capture import Captured
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.memory import Memory
-from wsc.compiler.ops import work_of
 from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.storages import internals, needed_for
+from wsc.compiler.work import work_of
 from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.program import Segment, Stash
 

@@ -12,8 +12,6 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
-from wsc.compiler import keyed_random
-
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
     """Return the fake tensors of a node's value."""
@@ -28,8 +26,11 @@ def storages_of(nodes: Iterable[fx.Node]) -> dict[int, int]:
 
 def overwritten(node: fx.Node) -> fx.Node | None:
     """Return the operand that an op overwrites with its result, if any."""
-    if node.target is keyed_random.bernoulli_:
-        return _node(node.args[2])  # its arguments begin with key and position
+    position = getattr(node.target, "waferstream_overwrites", None)  # of a keyed random kernel
+    if position is not None:
+        return _node(node.args[position])
+    if node.target is torch.ops.aten.native_batch_norm.default and node.args[5]:
+        return _node(node.args[3])  # running_mean; the schema does not say so
     schema: Any = getattr(node.target, "_schema", None)
     return _node(node.args[0]) if schema is not None and schema.is_mutable else None
 

@@ -25,7 +25,7 @@ BYTES_PER_ELEMENT = {
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 MASTER_BYTES = 4  # masters are fp32, in messages, in MemoryX and on disk
-ARITHMETIC_KINDS = frozenset({"matmul", "attention"})
+ARITHMETIC_KINDS = frozenset({"matmul", "convolution", "attention"})
 """Op kinds whose operations count as the model's arithmetic."""
 GRADIENT_DTYPE = "float32"  # gradients travel and are summed in fp32
 GRADIENT_BYTES = BYTES_PER_ELEMENT[GRADIENT_DTYPE]
@@ -55,10 +55,12 @@ class OpWork(NamedTuple):
     ``flops`` counts multiply and add as two. ``shape`` is the loop nest of the kernel,
     outermost first:
 
-        matmul     (batch, rows, inner, columns): rows x inner times inner x columns
-        attention  (batch x heads, queries, keys, head size)
-        others     the shape of the (first) result; of reductions, norms, softmax and losses that of
-                   the first operand, which is a scalar where a loss passes its gradient back
+        matmul       (batch, rows, inner, columns): rows x inner times inner x columns
+        convolution  (positions, patch, channels): positions x patch times patch x channels
+        attention    (batch x heads, queries, keys, head size)
+        window       the windows that the kernel reads, side by side
+        others       the shape of the (first) result; of reductions, norms, softmax and losses that
+                     of the first operand, which is a scalar where a loss passes its gradient back
 
     ``streams`` says that an operand is a weight which triggers the work as it arrives, ``reruns``
     that recomputing the op's layer runs it a second time.

@@ -21,18 +21,13 @@ from torch import fx
 from wsc.compiler import keyed_random
 from wsc.compiler.capture import Captured
 from wsc.compiler.capture_errors import line_of_node
-from wsc.compiler.ops import RANDOM_OPS, op_kind, op_name
+from wsc.compiler.ops import RANDOM_OPS, REMEDIES, op_kind, op_name
 from wsc.compiler.passes.layers import assign_segments
 from wsc.compiler.passes.rematerialize import rematerialize_weights
 from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
 
 _ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
-
-_COPIED_GRADIENT = (
-    "autograd copies a gradient: write to part of a tensor out of place (torch.where, torch.cat), "
-    "and make one of two parameters that are only ever added to each other"
-)
 
 
 def drop_aliases(captured: Captured) -> None:
@@ -53,6 +48,9 @@ def key_random_ops(captured: Captured) -> None:
 
     The kernel gets the micro-batch's key (a graph input named ``random_key``) and the op's position
     among the random ops.
+
+    Raises:
+        ApplianceCompilationError: An op draws from a torch.Generator.
     """
     graph = captured.graph
     random_nodes = [node for node in graph.nodes if op_name(node) in RANDOM_OPS]
@@ -63,6 +61,7 @@ def key_random_ops(captured: Captured) -> None:
         key = graph.placeholder(keyed_random.KEY_INPUT)
     key.meta.update(layer="", backward=False)
     for position, node in enumerate(random_nodes):
+        _refuse_generator(captured, node)
         with graph.inserting_before(node):
             keyed = graph.call_function(
                 keyed_random.KERNELS[op_name(node)], (key, position, *node.args), dict(node.kwargs)
@@ -72,6 +71,20 @@ def key_random_ops(captured: Captured) -> None:
         graph.erase_node(node)
 
 
+def _refuse_generator(captured: Captured, node: fx.Node) -> None:
+    """Raise for a random op that was given a torch.Generator."""
+    constants = [operand for operand in node.all_input_nodes if operand.op == "get_attr"]
+    values = [getattr(captured.module, str(constant.target)) for constant in constants]
+    if any(isinstance(value, torch.Generator) for value in values):
+        raise ApplianceCompilationError(
+            f"op {op_name(node)} must draw without a torch.Generator",
+            code="generator-in-step",
+            where=_place(node),
+            rule="random numbers depend on seed, step, micro-batch and op, and on nothing else",
+            remedy="leave the generator out and set the seed of the run",
+        )
+
+
 def check_kernels(captured: Captured) -> None:
     """Set ``meta["kind"]`` of each op.
 
@@ -79,7 +92,7 @@ def check_kernels(captured: Captured) -> None:
         ApplianceCompilationError: Ops have no kernel (the error lists all, with their lines), an op
             writes to a value that outlives the step, or a product has operands of two float types.
     """
-    missing: dict[str, str] = {}
+    missing: dict[str, fx.Node] = {}
     for node in captured.graph.nodes:
         if node.op != "call_function":
             continue
@@ -87,18 +100,24 @@ def check_kernels(captured: Captured) -> None:
         _refuse_update(node)
         _refuse_mixed_floats(node)
         if node.meta["kind"] is None:
-            line = line_of_node(node.meta.get("stack_trace")) or node.meta["layer"]
-            missing.setdefault(str(node.target), line or "outside the model")
+            missing.setdefault(str(node.target), node)
     if missing:
+        names = list(dict.fromkeys(op_name(node) for node in missing.values()))
+        remedies = [f"{name}: {REMEDIES[name]}" for name in names if name in REMEDIES]
         raise ApplianceCompilationError(
             f"no kernel for {', '.join(missing)}",
             code="op-without-kernel",
-            where="; ".join(missing.values()),
-            rule="every op of the step needs a kernel on the wafer",
-            remedy=_COPIED_GRADIENT
-            if "aten.new_empty_strided.default" in missing
-            else "write it with supported ops, or move it into the input function",
+            where="; ".join(_place(node) for node in missing.values()),
+            rule="every op of the step needs a kernel on the wafer (docs/ops.md lists them)",
+            remedy="; ".join(remedies)
+            or "write it with supported ops, or move it into the input function",
         )
+
+
+def _place(node: fx.Node) -> str:
+    """Return the module path and the line of the user's program that an op comes from."""
+    line = line_of_node(node.meta.get("stack_trace")) or "outside the model"
+    return f"{node.meta['layer']}, {line}" if node.meta["layer"] else line
 
 
 def _refuse_update(node: fx.Node) -> None:
@@ -111,8 +130,8 @@ def _refuse_update(node: fx.Node) -> None:
         code="write-to-constant",
         where=line_of_node(node.meta.get("stack_trace")),
         rule="buffers are constants while the step runs; state lives in MemoryX",
-        remedy="use a layer without running statistics (LayerNorm instead of BatchNorm), "
-        "or write out of place",
+        remedy="use a layer without running statistics (LayerNorm instead of BatchNorm, or "
+        "BatchNorm with track_running_stats=False), or write out of place",
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.errors import raises
 from timing.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR
-from timing.kernels import Cycles, Grid, tensors
+from timing.kernels import Cycles, Grid, spatial, tensors
 from timing.kernels.op_costs import COST_FUNCTIONS, cost_function_of, op_cycles
 from timing.kernels.resident import (
     weight_gradient,
@@ -20,6 +20,7 @@ from wsc.core.program import OpWork
 
 SHAPES = {
     "matmul": (1, 4096, 768, 3072),
+    "convolution": (4096, 288, 64),
     "attention": (96, 256, 256, 64),
 }
 
@@ -29,6 +30,8 @@ GRID = Grid.whole(WSE2)
 
 def _work(kind: str, op: str = "op", *, streams: bool = False) -> OpWork:
     shape = SHAPES.get(kind, (8, 512, 768))
+    if kind == "convolution":
+        op = "convolution_backward" if op.endswith("backward") else "convolution"
     return OpWork(op=op, kind=kind, flops=8 * 512, shape=shape, streams=streams)
 
 
@@ -60,7 +63,7 @@ def test_cost_function_counts_the_fullest_pe(kind: str, op: str, hidden_pes: int
     grid, work = Grid(WSE2, hidden_pes), _work(kind, op, streams=True)
     form = cost_function_of(work)
     assert form.on(grid).cycles(grid, "float16") == op_cycles(grid, work, "float16")
-    if kind not in {"matmul", "attention", "reduction", "view"}:
+    if kind not in {"matmul", "convolution", "attention", "reduction", "view"}:
         longer = cost_function_of(work._replace(shape=(8, 513, 768)))
         assert longer != form
         assert longer.on(grid) == form.on(grid)
@@ -113,3 +116,29 @@ def test_op_cycles_backward_exceed_forward() -> None:
         assert backward.total_cycles > forward.total_cycles
     softmax = [tensors.softmax(GRID, (4096, 768), "float16", backward=b) for b in (False, True)]
     assert softmax[1].compute < softmax[0].compute
+
+
+def test_cost_function_of_a_convolution_spreads_positions() -> None:
+    """Positions are tokens; weights that are not streamed cost a resident product."""
+    work = _work("convolution", streams=True)
+    longer = work._replace(shape=(4097, 288, 64))
+    assert cost_function_of(work) != cost_function_of(longer)
+    assert cost_function_of(work).on(GRID) == cost_function_of(longer).on(GRID)
+    expected = spatial.convolution(GRID, *work.shape, "float16", op="convolution")
+    assert op_cycles(GRID, work, "float16") == expected
+    resident = op_cycles(GRID, work._replace(streams=False), "float16")
+    assert resident == spatial.resident_convolution(GRID, *work.shape, "float16", op="convolution")
+
+
+def test_cost_of_a_grouped_product_streams_every_group() -> None:
+    """Each group of tokens has its own weights."""
+    work = OpWork("_grouped_mm", "matmul", 2 * 4 * 512 * 64 * 96, (4, 512, 64, 96), streams=True)
+    one = weight_streaming(GRID, 512, 64, 96, "float16")
+    assert op_cycles(GRID, work, "float16") == one * 4
+
+
+def test_cost_of_a_batch_norm_sums_over_positions() -> None:
+    """Layer norm sums over features instead."""
+    work = _work("norm", "native_batch_norm")
+    assert op_cycles(GRID, work, "float16") == spatial.batch_norm(GRID, work.shape, "float16")
+    assert op_cycles(GRID, work, "float16") != op_cycles(GRID, _work("norm"), "float16")

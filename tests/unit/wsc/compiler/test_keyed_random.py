@@ -1,21 +1,32 @@
 """Keyed random kernels have the distributions of torch, and draw by key and position."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from wsc.compiler import keyed_random
 
 X = torch.full((200, 50), 0.3)
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "native_dropout": (X, 0.25, True),
+    "multinomial": (X, 8),
+    "normal": (X, 2.0),
+    "rand": ((200, 50),),
+    "randint": (3, 90, (200, 50)),
+    "randn": ((200, 50),),
+    "randperm": (1000,),
+    "rrelu_with_noise": (-X, torch.empty_like(X), 0.1, 0.3, True),
+}
 
 
 @pytest.mark.parametrize("name", keyed_random.KERNELS)
 def test_keyed_draws_depend_on_key_and_position(name: str) -> None:
     """The same pair gives the same bits; another key or position gives others."""
     kernel = keyed_random.KERNELS[name]
-    options = (0.25, True) if name == "native_dropout" else ()
 
     def drawn(key: int, position: int) -> torch.Tensor:
-        result = kernel(key, position, X.clone(), *options)
+        result = kernel(key, position, *ARGUMENTS.get(name, (X.clone(),)))
         return result[0] if isinstance(result, tuple) else result
 
     assert torch.equal(drawn(1, 2), drawn(1, 2))
@@ -63,3 +74,34 @@ def test_keyed_draws_have_their_distribution() -> None:
         assert abs(drawn.mean() - mean) < 0.05
     assert abs(normal.var() - 1) < 0.05
     assert set(ones.unique().tolist()) == {0.0, 1.0}
+
+
+def test_keyed_draws_of_a_size_have_their_distribution() -> None:
+    """Uniform and normal numbers, integers, permutations, choices, waiting times."""
+    size = (200, 50)
+    exponential = keyed_random.exponential_(1, 0, torch.empty(size), 2.0)
+    for drawn, mean, variance in (
+        (keyed_random.rand(1, 0, size), 0.5, 1 / 12),
+        (keyed_random.randn(1, 0, size), 0.0, 1.0),
+        (keyed_random.normal(1, 0, 3.0, 0.5, size), 3.0, 0.25),
+        (keyed_random.normal(1, 0, X, 0.5), 0.3, 0.25),
+        (keyed_random.normal_(1, 0, torch.empty(size), 3.0, 0.5), 3.0, 0.25),
+        (keyed_random.uniform_(1, 0, torch.empty(size), 1.0, 3.0), 2.0, 4 / 12),
+        (exponential, 0.5, 0.25),
+    ):
+        assert abs(drawn.mean() - mean) < 0.05
+        assert abs(drawn.var() - variance) < 0.05
+    assert set(keyed_random.randint(1, 0, 3, size).unique().tolist()) == {0, 1, 2}
+    assert set(keyed_random.randint(1, 0, 3, 5, size).unique().tolist()) == {3, 4}
+    assert sorted(keyed_random.randperm(1, 0, 9).tolist()) == list(range(9))
+    chosen = keyed_random.multinomial(1, 0, torch.tensor([0.0, 1.0, 2.0]), 2)
+    assert sorted(chosen.tolist()) == [1, 2]
+
+
+def test_rrelu_with_noise_writes_the_slopes() -> None:
+    """Backward reads them; positive values have slope 1."""
+    x, noise = torch.tensor([-2.0, 3.0]), torch.empty(2)
+    sloped = keyed_random.rrelu_with_noise(1, 0, x, noise, 0.1, 0.3, True)
+    assert torch.equal(sloped, x * noise)
+    assert 0.1 <= noise[0] <= 0.3
+    assert noise[1] == 1

@@ -1,68 +1,56 @@
-"""The kind and work of an op, as timing reads them."""
+"""Which aten ops have a kernel, and of which kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import fx
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from wsc.compiler.ops import op_kind, work_of
-from wsc.core.program import OpWork
+from wsc.compiler.keyed_random import KERNELS
+from wsc.compiler.ops import KIND_OF, RANDOM_OPS, REMEDIES, kind_of_overload
 
-
-def works(function: Callable[..., torch.Tensor], *shapes: tuple[int, ...]) -> list[OpWork]:
-    """Return the work of every op of a function; the first operand counts as a weight."""
-    graph = make_fx(function, tracing_mode="fake")(*(torch.ones(shape) for shape in shapes)).graph
-    first = next(iter(graph.nodes))
-    calls: list[fx.Node] = [node for node in graph.nodes if node.op == "call_function"]
-    for node in calls:
-        node.meta["kind"] = op_kind(node)
-    return [work_of(node, {first}) for node in calls if node.meta["kind"] != "view"]
+aten: Any = torch.ops.aten
 
 
 @pytest.mark.parametrize(
-    ("function", "shapes", "loops"),
+    ("op", "kind"),
     [
-        (torch.mm, [(3, 4), (4, 5)], (1, 3, 4, 5)),
-        (torch.bmm, [(2, 3, 4), (2, 4, 5)], (2, 3, 4, 5)),
-        (torch.addmm, [(5,), (3, 4), (4, 5)], (1, 3, 4, 5)),
-        (torch.mv, [(3, 4), (4,)], (1, 3, 4, 1)),
-        (torch.dot, [(4,), (4,)], (1, 1, 4, 1)),
-        (lambda x: torch.mm(x, x), [(4, 4)], (1, 4, 4, 4)),
+        (aten.mm.default, "matmul"),
+        (aten.convolution.default, "convolution"),
+        (aten.native_batch_norm.default, "norm"),
+        (aten.max_pool2d_with_indices.default, "window"),
+        (aten.add.Tensor, "elementwise"),
+        (aten.transpose.int, "view"),
+        (aten.index.Tensor, "gather"),
+        (aten.bernoulli.default, "random"),
+        (aten.linalg_qr.default, None),
+        (aten.nonzero.default, None),
+        (aten._local_scalar_dense.default, None),
     ],
 )
-def test_work_of_matrix_products(
-    function: Callable[..., torch.Tensor],
-    shapes: list[tuple[int, ...]],
-    loops: tuple[int, ...],
-) -> None:
-    """Batch, rows, inner, columns; two operations for each combination."""
-    (work,) = works(function, *shapes)
-    assert work.shape == loops
-    assert work.flops == 2 * torch.Size(loops).numel()
+def test_kind_of_overload(op: Any, kind: str | None) -> None:
+    """Listed ops have their kind, pointwise ops and views that of torch's tags."""
+    assert kind_of_overload(op) == kind
 
 
-def test_work_of_a_reduction_has_the_shape_of_its_operand() -> None:
-    """Not that of its result."""
-    (work,) = works(lambda x: x.sum(dim=1), (3, 7))
-    assert (work.kind, work.shape) == ("reduction", (3, 7))
+@pytest.mark.parametrize("op", [aten.poisson.default, aten.geometric_.default, aten.random.default])
+def test_random_op_without_a_keyed_kernel_has_no_kind(op: Any) -> None:
+    """It would draw other numbers on every cluster, even where torch calls it pointwise."""
+    assert kind_of_overload(op) is None
 
 
-def test_work_of_an_op_on_a_weight_streams() -> None:
-    """Only ops with a weight among their operands are triggered by arriving weights."""
-    with_weight, without = works(lambda w, x: torch.mm(torch.mm(x, w), x), (4, 4), (4, 4))
-    assert with_weight.streams
-    assert not without.streams
+def test_every_random_op_has_a_keyed_kernel() -> None:
+    """And every keyed kernel is an op."""
+    assert KERNELS.keys() == RANDOM_OPS
 
 
-def test_work_of_equal_ops_is_equal() -> None:
-    """The name has no number of its place in the graph."""
-    equal = works(lambda w, x: torch.mm(w, x) + torch.mm(w, x), (4, 4), (4, 4))[:2]
-    assert equal[0] == equal[1]
-    assert [work.op for work in works(lambda w, x: torch.exp(torch.mm(w, x)), (4, 4), (4, 4))] == [
-        "mm",
-        "exp",
-    ]
+@pytest.mark.parametrize("name", sorted(KIND_OF))
+def test_every_listed_op_exists_in_torch(name: str) -> None:
+    """A name that torch does not know would never match."""
+    assert hasattr(aten, name)
+
+
+def test_ops_with_a_remedy_have_no_kernel() -> None:
+    """A remedy is what to write instead."""
+    assert not REMEDIES.keys() & KIND_OF.keys()

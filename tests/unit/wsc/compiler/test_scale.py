@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -30,6 +32,27 @@ class Tiny(nn.Module):
         return self.down(mixed.transpose(1, 2).flatten(2)).square().mean()
 
 
+class Image(nn.Module):
+    """Convolutions, pooling, batch norm and resampling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(8, track_running_stats=False)
+        self.up = nn.ConvTranspose2d(8, 4, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.up(nn.functional.max_pool2d(self.norm(self.down(x)).relu(), 2))
+        return nn.functional.interpolate(x, scale_factor=2, mode="bilinear").square().mean()
+
+
+def image_at(size: int, num_micro_batches: int = 4) -> Compiled:
+    model = Image()
+    request = CompileRequest(StreamPrecision(), size, num_micro_batches, "a test")
+    inputs = [("x", torch.zeros(size, 3, 16, 12, dtype=torch.bfloat16))]
+    return compile_step(backward_step(model), model, inputs, request)[0]
+
+
 def compiled_at(size: int, num_micro_batches: int = 4) -> Compiled:
     model = Tiny()
     step = backward_step(model)
@@ -37,11 +60,14 @@ def compiled_at(size: int, num_micro_batches: int = 4) -> Compiled:
     return compile_step(step, model, [("x", torch.zeros(size, 5, 8))], request)[0]
 
 
+@pytest.mark.parametrize("capture_at", [compiled_at, image_at])
 @pytest.mark.parametrize("size", [1, 3, 8, 100])
-def test_a_scaled_step_is_the_step_captured_at_that_size(size: int) -> None:
+def test_a_scaled_step_is_the_step_captured_at_that_size(
+    size: int, capture_at: Callable[[int], Compiled]
+) -> None:
     """Shapes, bytes and operations of every segment and op are those of a capture."""
-    scaled = capture_both(compiled_at).at(size, 4)
-    captured = compiled_at(size).program
+    scaled = capture_both(capture_at).at(size, 4)
+    captured = capture_at(size).program
     assert scaled.inputs == captured.inputs
     assert scaled.batch_size == captured.batch_size
     for ours, theirs in zip(scaled.segments, captured.segments, strict=True):

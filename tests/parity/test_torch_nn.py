@@ -1,0 +1,78 @@
+"""Modules, losses and functions of PyTorch train on a local cluster as in a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from appliance.elaborate import ClusterSize
+from tests.support.local_machine import compile_model, installation, sgd, start
+from tests.support.torch_function_cases import FUNCTION_CASES
+from tests.support.torch_nn_cases import MODULE_CASES, Case, CaseModel
+from wsc.compiler.keyed_random import KERNELS
+from wsc.core.rng import stream_key
+
+NUM_MICRO_BATCHES = 2
+LEARNING_RATE = 0.1
+SEED = 0
+
+
+class KeyedDraws(TorchDispatchMode):
+    """Runs every random op by its keyed kernel, as one micro-batch of step 1 does."""
+
+    def __init__(self, micro_batch: int) -> None:
+        super().__init__()
+        self._key = stream_key(SEED, 1, micro_batch)
+        self._position = 0
+
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kernel = KERNELS.get(op.overloadpacket.__name__)
+        if kernel is None:
+            return op(*args, **(kwargs or {}))
+        self._position += 1
+        return kernel(self._key, self._position - 1, *args, **(kwargs or {}))
+
+
+def plain_step(model: CaseModel, batch: Mapping[str, torch.Tensor]) -> float:
+    """Run one SGD step of a plain PyTorch loop; return the mean loss."""
+    losses = []
+    pieces = zip(*(tensor.chunk(NUM_MICRO_BATCHES) for tensor in batch.values()), strict=True)
+    for index, piece in enumerate(pieces):
+        with KeyedDraws(index):
+            loss = model(**dict(zip(batch, piece, strict=True)))
+            (loss / NUM_MICRO_BATCHES).backward()
+        losses.append(loss.item())
+    torch.optim.SGD(model.parameters(), lr=LEARNING_RATE).step()
+    return sum(losses) / NUM_MICRO_BATCHES
+
+
+def check(case: Case) -> None:
+    """Compare the loss and the weights after one step, bit for bit."""
+    batch, model, plain = case.inputs(), case.model(), case.model()
+    compiled = compile_model(model, batch, NUM_MICRO_BATCHES)
+    size = ClusterSize(1)
+    installed = installation(compiled, lambda: [batch], sgd(model, LEARNING_RATE), size)
+    cluster = start(installed, model, size)
+    try:
+        (result,) = cluster.run("train", 1, 1)
+        loss = plain_step(plain, batch)
+        trained = cluster.masters([name for name, _ in plain.named_parameters()])
+    finally:
+        cluster.shutdown()
+    assert result.values == (loss,)
+    for name, parameter in plain.named_parameters():
+        assert torch.equal(torch.from_numpy(trained[name]), parameter.detach()), name
+    assert plain.scale.grad is not None
+    assert plain.scale.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("case", [*MODULE_CASES, *FUNCTION_CASES], ids=lambda case: case.name)
+def test_torch_nn_trains_as_in_a_plain_loop(case: Case) -> None:
+    """Forward, backward and update give the same bits."""
+    check(case)
