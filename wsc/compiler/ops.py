@@ -46,7 +46,7 @@ _NAMES_OF_KIND = {
     "_upsample_bicubic2d_aa_backward",
     "gather": "embedding embedding_dense_backward index index_select gather scatter scatter_add "
     "index_put index_put_ index_add scatter_ scatter_add_ new_zeros select_backward "
-    "slice_backward one_hot take_along_dim take put index_fill index_fill_ index_copy "
+    "slice_backward take_along_dim take put index_fill index_fill_ index_copy "
     "index_copy_ index_add_ index_reduce masked_scatter masked_scatter_backward scatter_reduce "
     "scatter_reduce_ searchsorted bucketize _embedding_bag _embedding_bag_forward_only "
     "_embedding_bag_backward _embedding_bag_dense_backward "

@@ -1,0 +1,129 @@
+"""Write docs/ops.md, the table of aten ops that run: ``python -m scripts.op_table``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+
+from timing.kernels.op_costs import COST_FUNCTIONS
+from wsc.compiler.ops import KIND_OF, REMEDIES, kind_of_overload
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "ops.md"
+
+_HEAD = """\
+# Ops
+
+Aten ops that a traced step may consist of, with the version of PyTorch that `pyproject.toml` pins.
+PyTorch reduces modules and functions to these (`nn.Linear` to `addmm`, `nn.Conv2d` to
+`convolution`). `python -m scripts.op_table` writes this page; a test compares the two.
+
+- **kind**: the cost function that the op is costed by (`timing/kernels/op_costs.py`). A view costs
+  nothing.
+- **differentiates**: whether autograd has a formula that the project supports. Backward ops have
+  none (no second derivatives), nor have ops whose result does not change smoothly with an operand.
+
+An op shares the row of its in-place variant; a step may overwrite values that it made, not
+buffers, inputs or parameters. An op that is not listed is refused when the step is compiled, with
+the module and the line that it comes from. So are ops whose result has a shape that depends on
+values. Random ops draw by seed, step, micro-batch and position.
+"""
+
+_NO_GRADIENTS = frozenset({"name", "dispatch", "output_differentiability", "result", "result0"})
+_SPARSE = frozenset(
+    {"ccol_indices", "col_indices", "crow_indices", "indices", "row_indices", "values"}
+)
+
+
+class Row(NamedTuple):
+    """One op that runs."""
+
+    name: str
+    kind: str
+    has_cost: bool
+    differentiates: bool
+
+
+def rows() -> list[Row]:
+    """Return all ops with a kernel, by name; an op and its in-place variant share a row."""
+    kinds: dict[str, str] = {}
+    formulas: set[str] = set()
+    differentiable = _differentiable()
+    for overload in _overloads():
+        kind = kind_of_overload(overload)
+        if kind is None or not _is_listed(overload):
+            continue
+        name = overload.overloadpacket.__name__.removesuffix("_")
+        kinds.setdefault(name, kind)
+        has_formula = _is_composite(overload) or overload.name() in differentiable
+        if has_formula and "backward" not in name:
+            formulas.add(name)
+    return [
+        Row(name, kind, kind in COST_FUNCTIONS, name in formulas)
+        for name, kind in sorted(kinds.items())
+    ]
+
+
+def _overloads() -> Iterator[Any]:
+    """Yield the overloads of all aten ops, without those that write to an ``out`` argument."""
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if namespace != "aten" or not hasattr(torch.ops.aten, packet):
+            continue
+        found = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
+        if found is not None and not any(a.is_out for a in found._schema.arguments):
+            yield found
+
+
+def _is_listed(overload: Any) -> bool:
+    """Return whether a reader may meet an op: by its own name in a graph, or named by the project.
+
+    Ops that torch always reduces to others, and views of sparse and nested tensors, are left out.
+    """
+    name = overload.overloadpacket.__name__
+    if name in KIND_OF:
+        return True
+    return not _is_composite(overload) and not name.startswith("_") and name not in _SPARSE
+
+
+def _is_composite(overload: Any) -> bool:
+    """Return whether torch reduces an op to others before autograd."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(has_kernel(overload.name(), "CompositeImplicitAutograd"))
+
+
+def _differentiable() -> set[str]:
+    """Return the ops, with overload, for which torch's own list has a formula of a gradient."""
+    source = files("torchgen").joinpath("packaged/autograd/derivatives.yaml")
+    found = set()
+    for entry in yaml.safe_load(source.read_text(encoding="utf-8")):
+        formulas = entry.get("dispatch", {}).get("Default", entry)
+        gradients = [text for key, text in formulas.items() if key not in _NO_GRADIENTS]
+        if any("not_differentiable" not in text and "not_impl" not in text for text in gradients):
+            found.add("aten::" + entry["name"].partition("(")[0])
+    return found
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    yes_no = {True: "yes", False: "-"}
+    lines = [
+        _HEAD,
+        "| op | kind | has a cost | differentiates |",
+        "|---|---|---|---|",
+    ]
+    for row in rows():
+        marks = " | ".join(yes_no[mark] for mark in row[2:])
+        lines.append(f"| `{row.name}` | {row.kind} | {marks} |")
+    lines += ["", "## Refused, and what to write instead", "", "| op | instead |", "|---|---|"]
+    lines += [f"| `{name}` | {remedy} |" for name, remedy in sorted(REMEDIES.items())]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
