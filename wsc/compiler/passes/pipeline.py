@@ -139,7 +139,9 @@ def _refuse_mixed_floats(node: fx.Node) -> None:
     """Raise for a product of two float types, which fails on values but not on shapes."""
     if node.meta["kind"] != "matmul":
         return
-    found = {operand.meta["val"].dtype for operand in node.all_input_nodes}
+    # The third operand of a grouped product holds integers, the ends of the groups.
+    operands = node.all_input_nodes[: 2 if op_name(node) == "_grouped_mm" else None]
+    found = {operand.meta["val"].dtype for operand in operands}
     if len(found) > 1:
         raise ApplianceCompilationError(
             f"op {op_name(node)} multiplies tensors of different types",
