@@ -127,6 +127,7 @@ def plan_installation(
         rounds=Rounds(program.num_micro_batches, size.num_csx, size.lanes),
         feed=feed,
         optimizer=optimizer,
+        label_counts=compiled.label_counts,
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from appliance.batches import GlobalBatches
+from appliance.label_weights import LabelWeights
 from wsc.compiler.precision import NAMES
 from wsc.core.errors import DataError
 from wsc.core.installation import Installation
@@ -52,12 +54,14 @@ class InputWorker:
         self.context = context
         self.installed: dict[Mode, Installation] = {}
         self.batches: dict[Mode, GlobalBatches] = {}
+        self.label_weights: dict[Mode, LabelWeights] = {}
 
     def install(self, installation: Installation) -> None:
         mode = installation.mode
         self.installed[mode] = installation
         feed, batch_size = installation.feed, installation.program.batch_size
         self.batches[mode] = GlobalBatches(feed.source, batch_size, feed.seed)
+        self.label_weights[mode] = LabelWeights(installation)
 
     def begin(self, job: Job) -> WorkerJob:
         return WorkerJob(self, job)
@@ -122,22 +126,33 @@ class WorkerJob(JobState[InputWorker]):
         self._unreleased[step, micro_batch] = slab
         self._num_sent[node] += 1
         self.role.batches[self._job.mode].drop_before(self._oldest_step - 1)
-        yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab))
+        self.role.label_weights[self._job.mode].drop_before(self._oldest_step)
+        weights = self._label_weights(step, micro_batch)
+        yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:
         """Return a slab with the inputs of one micro-batch, one after the other."""
-        program, feed = self._installed.program, self._installed.feed
-        leaves = self.role.batches[self._job.mode].leaves(step - 1)
+        program = self._installed.program
         slab = self.role.context.arena.allocate(packed_bytes(program.inputs))
         flat = slab.view(torch.uint8)
-        first = micro_batch * program.micro_batch_size
         ranges = byte_ranges(program.inputs)
-        for leaf, (spec, start, stop) in zip(feed.leaves, ranges, strict=True):
-            rows = leaves[leaf][first : first + program.micro_batch_size]
+        inputs = self._inputs(step, micro_batch)
+        for rows, (spec, start, stop) in zip(inputs, ranges, strict=True):
             if tuple(rows.shape) != spec.shape or NAMES[rows.dtype] != spec.dtype:
                 raise _changed(spec, rows, step)
             flat[start:stop].copy_(rows.contiguous().view(-1).view(torch.uint8))
         return slab
+
+    def _inputs(self, step: int, micro_batch: int) -> list[torch.Tensor]:
+        """Return the rows of a micro-batch of each input of the program."""
+        size = self._installed.program.micro_batch_size
+        leaves = self.role.batches[self._job.mode].leaves(step - 1)
+        first = micro_batch * size
+        return [leaves[leaf][first : first + size] for leaf in self._installed.feed.leaves]
+
+    def _label_weights(self, step: int, micro_batch: int) -> tuple[float, ...]:
+        known = self.role.label_weights[self._job.mode]
+        return known.of(step, micro_batch, partial(self._inputs, step))
 
 
 def _changed(spec: TensorSpec, rows: torch.Tensor, step: int) -> DataError:

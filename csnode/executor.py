@@ -19,6 +19,7 @@ from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
+from wsc.core.label_means import SEED_INPUT
 from wsc.core.partial_sum import Operands, PartialSum
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Bucket, Segment
@@ -54,13 +55,17 @@ class MicroBatch:
     """The activations of one micro-batch between segments.
 
     ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
-    segment that ran last, ``results`` the step's scalar outputs by position.
+    segment that ran last, ``results`` the step's scalar outputs by position. ``weights`` are its
+    weights in results that are means over labels, by position; ``has_labels`` is False where it
+    has no label of the loss, and its gradients are 0.
     """
 
     index: int
     values: dict[str, Any]
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     results: dict[int, float] = field(default_factory=dict)
+    weights: Mapping[int, float] = field(default_factory=dict)
+    has_labels: bool = True
 
     def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
         """Run one segment and keep what later segments read."""
@@ -69,10 +74,13 @@ class MicroBatch:
         num_outputs, num_gradients = len(segment.outputs), len(segment.gradients)
         self.values.update(zip(segment.outputs, returned[:num_outputs], strict=True))
         gradients = returned[num_outputs : num_outputs + num_gradients]
+        if not self.has_labels:  # a mean over no labels is not a number
+            gradients = tuple(map(torch.zeros_like, gradients))
         self.gradients = dict(zip(segment.gradients, gradients, strict=True))
         results = returned[num_outputs + num_gradients :]
         for (place, _), value in zip(segment.results, results, strict=True):
-            self.results[place] = float(value)
+            weight = self.weights.get(place, 1.0)
+            self.results[place] = float(value) * weight if weight else 0.0
 
     def drop(self, names: Sequence[str]) -> None:
         """Forget stashed values."""
@@ -102,15 +110,27 @@ class Executor:
         self._cores = context.cores
         self._lanes = lanes
 
-    def unpack(self, step: int, index: int, payload: Payload) -> MicroBatch:
-        """Copy the inputs of a micro-batch out of their payload, which can be released then."""
+    def unpack(
+        self, step: int, index: int, payload: Payload, label_weights: Sequence[float] = ()
+    ) -> MicroBatch:
+        """Copy the inputs of a micro-batch out of their payload, which can be released then.
+
+        ``label_weights`` are its weights in the program's means over labels.
+        """
         flat = payload.view(torch.uint8)
         values: dict[str, object] = {
             spec.name: flat[start:stop].clone().view(DTYPES[spec.dtype]).view(spec.shape)
             for spec, start, stop in byte_ranges(self.program.inputs)
         }
         values[KEY_INPUT] = stream_key(self._seed, step, index)
-        return MicroBatch(index, values)
+        weights: dict[int, float] = {}
+        has_labels = True
+        for mean, weight in zip(self.program.label_means, label_weights, strict=True):
+            weights.update(dict.fromkeys(mean.results, weight))
+            if mean.is_loss:
+                values[SEED_INPUT] = weight / self.program.num_micro_batches
+                has_labels = weight != 0.0
+        return MicroBatch(index, values, weights=weights, has_labels=has_labels)
 
     def run(
         self,

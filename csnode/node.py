@@ -129,7 +129,7 @@ class NodeJob(JobState[CSNode]):
         self._batches: list[MicroBatch] = []
         # What has arrived and is not used up, and the slabs that others are still reading.
         self._weights: dict[RoundOfStep, dict[int, Payload]] = {}
-        self._inputs: dict[tuple[int, int], Payload] = {}
+        self._inputs: dict[tuple[int, int], BatchReady] = {}
         self._sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = {}
         self._activation_bytes = 0
         self._sram = SramLedger(role.name, role.spec.sram_bytes)
@@ -143,8 +143,8 @@ class NodeJob(JobState[CSNode]):
             case WeightsReady(step, round_index, bucket, payload):
                 self._sram.change("weights", payload.num_bytes)
                 self._weights.setdefault(RoundOfStep(step, round_index), {})[bucket] = payload
-            case BatchReady(step, micro_batch, payload):
-                self._inputs[step, micro_batch] = payload
+            case BatchReady(step, micro_batch) as ready:
+                self._inputs[step, micro_batch] = ready
             case GradientReleased(step, round_index, bucket, subtree):
                 part = self._sent.pop((RoundOfStep(step, round_index), bucket, subtree))
                 self._sram.change("gradients", -part.payload.num_bytes)
@@ -186,8 +186,9 @@ class NodeJob(JobState[CSNode]):
                 self._end_round()
 
     def _take_batch(self, step: int, index: int) -> Envelope:
-        payload = self._inputs.pop((step, index))
-        self._batches.append(self._executor.unpack(step, index, payload))
+        ready = self._inputs.pop((step, index))
+        batch = self._executor.unpack(step, index, ready.payload, ready.label_weights)
+        self._batches.append(batch)
         return self.envelope(self.role.spec.worker, BatchReleased(step, index))
 
     def _execute(self, step: SegmentStep) -> Iterator[Envelope]:

@@ -58,9 +58,14 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     optimizer = make_optimizer(init, masters)
     size = micro_batch_size(init, batch_size)
     for step, batch in enumerate(batches):
-        gradients_of = partial(backward, model, init, batch, size, batch_size // size)
+        micro_batches = [
+            {name: tensor[first : first + size] for name, tensor in batch.items()}
+            for first in range(0, batch_size, size)
+        ]
+        shares = [weight / len(micro_batches) for weight in label_weights(model, micro_batches)]
+        gradients_of = partial(backward, model, init, micro_batches, shares)
         for master, gradient in zip(
-            masters, tree_sum(gradients_of, batch_size // size), strict=True
+            masters, tree_sum(gradients_of, len(micro_batches)), strict=True
         ):
             master.grad = gradient / init.precision.loss_scaling_factor
         clip(init, masters)
@@ -70,10 +75,26 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     return model
 
 
+def label_weights(model: nn.Module, micro_batches: list[Batch]) -> list[float]:
+    """Return how much each micro-batch counts in the mean loss of the batch.
+
+    A mean over labels (``loss_scaling: num_tokens``) counts them; any other loss is a mean over
+    samples, of which all micro-batches have equally many.
+    """
+    if getattr(model.config, "loss_scaling", None) != "num_tokens":
+        return [1.0] * len(micro_batches)
+    counts = [int(micro_batch["attention_mask"].sum()) for micro_batch in micro_batches]
+    return [count * len(counts) / sum(counts) if count else 0.0 for count in counts]
+
+
 def backward(
-    model: nn.Module, init: InitConfig, batch: Batch, size: int, count: int, index: int
+    model: nn.Module,
+    init: InitConfig,
+    micro_batches: list[Batch],
+    shares: list[float],
+    index: int,
 ) -> Gradients:
-    """Return the part of micro-batch ``index`` of ``count`` in the gradients of the mean loss."""
+    """Return the part of a micro-batch in the gradients of the mean loss of the batch."""
     precision = stream_precision(init)
     weights = {
         name: master.detach()
@@ -82,12 +103,14 @@ def backward(
         .requires_grad_()
         for name, master in model.named_parameters()
     }
-    rows = slice(index * size, (index + 1) * size)
-    micro_batch = {name: tensor[rows] for name, tensor in batch.items()}
+    if not shares[index]:
+        return [torch.zeros_like(weight, dtype=torch.float32) for weight in weights.values()]
     with autocast(precision):
-        loss = torch.func.functional_call(model, weights, kwargs=micro_batch)
-    scaled = loss * init.precision.loss_scaling_factor / count
-    return [gradient.float() for gradient in torch.autograd.grad(scaled, list(weights.values()))]
+        loss = torch.func.functional_call(model, weights, kwargs=micro_batches[index])
+    scaled = loss * init.precision.loss_scaling_factor
+    share = torch.full_like(scaled, shares[index])
+    gradients = torch.autograd.grad(scaled, list(weights.values()), share)
+    return [gradient.float() for gradient in gradients]
 
 
 def stream_precision(init: InitConfig) -> StreamPrecision:

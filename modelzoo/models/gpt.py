@@ -37,7 +37,7 @@ class GptConfig(LanguageConfig):
     # Head and loss
     use_bias_in_output: bool = False
     loss_scaling: Literal["num_tokens", "batch_size"] = "num_tokens"
-    """Divisor of the summed loss of a micro-batch."""
+    """Divisor of the summed loss of a batch: its labels that count, or its samples."""
     loss_weight: PositiveFloat = 1.0
     """Factor on the loss; for ``batch_size`` usually 1 / max_sequence_length."""
     compute_eval_metrics: bool = True

@@ -75,4 +75,6 @@ def _from_wire(name: str, body: Any) -> Any:
         return Subtree(value.lo, value.level)
     if name == "norms":
         return tuple((norm.position, norm.norm) for norm in value)
+    if name == "label_weights":
+        return tuple(value)
     return value

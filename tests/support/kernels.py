@@ -12,6 +12,7 @@ from wsc.compiler.autocast import autocast
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import DTYPES, StreamPrecision
+from wsc.core.label_means import SEED_INPUT
 
 Gradients = dict[str, torch.Tensor]
 
@@ -27,6 +28,7 @@ def run_kernels(
         zip((spec.name for spec in program.inputs), batch.values(), strict=True)
     )
     values[KEY_INPUT] = key
+    values[SEED_INPUT] = 1.0 / program.num_micro_batches
     results: dict[int, torch.Tensor] = {}
     gradients: Gradients = {}
     for segment, source in zip(program.segments, compiled.kernels, strict=True):

@@ -10,6 +10,7 @@ The passes read these entries of each node's ``meta``:
     ``seq_nr``         autograd's sequence number, which links a backward node to its forward node
     ``layer``          path of the innermost module that ran (forward nodes)
     ``backward``       whether autograd made the node
+    ``seed``           whether it is the gradient at which a backward pass starts
 
 make_fx records these entries only with help: see ``_recorded_layers`` and ``_scaled_backward``. The
 private modules of torch used here were checked with the version that pyproject.toml requires.
@@ -41,6 +42,9 @@ from wsc.core.program import TensorSpec
 
 LAYER_KEY = "waferstream_layer"
 """Key of a node's custom annotations under which its module path is recorded."""
+
+SEED_KEY = "waferstream_seed"
+"""Key of the custom annotation of the gradient at which a backward pass starts."""
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """The user's step on the flat inputs of one micro-batch; returns scalar results, loss first."""
@@ -185,6 +189,7 @@ def _annotate(graph: fx.Graph) -> None:
     for node in graph.nodes:
         node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
         node.meta["backward"] = bool(node.meta.get("autograd_backward"))
+        node.meta["seed"] = SEED_KEY in node.meta.get("custom", {})
 
 
 @contextmanager
@@ -246,7 +251,8 @@ def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
             # the latest forward op and the stack trace of this call. They set seq_nr, stack trace
             # and the backward mark from the autograd node whose formula is about to run.
             setup_stacktrace_preservation_hooks([loss.grad_fn])
-        seed = torch.full_like(loss, 1.0 / num_micro_batches)
+        with fx_traceback.annotate({SEED_KEY: True}):
+            seed = torch.full_like(loss, 1.0 / num_micro_batches)
         torch.autograd.backward(loss, seed, retain_graph=retain_graph)
 
     with mock.patch.object(torch.Tensor, "backward", backward):

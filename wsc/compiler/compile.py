@@ -12,6 +12,7 @@ from torch import nn
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture import Captured, Step, capture
 from wsc.compiler.compiled import Compiled
+from wsc.compiler.label_means import weigh_label_means
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers
 from wsc.compiler.precision import StreamPrecision
@@ -68,6 +69,7 @@ def compile_step(
 
 def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled:
     """Run the passes over a captured step and cut it into segments."""
+    label_means, label_counts = weigh_label_means(captured)
     run_passes(captured, request.disabled_passes)
     recompute_layers(captured, request.recomputed_layers)
     segments, kernels = build_segments(captured)
@@ -81,8 +83,9 @@ def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled
         segments=segments,
         micro_batch_size=request.micro_batch_size,
         num_micro_batches=request.num_micro_batches,
+        label_means=label_means,
     )
-    return Compiled(program, kernels)
+    return Compiled(program, kernels, label_counts)
 
 
 def step_digest(captured: Captured, request: CompileRequest) -> str:

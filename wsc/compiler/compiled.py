@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)
@@ -31,10 +31,14 @@ class DamagedArtifactError(ValueError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program with the kernel of each of its segments."""
+    """A program with the kernel of each of its segments.
+
+    ``label_counts`` counts the labels of a micro-batch, where the step has means over labels.
+    """
 
     program: Program
     kernels: tuple[KernelSource, ...]
+    label_counts: KernelSource | None = None
 
 
 def compiled_to_json(compiled: Compiled) -> str:
@@ -42,6 +46,7 @@ def compiled_to_json(compiled: Compiled) -> str:
     content = {
         "program": _PROGRAM.dump_python(compiled.program, mode="json"),
         "kernels": [_kernel_data(kernel) for kernel in compiled.kernels],
+        "label_counts": compiled.label_counts and _kernel_data(compiled.label_counts),
     }
     return json.dumps({"format": FORMAT, "sha256": _sha256(content), "content": content})
 
@@ -62,6 +67,8 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
             raise DamagedArtifactError("content does not match its SHA-256")
         program = _PROGRAM.validate_json(json.dumps(content["program"]))
         kernels = tuple(_kernel(kernel) for kernel in content["kernels"])
+        counts = content["label_counts"]
+        label_counts = None if counts is None else _kernel(counts)
     except DamagedArtifactError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -70,7 +77,7 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         raise DamagedArtifactError(f"program {program.digest}, not {digest}")
     if len(kernels) != len(program.segments):
         raise DamagedArtifactError(f"{len(kernels)} kernels, {len(program.segments)} segments")
-    return Compiled(program, kernels)
+    return Compiled(program, kernels, label_counts)
 
 
 def _sha256(content: Any) -> str:

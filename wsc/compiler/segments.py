@@ -21,9 +21,12 @@ from wsc.compiler.passes.rematerialize import weight_only
 from wsc.compiler.storages import internals, needed_for
 from wsc.compiler.work import work_of
 from wsc.core.kernel_source import KernelSource, kernel_source
+from wsc.core.label_means import SEED_INPUT
 from wsc.core.program import Segment, Stash
 
 Key = TypeVar("Key")
+
+_KEPT = {KEY_INPUT, SEED_INPUT}  # numbers that every micro-batch keeps to its end
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
         inputs = tuple(n for n in reads if n not in weights)
         outputs = tuple(n for n in run if last_read.get(n, -1) > position)
         dropped = tuple(
-            n for n in inputs if last_read.get(n, 0) == position and n.name != KEY_INPUT
+            n for n in inputs if last_read.get(n, 0) == position and n.name not in _KEPT
         )
         yield Cut(
             key=run[0].meta["segment"],

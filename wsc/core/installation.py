@@ -47,6 +47,7 @@ class Installation:
     rounds: Rounds
     feed: InputFeed
     optimizer: OptimizerSpec | None  # None where nothing is trained
+    label_counts: KernelSource | None = None  # counts the labels of a micro-batch
 
     @property
     def mode(self) -> Mode:

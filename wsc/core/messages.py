@@ -61,11 +61,15 @@ class GradientReleased:
 
 @dataclass(frozen=True)
 class BatchReady:
-    """The inputs of one micro-batch, packed one after the other in program order."""
+    """The inputs of one micro-batch, packed one after the other in program order.
+
+    ``label_weights`` are its weights in the means over labels of the program.
+    """
 
     step: int
     micro_batch: int
     payload: Payload
+    label_weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from functools import cached_property
 from math import prod
 from typing import Literal, NamedTuple
 
+from wsc.core.label_means import LabelMean
+
 Mode = Literal["train", "eval"]
 Phase = Literal["forward", "backward"]
 
@@ -158,6 +160,7 @@ class Program:
     segments: tuple[Segment, ...]
     micro_batch_size: int
     num_micro_batches: int
+    label_means: tuple[LabelMean, ...] = ()
 
     @property
     def batch_size(self) -> int:

@@ -96,6 +96,23 @@ def test_micro_batch_run_refuses_too_few_results() -> None:
         batch.run(SEGMENT, lambda *_: (torch.tensor(1.0),), [torch.tensor([5.0])])
 
 
+def test_micro_batch_weighs_its_results() -> None:
+    """A result that is a mean over labels counts with its weight, any other as it is."""
+    batch = MicroBatch(0, {"x": torch.tensor([1.0])}, weights={1: 2.0})
+    batch.run(SEGMENT, kernel, [torch.tensor([5.0])])
+    assert batch.results == {1: 0.5, 0: 4.0}
+
+
+def test_micro_batch_without_labels_contributes_zero() -> None:
+    """Its mean and gradients are not numbers."""
+    batch = MicroBatch(0, {"x": torch.tensor([1.0])}, weights={0: 0.0}, has_labels=False)
+    batch.run(
+        SEGMENT, lambda w, x: (x, x, w / 0, x / 4, torch.tensor(float("nan"))), [torch.ones(1)]
+    )
+    assert batch.results == {1: 0.25, 0: 0.0}
+    assert batch.gradients == {"w": torch.zeros(1)}
+
+
 def test_micro_batch_num_bytes_counts_each_storage_once() -> None:
     """Views of one tensor count once; numbers and dropped values do not count."""
     x = torch.zeros(4, 4)

@@ -31,6 +31,7 @@ MESSAGES = (
     GradientReady(1, 0, 3, Subtree(8, 3), SLAB),
     GradientReleased(0, 0, 0, Subtree(0, 0)),
     BatchReady(1, 5, SLAB),
+    BatchReady(1, 5, SLAB, (0.1, 1.0)),
     BatchReleased(1, 5),
     NormPartial(1, 2, ((0, 0.1), (7, 1e300))),
     NormPartial(1, 2, ()),
