@@ -54,7 +54,7 @@ A complete program, which a test runs::
     backend.shutdown()
 """
 
-from cstorch import amp, optim, utils
+from cstorch import amp, distributed, optim, utils
 from cstorch import flags as backends
 from cstorch.backend import Backend, backend, current_backend
 from cstorch.cluster import ClusterConfig
@@ -71,6 +71,7 @@ __all__ = [
     "checkpoint_closure",
     "compile",
     "current_backend",
+    "distributed",
     "load",
     "optim",
     "save",

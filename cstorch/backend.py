@@ -23,7 +23,8 @@ from torch import nn
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
-from cstorch.cluster import STATES, ClusterConfig, Restored, load_weights
+from cstorch import distributed
+from cstorch.cluster import STATES, ClusterConfig, Restored, launch, load_weights
 from cstorch.loop import Loop
 from cstorch.weights import Weights, as_arrays
 from timing.start_up import StartUp
@@ -58,7 +59,7 @@ class Backend:
         self,
         backend_type: str,
         *,
-        cluster_config: ClusterConfig | None = None,
+        cluster_config: ClusterConfig | distributed.ClusterConfig | None = None,
         compile_dir: Path | str | None = None,
         compile_only: bool = False,
         validate_only: bool = False,
@@ -78,7 +79,11 @@ class Backend:
                 code="compile-only-and-validate-only",
             )
         self.backend_type = "CSX"
-        self.cluster_config = cluster_config or ClusterConfig()
+        if isinstance(cluster_config, distributed.ClusterConfig):
+            cluster_config = cluster_config.for_cluster()
+        config = cluster_config or ClusterConfig()
+        command = launch.get()
+        self.cluster_config = config if command is None else command.applied_to(config)
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
@@ -377,7 +382,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
                 remedy=did_you_mean(name, known) or "leave it out",
             )
     config = options.get("cluster_config")
-    if config is not None and not isinstance(config, ClusterConfig):
+    if config is not None and not isinstance(config, (ClusterConfig, distributed.ClusterConfig)):
         raise ConfigError(
             "cluster_config must be a cstorch.ClusterConfig",
             code="not-a-cluster-config",
@@ -391,4 +396,9 @@ def current_backend() -> Backend:
     """Return the backend of this process; RuntimeError if there is none."""
     if _current is None:
         raise RuntimeError('no backend yet: call cstorch.backend("CSX") first')
+    return _current
+
+
+def existing_backend() -> Backend | None:
+    """Return the backend of this process, None if there is none."""
     return _current

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,6 +55,40 @@ class ClusterConfig(Config):
 
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the command that runs a program (``waferstream exec``) says about its cluster."""
+
+    cluster: ClusterSpec | None = None
+    """The machine; None for the program's own."""
+
+    is_cluster_typed: bool = False
+    """Whether the machine was named on the command line, and not only found."""
+
+    num_csx: int | None = None
+    """Systems; None for the program's own number."""
+
+    record: bool = False
+
+    def applied_to(self, config: ClusterConfig) -> ClusterConfig:
+        """Return the program's settings, changed by what was typed on the command line.
+
+        Raises:
+            ConfigError: ``num_csx`` is out of range.
+        """
+        changes: dict[str, Any] = {"record": config.record or self.record}
+        own_machine = "cluster" in config.model_fields_set
+        if self.cluster is not None and (self.is_cluster_typed or not own_machine):
+            changes["cluster"] = self.cluster
+        if self.num_csx is not None:
+            changes["num_csx"] = self.num_csx
+        return config.model_copy(update=changes)
+
+
+launch: ContextVar[Launch | None] = ContextVar("launch", default=None)
+"""The command that runs the program of this process; None if Python runs it."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from wsc.core.micro_batches import MicroBatchPolicy, MicroBatchSize
 
@@ -37,9 +37,25 @@ class PrecisionFlags(_Flags):
     1 with softmax in fp32 (``wsc.compiler.autocast``)."""
 
 
+class DebugFlags(_Flags):
+    """Flags under ``csx.debug``: GiB of memory that the real machine grants a role.
+
+    None is the server's default. They have no effect here, where memory follows from cluster.yaml.
+    """
+
+    compile_crd_memory_gi: PositiveInt | None = None
+    execute_crd_memory_gi: PositiveInt | None = None
+    wrk_memory_gi: PositiveInt | None = None
+    act_memory_gi: PositiveInt | None = None
+    cmd_memory_gi: PositiveInt | None = None
+    wgt_memory_gi: PositiveInt | None = None
+    chf_memory_gi: PositiveInt | None = None
+
+
 class CsxFlags(_Flags):
     """Flags under ``csx``."""
 
+    debug: DebugFlags = Field(default_factory=DebugFlags)
     performance: PerformanceFlags = Field(default_factory=PerformanceFlags)
     precision: PrecisionFlags = Field(default_factory=PrecisionFlags)
 
@@ -57,6 +73,7 @@ amp = AmpSettings()
 
 def reset() -> None:
     """Set all flags, and the settings of ``cstorch.amp``, back to their defaults."""
+    csx.debug = DebugFlags()
     csx.performance = PerformanceFlags()
     csx.precision = PrecisionFlags()
     amp.half_dtype, amp.enabled = "bfloat16", True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 
 from appliance.cores import CorePool, cores_of_host
 from appliance.spec import RuntimeSpec
+from appliance.user_code import UserCode
 from swarmx.links.link import Link, open_link
 from wsc.core.installation import Installation
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec
@@ -38,14 +38,14 @@ class Presence:
 
 
 class HostedProcess:
-    """Base of every actor of the cluster: one compute thread, and the user's search path.
+    """Base of every actor of the cluster: one compute thread, and the user's code.
 
-    ``search_path`` is ``sys.path`` of the process that starts the actor, so that the actor can
-    import what its starter can. It arrives before any argument that needs it to be unpickled.
+    ``user_code`` lets the actor import what its starter can. It arrives before any argument that
+    needs it to be unpickled.
     """
 
-    def __init__(self, search_path: Sequence[str]) -> None:
-        sys.path.extend(path for path in search_path if path not in sys.path)
+    def __init__(self, user_code: UserCode) -> None:
+        user_code.install()
         torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
         _keep_memory()
 

@@ -6,7 +6,6 @@ when one of them ends, all processes below it end too.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -21,6 +20,7 @@ from appliance.ray.connection import enter
 from appliance.ray.gather import gather
 from appliance.ray.roles import RayRoles, wait_until_ended
 from appliance.spec import RuntimeSpec
+from appliance.user_code import UserCode
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
 from wsc.core.messages import COORDINATOR
@@ -78,7 +78,7 @@ class RayHosted(Generic[Hosted]):
         self._owns_ray = enter(runtime)
         try:
             options: dict[str, Any] = {"name": f"{session}/{COORDINATOR}", "num_cpus": 0}
-            self._actor = ray.remote(**options)(HostedCoordinator).remote(sys.path)
+            self._actor = ray.remote(**options)(HostedCoordinator).remote(UserCode.here())
             self._logs[COORDINATOR] = self._wait_for(
                 self._actor.log_path.remote(), runtime.start_timeout_s
             )

@@ -7,7 +7,6 @@ messages over links. No actor is detached: all end with the process that started
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from appliance.ray.actor import Presence, RoleActor
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
 from appliance.spec import RuntimeSpec
+from appliance.user_code import UserCode
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
@@ -140,7 +140,7 @@ class RayRoles:
             }
             # A class named after the role: ps and Ray's messages show this name.
             named = type(role, (RoleActor,), {})
-            self._actors[role] = ray.remote(**options)(named).remote(sys.path)
+            self._actors[role] = ray.remote(**options)(named).remote(UserCode.here())
 
     def _open(self) -> None:
         """Let every role open its link, within ``start_timeout_s``."""

@@ -1,5 +1,5 @@
 """Helpers around the training loop."""
 
-from cstorch.utils import data
+from cstorch.utils import data, tensorboard
 
-__all__ = ["data"]
+__all__ = ["data", "tensorboard"]

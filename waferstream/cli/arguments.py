@@ -73,7 +73,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
     return Arguments(
         params=Path(typed["params"]),
         mode=cast("Mode", typed.get("mode", "train_and_eval")),
-        cluster=_cluster_file(typed.get("cluster"), (cwd or Path(), home)),
+        cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
         trace=Path(typed["trace"]) if "trace" in typed else None,
         debug="debug" in typed,
         simulation=_simulation(parser, typed),
@@ -120,7 +120,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="waferstream",
         usage="waferstream [CSX] --params FILE [--mode MODE] [flags]",
         description="Train, evaluate or simulate a model on an emulated wafer-scale cluster.",
-        epilog="A flag on the command line overrides the same key of the params file.",
+        epilog="A flag on the command line overrides the same key of the params file. "
+        "waferstream exec program.py runs a program of your own (waferstream exec --help).",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -167,7 +168,7 @@ def _refuse(parser: argparse.ArgumentParser, name: str, known: Sequence[str]) ->
     parser.error(f"unknown flag {name}" + (f"; did you mean {guess}?" if guess else ""))
 
 
-def _cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
+def cluster_file(typed: str | None, folders: Sequence[Path]) -> Path | None:
     """Return the named file, else the first cluster.yaml in ``folders``."""
     if typed is not None:
         return Path(typed)

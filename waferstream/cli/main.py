@@ -15,7 +15,8 @@ from types import FrameType
 
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.entry import INTERRUPTED
-from waferstream.config.params import Params, load_params
+from waferstream.cli.execute import ExecArguments, execute, parse_exec
+from waferstream.config.params import load_params
 from wsc.core.errors import ConfigError, WaferStreamError
 
 log = logging.getLogger("waferstream")
@@ -29,19 +30,20 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         home: Folder that is searched for cluster.yaml after the current one.
     """
     words = sys.argv[1:] if argv is None else argv
-    debug = "--debug" in words
+    is_exec = words[:1] == ["exec"]
+    debug = "--debug" in words and not is_exec
     try:
-        arguments = parse_arguments(words, home or Path())
-        _run(arguments)
+        if is_exec:
+            return _execute(parse_exec(words[1:], home or Path()))
+        _run(parse_arguments(words, home or Path()))
     except WaferStreamError as error:
         if debug:
             raise
         print(f"\nError: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(
-            "\nInterrupted. The same command continues from the last checkpoint.", file=sys.stderr
-        )
+        resume = "" if is_exec else " The same command continues from the last checkpoint."
+        print(f"\nInterrupted.{resume}", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
         if debug:
@@ -50,6 +52,12 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         print(f"\nError: {where}{error.strerror}", file=sys.stderr)
         return 1
     return 0
+
+
+def _execute(arguments: ExecArguments) -> int:
+    _log_to_terminal("INFO")
+    with _terminable():
+        return execute(arguments)
 
 
 def _run(arguments: Arguments) -> None:
@@ -63,7 +71,7 @@ def _run(arguments: Arguments) -> None:
             value=backend.backend_type,
             remedy="run the model on CPU or GPU with plain PyTorch",
         )
-    _log_to_terminal(params)
+    _log_to_terminal(params.trainer.init.logging.log_level)
     with _terminable():
         # Importing torch takes seconds: report a wrong command line or file before that.
         if arguments.simulation is not None:
@@ -76,12 +84,12 @@ def _run(arguments: Arguments) -> None:
         run_session(params, arguments.mode, arguments.cluster, arguments.trace)
 
 
-def _log_to_terminal(params: Params) -> None:
+def _log_to_terminal(level: str | int) -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
     log.handlers[:] = [handler]
     log.propagate = False
-    log.setLevel(params.trainer.init.logging.log_level)
+    log.setLevel(level)
 
 
 @contextmanager

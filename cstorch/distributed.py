@@ -1,0 +1,80 @@
+"""Cluster settings and streaming helpers under the names of the vendor's ``distributed`` module.
+
+Every input worker here runs the whole loader, and the cluster takes each system's rows from its
+global batches. A loader that takes a share for itself (``rank`` of ``num_streamers``) must
+therefore take all, which the values of this module make it do.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from cstorch import cluster
+from wsc.core.config import validate
+
+
+@dataclass
+class ClusterConfig:
+    """Job settings of the real machine; ``cstorch.backend`` accepts them.
+
+    Sizes, labels and the time limit take effect, and ``python_paths`` is added to the search path
+    of this process and the input workers. The other fields have no counterpart here.
+    """
+
+    mgmt_address: str | None = None
+    mgmt_namespace: str | None = None
+    credentials_path: str | None = None
+    num_csx: int = 1
+    max_wgt_servers: int = 0
+    max_act_per_csx: int = 0
+    num_workers_per_csx: int = 1
+    cbcore_image: str | None = None
+    job_labels: list[str] = field(default_factory=list)
+    job_priority: str = "p2"
+    job_time_sec: int | None = None
+    mount_dirs: list[str] = field(default_factory=list)
+    python_paths: list[str] = field(default_factory=list)
+    automount: bool = True
+    mount_all: bool = True
+    disable_mount_check: bool = True
+    disable_version_check: bool = False
+    workflow_id: str | None = None
+    notifications: list[Any] = field(default_factory=list)
+
+    def for_cluster(self) -> cluster.ClusterConfig:
+        """Return the settings that the emulated cluster takes, and extend the search path.
+
+        Raises:
+            ConfigError: A value is out of range.
+        """
+        sys.path.extend(path for path in self.python_paths or () if path not in sys.path)
+        taken = {
+            "num_csx": self.num_csx,
+            "max_wgt_servers": self.max_wgt_servers,
+            "num_workers_per_csx": self.num_workers_per_csx,
+            "job_labels": dict(label.partition("=")[::2] for label in self.job_labels or ()),
+            "job_time_sec": self.job_time_sec,
+        }
+        return validate(cluster.ClusterConfig, taken, "ClusterConfig")
+
+
+def is_streamer() -> bool:
+    """Return whether the loader must take a share of the data for itself: it never must."""
+    return False
+
+
+def num_streamers() -> int:
+    """Return the number of shares of the data."""
+    return 1
+
+
+def get_streaming_rank() -> int:
+    """Return the share of the data that the loader takes, from 0."""
+    return 0
+
+
+def get_streaming_batch_size(global_batch_size: int) -> int:
+    """Return the rows that the loader must yield: those of the global batch."""
+    return global_batch_size

@@ -1,0 +1,180 @@
+"""Import hook: the vendor's front-end and client modules resolve to those of this project.
+
+``install`` puts a finder in front of ``sys.meta_path``; nothing is installed under the vendor's
+names. A module of the vendor becomes a thin module that takes its attributes from ours::
+
+    import cerebras.pytorch as cstorch                     # cstorch
+    from cerebras.pytorch.utils.data import DataLoader     # cstorch.utils.data
+    from cerebras.appliance.errors import ApplianceError   # wsc.core.errors
+
+Other packages under ``cerebras``, such as a Model Zoo on the search path, are imported from there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, spec_from_loader
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+from wsc.core.errors import ConfigError, did_you_mean
+
+_NAMESPACE = "cerebras"
+
+_OURS: dict[str, str | None] = {
+    "cerebras.pytorch": "cstorch",
+    "cerebras.framework": None,
+    "cerebras.framework.torch": "cstorch",  # the front end's name in release 1
+    "cerebras.appliance": None,
+    "cerebras.appliance.errors": "wsc.core.errors",
+    "cerebras.appliance.cluster_config": "cstorch.distributed",
+}
+"""Module of this project for a module of the vendor's and those below it; None for a folder."""
+
+_PAGE = "cstorch/README.md lists the names that exist"
+
+
+class VendorNameError(ConfigError, AttributeError):
+    """A name of one of the vendor's modules that this project does not have."""
+
+
+class VendorModuleError(ConfigError, ModuleNotFoundError):
+    """A module of the vendor's, or a name imported from one, that this project does not have."""
+
+
+class VendorModule(ModuleType):
+    """A module under the vendor's name with the attributes of ours."""
+
+    _ours: ModuleType | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            value = getattr(self._ours, name)
+        except AttributeError as error:
+            raise VendorNameError(**_missing(f"{self.__name__}.{name}")) from error
+        if isinstance(value, ModuleType) and _our_name(f"{self.__name__}.{name}") is not None:
+            return import_module(f"{self.__name__}.{name}")
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing a submodule binds it in its package, where a function may have the name.
+        ours = getattr(self._ours, name, value)
+        if not isinstance(value, VendorModule) or isinstance(ours, ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return _public_names(self.__name__)
+
+
+class VendorFinder(MetaPathFinder, Loader):
+    """Finder and loader of the vendor's modules."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  (of the protocol)
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """Return how to load a module; None if it is not one of the vendor's.
+
+        Raises:
+            VendorModuleError: It is one, and this project does not have it.
+        """
+        if fullname == _NAMESPACE:
+            spec = spec_from_loader(fullname, self, is_package=True)
+            assert spec is not None
+            folders = (Path(entry) / _NAMESPACE for entry in sys.path)
+            spec.submodule_search_locations = [str(f) for f in folders if f.is_dir()]
+            return spec
+        if _entry(fullname) is None:
+            return None
+        if fullname not in _OURS and _our_name(fullname) is None:
+            raise VendorModuleError(**_missing(fullname))
+        return spec_from_loader(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return VendorModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = _our_name(module.__name__)
+        if name is None:
+            return
+        ours = import_module(name)
+        vars(module).update(_ours=ours, __doc__=ours.__doc__)
+        if hasattr(ours, "__all__"):
+            vars(module)["__all__"] = list(ours.__all__)
+
+
+def install() -> None:
+    """Let this process import the vendor's modules. Idempotent."""
+    if _finder not in sys.meta_path:
+        _forget_modules()
+        sys.meta_path.insert(0, _finder)
+
+
+def uninstall() -> None:
+    """Remove the hook and the modules that it has loaded. Idempotent."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+        _forget_modules()
+
+
+_finder = VendorFinder()
+
+
+def _forget_modules() -> None:
+    for name in [n for n in sys.modules if n == _NAMESPACE or _entry(n) is not None]:
+        del sys.modules[name]
+
+
+def _entry(name: str) -> str | None:
+    """Return the longest prefix of a module's name that ``_OURS`` holds."""
+    while name and name not in _OURS:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def _our_name(name: str) -> str | None:
+    """Return the name of our module for one of the vendor's, None if there is none."""
+    entry = _entry(name)
+    ours = None if entry is None else _OURS[entry]
+    if entry is None or ours is None:
+        return None
+    whole = ours + name.removeprefix(entry)
+    try:
+        return whole if find_spec(whole) is not None else None
+    except ModuleNotFoundError:  # the parent is not a package
+        return None
+
+
+def _missing(name: str) -> dict[str, Any]:
+    """Return the fields of the error about a name of the vendor's that does not exist here."""
+    package, _, last = name.rpartition(".")
+    guess = did_you_mean(last, _public_names(package))
+    return {
+        "what": f"{name} does not exist in WaferStream",
+        "code": "vendor-name-missing",
+        "where": package,
+        "value": last,
+        "rule": _PAGE,
+        "remedy": guess,
+    }
+
+
+def _public_names(package: str) -> list[str]:
+    """Return the names that a module of the vendor's has here."""
+    names = {n.removeprefix(f"{package}.") for n in _OURS if n.startswith(f"{package}.")}
+    ours_name = _our_name(package)
+    if ours_name is not None:
+        ours = import_module(ours_name)
+        names |= set(getattr(ours, "__all__", dir(ours)))
+        names |= {module.name for module in iter_modules(getattr(ours, "__path__", []))}
+    return sorted(name for name in names if not name.startswith("_") and "." not in name)

@@ -1,0 +1,278 @@
+"""``waferstream exec`` on programs written for the real machine's front end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.support.processes import descendants, wait_for_end
+from tests.support.tiny_run import ROOT
+from wsc.checkpoint.reader import Reader
+
+LOADER = """
+import numpy as np
+import torch
+
+import cerebras.pytorch.distributed as dist
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, path):
+        self.rows = np.memmap(path, dtype=np.uint16, mode="r").reshape(-1, 9)
+
+    def __getitem__(self, index):
+        row = self.rows[index].astype(np.int64)
+        return row[:-1], row[1:]
+
+    def __len__(self):
+        return len(self.rows)
+
+
+def own_share(batches):
+    for index, batch in enumerate(batches):
+        if index % dist.num_streamers() == dist.get_streaming_rank():
+            yield batch
+
+
+def make_loader(path, batch_size):
+    rows = Rows(path)
+    order = torch.utils.data.RandomSampler(rows, generator=torch.Generator().manual_seed(3))
+    batches = torch.utils.data.BatchSampler(
+        order, dist.get_streaming_batch_size(batch_size), drop_last=True
+    )
+    return torch.utils.data.DataLoader(rows, batch_sampler=list(own_share(batches)))
+"""
+
+PROGRAM = """
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+import cerebras.pytorch as cstorch
+from cerebras.appliance.cluster_config import ClusterConfig
+from cerebras.pytorch.utils.tensorboard import SummaryWriter
+from loader import make_loader
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(16, 8)
+        self.layer = torch.nn.Linear(8, 8)
+        self.head = torch.nn.Linear(8, 16, bias=False)
+
+    def forward(self, tokens, labels):
+        hidden = self.table(tokens)
+        logits = self.head(hidden + torch.nn.functional.gelu(self.layer(hidden)))
+        return torch.nn.functional.cross_entropy(logits.view(-1, 16), labels.view(-1))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--fail_at", type=int)
+    parser.add_argument("--wait_at", type=int)
+    options = parser.parse_args()
+
+    backend = cstorch.backend("CSX", cluster_config=ClusterConfig(num_csx=1, mount_dirs=["/n"]))
+    if not backend.is_cpu:
+        cstorch.amp.set_half_dtype("bfloat16")
+    torch.manual_seed(0)
+    with backend.device:
+        model = Net()
+    compiled = cstorch.compile(model, backend)
+    optimizer = cstorch.optim.AdamW(model.parameters(), lr=0.1, correct_bias=True)
+    scheduler = cstorch.optim.lr_scheduler.SequentialLR(
+        optimizer,
+        schedulers=[
+            cstorch.optim.lr_scheduler.LinearLR(
+                optimizer, initial_learning_rate=0.0, end_learning_rate=0.05, total_iters=2
+            ),
+            cstorch.optim.lr_scheduler.CosineDecayLR(
+                optimizer, initial_learning_rate=0.05, end_learning_rate=0.005, total_iters=8
+            ),
+        ],
+        milestones=[2],
+    )
+    cstorch.backends.csx.debug.execute_crd_memory_gi = 32
+
+    @cstorch.trace
+    def training_step(batch):
+        tokens, labels = batch
+        loss = compiled(tokens, labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        return loss
+
+    losses = []
+    writer = SummaryWriter(log_dir=options.folder / "events")
+
+    @cstorch.step_closure
+    def log_loss(loss, step):
+        losses.append(loss.item())
+        writer.add_scalar("loss", loss.item(), step)
+        print("step", step, flush=True)
+        if step == options.fail_at:
+            raise ValueError("broken by the program")
+        while step == options.wait_at:
+            pass
+
+    @cstorch.checkpoint_closure
+    def save(step):
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        cstorch.save({**state, "global_step": step}, options.folder / f"checkpoint_{step}.mdl")
+
+    loader = cstorch.utils.data.DataLoader(make_loader, str(options.folder / "tokens.bin"), 4)
+    executor = cstorch.utils.data.DataExecutor(
+        loader, num_steps=options.steps, checkpoint_steps=3
+    )
+    for step, batch in enumerate(executor, start=1):
+        loss = training_step(batch)
+        log_loss(loss, step)
+        save(step)
+    writer.close()
+    (options.folder / "losses.json").write_text(json.dumps(losses))
+    print("systems", backend.cluster_config.num_csx)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the program, its loader beside it, tokens, and a cluster in one process."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train_it.py").write_text(PROGRAM)
+    (code / "loader.py").write_text(LOADER)
+    tokens = torch.arange(64 * 9, dtype=torch.int64).mul(7).remainder(16).to(torch.uint16)
+    (tmp_path / "tokens.bin").write_bytes(tokens.numpy().tobytes())
+    write_cluster(tmp_path, "local")
+    return tmp_path
+
+
+def write_cluster(folder: Path, kind: str) -> None:
+    (folder / "cluster.yaml").write_text(yaml.safe_dump({"runtime": {"kind": kind}}))
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start ``waferstream exec`` in ``folder``, where it finds cluster.yaml."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "waferstream", "exec", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(folder: Path, *words: str) -> tuple[int, str, str]:
+    """Run to the end: exit code, standard output, standard error."""
+    with start(folder, *words) as process:
+        out, err = process.communicate(timeout=110)
+    return process.returncode, out, err
+
+
+def test_exec_trains_an_unchanged_program(folder: Path) -> None:
+    flags = ["--num_csx=2", "--trace=trace.json"]
+    code, out, err = finish(folder, *flags, "code/train_it.py", str(folder))
+    assert code == 0, err
+    assert "systems 2" in out
+    losses = json.loads((folder / "losses.json").read_text())
+    assert len(losses) == 6
+    assert losses[-1] < losses[0]
+    checkpoint = Reader(folder / "checkpoint_6.mdl")
+    assert "table.weight" in checkpoint.names("model")
+    assert checkpoint.names("optimizer")
+    assert (folder / "checkpoint_3.mdl").is_file()
+    assert json.loads((folder / "trace.json").read_text())
+    assert list((folder / "events").iterdir())
+
+
+def test_exec_module_gives_the_same_losses(folder: Path) -> None:
+    code, _, err = finish(folder, "--num_csx=2", "code/train_it.py", str(folder))
+    assert code == 0, err
+    losses = (folder / "losses.json").read_text()
+    (folder / "losses.json").unlink()
+    words = ["--cluster", str(folder / "cluster.yaml"), "-m", "train_it", str(folder)]
+    code, out, err = finish(folder / "code", *words)
+    assert code == 0, err
+    assert "systems 1" in out
+    assert (folder / "losses.json").read_text() == losses
+
+
+def test_exec_shows_the_program_s_own_error(folder: Path) -> None:
+    code, out, err = finish(folder, "code/train_it.py", str(folder), "--fail_at=2")
+    assert code == 1
+    assert "step 2" in out
+    assert "ValueError: broken by the program" in err
+    assert "runpy" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("import cerebras.pytorch as c\nc.optim.AdamV", "vendor-name-missing"),
+        ("from cerebras.pytorch import spars", "vendor-name-missing"),
+        ("import cerebras.pytorch as c\nc.backend('TPU')", "backend-not-csx"),
+    ],
+)
+def test_exec_points_at_the_line_that_met_an_error(folder: Path, line: str, error: str) -> None:
+    (folder / "code" / "short.py").write_text(line)
+    code, _, err = finish(folder, "code/short.py")
+    assert code == 1
+    assert f"[{error}]" in err
+    assert "short.py" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [["missing.py"], ["-m", "no_such_module"]])
+def test_exec_of_a_missing_program_has_a_code(folder: Path, words: list[str]) -> None:
+    code, _, err = finish(folder, *words)
+    assert code == 1
+    assert "[program-missing]" in err
+
+
+def test_exec_without_a_program_is_a_wrong_command_line(folder: Path) -> None:
+    assert finish(folder)[0] == 2
+    assert finish(folder, "--num_csx=0", "code/train_it.py")[0] == 2
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(240)
+def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(folder: Path) -> None:
+    """Input workers import the loader beside the program, which imports the vendor's module."""
+    code, _, err = finish(folder, "code/train_it.py", str(folder))
+    assert code == 0, err
+    local = (folder / "losses.json").read_text()
+    write_cluster(folder, "ray")
+    code, _, err = finish(folder, "--num_csx=2", "code/train_it.py", str(folder))
+    assert code == 0, err
+    assert (folder / "losses.json").read_text() == local
+    with start(folder, "code/train_it.py", str(folder), "--wait_at=2") as process:
+        assert process.stdout is not None
+        while "step 2" not in process.stdout.readline():
+            assert process.poll() is None
+        tree = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted" in err
+    assert wait_for_end(tree) == set()

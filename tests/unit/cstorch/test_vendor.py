@@ -1,0 +1,119 @@
+"""The import hook for the vendor's modules."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cstorch
+from appliance.user_code import imports_end_with, prepare_imports_with
+from cstorch import vendor
+from cstorch.vendor import VendorModuleError, VendorNameError
+from tests.support.errors import raises
+from wsc.core.errors import ApplianceNanError
+
+
+@pytest.fixture(autouse=True)
+def hook() -> Iterator[None]:
+    """The hook, installed for one test."""
+    prepare_imports_with("cstorch.vendor")
+    yield
+    imports_end_with("cstorch.vendor")
+
+
+def test_front_end_names_are_those_of_cstorch() -> None:
+    front = importlib.import_module("cerebras.pytorch")
+    for name in cstorch.__all__:
+        ours = getattr(cstorch, name)
+        if not isinstance(ours, type(cstorch)):
+            assert getattr(front, name) is ours
+    assert front.optim.AdamW is cstorch.optim.AdamW
+    assert front.__all__ == cstorch.__all__
+
+
+def test_sub_modules_are_imported_by_their_full_names() -> None:
+    data = importlib.import_module("cerebras.pytorch.utils.data")
+    tensorboard = importlib.import_module("cerebras.pytorch.utils.tensorboard")
+    loader = importlib.import_module("cerebras.framework.torch.utils.data.dataloader")
+    assert data.DataLoader is loader.DataLoader is cstorch.utils.data.DataLoader
+    assert tensorboard.SummaryWriter is cstorch.utils.tensorboard.SummaryWriter
+
+
+def test_submodule_import_leaves_a_function_of_that_name() -> None:
+    front = importlib.import_module("cerebras.pytorch")
+    importlib.import_module("cerebras.pytorch.backend")
+    assert front.backend is cstorch.backend
+
+
+def test_client_errors_are_the_project_s() -> None:
+    errors = importlib.import_module("cerebras.appliance.errors")
+    config = importlib.import_module("cerebras.appliance.cluster_config")
+    assert errors.ApplianceNanError is ApplianceNanError
+    assert config.ClusterConfig is cstorch.distributed.ClusterConfig
+
+
+def test_flags_are_set_through_the_vendor_s_name() -> None:
+    front = importlib.import_module("cerebras.pytorch")
+    try:
+        front.backends.csx.debug.execute_crd_memory_gi = 32
+        assert cstorch.backends.csx.debug.execute_crd_memory_gi == 32
+    finally:
+        cstorch.backends.reset()
+
+
+def test_missing_attribute_names_the_nearest_one() -> None:
+    front = importlib.import_module("cerebras.pytorch")
+    with raises(VendorNameError, "vendor-name-missing") as caught:
+        front.utils.data.DataExecuter  # noqa: B018
+    assert caught.value.where == "cerebras.pytorch.utils.data"
+    assert caught.value.value == "DataExecuter"
+    assert "DataExecutor" in str(caught.value.remedy)
+    assert not hasattr(front, "no_such_name")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from cerebras.pytorch import spars",
+        "import cerebras.pytorch.spars",
+        "from cerebras.pytorch.spars import Static",
+        "import cerebras.appliance.pb",
+    ],
+)
+def test_missing_import_has_the_code_and_is_an_import_error(statement: str) -> None:
+    with raises(VendorModuleError, "vendor-name-missing") as caught:
+        exec(statement, {})
+    assert isinstance(caught.value, ImportError)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), again.code, again.value) == (
+        VendorModuleError,
+        caught.value.code,
+        caught.value.value,
+    )
+
+
+def test_other_packages_of_the_namespace_come_from_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "cerebras" / "zoo_of_a_test"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import cerebras.pytorch as front\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    vendor.uninstall()
+    vendor.install()
+    zoo = importlib.import_module("cerebras.zoo_of_a_test")
+    del sys.modules["cerebras.zoo_of_a_test"]
+    assert zoo.front.compile is cstorch.compile
+
+
+def test_uninstall_leaves_no_module_behind() -> None:
+    importlib.import_module("cerebras.pytorch.optim.lr_scheduler")
+    vendor.uninstall()
+    assert not [name for name in sys.modules if name.startswith("cerebras")]
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("cerebras.pytorch")

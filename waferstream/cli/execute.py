@@ -1,0 +1,196 @@
+"""``waferstream exec``: run a program that was written for the real machine, unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from waferstream.cli.arguments import cluster_file
+from wsc.core.errors import ConfigError, WaferStreamError
+
+log = logging.getLogger("waferstream")
+
+
+@dataclass(frozen=True)
+class ExecArguments:
+    """Parsed words after ``waferstream exec``."""
+
+    program: str
+    """Path of the program, or name of the module."""
+
+    is_module: bool
+    words: tuple[str, ...]
+    """The program's own arguments."""
+
+    cluster: Path | None
+    """The cluster file; None where none was named and none was found."""
+
+    is_cluster_typed: bool
+    num_csx: int | None
+    trace: Path | None
+
+
+def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> ExecArguments:
+    """Parse the words after ``waferstream exec``; SystemExit with code 2 for wrong ones."""
+    parser = argparse.ArgumentParser(
+        prog="waferstream exec",
+        usage="waferstream exec [flags] (program.py | -m module) [arguments of the program]",
+        description="Run a program that imports cerebras.pytorch on an emulated cluster.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--cluster", type=Path, help="YAML file of the machine")
+    parser.add_argument("--num_csx", type=int, help="systems (overrides the program's number)")
+    parser.add_argument(
+        "--trace", type=Path, help="write a Perfetto trace of emulated and measured time"
+    )
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="program and its arguments")
+    given = parser.parse_args(argv)
+    words = given.module or given.program
+    if not words:
+        parser.error("name a program, or a module after -m")
+    if given.num_csx is not None and given.num_csx < 1:
+        parser.error(f"--num_csx must be at least 1; got {given.num_csx}")
+    return ExecArguments(
+        program=words[0],
+        is_module=bool(given.module),
+        words=tuple(words[1:]),
+        cluster=cluster_file(given.cluster, (cwd or Path(), home)),
+        is_cluster_typed=given.cluster is not None,
+        num_csx=given.num_csx,
+        trace=given.trace,
+    )
+
+
+def execute(arguments: ExecArguments) -> int:
+    """Run the program to its end, end its cluster, and return the exit code.
+
+    An error of the program's own is printed with its traceback, one of this project as a message
+    below the line of the program that met it.
+
+    Raises:
+        SystemExit: The program ended itself.
+        KeyboardInterrupt: The user interrupted it.
+        WaferStreamError: The program or the cluster file is missing or malformed.
+    """
+    _check_program(arguments)
+    with _prepared(arguments):
+        try:
+            if arguments.is_module:
+                runpy.run_module(arguments.program, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(arguments.program, run_name="__main__")
+            _write_trace(arguments.trace)
+        except WaferStreamError as error:
+            _print_line(error.__traceback__)
+            print(f"Error: {error}", file=sys.stderr)
+            return 1
+        except Exception as error:  # the program's own
+            traceback.print_exception(error.with_traceback(_below_runpy(error.__traceback__)))
+            return 1
+    return 0
+
+
+def _check_program(arguments: ExecArguments) -> None:
+    if not arguments.is_module and not Path(arguments.program).is_file():
+        raise ConfigError(
+            "the program must be a file",
+            code="program-missing",
+            value=arguments.program,
+            remedy="name the program's file, or a module after -m",
+        )
+
+
+@contextmanager
+def _prepared(arguments: ExecArguments) -> Iterator[None]:
+    """Prepare imports, sys.argv and the cluster's settings; end the cluster and undo all of it."""
+    # Importing torch takes seconds: report a wrong command line before that.
+    import torch  # noqa: PLC0415
+
+    from appliance.spec import load_cluster  # noqa: PLC0415
+    from appliance.user_code import imports_end_with, prepare_imports_with  # noqa: PLC0415
+    from cstorch.backend import existing_backend  # noqa: PLC0415
+    from cstorch.cluster import Launch, launch  # noqa: PLC0415
+    from waferstream.training.session import check_trace  # noqa: PLC0415
+
+    if arguments.trace is not None:
+        check_trace(arguments.trace)
+    settings = Launch(
+        cluster=load_cluster(arguments.cluster) if arguments.cluster else None,
+        is_cluster_typed=arguments.is_cluster_typed,
+        num_csx=arguments.num_csx,
+        record=arguments.trace is not None,
+    )
+    before = list(sys.argv), list(sys.path)
+    folder = Path() if arguments.is_module else Path(arguments.program).parent
+    sys.path.insert(0, str(folder.resolve()))
+    sys.argv[:] = [arguments.program, *arguments.words]
+    torch.set_num_threads(1)  # the cores belong to the cluster
+    token = launch.set(settings)
+    prepare_imports_with("cstorch.vendor")
+    try:
+        if arguments.is_module:
+            _check_module(arguments.program)
+        yield
+    finally:
+        backend = existing_backend()
+        if backend is not None:
+            backend.shutdown()
+        imports_end_with("cstorch.vendor")
+        launch.reset(token)
+        sys.argv[:], sys.path[:] = before
+
+
+def _check_module(name: str) -> None:
+    try:
+        found = find_spec(name) is not None
+    except ModuleNotFoundError:  # one of its packages
+        found = False
+    if not found:
+        raise ConfigError(
+            "the module must be on the search path",
+            code="program-missing",
+            value=name,
+            remedy="start the command in the folder that holds it, or set PYTHONPATH",
+        )
+
+
+def _write_trace(path: Path | None) -> None:
+    from cstorch.backend import existing_backend  # noqa: PLC0415
+
+    backend = existing_backend()
+    if path is None:
+        return
+    if backend is None or backend.cluster is None:
+        log.warning("No trace is written: no cluster runs at the end of the program")
+        return
+    backend.write_trace(path)
+    log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", path)
+
+
+def _below_runpy(trace: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that begins in the program."""
+    below = trace
+    while below is not None and (
+        below.tb_frame.f_code.co_filename == __file__
+        or below.tb_frame.f_globals.get("__name__") == "runpy"
+    ):
+        below = below.tb_next
+    return below or trace
+
+
+def _print_line(trace: TracebackType | None) -> None:
+    """Print the innermost line of the program in a traceback."""
+    folder = Path(sys.path[0])
+    frames = [f for f in traceback.extract_tb(trace) if Path(f.filename).resolve().parent == folder]
+    if frames:
+        print("".join(traceback.format_list(frames[-1:])), file=sys.stderr, end="")
