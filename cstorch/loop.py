@@ -81,6 +81,10 @@ class Loop(Protocol):
         """The loader of the batches on the emulated machine."""
 
     @property
+    def last_step(self) -> int:
+        """The step of training, counted from the first one of all, that the loop ends with."""
+
+    @property
     def is_checkpoint_step(self) -> bool:
         """Whether a checkpoint is due after this iteration's step."""
 

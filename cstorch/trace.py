@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -107,6 +107,8 @@ class TracedStep:
         if (self, loop.source) not in backend.installed.values():
             self._install(backend, loop, _Call.of(self._function, args, kwargs))
             backend.installed[self.mode] = (self, loop.source)
+        elif loop.last_step > self._installed.num_steps:
+            self._cover(backend, loop)
         loop.attach(self)
         return self._installed.outputs
 
@@ -150,9 +152,18 @@ class TracedStep:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed)
         recorded = _record_fitting(backend, call, loop.loading)
-        self._recorded = recorded
+        self._recorded, self._feed = recorded, feed
         if backend.is_e2e_execution:
             backend.install(recorded.compiled, feed, recorded.optimizer)
+
+    def _cover(self, backend: Backend, loop: Loop) -> None:
+        """Install the update again if its tables of hyper-parameters end before the loop does."""
+        recorded = self._installed
+        optimizer = recorded.recorder.spec(_names_of(model_of(backend)), loop.last_step)
+        self._recorded = replace(recorded, optimizer=optimizer, num_steps=loop.last_step)
+        if optimizer != recorded.optimizer and backend.is_e2e_execution:
+            backend.install(recorded.compiled, self._feed, optimizer)
+            backend.installed[self.mode] = (self, loop.source)
 
 
 @dataclass(frozen=True)
@@ -198,6 +209,7 @@ class _Recorded:
     outputs: Any  # the placeholders that the step returns to the loop
     recorder: Recorder
     optimizer: OptimizerSpec | None  # None if the step trains nothing
+    num_steps: int  # that the schedules of the optimizer cover
 
 
 def _record_fitting(backend: Backend, call: _Call, loading: Loading) -> _Recorded:
@@ -237,17 +249,24 @@ def _record(
     inputs, request = compile_request(backend, call.tensors, fit)
     with recording() as recorder, recorded_clipping(model, recorder):
         compiled, was_cached = compile_step(step, model, inputs, request, cache)
-    return _Recorded(
-        compiled, was_cached, outputs, recorder, _optimizer_of(model, recorder, compiled)
-    )
+    num_steps = 1 if backend.loop is None else backend.loop.last_step
+    optimizer = _optimizer_of(model, recorder, compiled, num_steps)
+    return _Recorded(compiled, was_cached, outputs, recorder, optimizer, num_steps)
 
 
-def _optimizer_of(model: nn.Module, recorder: Recorder, compiled: Compiled) -> OptimizerSpec | None:
+def _names_of(model: nn.Module) -> dict[torch.Tensor, str]:
+    """Return the name of every parameter of a model."""
+    return {parameter: name for name, parameter in model.named_parameters()}
+
+
+def _optimizer_of(
+    model: nn.Module, recorder: Recorder, compiled: Compiled, num_steps: int
+) -> OptimizerSpec | None:
     """Return the optimizer of a step, None if it trains nothing.
 
     Raises ApplianceCompilationError for gradients that no optimizer takes.
     """
-    optimizer = recorder.spec({parameter: name for name, parameter in model.named_parameters()})
+    optimizer = recorder.spec(_names_of(model), num_steps)
     if compiled.program.mode == "train" and optimizer is None:
         raise ApplianceCompilationError(
             "the step computes gradients but steps no optimizer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -41,11 +42,11 @@ class WeightStore:
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Allocate the optimizer's state, all zeros, for every parameter trained on this server.
 
-        Installing the same optimizer again keeps its state.
+        Installing the same optimizer again keeps its state, also with other schedules.
         """
-        if optimizer == self._optimizer:
+        installed, self._optimizer = self._optimizer, optimizer
+        if installed is not None and _unscheduled(optimizer) == _unscheduled(installed):
             return
-        self._optimizer = optimizer
         self._rule = rule_named(optimizer.rule)
         self.states = {
             name: init_state(self._rule, tuple(self.masters[name].shape), group.hyper)
@@ -70,6 +71,12 @@ class WeightStore:
             ]
             if parameters:
                 self._rule.update(parameters, group.at(step), step)
+
+
+def _unscheduled(optimizer: OptimizerSpec) -> OptimizerSpec:
+    """Return the optimizer without its schedules."""
+    groups = tuple(replace(group, schedules={}) for group in optimizer.groups)
+    return replace(optimizer, groups=groups)
 
 
 class Persistence:

@@ -21,6 +21,7 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
+from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Params, load_params
 from wsc.compiler.autocast import autocast
 from wsc.compiler.precision import StreamPrecision
@@ -69,8 +70,7 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
         ):
             master.grad = gradient / init.precision.loss_scaling_factor
         clip(init, masters)
-        for group in optimizer.param_groups:
-            group["lr"] = init.schedulers[0].at(step) if init.schedulers else group["lr"]
+        follow_schedules(init, optimizer, step)
         optimizer.step()
     return model
 
@@ -85,6 +85,15 @@ def label_weights(model: nn.Module, micro_batches: list[Batch]) -> list[float]:
         return [1.0] * len(micro_batches)
     counts = [int(micro_batch["attention_mask"].sum()) for micro_batch in micro_batches]
     return [count * len(counts) / sum(counts) if count else 0.0 for count in counts]
+
+
+def follow_schedules(init: InitConfig, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Set the hyper-parameters of a step, counted from 0, as configured."""
+    for scheduler in init.schedulers:
+        for group in optimizer.param_groups:
+            tags = scheduler.param_group_tags
+            if tags is None or group["tag"] in tags:
+                group[scheduler.key] = scheduler.schedule.at(step)
 
 
 def backward(
@@ -159,9 +168,12 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
     if not arguments.pop("correct_bias", True):
         raise SystemExit("torch's AdamW always corrects its bias")
     if arguments["lr"] is None:
-        arguments["lr"] = init.schedulers[0].at(0)
+        arguments["lr"] = next(s.schedule.at(0) for s in init.schedulers if s.key == "lr")
     not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
-    groups: list[dict[str, Any]] = [{"params": []}, {"params": [], **not_decayed}]
+    groups: list[dict[str, Any]] = [
+        {"params": [], "tag": DECAYED},
+        {"params": [], "tag": NOT_DECAYED, **not_decayed},
+    ]
     for master in masters:
         groups[master.ndim <= 1]["params"].append(master)
     if name == "Lion":

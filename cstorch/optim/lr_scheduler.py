@@ -1,15 +1,17 @@
 """Learning-rate schedulers, named as the vendor's (cluster_interface.md, section 3.5).
 
 There is one class for every schedule of ``wsc.core.hyper_schedules``, of the same name, with its
-arguments and formula: ``ConstantLR``, ``LinearLR``, ``SequentialLR``, ... Call ``step()`` after
-``optimizer.step()``, inside the traced function.
+arguments and formula: ``ConstantLR``, ``LinearLR``, ``SequentialLR``, ...; and ``LambdaLR``, whose
+values are a function of the user's. Call ``step()`` after ``optimizer.step()``, inside the traced
+function.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cstorch.optim.scheduler import Scheduler, scheduler_classes
+from cstorch.optim.families import scheduler_classes
+from cstorch.optim.scheduler import Scheduler
 
 
 class LRScheduler(Scheduler):
@@ -27,4 +29,4 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> type[LRScheduler]: ...
 
 
-globals().update(scheduler_classes(LRScheduler, "LR"))
+globals().update(scheduler_classes(LRScheduler))

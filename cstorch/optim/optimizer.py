@@ -15,8 +15,10 @@ from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 
-_BOOKKEEPING = frozenset({"params", "param_names", "name", "tags"})
-"""Keys of a parameter group that are no hyper-parameters; schedulers select groups by ``tags``."""
+_BOOKKEEPING = frozenset(
+    {"params", "param_names", "name", "tags", "adjust_learning_rate", "adjust_val"}
+)
+"""Keys of a parameter group that are no hyper-parameters; schedulers read those after ``name``."""
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -93,7 +95,7 @@ class Optimizer(torch.optim.Optimizer):
     ) -> ParamGroup:
         where = f"parameter group {index}"
         setters = [scheduler for scheduler in schedulers if scheduler.sets(group)]
-        schedules = {scheduler.key: scheduler.schedule for scheduler in setters}
+        schedules = {scheduler.key: scheduler.schedule_of(group) for scheduler in setters}
         if len(schedules) < len(setters):
             raise ConfigError(
                 "two schedulers set the same hyper-parameter",

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from cstorch.loop import Closure, StepValue
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.hyper_schedules import HyperSchedule
+from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.optimizer import OptimizerSpec
 
 
@@ -30,9 +30,11 @@ class RecordedScheduler(Protocol):
     def key(self) -> str:
         """The hyper-parameter."""
 
-    @property
-    def schedule(self) -> HyperSchedule:
-        """Its value at each step."""
+    def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:
+        """Return its value at each step, for a parameter group."""
+
+    def cover(self, num_steps: int) -> None:
+        """Make the schedule known for at least the first ``num_steps`` steps."""
 
     def sets(self, group: Mapping[str, Any]) -> bool:
         """Return whether the scheduler sets the hyper-parameter of a parameter group."""
@@ -128,13 +130,17 @@ class Recorder:
             )
         self.schedulers.append(scheduler)
 
-    def spec(self, names: Mapping[torch.Tensor, str]) -> OptimizerSpec | None:
+    def spec(self, names: Mapping[torch.Tensor, str], num_steps: int = 1) -> OptimizerSpec | None:
         """Return the update that follows the step; None if the trace steps no optimizer.
 
-        ``names`` maps each parameter to its name in the model.
+        Args:
+            names: The name in the model of each parameter.
+            num_steps: Steps of training, from the first on, that the schedules have to cover.
         """
         if self.optimizer is None:
             return None
+        for scheduler in self.schedulers:
+            scheduler.cover(num_steps)
         return replace(
             self.optimizer.spec(names, self.schedulers),
             max_gradient_norm=self.max_gradient_norm,

@@ -7,14 +7,15 @@ once and run often, so the executor loop reports the number of steps done.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from cstorch.optim.recorder import active_recorder
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import SCHEDULES, HyperSchedule, build_schedule
+from wsc.core.hyper_schedules.base import HyperSchedule, Key, scheduler_name
+from wsc.core.hyper_schedules.build import argument_names, build_schedule
 
 Tags = str | Collection[str | None] | None
 
@@ -25,33 +26,45 @@ class Scheduler:
     Args:
         optimizer: The optimizer whose groups are set.
         param_group_tags: Sets only groups that carry one of these ``tags`` (None stands for groups
-            without tags); by default all groups.
-        args: Those of the schedule ``kind`` in ``wsc.core.hyper_schedules``; the parts of a
-            sequence may be schedulers.
+            without tags); by default all groups. It follows the arguments of the schedule.
+        args: Those of the schedule ``kind`` in ``wsc.core.hyper_schedules``, by name or in its
+            order; the parts of a sequence may be schedulers.
     """
 
-    key: ClassVar[str]
+    key: ClassVar[Key]
     kind: ClassVar[type[HyperSchedule]]
 
-    def __init__(
-        self, optimizer: torch.optim.Optimizer, *, param_group_tags: Tags = None, **args: Any
-    ) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, *args: Any, **named: Any) -> None:
+        arguments = self._by_name(args, named)
+        tags = arguments.pop("param_group_tags", None)
         self.optimizer = optimizer
-        self._tags = None if param_group_tags is None else _tag_set(param_group_tags)
-        self.schedule = self._build(args)
+        self._tags = None if tags is None else _tag_set(tags)
+        self._arguments = arguments
+        self._parts = [part for part in _leaves(arguments) if isinstance(part, Scheduler)]
+        self._refuse_foreign_parts()
+        self.schedule = self._build()
         self.last_epoch = 0  # torch's name for the number of steps taken
         if not any(self.sets(group) for group in optimizer.param_groups):
             raise ConfigError(
                 "no parameter group carries a tag of the scheduler",
                 code="scheduler-without-group",
                 where=type(self).__name__,
-                value=param_group_tags,
+                value=tags,
             )
         self._write()
+
+    @classmethod
+    def argument_names(cls) -> tuple[str, ...]:
+        """Return the names of the schedule's arguments, in the order of the constructor."""
+        return tuple(argument_names(cls.kind, cls.key).values())
 
     def sets(self, group: Mapping[str, Any]) -> bool:
         """Return whether this scheduler sets ``key`` of a parameter group."""
         return self._tags is None or bool(self._tags & _tag_set(group.get("tags")))
+
+    def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:  # noqa: ARG002
+        """Return the schedule that a parameter group follows."""
+        return self.schedule
 
     def step(self) -> None:
         """Count one step; inside a trace, record that the hyper-parameter follows the schedule."""
@@ -63,8 +76,19 @@ class Scheduler:
 
     def note_done(self, steps: int) -> None:
         """Set the number of steps done, and the groups to the values of the next step."""
+        self.cover(steps + 1)
         self.last_epoch = steps
         self._write()
+
+    def cover(self, num_steps: int) -> None:
+        """Make the schedule known for at least the first ``num_steps`` steps.
+
+        Most schedules are formulas; those of LambdaLR are tables, which grow here.
+        """
+        if self._parts:
+            for part in self._parts:
+                part.cover(num_steps)
+            self.schedule = self._build()
 
     def state_dict(self) -> dict[str, int]:
         """Return the number of steps taken; all else is configuration."""
@@ -74,30 +98,74 @@ class Scheduler:
         """Continue from the step count of another scheduler."""
         self.note_done(state_dict["last_epoch"])
 
-    def _build(self, args: Mapping[str, Any]) -> HyperSchedule:
-        if "schedulers" in args:
-            parts = [
-                part.schedule if isinstance(part, Scheduler) else part
-                for part in args["schedulers"]
-            ]
-            args = {**args, "schedulers": parts}
-        return build_schedule(self.kind.__name__, args, type(self).__name__)
+    def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments by name.
+
+        Raises:
+            ConfigError: There are too many, or one is given twice.
+        """
+        where, names = type(self).__name__, (*self.argument_names(), "param_group_tags")
+        if len(args) > len(names):
+            raise ConfigError(
+                "a scheduler got more arguments than it takes",
+                code="too-many-arguments",
+                where=where,
+                value=f"{len(args)} after the optimizer",
+                rule=f"{where}(optimizer, {', '.join(names)})",
+            )
+        given = dict(zip(names, args, strict=False))
+        if twice := [name for name in given if name in named]:
+            raise ConfigError(
+                "an argument of a scheduler is given by position and by name",
+                code="argument-given-twice",
+                where=where,
+                value=", ".join(twice),
+                rule=f"{where}(optimizer, {', '.join(names)})",
+            )
+        return {**given, **named}
+
+    def _refuse_foreign_parts(self) -> None:
+        for part in self._parts:
+            if part.key != self.key:
+                raise ConfigError(
+                    "a scheduler and its parts must set the same hyper-parameter",
+                    code="part-of-other-family",
+                    where=type(self).__name__,
+                    value=type(part).__name__,
+                    rule=f"every part sets {self.key}",
+                )
+            if part.optimizer is not self.optimizer or part._tags != self._tags:
+                raise ConfigError(
+                    "a scheduler and its parts must have the same optimizer and param_group_tags",
+                    code="part-of-other-groups",
+                    where=type(self).__name__,
+                    value=type(part).__name__,
+                )
+
+    def _build(self) -> HyperSchedule:
+        arguments = {name: _schedules(value) for name, value in self._arguments.items()}
+        name = scheduler_name(self.kind.__name__, self.key)
+        return build_schedule(name, arguments, type(self).__name__)
 
     def _write(self) -> None:
-        value = self.schedule.at(self.last_epoch)
         for group in self.optimizer.param_groups:
             if self.sets(group):
-                group[self.key] = value
+                group[self.key] = self.schedule_of(group).at(self.last_epoch)
 
 
-def scheduler_classes(base: type[Scheduler], suffix: str) -> dict[str, type[Scheduler]]:
-    """Return a subclass of ``base`` for every schedule, by name, with ``suffix`` for LR."""
-    classes: dict[str, type[Scheduler]] = {}
-    for schedule, kind in SCHEDULES.items():
-        name = schedule.removesuffix("LR") + suffix
-        attributes = {"__doc__": kind.__doc__, "__module__": base.__module__, "kind": kind}
-        classes[name] = type(name, (base,), attributes)
-    return classes
+def _leaves(arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments, and the entries of those that are lists."""
+    values = list(arguments.values())
+    return values + [
+        entry for value in values if isinstance(value, list | tuple) for entry in value
+    ]
+
+
+def _schedules(value: Any) -> Any:
+    """Return an argument with schedules in place of schedulers."""
+    if isinstance(value, Scheduler):
+        return value.schedule
+    return [_schedules(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _tag_set(tags: Tags) -> set[str | None]:

@@ -240,6 +240,22 @@ def test_optimizers_equal_the_plain_loop(optimizer, limits):
     assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
 
 
+def test_several_schedulers_equal_the_plain_loop():
+    """Matrices and vectors have rates of their own, and weight decay has a schedule."""
+    cosine = {"initial_learning_rate": 0.02, "T_max": 5}
+    cycle = {"base_lr": 0.001, "max_lr": 0.01, "step_size_up": 2}
+    line = {"initial_val": 0.5, "end_val": 0.0, "total_iters": 2}
+    schedulers = [
+        {"CosineAnnealingLR": {**cosine, "param_group_tags": "decay"}},
+        {"CyclicLR": {**cycle, "param_group_tags": "no_decay"}},
+        {"LinearWD": line},
+    ]
+    init = init_config(GPT | SHALLOW, schedulers=schedulers)
+    found = train_on_cluster(init, Shape(3, 2, 3), STEPS)
+    assert found == reference_digest(init)
+    assert found != reference_digest(init_config(GPT | SHALLOW, schedulers=schedulers[:2]))
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(name):
     """Systems, servers and fan-out do not change the update of any rule."""

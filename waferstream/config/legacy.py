@@ -26,6 +26,7 @@ from waferstream.config.overrides import (
 )
 from wsc.core.config_errors import unknown
 from wsc.core.errors import ConfigError
+from wsc.core.hyper_schedules.base import SCHEDULES
 
 MICRO_BATCH_SIZE = "csx.performance.micro_batch_size"
 
@@ -235,8 +236,8 @@ def _scheduler(entry: Any, where: str) -> dict[str, Any]:
             rule="a number, or mappings with the key 'scheduler'",
         )
     arguments = dict(entry)
-    name = arguments.pop("scheduler").removesuffix("LR")
-    return {f"{name}LR": arguments}
+    name = arguments.pop("scheduler")
+    return {name if name in SCHEDULES else f"{name.removesuffix('LR')}LR": arguments}
 
 
 def _move_runconfig(trainer: dict[str, Any], section: dict[str, Any], where: str) -> None:

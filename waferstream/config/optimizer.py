@@ -8,6 +8,7 @@ schedules in ``wsc.core.hyper_schedules``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 
 from pydantic import (
@@ -24,7 +25,8 @@ from pydantic import (
 from memoryx.optim.rule import RULES, Rule
 from waferstream.config.section import Named, class_name, one_or_many
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import SCHEDULES, HyperSchedule, build_schedule
+from wsc.core.hyper_schedules.base import SCHEDULES, HyperSchedule, Key, scheduler_name
+from wsc.core.hyper_schedules.build import argument_names, build_schedule, resolve
 
 _LR = Field(validation_alias=AliasChoices("lr", "learning_rate"))
 
@@ -60,14 +62,40 @@ else:
     OptimizerConfig = Annotated[Union[_TAGGED], Discriminator(class_name)]  # noqa: UP007
 
 
+DECAYED, NOT_DECAYED = "decay", "no_decay"
+"""Tags of the parameter groups of a run: matrices, and tensors of at most one dimension."""
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """A scheduler: the hyper-parameter that it sets, its values, and the groups by their tags."""
+
+    key: Key
+    schedule: HyperSchedule
+    param_group_tags: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The class name in ``cstorch.optim``."""
+        return scheduler_name(type(self.schedule).__name__, self.key)
+
+    def overlaps(self, other: SchedulerConfig) -> bool:
+        """Return whether both set the same hyper-parameter of some group."""
+        mine, theirs = (
+            {DECAYED, NOT_DECAYED} if each.param_group_tags is None else {*each.param_group_tags}
+            for each in (self, other)
+        )
+        return self.key == other.key and bool(mine & theirs)
+
+
 def _read_all(entries: Any) -> Any:
     if not isinstance(entries, list | tuple):
         return entries
     return [_read(entry, f"trainer.init.schedulers[{i}]") for i, entry in enumerate(entries)]
 
 
-def _read(entry: Any, where: str) -> HyperSchedule:
-    if isinstance(entry, HyperSchedule):
+def _read(entry: Any, where: str) -> SchedulerConfig:
+    if isinstance(entry, SchedulerConfig):
         return entry
     name = class_name(entry)
     arguments = entry[name] if name is not None else None
@@ -79,26 +107,59 @@ def _read(entry: Any, where: str) -> HyperSchedule:
             value=repr(entry),
             rule=f"{{Class: {{arguments}}}} with one of {', '.join(SCHEDULES)}",
         )
-    return build_schedule(name, arguments, f"{where}.{name}")
+    key, _ = resolve(name, where)
+    own = {name: value for name, value in arguments.items() if name != "param_group_tags"}
+    tags = _read_tags(arguments.get("param_group_tags"), f"{where}.{name}.param_group_tags")
+    if key == "weight_decay" and tags is None:
+        tags = (DECAYED,)
+    return SchedulerConfig(key, build_schedule(name, own, f"{where}.{name}"), tags)
 
 
-def _write_all(schedules: tuple[HyperSchedule, ...]) -> list[dict[str, Any]]:
-    return [_write(schedule) for schedule in schedules]
+def _read_tags(tags: Any, where: str) -> tuple[str, ...] | None:
+    if tags is None:
+        return None
+    given = (tags,) if isinstance(tags, str) else tuple(tags)
+    if not given or any(tag not in (DECAYED, NOT_DECAYED) for tag in given):
+        raise ConfigError(
+            "param_group_tags must name groups of the optimizer",
+            code="unknown-tag",
+            where=where,
+            value=tags,
+            rule=f"{DECAYED} (matrices), {NOT_DECAYED} (biases and norms), or both",
+        )
+    return given
 
 
-def _write(schedule: HyperSchedule) -> dict[str, Any]:
-    arguments = {name: _plain(getattr(schedule, name)) for name in type(schedule).model_fields}
-    given = {name: value for name, value in arguments.items() if value is not None}
-    return {type(schedule).__name__: given}
+def _write_all(schedulers: tuple[SchedulerConfig, ...]) -> list[dict[str, Any]]:
+    return [_write_entry(scheduler) for scheduler in schedulers]
 
 
-def _plain(value: Any) -> Any:
+def _write_entry(scheduler: SchedulerConfig) -> dict[str, Any]:
+    written = _write(scheduler.schedule, scheduler.key)
+    if scheduler.param_group_tags is not None:
+        written[scheduler.name]["param_group_tags"] = list(scheduler.param_group_tags)
+    return written
+
+
+def _write(schedule: HyperSchedule, key: Key) -> dict[str, Any]:
+    given = {
+        argument: _plain(getattr(schedule, name), key)
+        for name, argument in argument_names(type(schedule), key).items()
+    }
+    arguments = {name: value for name, value in given.items() if value is not None}
+    return {scheduler_name(type(schedule).__name__, key): arguments}
+
+
+def _plain(value: Any, key: Key) -> Any:
     if isinstance(value, HyperSchedule):
-        return _write(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return _write(value, key)
+    return [_plain(item, key) for item in value] if isinstance(value, tuple) else value
 
 
 Schedulers = Annotated[
-    tuple[HyperSchedule, ...], BeforeValidator(_read_all), PlainSerializer(_write_all), one_or_many
+    tuple[SchedulerConfig, ...],
+    BeforeValidator(_read_all),
+    PlainSerializer(_write_all),
+    one_or_many,
 ]
 """A list, or its single entry. Validated to schedules that can be evaluated."""

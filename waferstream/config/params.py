@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
@@ -76,10 +77,14 @@ class InitConfig(Section):
 
     @model_validator(mode="after")
     def _one_learning_rate(self) -> Self:
-        if len(self.schedulers) > 1:
-            raise ValueError("schedulers is one scheduler; put several into a SequentialLR")
+        if any(one.overlaps(other) for one, other in combinations(self.schedulers, 2)):
+            raise ValueError(
+                "two schedulers set the same value of the same parameters; put them into a "
+                "SequentialLR, or give them different param_group_tags"
+            )
         optimizer = self.optimizer
-        if optimizer and optimizer.lr is None and not self.schedulers and optimizer.needs_lr:
+        scheduled = any(scheduler.key == "lr" for scheduler in self.schedulers)
+        if optimizer and optimizer.lr is None and not scheduled and optimizer.needs_lr:
             raise ValueError(f"{optimizer.class_name} needs lr, or schedulers that give it")
         return self
 

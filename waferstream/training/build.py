@@ -14,9 +14,17 @@ from cstorch.optim.scheduler import Scheduler
 from modelzoo.data.registry import build_source, data_processor
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model, model_config
+from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections import DataLoaderConfig
 from wsc.core.errors import DataError
+from wsc.core.hyper_schedules.build import argument_names
+
+FAMILIES = {
+    "lr": cstorch.optim.lr_scheduler,
+    "weight_decay": cstorch.optim.weight_decay_scheduler,
+}
+"""The module of the schedulers of a hyper-parameter."""
 
 Step = Callable[[Batch], Any]
 
@@ -37,8 +45,8 @@ def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[
     vectors = [p for p in model.parameters() if p.ndim <= 1]
     not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
     groups = [
-        {"params": parameters, **own}
-        for parameters, own in ((matrices, {}), (vectors, not_decayed))
+        {"params": parameters, "tags": tag, **own}
+        for parameters, tag, own in ((matrices, DECAYED, {}), (vectors, NOT_DECAYED, not_decayed))
         if parameters
     ]
     kind = getattr(cstorch.optim, init.optimizer.class_name)
@@ -47,11 +55,11 @@ def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[
 
 
 def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:
-    for schedule in init.schedulers:
-        kind = getattr(cstorch.optim.lr_scheduler, type(schedule).__name__)
-        yield kind(
-            optimizer, **{name: getattr(schedule, name) for name in type(schedule).model_fields}
-        )
+    for config in init.schedulers:
+        kind = getattr(FAMILIES[config.key], config.name)
+        names = argument_names(type(config.schedule), config.key)
+        arguments = {own: getattr(config.schedule, name) for name, own in names.items()}
+        yield kind(optimizer=optimizer, param_group_tags=config.param_group_tags, **arguments)
 
 
 def training_step(

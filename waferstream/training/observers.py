@@ -15,7 +15,7 @@ from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming
 from waferstream.reports.progress import EventWriter, ProgressBar, eval_line, train_line
 from waferstream.training.run_plan import RunPlan, Stage
-from wsc.core.hyper_schedules import HyperSchedule
+from wsc.core.hyper_schedules.base import HyperSchedule
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,8 @@ class Trainer:
             return self._nothing_left(plan)
         optimizer, schedulers = make_optimizer(self._init, self.model)
         step = training_step(self._init, self.model, optimizer, schedulers)
-        rate = schedulers[0].schedule if schedulers else None
+        rates = [scheduler.schedule for scheduler in schedulers if scheduler.key == "lr"]
+        rate = rates[0] if rates else None
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers)
         for stage in plan.stages:
             self._set_micro_batch("train")

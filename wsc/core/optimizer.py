@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wsc.core.hyper_schedules import HyperSchedule
+from wsc.core.hyper_schedules.base import HyperSchedule
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class DataExecutor:
         self.iteration = 0
         self.results: list[StepResult] = []
         self.profiler = Profiler()
+        self._start = self._backend.global_step
         self._step: Step | None = None
         self._called = 0  # iterations whose step was called
         self._pending_results: list[StepResult] = []  # since the last activation step
@@ -85,6 +86,11 @@ class DataExecutor:
         """The loader of the batches on the emulated machine."""
         workers = self._backend.cluster_config.num_workers_per_csx
         return replace(self.dataloader.loading, num_workers_per_csx=workers)
+
+    @property
+    def last_step(self) -> int:
+        """The step of training, counted from the first one of all, that the loop ends with."""
+        return self._start + self.num_steps
 
     @property
     def user_iteration(self) -> int:
@@ -129,6 +135,7 @@ class DataExecutor:
             )
         batch, self._leaves = self.dataloader.first
         self._backend.loop = self
+        self._start = self._backend.global_step
         self._done = self._called = 0
         self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early

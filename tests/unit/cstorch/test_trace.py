@@ -272,6 +272,46 @@ def test_scheduler_counts_the_steps_done(backend: cstorch.Backend) -> None:
     assert step.scheduler.state_dict() == {"last_epoch": 5}
 
 
+def stepped_by(make_scheduler):
+    """A function that makes a traced step with momentum and a learning-rate scheduler."""
+
+    def make(backend):
+        model = cstorch.compile(backend.model or Regression(), backend)
+        optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
+        scheduler = make_scheduler(optimizer)
+
+        @cstorch.trace
+        def step(batch):
+            loss = model(**batch)
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            return loss
+
+        return step
+
+    return make
+
+
+def test_lambda_schedule_covers_every_loop() -> None:
+    """A longer table for a later loop keeps momentum; the values are those of the formula."""
+    make_lambda = stepped_by(
+        lambda o: cstorch.optim.lr_scheduler.LambdaLR(o, 0.1, lr_lambda=lambda t: 0.5**t)
+    )
+    make_formula = stepped_by(lambda o: cstorch.optim.lr_scheduler.MultiplicativeLR(o, 0.1, 0.5))
+
+    def digest(make, *counts):
+        with running_backend() as backend:
+            step, data = make(backend), loader()
+            for count in counts:
+                losses(step, executor(count, data))
+            return backend.weights_digest()
+
+    expected = digest(make_formula, 6)
+    assert digest(make_lambda, 6) == expected
+    assert digest(make_lambda, 1, 2, 3) == expected
+
+
 CLIPS = {
     "norm, by module": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1),
     "norm, by name": lambda model: clip_grad_norm_(model.parameters(), 0.1),

@@ -16,7 +16,8 @@ from tests.support.plain_sgd import SGD
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import write_metadata
 from wsc.core.errors import CheckpointError, ConfigError
-from wsc.core.hyper_schedules import HyperSchedule, LinearLR
+from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.hyper_schedules.decays import LinearLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec, assign_servers
 
@@ -87,6 +88,24 @@ def test_train_with_same_optimizer_keeps_state() -> None:
     assert (made.states["a"]["momentum_buffer"] == 1).all()
     made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.25),)))
     assert (made.states["a"]["momentum_buffer"] == 0).all()
+
+
+def test_train_with_other_schedules_keeps_state() -> None:
+    """The new values count from the next update on."""
+    lines = [
+        LinearLR(initial_learning_rate=1.0, end_learning_rate=end, total_iters=1)
+        for end in (0.5, 0.25)
+    ]
+    before, after = (
+        OptimizerSpec("SGD", (group("c", momentum=0.5, schedules={"lr": line}),)) for line in lines
+    )
+    made = WeightStore(SPECS)
+    made.train_with(before)
+    made.update({"c": torch.tensor(1.0)}, step=1)
+    made.train_with(after)
+    made.update({"c": torch.tensor(1.0)}, step=2)
+    assert made.states["c"]["momentum_buffer"] == 1.5
+    assert made.masters["c"] == -1.0 - 0.25 * 1.5
 
 
 def test_train_with_refuses_an_unknown_rule() -> None:

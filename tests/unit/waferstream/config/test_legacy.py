@@ -129,7 +129,7 @@ def test_both_layouts_of_one_run_are_equal(tmp_path: Path) -> None:
     assert params == load_params(trainer)
     assert params.trainer.init.micro_batch_policy("train").requested == 60
     assert params.trainer.init.precision.compute_dtype == "float32"
-    assert params.trainer.init.schedulers[0].at(1525) == pytest.approx(6e-4)
+    assert params.trainer.init.schedulers[0].schedule.at(1525) == pytest.approx(6e-4)
 
 
 def test_the_order_of_callbacks_does_not_depend_on_the_order_of_keys() -> None:

@@ -10,9 +10,10 @@ from pydantic import Tag
 from tests.support.errors import raises
 from tests.support.params_sections import init_section
 from waferstream.config.callbacks import CallbackConfig, LoggerConfig
-from waferstream.config.optimizer import OPTIMIZERS, OptimizerConfig
+from waferstream.config.optimizer import OPTIMIZERS, OptimizerConfig, SchedulerConfig
 from wsc.core.errors import ConfigError
-from wsc.core.hyper_schedules import ConstantLR, CosineDecayLR, LinearLR, SequentialLR
+from wsc.core.hyper_schedules.composed import SequentialLR
+from wsc.core.hyper_schedules.decays import ConstantLR, CosineDecayLR, LinearLR
 
 WARM_UP: dict[str, Any] = {
     "initial_learning_rate": 0.0,
@@ -89,8 +90,8 @@ def test_every_optimizer_has_a_section() -> None:
 def test_sequential_section_has_its_milestones() -> None:
     """Absent milestones are the running sums of total_iters."""
     parts = [{"LinearLR": WARM_UP}, {"CosineDecayLR": DECAY}]
-    (schedule,) = init_section(schedulers=[{"SequentialLR": {"schedulers": parts}}]).schedulers
-    assert schedule == SequentialLR(
+    (config,) = init_section(schedulers=[{"SequentialLR": {"schedulers": parts}}]).schedulers
+    assert config.schedule == SequentialLR(
         schedulers=(LinearLR(**WARM_UP), CosineDecayLR(**DECAY)), milestones=(10,)
     )
 
@@ -98,7 +99,7 @@ def test_sequential_section_has_its_milestones() -> None:
 def test_single_scheduler_needs_no_list() -> None:
     """One mapping stands for a list of one; none at all is an empty list."""
     assert init_section(schedulers={"ConstantLR": {"learning_rate": 1}}).schedulers == (
-        ConstantLR(learning_rate=1),
+        SchedulerConfig("lr", ConstantLR(learning_rate=1)),
     )
     assert init_section(schedulers=None).schedulers == ()
 
@@ -113,6 +114,39 @@ def test_schedulers_section_is_read_as_written() -> None:
     assert init_section(schedulers=written) == section
 
 
+WD = {"LinearWD": {"initial_val": 0.1, "end_val": 0.0, "total_iters": 10}}
+
+
+def test_learning_rate_and_weight_decay_are_scheduled_in_one_run() -> None:
+    """A weight-decay scheduler is for the decayed parameters unless it says otherwise."""
+    section = init_section(schedulers=[{"LinearLR": WARM_UP}, WD])
+    assert [(each.key, each.name) for each in section.schedulers] == [
+        ("lr", "LinearLR"),
+        ("weight_decay", "LinearWD"),
+    ]
+    assert [each.param_group_tags for each in section.schedulers] == [None, ("decay",)]
+    assert init_section(schedulers=section.dump()["schedulers"]) == section
+
+
+def test_tags_let_two_schedulers_set_one_value() -> None:
+    """Each has its groups: matrices are tagged decay, all other parameters no_decay."""
+    rates = [
+        {"ConstantLR": {"learning_rate": 1, "param_group_tags": tag}}
+        for tag in ("decay", ["no_decay"])
+    ]
+    assert [s.param_group_tags for s in init_section(schedulers=rates).schedulers] == [
+        ("decay",),
+        ("no_decay",),
+    ]
+
+
+def test_scheduled_weight_decay_gives_no_learning_rate() -> None:
+    """SGD still needs lr."""
+    with pytest.raises(ConfigError) as caught:
+        init_section(optimizer={"SGD": {}}, schedulers=[WD])
+    assert "SGD needs lr" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("schedulers", "code", "word"),
     [
@@ -122,6 +156,12 @@ def test_schedulers_section_is_read_as_written() -> None:
         (["LinearLR"], "not-a-scheduler", "trainer.init.schedulers[0]"),
         (3, "wrong-type", "'schedulers'"),
         ([{"ConstantLR": {"learning_rate": 1}}] * 2, "not-allowed", "SequentialLR"),
+        ([WD] * 2, "not-allowed", "SequentialLR"),
+        (
+            [{"ConstantLR": {"learning_rate": 1, "param_group_tags": ["norms"]}}],
+            "unknown-tag",
+            "no_decay",
+        ),
         (
             [{"SequentialLR": {"schedulers": [{"LinearLR": WARM_UP}] * 2, "milestones": [9]}}],
             "not-allowed",

@@ -1,28 +1,14 @@
-"""Hyper-parameters as functions of the step: learning-rate and weight-decay schedules.
-
-To add one, write a class here and decorate it with ``register``: its schedulers in
-``cstorch.optim`` and its entry in params.yaml follow from it.
-
-Names and arguments are those of the vendor's learning-rate schedulers (cluster_interface.md,
-section 3.5). A schedule is data: it has no counter and may be evaluated at any step, in any order,
-in any process. ``step`` counts from 0 and is the number of updates already done, as in
-``torch.optim.lr_scheduler``, whose values these are where torch has the same class.
-
-In the formulas t is the step and T is ``total_iters``.
-"""
+"""Schedules that rise or fall once: constants, lines, powers, exponentials, cosines, stairs."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import ceil, cos, floor, pi, sqrt
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
-    Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -31,8 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from wsc.core.config import Config, validate
-from wsc.core.errors import ConfigError, did_you_mean
+from wsc.core.hyper_schedules.base import HyperSchedule, between, register
 
 
 def _increasing(milestones: tuple[int, ...]) -> tuple[int, ...]:
@@ -42,66 +27,6 @@ def _increasing(milestones: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Milestones = Annotated[tuple[PositiveInt, ...], AfterValidator(_increasing)]
-
-
-Schedule = TypeVar("Schedule", bound="HyperSchedule")
-
-
-class HyperSchedule(Config):
-    """A hyper-parameter as a function of the step; immutable and comparable by value."""
-
-    @abstractmethod
-    def at(self, step: int) -> float:
-        """Return the value after ``step`` updates (0, 1, 2, ...)."""
-
-
-SCHEDULES: dict[str, type[HyperSchedule]] = {}
-"""All schedules by class name."""
-
-
-def register(kind: type[Schedule]) -> type[Schedule]:
-    """Make a schedule known to params.yaml and to the schedulers of ``cstorch.optim``."""
-    SCHEDULES[kind.__name__] = kind
-    return kind
-
-
-def build_schedule(class_name: str, args: Mapping[str, Any], where: str) -> HyperSchedule:
-    """Build a schedule from plain data, as written in params.yaml.
-
-    The ``schedulers`` of a SequentialLR are schedules or ``{class name: args}`` mappings. ``where``
-    names the place in the configuration. ConfigError for an unknown class or a wrong argument.
-    """
-    kind = SCHEDULES.get(class_name)
-    if kind is None:
-        raise ConfigError(
-            f"unknown schedule {class_name!r}",
-            code="unknown-schedule",
-            where=where,
-            rule=f"known schedules: {', '.join(SCHEDULES)}",
-            remedy=did_you_mean(class_name, SCHEDULES),
-        )
-    if kind is SequentialLR and isinstance(args.get("schedulers"), list | tuple):
-        parts = [
-            _build_part(part, f"{where}.schedulers[{index}]")
-            for index, part in enumerate(args["schedulers"])
-        ]
-        args = {**args, "schedulers": parts}
-    return validate(kind, args, where)
-
-
-def _build_part(part: object, where: str) -> HyperSchedule:
-    if isinstance(part, HyperSchedule):
-        return part
-    if not isinstance(part, Mapping) or len(part) != 1:
-        raise ConfigError(
-            "an entry of schedulers must be a schedule",
-            code="not-a-schedule",
-            where=where,
-            value=part,
-            rule="a mapping {class name: arguments}",
-        )
-    ((class_name, args),) = part.items()
-    return build_schedule(str(class_name), args or {}, f"{where}.{class_name}")
 
 
 @register
@@ -126,7 +51,7 @@ class LinearLR(HyperSchedule):
 
     def at(self, step: int) -> float:
         left = 1.0 - _progress(step, self.total_iters, self.cycle)
-        return _between(self.initial_learning_rate, self.end_learning_rate, left)
+        return between(self.initial_learning_rate, self.end_learning_rate, left)
 
 
 @register
@@ -145,7 +70,7 @@ class PolynomialLR(HyperSchedule):
 
     def at(self, step: int) -> float:
         left = (1.0 - _progress(step, self.total_iters, self.cycle)) ** self.power
-        return _between(self.initial_learning_rate, self.end_learning_rate, left)
+        return between(self.initial_learning_rate, self.end_learning_rate, left)
 
 
 @register
@@ -204,7 +129,7 @@ class CosineDecayLR(HyperSchedule):
 
     def at(self, step: int) -> float:
         left = (1.0 + cos(pi * _progress(step, self.total_iters))) / 2.0
-        return _between(self.initial_learning_rate, self.end_learning_rate, left)
+        return between(self.initial_learning_rate, self.end_learning_rate, left)
 
 
 @register
@@ -220,7 +145,7 @@ class CosineAnnealingLR(HyperSchedule):
 
     def at(self, step: int) -> float:
         left = (1.0 + cos(pi * step / self.T_max)) / 2.0
-        return _between(self.initial_learning_rate, self.eta_min, left)
+        return between(self.initial_learning_rate, self.eta_min, left)
 
 
 @register
@@ -252,55 +177,31 @@ class MultiStepLR(HyperSchedule):
 class PiecewiseConstantLR(HyperSchedule):
     """learning_rates[k], where k is the number of milestones that t has reached."""
 
-    milestones: Milestones
     learning_rates: tuple[NonNegativeFloat, ...]
+    milestones: Milestones
 
-    @field_validator("learning_rates")
+    @field_validator("milestones")
     @classmethod
-    def _one_more_than_milestones(
-        cls, rates: tuple[float, ...], info: ValidationInfo
-    ) -> tuple[float, ...]:
-        if len(rates) != len(info.data.get("milestones", ())) + 1:
-            raise ValueError("one more learning rate than milestones is needed")
-        return rates
+    def _one_less_than_rates(
+        cls, milestones: tuple[int, ...], info: ValidationInfo
+    ) -> tuple[int, ...]:
+        if len(milestones) + 1 != len(info.data.get("learning_rates", ())):
+            raise ValueError("one milestone less than values is needed")
+        return milestones
 
     def at(self, step: int) -> float:
         return self.learning_rates[bisect_right(self.milestones, step)]
 
 
 @register
-class SequentialLR(HyperSchedule):
-    """Schedules one after the other, each starting from its own step 0 at its milestone.
+class MultiplicativeLR(HyperSchedule):
+    """initial * coefficient ^ t."""
 
-    Milestones are the running sums of the schedules' ``total_iters``; another explicit value is
-    refused (cluster_interface.md, section 2.2). They must be given where a schedule that is not
-    the last has no ``total_iters``.
-    """
-
-    schedulers: tuple[HyperSchedule, ...] = Field(min_length=1)
-    milestones: tuple[NonNegativeInt, ...] = ()
-
-    @field_validator("milestones")
-    @classmethod
-    def _running_sums(cls, given: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
-        *leading, _ = info.data.get("schedulers", (None,))
-        lengths = [getattr(schedule, "total_iters", None) for schedule in leading]
-        if None in lengths:
-            if len(given) != len(leading) or list(given) != sorted(given):
-                raise ValueError(
-                    f"{len(leading)} rising milestones are needed, because not every schedule "
-                    "before the last has total_iters"
-                )
-            return given
-        sums = tuple(accumulate(length for length in lengths if length is not None))
-        if given and given != sums:
-            raise ValueError(f"the running sums of total_iters are {list(sums)}; leave it out")
-        return sums
+    initial_learning_rate: NonNegativeFloat
+    coefficient: NonNegativeFloat
 
     def at(self, step: int) -> float:
-        current = bisect_right(self.milestones, step)
-        start = self.milestones[current - 1] if current else 0
-        return self.schedulers[current].at(step - start)
+        return float(self.initial_learning_rate * self.coefficient**step)
 
 
 def _progress(step: int, total_iters: int, cycle: bool = False) -> float:
@@ -310,8 +211,3 @@ def _progress(step: int, total_iters: int, cycle: bool = False) -> float:
     if cycle:
         total_iters *= max(1, ceil(step / total_iters))
     return min(step / total_iters, 1.0)
-
-
-def _between(initial: float, end: float, left: float) -> float:
-    """Return ``initial`` where ``left`` is 1, ``end`` where it is 0, both exactly."""
-    return float(initial * left + end * (1.0 - left))
