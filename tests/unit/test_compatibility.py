@@ -7,14 +7,19 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import cstorch
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 STATES = ("works", "untested", "differs", "not here")
 NUM_FEATURES = 118
 
+NAME = re.compile(r"`([\w.]+)`")
+NAMES = re.compile(r"^\| `(cstorch[\w.]*)` \|(.*)\|(.*)\|$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
@@ -62,3 +67,19 @@ def test_row_of_the_page_proves_or_explains_its_state(row: list[str]) -> None:
 def test_named_test_of_the_page_exists(path: str, name: str) -> None:
     assert name.startswith("test_")
     assert name in _functions_of(path)
+
+
+def _place(path: str) -> Any:
+    """Return the module or class of cstorch with this path; None if there is none."""
+    place: Any = cstorch
+    for name in path.split(".")[1:]:
+        place = getattr(place, name, None)
+    return place
+
+
+@pytest.mark.parametrize(("path", "here", "missing"), NAMES.findall(PAGE))
+def test_names_of_the_front_end_are_here_or_missing(path: str, here: str, missing: str) -> None:
+    listed = dict.fromkeys(NAME.findall(here), True)
+    listed |= dict.fromkeys(NAME.findall(missing), False)
+    assert listed
+    assert {name: hasattr(_place(path), name) for name in listed} == listed
