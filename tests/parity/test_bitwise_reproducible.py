@@ -4,8 +4,11 @@ Digests are compared within one test run and never stored: they differ between v
 and between processors.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +30,7 @@ from tests.support.tiny_training import (
     train_on_cluster,
 )
 from timing.hardware import MachineSpec, SwarmXSpec
+from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer
 from wsc.core.role import Job
 
@@ -53,36 +57,45 @@ SHAPES = [
 source = partial(build_source, LOADER, "test")
 
 
-def by_shape(shapes):
+def by_shape(shapes: Sequence[Shape]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "shape", shapes, ids=lambda s: f"{s.num_csx}csx-fan{s.fan_out}-{s.servers}wgt"
     )
 
 
-def reference_digest(init, steps=STEPS):
+def reference_digest(init: InitConfig, steps: int = STEPS) -> str:
     batches = (source().batch(step) for step in range(steps))
     return reference_loop.weights_sha256(reference_loop.train(init, batches, source().batch_size))
 
 
 @cache
-def default_reference():
+def default_reference() -> str:
     return reference_digest(init_config())
 
 
 class Machine:
     """One compiled program, to be trained on clusters of any size without compiling again."""
 
-    def __init__(self, config, **sections):
+    def __init__(self, config: dict[str, Any], **sections: Any) -> None:
         init = init_config(config, **sections)
         self.model = build_model(init.model.dump(), init.seed)
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        names: dict[torch.Tensor, str] = {
+            parameter: name for name, parameter in self.model.named_parameters()
+        }
         optimizer, schedulers = make_optimizer(init, self.model)
         limit = init.precision.max_gradient_norm
         self.update = replace(optimizer.spec(names, schedulers), max_gradient_norm=limit)
         first = source().batch(0)
         self.compiled = compile_model(self.model, first, NUM_MICRO_BATCHES, precision=BF16)
 
-    def train(self, size, fan_out=4, seed=0, source=source, data_seed=0):
+    def train(
+        self,
+        size: ClusterSize,
+        fan_out: int = 4,
+        seed: int = 0,
+        source: Callable[[], Any] = source,
+        data_seed: int = 0,
+    ) -> str:
         machine = MachineSpec(swarmx=SwarmXSpec(fan_out=fan_out))
         installed = installation(self.compiled, source, self.update, size, machine)
         feed = replace(installed.feed, seed=data_seed)
@@ -93,49 +106,52 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def gpt():
+def gpt() -> Machine:
     return Machine(GPT)
 
 
 @pytest.fixture(scope="module")
-def gpt_with_dropout():
+def gpt_with_dropout() -> Machine:
     return Machine(DROPOUT)
 
 
 @by_shape(SHAPES)
-def test_weights_do_not_depend_on_the_cluster_shape(shape, gpt):
+def test_weights_do_not_depend_on_the_cluster_shape(shape: Shape, gpt: Machine) -> None:
     """Number of systems, fan-out and weight servers do not change the result."""
     size = ClusterSize(shape.num_csx, shape.servers)
     assert gpt.train(size, shape.fan_out) == default_reference()
 
 
 @by_shape([Shape(1, 4, 1), Shape(4, 3, 3), Shape(8, 2, 1)])
-def test_cstorch_program_equals_the_plain_loop(shape):
+def test_cstorch_program_equals_the_plain_loop(shape: Shape) -> None:
     """A cstorch program ends with the weights of the plain loop."""
     assert train_on_cluster(init_config(), shape, STEPS) == default_reference()
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 @pytest.mark.parametrize("num_csx", [1, 3])
-def test_weights_do_not_depend_on_lanes(num_csx, lanes, gpt):
+def test_weights_do_not_depend_on_lanes(num_csx: int, lanes: int, gpt: Machine) -> None:
     """Micro-batches side by side on a node give the bits of micro-batches in sequence."""
     assert gpt.train(ClusterSize(num_csx, 2, lanes=lanes)) == default_reference()
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
-def test_weights_do_not_depend_on_input_workers(num_workers, gpt):
+def test_weights_do_not_depend_on_input_workers(num_workers: int, gpt: Machine) -> None:
     """Every worker serves its nodes the same rows of the global batch."""
     assert gpt.train(ClusterSize(3, num_workers=num_workers)) == default_reference()
 
 
-def shuffled_samples():
+def shuffled_samples() -> torch.utils.data.DataLoader[Any]:
     batches = [source().batch(step) for step in range(2)]
     samples = [{name: t[i] for name, t in batch.items()} for batch in batches for i in range(22)]
-    return torch.utils.data.DataLoader(samples, batch_size=22, shuffle=True)
+    data: Any = samples
+    return torch.utils.data.DataLoader(data, batch_size=22, shuffle=True)
 
 
 @pytest.mark.parametrize(("num_csx", "num_workers"), [(1, 1), (2, 2), (3, 3), (4, 2)])
-def test_shuffled_loader_equals_the_plain_loop(num_csx, num_workers, gpt):
+def test_shuffled_loader_equals_the_plain_loop(
+    num_csx: int, num_workers: int, gpt: Machine
+) -> None:
     """A torch DataLoader with shuffle=True: every input worker reads the order of one seed."""
     torch.manual_seed(5)
     loader = shuffled_samples()
@@ -145,18 +161,18 @@ def test_shuffled_loader_equals_the_plain_loop(num_csx, num_workers, gpt):
     assert gpt.train(size, source=shuffled_samples, data_seed=5) == expected
 
 
-def test_second_run_ends_with_the_same_weights(gpt_with_dropout):
+def test_second_run_ends_with_the_same_weights(gpt_with_dropout: Machine) -> None:
     """The result does not depend on time, memory contents or earlier runs."""
     size = ClusterSize(3, 2, lanes=2)
     assert gpt_with_dropout.train(size) == gpt_with_dropout.train(size)
 
 
-def test_digest_tells_weights_apart():
+def test_digest_depends_on_the_weights() -> None:
     """More steps give another digest."""
     assert reference_digest(init_config(), STEPS + 1) != default_reference()
 
 
-def test_dropout_does_not_depend_on_the_cluster(gpt_with_dropout):
+def test_dropout_does_not_depend_on_the_cluster(gpt_with_dropout: Machine) -> None:
     """Random streams are keyed by seed, step, micro-batch and op."""
     sizes = [
         ClusterSize(n, servers, lanes=n % 3 + 1) for n in (1, 2, 3, 4, 8) for servers in (1, 3)
@@ -164,7 +180,7 @@ def test_dropout_does_not_depend_on_the_cluster(gpt_with_dropout):
     assert len({gpt_with_dropout.train(size) for size in sizes}) == 1
 
 
-def test_dropout_depends_on_the_seed(gpt_with_dropout):
+def test_dropout_depends_on_the_seed(gpt_with_dropout: Machine) -> None:
     """Another seed gives other numbers from the same initial weights."""
     size = ClusterSize(2)
     assert gpt_with_dropout.train(size, seed=1) != gpt_with_dropout.train(size, seed=2)
@@ -173,11 +189,11 @@ def test_dropout_depends_on_the_seed(gpt_with_dropout):
 class Dice(Regression):
     """Model whose loss is a sum of random numbers."""
 
-    def forward(self, x, y):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.rand_like(x).sum() + 0 * super().forward(x, y)
 
 
-def test_steps_and_micro_batches_draw_different_numbers():
+def test_steps_and_micro_batches_draw_different_numbers() -> None:
     """With constant data no two draws are equal, and a repeated job repeats them."""
     same = {name: torch.ones(6, 4) for name in ("x", "y")}
     compiled = compile_model(Dice(), same, num_micro_batches=3, trains=False)
@@ -185,7 +201,7 @@ def test_steps_and_micro_batches_draw_different_numbers():
     roles = LocalRoles(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
     roles.install(installation(compiled, lambda: [same], None, size))
 
-    def drawn():
+    def drawn() -> dict[tuple[int, int], tuple[float, ...]]:
         reports = roles.run(Job("eval", 1, 4))
         return {key: value for report in reports for key, value in report.results.items()}
 
@@ -205,7 +221,7 @@ def test_steps_and_micro_batches_draw_different_numbers():
     ids=["bf16-in-bf16", "bf16-in-fp32", "fp32", "fp16-scaled"],
 )
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_precisions_equal_the_plain_loop(model, precision):
+def test_precisions_equal_the_plain_loop(model: dict[str, Any], precision: dict[str, Any]) -> None:
     """Casts round like those of the plain loop; sums are fp32 in both."""
     init = init_config(model | SHALLOW, precision={"max_gradient_norm": 0.5, **precision})
     assert train_on_cluster(init, Shape(3, 2, 3), STEPS) == reference_digest(init)
@@ -230,7 +246,7 @@ def test_precisions_equal_the_plain_loop(model, precision):
         ({"Rprop": {"etas": [0.4, 1.5]}}, {}),
     ],
 )
-def test_optimizers_equal_the_plain_loop(optimizer, limits):
+def test_optimizers_equal_the_plain_loop(optimizer: dict[str, Any], limits: dict[str, Any]) -> None:
     """MemoryX updates and clips like torch's optimizers."""
     # A schedule would change ASGD's step lengths one step later in torch.
     schedule = (
@@ -257,7 +273,7 @@ def test_several_schedulers_equal_the_plain_loop():
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(name):
+def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(name: str) -> None:
     """Systems, servers and fan-out do not change the update of any rule."""
     machine = Machine(GPT | SHALLOW, optimizer={name: {}})
     small, large = machine.train(ClusterSize(1)), machine.train(ClusterSize(4, 3), fan_out=2)
@@ -265,12 +281,14 @@ def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(name):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted():
+def uninterrupted() -> str:
     return train_on_cluster(init_config(DROPOUT), Shape(4), 6)
 
 
 @by_shape([Shape(1), Shape(3, 2, 3), Shape(8, 4, 2)])
-def test_resumed_run_equals_an_uninterrupted_one(shape, uninterrupted, tmp_path):
+def test_resumed_run_equals_an_uninterrupted_one(
+    shape: Shape, uninterrupted: str, tmp_path: Path
+) -> None:
     """Three steps, a checkpoint, and three more on another cluster are six steps."""
     path = tmp_path / "checkpoint.mdl"
     half = train_on_cluster(init_config(DROPOUT), Shape(2, servers=2), 3, save=path)

@@ -1,5 +1,8 @@
 """Means over labels are means over the batch, for every cluster and micro-batch size."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,14 +16,16 @@ from scripts import reference_loop
 from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config
+from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer, training_step
 from wsc.core.errors import DataError
 
 ROWS, TOKENS, CLASSES = 12, 6, 5
+Batch = dict[str, torch.Tensor]
 
 
-def labelled(seed, keep):
-    """A batch whose sample i has ``keep[i]`` labels."""
+def labelled(seed: int, keep: Sequence[int]) -> Batch:
+    """Return a batch whose sample i has ``keep[i]`` labels."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(CLASSES, (ROWS, TOKENS), generator=generator)
     ignored = torch.arange(TOKENS) >= torch.tensor(keep)[:, None]
@@ -33,28 +38,30 @@ BATCHES = [labelled(step, UNEVEN[step:] + UNEVEN[:step]) for step in range(3)]
 
 
 class Classifier(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.hidden, self.head = nn.Linear(4, 8), nn.Linear(8, CLASSES)
         generator = torch.Generator().manual_seed(0)
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.5, generator=generator)
 
-    def forward(self, x, labels):
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         scores = self.head(torch.tanh(self.hidden(x)))
         return F.cross_entropy(scores.flatten(0, 1), labels.flatten())
 
 
-def train(batches, num_csx, size, model=None):
-    """Train on a cluster; returns losses, digest and weights."""
+def train(
+    batches: Sequence[Batch], num_csx: int, size: int, net: nn.Module | None = None
+) -> tuple[list[float], str, Batch]:
+    """Train on a cluster; return losses, digest and weights."""
     with running_backend(Shape(num_csx, 2, 2)) as backend:
         backends.csx.performance.micro_batch_size = size
-        model = cstorch.compile(model or Classifier(), backend)
+        model = cstorch.compile(net or Classifier(), backend)
         optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5)
 
         @cstorch.trace
-        def step(batch):
-            loss = model(**batch)
+        def step(batch: Batch) -> torch.Tensor:
+            loss: torch.Tensor = model(**batch)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -65,8 +72,8 @@ def train(batches, num_csx, size, model=None):
         return seen, backend.weights_digest(), weights
 
 
-def plain(batches):
-    """A plain loop with one loss over each whole batch."""
+def plain(batches: Sequence[Batch]) -> tuple[list[float], dict[str, nn.Parameter]]:
+    """Run a plain loop with one loss over each whole batch."""
     model, seen = Classifier(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for batch in batches:
@@ -79,8 +86,8 @@ def plain(batches):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 12])
-def test_uneven_labels_train_as_one_mean_over_the_batch(size):
-    """Whatever the micro-batch, losses and weights are those of the whole batch."""
+def test_uneven_labels_train_as_one_mean_over_the_batch(size: int) -> None:
+    """For every micro-batch size, losses and weights are those of the whole batch."""
     seen, _, weights = train(BATCHES, 1, size)
     expected, model = plain(BATCHES)
     torch.testing.assert_close(seen, expected, rtol=1e-5, atol=1e-6)
@@ -88,13 +95,13 @@ def test_uneven_labels_train_as_one_mean_over_the_batch(size):
         torch.testing.assert_close(weight, model[name].detach(), rtol=1e-4, atol=1e-6)
 
 
-def test_uneven_labels_do_not_depend_on_the_cluster():
+def test_uneven_labels_do_not_depend_on_the_cluster() -> None:
     """Losses and weights are bitwise equal for 1 to 4 systems."""
     first = train(BATCHES, 1, 2)[:2]
     assert all(train(BATCHES, num_csx, 2)[:2] == first for num_csx in (2, 3, 4))
 
 
-def test_batch_without_labels_changes_nothing():
+def test_batch_without_labels_changes_nothing() -> None:
     """Its loss is 0, and a step of plain gradient descent keeps the weights."""
     empty = labelled(9, [0] * ROWS)
     seen, digest, _ = train([BATCHES[0], empty], 2, 2)
@@ -102,11 +109,11 @@ def test_batch_without_labels_changes_nothing():
     assert digest == train(BATCHES[:1], 2, 2)[1]
 
 
-def test_label_mean_beside_another_term_needs_equal_counts():
+def test_label_mean_beside_another_term_needs_equal_counts() -> None:
     """The error names the step; nothing is trained with another mean."""
 
     class Penalized(Classifier):
-        def forward(self, x, labels):
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             return super().forward(x, labels) + 0.1 * self.hidden(x).square().mean()
 
     with raises(DataError, "label-counts-differ") as caught:
@@ -119,11 +126,11 @@ def test_label_mean_beside_another_term_needs_equal_counts():
 class Masked:
     """Batches of the tiny GPT with loss masks of unequal size, one micro-batch without any."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._source = build_source(LOADER, "test")
         self.batch_size = self._source.batch_size
 
-    def batch(self, step):
+    def batch(self, step: int) -> Batch:
         batch = dict(self._source.batch(step))
         generator = torch.Generator().manual_seed(step)
         mask = torch.randint(2, batch["attention_mask"].shape, generator=generator)
@@ -140,7 +147,7 @@ class Masked:
     ],
     ids=["fp32", "bf16", "fp16-scaled"],
 )
-def test_masked_tokens_equal_the_reference_loop(precision):
+def test_masked_tokens_equal_the_reference_loop(precision: dict[str, Any]) -> None:
     """Bit for bit, on 1, 3 and 4 systems."""
     init = init_config(GPT | {"num_hidden_layers": 1}, precision=precision)
     masked = Masked()
@@ -150,7 +157,7 @@ def test_masked_tokens_equal_the_reference_loop(precision):
         assert gpt_digest(init, num_csx) == expected
 
 
-def gpt_digest(init, num_csx):
+def gpt_digest(init: InitConfig, num_csx: int) -> str:
     with running_backend(Shape(num_csx, 2, 2), seed=init.seed) as backend:
         cstorch.amp.enable_mixed_precision(init.precision.enabled)
         cstorch.amp.set_half_dtype(init.precision.fp16_type)

@@ -1,6 +1,8 @@
 """The reference loop as a script: its digest, and the configurations that it refuses."""
 
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,7 +11,9 @@ from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 
 
-def test_reference_loop_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, capsys):
+def test_reference_loop_prints_the_digest_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its last line equals that of run.py for the same params.yaml."""
     init = init_config()
     params = tmp_path / "params.yaml"
@@ -22,7 +26,7 @@ def test_reference_loop_prints_the_digest_of_the_cluster(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate"])
-def test_dropout_is_refused(rate):
+def test_dropout_is_refused(rate: str) -> None:
     """Torch draws random numbers in another order, so a comparison is impossible."""
     with pytest.raises(SystemExit, match="draws no random numbers"):
         reference_loop.train(init_config(GPT | {rate: 0.1}), [], batch_size=22)
@@ -36,7 +40,13 @@ def test_dropout_is_refused(rate):
         ({}, None, "no trainer.fit"),
     ],
 )
-def test_unsupported_configuration_gives_one_message(init, fit, words, tmp_path, monkeypatch):
+def test_unsupported_configuration_gives_one_message(
+    init: dict[str, Any],
+    fit: dict[str, Any] | None,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An optimizer that torch lacks, a mistake in the file, missing data."""
     params = tmp_path / "params.yaml"
     trainer = {"init": init_config().dump() | init, "fit": fit}

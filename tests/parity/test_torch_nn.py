@@ -25,7 +25,7 @@ class KeyedDraws(TorchDispatchMode):
     """Runs every random op by its keyed kernel, as one micro-batch of step 1 does."""
 
     def __init__(self, micro_batch: int) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self._key = stream_key(SEED, 1, micro_batch)
         self._position = 0
 

@@ -1,13 +1,17 @@
 """A node holds activations and a window of the weights, never all weights."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pytest
+import torch
 
 from appliance import local as local_roles
 from appliance.elaborate import ClusterSize
-from csnode.executor import MicroBatch
+from csnode.executor import Kernel, MicroBatch
 from tests.support.arenas import StrictArena
+from tests.support.cstorch_program import cluster_of
 from tests.support.local_machine import (
     BF16,
     FP32,
@@ -19,13 +23,15 @@ from tests.support.local_machine import (
     start,
 )
 from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.program import Segment
 
 DEPTHS = (4, 16, 64)
 WIDTH = 8
 SLIM = GPT | {"hidden_size": 8, "num_heads": 1, "filter_size": 8}
 
 
-def peaks(depth):
+def peaks(depth: int) -> dict[str, dict[str, int]]:
     """Train a network of ``depth`` layers for a step; return two nodes' peak bytes by kind."""
     model, batches = Regression(WIDTH, depth), random_batches(1, rows=4, width=WIDTH)
     compiled = compile_model(model, batches[0], num_micro_batches=2)
@@ -36,7 +42,7 @@ def peaks(depth):
     return cluster.peak_bytes()
 
 
-def test_peak_weight_bytes_do_not_grow_with_depth():
+def test_peak_weight_bytes_do_not_grow_with_depth() -> None:
     """Sixteen times the layers keep the peak of weights; only activations grow."""
     by_depth = [peaks(depth) for depth in DEPTHS]
     for node in ("csx-0", "csx-1"):
@@ -45,13 +51,13 @@ def test_peak_weight_bytes_do_not_grow_with_depth():
         assert all(peak["activations"] > 2 * shallow["activations"] for peak in deeper)
 
 
-def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth():
+def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth() -> None:
     """The same through cstorch, with tied embeddings."""
 
-    def weights(num_layers):
+    def weights(num_layers: int) -> list[int]:
         init = init_config(SLIM | {"num_hidden_layers": num_layers})
         peak = train_on_cluster(
-            init, Shape(2), 1, inspect=lambda backend: backend.cluster.peak_bytes()
+            init, Shape(2), 1, inspect=lambda backend: cluster_of(backend).peak_bytes()
         )
         return [peak[node]["weights"] for node in ("csx-0", "csx-1")]
 
@@ -60,15 +66,19 @@ def test_peak_weight_bytes_of_gpt_do_not_grow_with_depth():
 
 @pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_stash_shares_no_memory_with_weights(model, precision, monkeypatch):
+def test_stash_shares_no_memory_with_weights(
+    model: dict[str, Any], precision: StreamPrecision, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stashed activations are no views of streamed weights.
 
-    In fp32 a cast would be no copy, so whatever autograd saves of a weight would be the payload.
+    In fp32 a cast would be no copy, so a weight that autograd saves would be the payload.
     """
     checked = []
     run = MicroBatch.run
 
-    def run_and_look(self, segment, kernel, weights):
+    def run_and_look(
+        self: MicroBatch, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]
+    ) -> None:
         run(self, segment, kernel, weights)
         tensors = [*self.values.values(), *self.gradients.values()]
         held = {t.untyped_storage().data_ptr() for t in tensors if hasattr(t, "untyped_storage")}
@@ -84,7 +94,9 @@ def test_stash_shares_no_memory_with_weights(model, precision, monkeypatch):
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["bf16", "fp32"])
-def test_released_weights_may_be_overwritten(enabled, monkeypatch):
+def test_released_weights_may_be_overwritten(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Freed slabs are filled with NaN, and training ends with the same bits."""
     init = init_config(precision={"enabled": enabled})
     expected = train_on_cluster(init, Shape(2, servers=2), 2)

@@ -40,6 +40,12 @@ def cluster_of(backend: cstorch.Backend) -> Cluster:
     return backend.cluster
 
 
+def model_of(backend: cstorch.Backend) -> torch.nn.Module:
+    """Return the model of a backend."""
+    assert backend.model is not None
+    return backend.model
+
+
 def loader(source: Callable[..., Any] = batches) -> cstorch.utils.data.DataLoader:
     """Return a DataLoader over the batches that a function returns."""
     return cstorch.utils.data.DataLoader(source)
@@ -55,7 +61,7 @@ def executor(
 
 def training_step(
     backend: cstorch.Backend,
-    before_update: Callable[[torch.nn.Module], None] = lambda model: None,
+    before_update: Callable[[torch.nn.Module], object] = lambda model: None,
     **sgd: float,
 ) -> TracedStep:
     """Return a traced step that trains the backend's model, or a new ``Regression``."""

@@ -36,7 +36,7 @@ class Regression(nn.Module):
 
     def __init__(self, width: int = 4, depth: int = 2) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.layers: Any = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
         generator = torch.Generator().manual_seed(0)
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.5, generator=generator)

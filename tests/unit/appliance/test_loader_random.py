@@ -1,6 +1,7 @@
 """The random numbers of a loader: a state of its own, equal on every worker."""
 
 import random
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,18 +10,21 @@ from torch.utils.data import DataLoader, RandomSampler
 from appliance.batches import GlobalBatches
 from appliance.loader_random import LoaderRandom, generators_of
 
+TWELVE: Any = torch.arange(12)
+FOUR: Any = range(4)
+
 
 def draw() -> tuple[float, float, float]:
     return torch.rand(1).item(), float(np.random.rand()), random.random()
 
 
 def shuffled() -> DataLoader[torch.Tensor]:
-    return DataLoader(torch.arange(12), batch_size=3, shuffle=True)
+    return DataLoader(TWELVE, batch_size=3, shuffle=True)
 
 
 def with_generator() -> DataLoader[torch.Tensor]:
     generator = torch.Generator().manual_seed(7)
-    return DataLoader(torch.arange(12), batch_size=3, shuffle=True, generator=generator)
+    return DataLoader(TWELVE, batch_size=3, shuffle=True, generator=generator)
 
 
 def samples(batches: GlobalBatches, steps: range) -> list[list[int]]:
@@ -116,7 +120,7 @@ def test_generators_of_a_loader_and_its_samplers() -> None:
     """Each generator is found once, wherever the user gave it."""
     one, two = torch.Generator(), torch.Generator()
     sampler = RandomSampler(range(4), generator=one)
-    assert generators_of(DataLoader(range(4), sampler=sampler)) == [one]
-    assert generators_of(DataLoader(range(4), sampler=sampler, generator=two)) == [two, one]
-    assert generators_of(DataLoader(range(4), shuffle=True, generator=two)) == [two]
+    assert generators_of(DataLoader(FOUR, sampler=sampler)) == [one]
+    assert generators_of(DataLoader(FOUR, sampler=sampler, generator=two)) == [two, one]
+    assert generators_of(DataLoader(FOUR, shuffle=True, generator=two)) == [two]
     assert generators_of([1, 2]) == []

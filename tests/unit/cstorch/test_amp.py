@@ -11,6 +11,7 @@ import cstorch
 from cstorch import amp, backends
 from tests.support.cstorch_program import (
     batches,
+    cluster_of,
     executor,
     loader,
     losses,
@@ -25,8 +26,8 @@ from wsc.core.errors import ApplianceCompilationError, ConfigError
 
 
 @pytest.fixture
-def backend(backend):
-    """With mixed precision."""
+def backend(backend: cstorch.Backend) -> cstorch.Backend:
+    """Return a backend with mixed precision."""
     amp.enable_mixed_precision()
     return backend
 
@@ -43,14 +44,15 @@ def backend(backend):
     ],
 )
 def test_stream_precision_follows_the_settings(
-    enabled: Any, half: Any, level: Any, expected: Any, backend: cstorch.Backend
+    enabled: bool, half: Any, level: Any, expected: Any, backend: cstorch.Backend
 ) -> None:
     """The first dtype is that of the stream, the second that of the kernels."""
     amp.enable_mixed_precision(enabled)
     amp.set_half_dtype(half)
     backends.csx.precision.optimization_level = level
     in_half = enabled and level == 2
-    assert amp.stream_precision() == StreamPrecision(*expected, softmax_in_half=in_half)
+    stream, compute = expected
+    assert amp.stream_precision() == StreamPrecision(stream, compute, softmax_in_half=in_half)
     assert amp.get_half_dtype_str() == half
 
 
@@ -77,7 +79,7 @@ class PlainNet(torch.nn.Module):
 
 
 def plain_loop() -> tuple[list[float], str]:
-    """Two steps of ``PlainNet`` on half weights under ``amp.autocast``, micro-batches of one."""
+    """Run two steps of ``PlainNet`` on half weights under ``amp.autocast``, micro-batches of one."""
     model, precision = PlainNet(), amp.stream_precision()
     masters = dict(model.named_parameters())
     seen = []
@@ -137,15 +139,17 @@ def test_validation_accepts_what_autocast_runs(level: Any) -> None:
             losses(step, executor(1, doubles))
 
 
-def train(backend, loss_scale=1.0, lr=0.1, **limits):
-    """Two steps; returns the losses and the digest of the weights."""
+def train(
+    backend: cstorch.Backend, loss_scale: float = 1.0, lr: float = 0.1, **limits: float
+) -> tuple[list[float], str]:
+    """Run two steps; return the losses and the digest of the weights."""
     model = cstorch.compile(backend.model or Regression(), backend)
     optimizer = cstorch.optim.SGD(model.parameters(), lr=lr)
     scaler = amp.GradScaler(loss_scale)
 
     @cstorch.trace
-    def step(batch):
-        loss = model(**batch)
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
         amp.optimizer_step(loss, optimizer, scaler, **limits)
         return loss
 
@@ -165,24 +169,24 @@ def test_loss_scale_of_a_power_of_two_changes_no_bit() -> None:
 class Faint(Regression):
     """Its gradients are too small for float16."""
 
-    def forward(self, x, y):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return super().forward(x, y) * 1e-9
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**20])
-def test_loss_scale_keeps_small_gradients(scale: Any, backend: cstorch.Backend) -> None:
+def test_loss_scale_keeps_small_gradients(scale: float, backend: cstorch.Backend) -> None:
     """In float16 kernels gradients below 6e-8 vanish unless the loss is scaled."""
     amp.set_half_dtype("float16")
     backend.register(Faint())
     train(backend, scale, lr=1e8)
     initial = {name: p.detach().numpy() for name, p in Faint().named_parameters()}
-    masters = backend.cluster.masters(list(initial))
+    masters = cluster_of(backend).masters(list(initial))
     moved = any((masters[name] != initial[name]).any() for name in initial)
     assert moved == (scale > 1)
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
-def test_loss_scale_must_be_positive(scale: Any) -> None:
+def test_loss_scale_must_be_positive(scale: float) -> None:
     """A scale of zero would train nothing."""
     with raises(ConfigError, "loss-scale-not-positive"):
         amp.GradScaler(scale)
@@ -222,8 +226,8 @@ def test_optimizer_step_equals_the_single_calls(backend: cstorch.Backend) -> Non
         optimizer = cstorch.optim.SGD(model.parameters(), lr=0.1)
 
         @cstorch.trace
-        def step(batch):
-            loss = model(**batch)
+        def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+            loss: torch.Tensor = model(**batch)
             loss.backward()
             torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import cstorch
-from appliance.spec import RuntimeSpec
+from appliance.spec import ClusterSpec, RuntimeSpec
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,
@@ -53,7 +53,7 @@ def test_current_backend_needs_a_backend() -> None:
 
 
 @pytest.mark.parametrize("options", [{"backend_type": "TPU"}, {"backend_type": "cpu"}])
-def test_only_csx_is_emulated(options: Any) -> None:
+def test_only_csx_is_emulated(options: dict[str, Any]) -> None:
     """A refused backend does not block another one."""
     with raises(ConfigError, "backend-not-csx"):
         cstorch.backend(**options)
@@ -107,17 +107,17 @@ def test_models_are_built_on_the_device(backend: cstorch.Backend) -> None:
         ({"num_workers_per_csx": 0, "cluster": {"runtime": {"input_workers": 3}}}, (1, 1, 1)),
     ],
 )
-def test_size_of_the_cluster(config: Any, size: int) -> None:
+def test_size_of_the_cluster(config: Any, size: tuple[int, int, int]) -> None:
     """The size follows from the job and from the limits of cluster.yaml."""
     with running_backend(cluster_config=cstorch.ClusterConfig(**config)) as backend:
         found = backend.size()
     assert (found.num_csx, found.num_servers, found.num_workers) == size
 
 
-def test_size_has_as_many_lanes_as_fill_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_has_as_many_lanes_as_fill_the_host() -> None:
     """The program is laid out for as many lanes as the nodes have."""
     runtime = RuntimeSpec(kind="ray", cores=6)
-    config = cstorch.ClusterConfig(num_csx=2, cluster={"runtime": runtime})
+    config = cstorch.ClusterConfig(num_csx=2, cluster=ClusterSpec(runtime=runtime))
     with running_backend(cluster_config=config) as backend:
         assert backend.size().lanes == 3
     with running_backend(Shape(2)) as backend:
@@ -150,6 +150,7 @@ def test_emulated_start_up_is_logged_once(
         losses(evaluation_step(backend), executor(2))
     (line,) = [text for text in caplog.messages if text.startswith("Emulated start-up")]
     assert "programming 110.00 s, initial weights 2.30 s; each checkpoint: " in line
+    assert backend.start_up is not None
     assert backend.start_up.programming_ps == 110 * PS_PER_S
 
 
@@ -164,9 +165,9 @@ def test_model_too_large_for_memoryx_starts_nothing() -> None:
 
 def test_cluster_can_be_started_after_a_failed_start() -> None:
     """The second start sends the weights."""
-    made = []
+    made: list[int] = []
 
-    def unreachable_at_first():
+    def unreachable_at_first() -> list[dict[str, torch.Tensor]]:
         """Read here, in vain on a worker, and then on a worker."""
         made.append(len(made))
         if made[-1] == 1:
@@ -185,9 +186,9 @@ def test_cluster_can_be_started_after_a_failed_start() -> None:
 
 def test_program_is_reinstalled_after_a_failed_install() -> None:
     """Some roles have the new program already, which a loop over the old data must not use."""
-    made = []
+    made: list[int] = []
 
-    def longer_batches():
+    def longer_batches() -> list[dict[str, torch.Tensor]]:
         """Read here, in vain on a worker."""
         made.append(len(made))
         if made[-1] == 1:
@@ -219,7 +220,7 @@ def test_refused_checkpoint_can_be_restored_leniently(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
-def poisoned():
+def poisoned() -> list[dict[str, torch.Tensor]]:
     (batch,) = random_batches(1, 8)
     batch["x"][3] = float("nan")
     return [batch]
@@ -246,7 +247,7 @@ def test_failed_job_is_not_repeated() -> None:
 
         has_failed = False
 
-        def batch(self, step):
+        def batch(self, step: int) -> dict[str, torch.Tensor]:
             if step == 1 and not FailsOnce.has_failed:
                 FailsOnce.has_failed = True
                 raise OSError("no disk")
@@ -260,10 +261,10 @@ def test_failed_job_is_not_repeated() -> None:
 
 
 class Checkpoints:
-    """Two steps with momentum, and what continues from their checkpoint."""
+    """Two steps with momentum, and runs that continue from their checkpoint."""
 
     @staticmethod
-    def write(path):
+    def write(path: Path) -> str:
         with running_backend() as backend:
             step = training_step(backend, momentum=0.9)
             losses(step, executor(2))
@@ -272,7 +273,9 @@ class Checkpoints:
             return backend.weights_digest()
 
     @staticmethod
-    def go_on(path, evaluates_first=False, **options):
+    def go_on(
+        path: Path, evaluates_first: bool = False, **options: Any
+    ) -> tuple[str, int, dict[str, Any]]:
         with running_backend(Shape(3, servers=2)) as backend:
             objects = backend.restore(path, **options)
             if evaluates_first:
@@ -282,7 +285,9 @@ class Checkpoints:
 
 
 @pytest.mark.parametrize("evaluates_first", [False, True])
-def test_restore_of_all_states_continues_the_training(tmp_path: Path, evaluates_first: Any) -> None:
+def test_restore_of_all_states_continues_the_training(
+    tmp_path: Path, evaluates_first: bool
+) -> None:
     """The third step has the weights, momentum and number of an uninterrupted run."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
     continued = Checkpoints.go_on(tmp_path / "c.mdl", evaluates_first)
@@ -319,7 +324,7 @@ def test_restore_of_another_model_needs_strict_off(tmp_path: Path) -> None:
     """A deeper model takes the common layers; a shallower one ignores the other layers."""
     Checkpoints.write(tmp_path / "c.mdl")
 
-    def digest(depth, **options):
+    def digest(depth: int, **options: Any) -> str:
         with running_backend() as backend:
             backend.register(Regression(depth=depth))
             backend.restore(tmp_path / "c.mdl", states={"model"}, **options)

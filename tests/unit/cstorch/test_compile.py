@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,19 @@ from timing.hardware import CS2
 from timing.sram import SramPlan, code_bytes, recomputable, recompute
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 
+Sizes = Callable[[], list[int]]
+"""Returns the micro-batch sizes that were compiled, in order."""
 ROWS = 32
 PROGRAM = compile_model(Regression(), random_batches(1, 2)[0], 1).program
 
 
-def train(requested, rows_that_fit=ROWS, num_csx=1, rows=ROWS, **options):
-    """Train on wafers with room for so many rows; returns losses and the weights' digest."""
+def train(
+    requested: Any, rows_that_fit: int = ROWS, num_csx: int = 1, rows: int = ROWS, **options: Any
+) -> tuple[list[float], str | None]:
+    """Train on wafers with room for so many rows; return losses and the weights' digest."""
     one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
-    role = one_too_many.peak_bytes - 1
-    config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + role})
+    capacity = one_too_many.peak_bytes - 1
+    config = cluster_config(Shape(num_csx), system={"sram_bytes": code_bytes(CS2) + capacity})
     with running_backend(cluster_config=config, **options) as backend:
         backends.csx.performance.micro_batch_size = requested
         data = loader(lambda: random_batches(2, rows))
@@ -39,8 +44,8 @@ def train(requested, rows_that_fit=ROWS, num_csx=1, rows=ROWS, **options):
 
 
 @pytest.fixture
-def sizes(caplog):
-    """The micro-batch sizes that were compiled, in order."""
+def sizes(caplog: pytest.LogCaptureFixture) -> Sizes:
+    """Return a function that reads the compiled micro-batch sizes from the log."""
     caplog.set_level(logging.INFO, "waferstream")
     return lambda: [int(size) for size in re.findall(r"x micro-batch (\d+)", caplog.text)]
 
@@ -48,14 +53,14 @@ def sizes(caplog):
 @pytest.mark.parametrize(
     ("requested", "size"), [("auto", 4), (8, 8), (None, 32), ("fill_wafer", 32)]
 )
-def test_size_that_fits_is_compiled_as_requested(sizes: Any, requested: Any, size: int) -> None:
+def test_size_that_fits_is_compiled_as_requested(sizes: Sizes, requested: Any, size: int) -> None:
     """The step is compiled once; ``auto`` leaves eight micro-batches."""
     train(requested, compile_only=True)
     assert sizes() == [size]
 
 
 @pytest.mark.parametrize(("fits", "size"), [(4, 4), (3, 2), (2, 2), (1, 1)])
-def test_auto_takes_the_largest_divisor_that_fits(sizes: Any, fits: int, size: int) -> None:
+def test_auto_takes_the_largest_divisor_that_fits(sizes: Sizes, fits: int, size: int) -> None:
     """The weights are those that this size gives when it is stated."""
     found = train("auto", fits)
     assert sizes()[-1] == size
@@ -64,7 +69,7 @@ def test_auto_takes_the_largest_divisor_that_fits(sizes: Any, fits: int, size: i
 
 @pytest.mark.parametrize(("fits", "num_csx", "size"), [(20, 1, 16), (32, 3, 8), (3, 2, 2)])
 def test_fill_wafer_takes_the_largest_divisor_that_fits(
-    sizes: Any, fits: int, num_csx: int, size: int
+    sizes: Sizes, fits: int, num_csx: int, size: int
 ) -> None:
     """A run needs equal micro-batches, one for each system at least."""
     train("fill_wafer", fits, num_csx, compile_only=True)
@@ -73,7 +78,7 @@ def test_fill_wafer_takes_the_largest_divisor_that_fits(
 
 @pytest.mark.parametrize("requested", ["auto", 2])
 def test_layers_are_recomputed_where_they_do_not_fit(
-    requested: Any, sizes: Any, caplog: pytest.LogCaptureFixture
+    requested: Any, sizes: Sizes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The weights are those that a larger wafer gives at the same size."""
     batches = [build_source(LOADER, "test").batch(index) for index in range(2)]
@@ -81,8 +86,8 @@ def test_layers_are_recomputed_where_they_do_not_fit(
     program = compile_model(build_model(GPT, 0), half, 1).program
     foreseen = recompute(program, recomputable(program))
 
-    def train_gpt(role):
-        config = cluster_config(Shape(2), system={"sram_bytes": code_bytes(CS2) + role})
+    def train_gpt(capacity: int) -> str:
+        config = cluster_config(Shape(2), system={"sram_bytes": code_bytes(CS2) + capacity})
         with running_backend(cluster_config=config) as backend:
             backends.csx.performance.micro_batch_size = requested
             cstorch.compile(build_model(GPT, 0), backend)
@@ -112,11 +117,11 @@ def test_auto_refuses_a_step_if_no_sample_fits() -> None:
     """There is no smaller micro-batch than one sample."""
     with pytest.raises(ApplianceResourceExhausted) as caught:
         train("auto", 0, compile_only=True)
-    assert "not even one sample fits" in caught.value.remedy
+    assert "not even one sample fits" in str(caught.value.remedy)
 
 
 def test_explore_names_the_fastest_size_that_fits(
-    sizes: Any, caplog: pytest.LogCaptureFixture
+    sizes: Sizes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The table has one line per size that fits."""
     train("explore", 20, compile_only=True)
@@ -129,13 +134,13 @@ def test_explore_names_the_fastest_size_that_fits(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_explore_takes_batches_below_the_captured_sizes(sizes: Any, rows: int) -> None:
-    """Sizes are compared by captures of two and four samples, whatever the batch."""
+def test_explore_takes_batches_below_the_captured_sizes(sizes: Sizes, rows: int) -> None:
+    """Sizes are compared by captures of two and four samples, for any batch."""
     train("explore", rows=rows, compile_only=True)
     assert sizes() == [rows]
 
 
-def test_explore_stays_in_its_range(sizes: Any) -> None:
+def test_explore_stays_in_its_range(sizes: Sizes) -> None:
     """Sizes from min to max are compared."""
     train({"explore": {"min": 2, "max": 7}}, compile_only=True)
     assert sizes()[-1] == 4
@@ -145,7 +150,7 @@ def test_explore_is_for_compiling_only() -> None:
     """Its size depends on the number of systems, and weights must not."""
     with raises(ConfigError, "explore-runs-nothing") as caught:
         train("explore")
-    assert "--compile_only" in caught.value.remedy
+    assert "--compile_only" in str(caught.value.remedy)
 
 
 def test_second_program_finds_the_cached_compile(

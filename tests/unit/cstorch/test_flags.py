@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,28 +13,29 @@ from wsc.core.micro_batches import Explore, SizeRange
 
 
 @pytest.fixture(autouse=True)
-def defaults():
+def defaults() -> Iterator[None]:
     yield
     backends.reset()
 
 
 @pytest.mark.parametrize("size", ["auto", None, 1, 64])
-def test_micro_batch_size_takes_policies_and_numbers(size: int) -> None:
+def test_micro_batch_size_takes_policies_and_numbers(size: Any) -> None:
     """A policy, a number, or None for the whole share."""
     backends.csx.performance.micro_batch_size = size
     assert backends.csx.performance.micro_batch_size == size
 
 
 @pytest.mark.parametrize("size", ["explore", {"explore": {}}, {"explore": {"min": 2, "max": 8}}])
-def test_explore_is_a_word_or_a_range(size: int) -> None:
+def test_explore_is_a_word_or_a_range(size: Any) -> None:
     """The word alone compares all sizes."""
     backends.csx.performance.micro_batch_size = size
     expected = {"min": 2, "max": 8} if "max" in str(size) else {}
-    assert backends.csx.performance.micro_batch_size == Explore(explore=SizeRange(**expected))
+    found: Any = backends.csx.performance.micro_batch_size
+    assert found == Explore(explore=SizeRange(**expected))
 
 
 @pytest.mark.parametrize("size", [0, -4, "most", 2.5, {"explore": {"min": 0}}])
-def test_micro_batch_size_refuses_other_values(size: int) -> None:
+def test_micro_batch_size_refuses_other_values(size: Any) -> None:
     """The assignment is refused, not the later use."""
     with pytest.raises(ValidationError):
         backends.csx.performance.micro_batch_size = size
@@ -48,14 +50,16 @@ def test_optimization_level_refuses_other_values(level: Any) -> None:
 
 def test_misspelt_flag_is_refused() -> None:
     """An unknown flag is an error."""
+    flags: Any = backends.csx.performance
     with pytest.raises(ValueError, match="mirco_batch_size"):
-        backends.csx.performance.mirco_batch_size = 4
+        flags.mirco_batch_size = 4
 
 
 def test_reset_restores_the_defaults() -> None:
     """The next program of the process starts with default flags."""
-    backends.csx.performance.micro_batch_size = 4
-    backends.csx.precision.optimization_level = 0
+    csx: Any = backends.csx
+    csx.performance.micro_batch_size = 4
+    csx.precision.optimization_level = 0
     backends.reset()
-    assert backends.csx.performance.micro_batch_size == "auto"
-    assert backends.csx.precision.optimization_level == 1
+    assert csx.performance.micro_batch_size == "auto"
+    assert csx.precision.optimization_level == 1

@@ -34,7 +34,7 @@ def test_step_value_refuses_to_be_read_early(use: Any) -> None:
     """The remedy names the step closure."""
     with raises(WaferStreamError, "step-value-read-early") as caught:
         use(StepValue(0))
-    assert "step_closure" in caught.value.remedy
+    assert "step_closure" in str(caught.value.remedy)
 
 
 def test_step_value_can_be_printed() -> None:

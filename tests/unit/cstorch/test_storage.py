@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import pytest
@@ -14,9 +15,11 @@ import cstorch
 from appliance.checkpoints import LOCK_NAME, CheckpointFolder
 from tests.support.cstorch_program import (
     batches,
+    cluster_of,
     evaluation_step,
     executor,
     losses,
+    model_of,
     running_backend,
     training_step,
 )
@@ -28,8 +31,8 @@ from wsc.core.errors import CheckpointError, WaferStreamError
 
 
 @pytest.fixture
-def backend(backend):
-    """After one step with momentum, so that there is state of every kind."""
+def backend(backend: cstorch.Backend) -> cstorch.Backend:
+    """Return a backend after one step with momentum: it has state of every kind."""
     losses(training_step(backend, momentum=0.9), executor(1))
     return backend
 
@@ -39,7 +42,9 @@ def test_load_returns_what_was_saved(backend: cstorch.Backend, tmp_path: Path) -
     path = tmp_path / "c.mdl"
     cstorch.save({"model": {}, "optimizer": {}, "note": [1, {"a": None}]}, path)
     state = cstorch.load(path)
-    masters = backend.cluster.masters([name for name, _ in backend.model.named_parameters()])
+    masters = cluster_of(backend).masters(
+        [name for name, _ in model_of(backend).named_parameters()]
+    )
     assert state.keys() == {"note", "model", "optimizer"}
     assert state["note"] == [1, {"a": None}]
     assert set(state["model"]) == set(masters)
@@ -95,7 +100,7 @@ def test_files_of_a_killed_save_are_removed_by_prepare(
     folder, killed = CheckpointFolder(tmp_path / "living"), tmp_path / "killed"
     save = cstorch.Backend.save
 
-    def save_and_look(*args):
+    def save_and_look(*args: Any) -> None:
         save(*args)
         shutil.copytree(folder.path, killed)
 
@@ -140,6 +145,7 @@ class Tied(nn.Module):
         super().__init__()
         self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
         self.last.weight = self.first.weight
+        self.scale: torch.Tensor
         self.register_buffer("scale", torch.tensor(0.5))
         self.register_buffer("mask", torch.tensor([True, False, True, True]))
         self.register_buffer("third", torch.full((3,), 1 / 3, dtype=torch.bfloat16))
@@ -155,11 +161,12 @@ def saved_tied_model(path: Path) -> dict[str, torch.Tensor]:
     """Train ``Tied`` with other buffers than its initial ones, save it, return its state dict."""
     with running_backend(Shape(2, servers=2)) as backend:
         backend.register(Tied())
-        backend.model.scale.fill_(0.25)
-        backend.model.third.fill_(2 / 3)
+        model = model_of(backend)
+        model.get_buffer("scale").fill_(0.25)
+        model.get_buffer("third").fill_(2 / 3)
         losses(training_step(backend), executor(2))
-        cstorch.save({"model": backend.model.state_dict()}, path)
-        return {name: tensor.clone() for name, tensor in backend.model.state_dict().items()}
+        cstorch.save({"model": model_of(backend).state_dict()}, path)
+        return {name: tensor.clone() for name, tensor in model_of(backend).state_dict().items()}
 
 
 def test_save_has_all_names_of_the_state_dict(tmp_path: Path) -> None:
@@ -185,7 +192,7 @@ def test_load_state_dict_of_a_checkpoint_is_strict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("registers_first", [False, True])
 def test_restore_reads_buffers(tmp_path: Path, registers_first: bool) -> None:
-    """The traced step has the buffers of the checkpoint, whatever comes first."""
+    """The traced step has the buffers of the checkpoint, in either order."""
     expected = saved_tied_model(tmp_path / "c.mdl")
     with running_backend() as backend:
         if registers_first:
@@ -193,7 +200,7 @@ def test_restore_reads_buffers(tmp_path: Path, registers_first: bool) -> None:
         backend.restore(tmp_path / "c.mdl")
         backend.register(backend.model or Tied())
         (loss,) = losses(evaluation_step(backend), executor(1))
-        state = backend.model.state_dict()
+        state = model_of(backend).state_dict()
         assert all(torch.equal(state[name], expected[name]) for name in expected)
     plain = Tied()
     plain.load_state_dict(expected)
@@ -210,7 +217,7 @@ def test_restore_of_a_checkpoint_without_buffers(tmp_path: Path) -> None:
         backend.register(Tied())
         backend.restore(path)
         losses(evaluation_step(backend), executor(1))
-        state = backend.model.state_dict()
+        state = model_of(backend).state_dict()
         assert torch.equal(state["last.weight"], torch.ones(4, 4))
         assert torch.equal(state["scale"], initial["scale"])
 
@@ -231,7 +238,7 @@ def test_save_of_other_tensors_than_the_parameters(
     backend: cstorch.Backend, tmp_path: Path, names: list[str] | None
 ) -> None:
     """Averaged weights, or some weights only, are written as they are given."""
-    state = backend.model.state_dict()
+    state = model_of(backend).state_dict()
     given = {name: state[name] * 0.5 for name in names or state}
     cstorch.save({"model": given, "optimizer": {}}, tmp_path / "c.mdl")
     found = cstorch.load(tmp_path / "c.mdl")
@@ -245,7 +252,7 @@ def test_save_of_the_state_dict_fetches_nothing(
 ) -> None:
     """The weight servers write what they hold."""
     monkeypatch.setattr(backend.cluster, "masters", None)
-    cstorch.save({"model": backend.model.state_dict()}, tmp_path / "c.mdl")
+    cstorch.save({"model": model_of(backend).state_dict()}, tmp_path / "c.mdl")
 
 
 def test_save_needs_a_running_cluster(tmp_path: Path) -> None:

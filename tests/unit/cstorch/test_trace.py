@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import cstorch
 from cstorch import backends
+from cstorch.optim.lr_scheduler import LRScheduler
+from cstorch.trace import TracedStep
 from tests.support.cstorch_program import (
     batches,
+    cluster_of,
     evaluation_step,
     executor,
     loader,
@@ -27,10 +32,14 @@ from tests.support.kernels import run_eagerly
 from tests.support.local_machine import FP32, Regression, random_batches
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
+Batch = dict[str, torch.Tensor]
+Clip = Callable[[nn.Module], object]
+MakeStep = Callable[[cstorch.Backend], TracedStep]
+
 
 def test_trace_in_the_program_of_the_package_docstring(capsys: pytest.CaptureFixture[str]) -> None:
     """The program runs as it is written, and its loss falls."""
-    program = textwrap.dedent(cstorch.__doc__.split("::\n", 1)[1])
+    program = textwrap.dedent((cstorch.__doc__ or "").split("::\n", 1)[1])
     try:
         exec(program, {})
     finally:
@@ -48,7 +57,7 @@ def test_trace_records_the_body_once(backend: cstorch.Backend) -> None:
     model = cstorch.compile(Regression(), backend)
 
     @cstorch.trace
-    def step(batch):
+    def step(batch: Batch) -> torch.Tensor:
         calls.append(batch)
         return model(**batch)
 
@@ -84,7 +93,7 @@ def test_tensor_from_outside_the_batch_is_refused(backend: cstorch.Backend) -> N
     step = training_step(backend)
     with raises(ConfigError, "tensor-not-in-batch") as caught:
         run(executor(), lambda batch: step({"x": batch["x"] * 2, "y": batch["y"]}))
-    assert "input function" in caught.value.remedy
+    assert "input function" in str(caught.value.remedy)
 
 
 def test_step_arguments_may_have_any_structure(backend: cstorch.Backend) -> None:
@@ -92,7 +101,7 @@ def test_step_arguments_may_have_any_structure(backend: cstorch.Backend) -> None
     model = cstorch.compile(Regression(), backend)
 
     @cstorch.trace
-    def step(pair, scale, *, name):
+    def step(pair: tuple[torch.Tensor, ...], scale: float, *, name: str) -> torch.Tensor:
         assert name == "loss"
         y, x = pair
         return model(x, y) * scale
@@ -119,12 +128,12 @@ def test_step_results_keep_their_structure(backend: cstorch.Backend) -> None:
     seen = []
 
     @cstorch.trace
-    def step(batch):
+    def step(batch: Batch) -> dict[str, Any]:
         loss = model(**batch)
         return {"loss": loss, "more": [loss * 2, "text"]}
 
     @cstorch.step_closure
-    def note(out):
+    def note(out: dict[str, Any]) -> None:
         seen.append((out["loss"].item(), out["more"][0].item(), out["more"][1]))
 
     for batch in executor(1):
@@ -138,7 +147,7 @@ def test_gradients_without_an_optimizer_are_refused(backend: cstorch.Backend) ->
     model = cstorch.compile(Regression(), backend)
 
     @cstorch.trace
-    def step(batch):
+    def step(batch: Batch) -> torch.Tensor:
         loss = model(**batch)
         loss.backward()
         return loss
@@ -153,7 +162,7 @@ def test_two_optimizers_are_refused(backend: cstorch.Backend) -> None:
     optimizers = [cstorch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2)]
 
     @cstorch.trace
-    def step(batch):
+    def step(batch: Batch) -> None:
         model(**batch).backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -196,7 +205,7 @@ def test_loss_is_the_mean_over_micro_batches(backend: cstorch.Backend) -> None:
     assert loss == pytest.approx(sum(expected) / len(expected), rel=1e-6)
 
 
-def other_batches():
+def other_batches() -> list[dict[str, torch.Tensor]]:
     return [{name: t * 100 for name, t in batch.items()} for batch in batches()]
 
 
@@ -220,8 +229,8 @@ def test_two_steps_of_a_mode_take_turns(backend: cstorch.Backend) -> None:
     assert found[1] == found[3] == pytest.approx(2 * found[0])
 
 
-def scheduled_step(backend):
-    """A traced step with momentum and a learning rate that falls by 0.01 a step."""
+def step_and_scheduler(backend: cstorch.Backend) -> tuple[TracedStep, LRScheduler]:
+    """Return a step with momentum whose learning rate falls by 0.01 a step, and its scheduler."""
     model = cstorch.compile(backend.model or Regression(), backend)
     optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
     scheduler = cstorch.optim.lr_scheduler.LinearLR(
@@ -229,22 +238,28 @@ def scheduled_step(backend):
     )
 
     @cstorch.trace
-    def step(batch):
+    def step(batch: Batch) -> torch.Tensor:
         loss = model(**batch)
         loss.backward()
         optimizer.step()
         scheduler.step()
         return loss
 
-    step.scheduler = scheduler
-    return step
+    return step, scheduler
+
+
+def scheduled_step(backend: cstorch.Backend) -> TracedStep:
+    """Return a traced step with momentum and a falling learning rate."""
+    return step_and_scheduler(backend)[0]
 
 
 @pytest.mark.parametrize("make_step", [partial(training_step, momentum=0.9), scheduled_step])
-def test_optimizer_state_survives_another_loader(make_step: Any) -> None:
+def test_optimizer_state_survives_another_loader(
+    make_step: Callable[[cstorch.Backend], TracedStep],
+) -> None:
     """Momentum goes on when the next epoch comes from another loader."""
 
-    def digest(*sources):
+    def digest(*sources: Callable[[], Any]) -> str:
         with running_backend() as backend:
             step = make_step(backend)
             for source in sources:
@@ -257,32 +272,32 @@ def test_optimizer_state_survives_another_loader(make_step: Any) -> None:
 
 def test_scheduler_counts_the_steps_done(backend: cstorch.Backend) -> None:
     """The count does not depend on how often the step was recorded."""
-    step = scheduled_step(backend)
+    step, scheduler = step_and_scheduler(backend)
     seen = []
 
     @cstorch.step_closure
-    def note():
-        seen.append(step.scheduler.get_last_lr()[0])
+    def note() -> None:
+        seen.append(scheduler.get_last_lr()[0])
 
     for loop in (executor(4, activation_steps=2), executor(1)):
         for batch in loop:
             step(batch)
             note()
     assert seen == pytest.approx([0.08, 0.06, 0.05])
-    assert step.scheduler.state_dict() == {"last_epoch": 5}
+    assert scheduler.state_dict() == {"last_epoch": 5}
 
 
-def stepped_by(make_scheduler):
-    """A function that makes a traced step with momentum and a learning-rate scheduler."""
+def stepped_by(make_scheduler: Callable[[cstorch.optim.Optimizer], LRScheduler]) -> MakeStep:
+    """Return a function that makes a traced step with momentum and a learning-rate scheduler."""
 
-    def make(backend):
+    def make(backend: cstorch.Backend) -> TracedStep:
         model = cstorch.compile(backend.model or Regression(), backend)
         optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
         scheduler = make_scheduler(optimizer)
 
         @cstorch.trace
-        def step(batch):
-            loss = model(**batch)
+        def step(batch: Batch) -> torch.Tensor:
+            loss: torch.Tensor = model(**batch)
             loss.backward()
             optimizer.step()
             scheduler.step()
@@ -300,7 +315,7 @@ def test_lambda_schedule_covers_every_loop() -> None:
     )
     make_formula = stepped_by(lambda o: cstorch.optim.lr_scheduler.MultiplicativeLR(o, 0.1, 0.5))
 
-    def digest(make, *counts):
+    def digest(make: MakeStep, *counts: int) -> str:
         with running_backend() as backend:
             step, data = make(backend), loader()
             for count in counts:
@@ -312,7 +327,7 @@ def test_lambda_schedule_covers_every_loop() -> None:
     assert digest(make_lambda, 1, 2, 3) == expected
 
 
-CLIPS = {
+CLIPS: dict[str, Clip] = {
     "norm, by module": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1),
     "norm, by name": lambda model: clip_grad_norm_(model.parameters(), 0.1),
     "value, by module": lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.01),
@@ -320,8 +335,8 @@ CLIPS = {
 }
 
 
-def expected_after_one_step(clip):
-    """The weights of plain PyTorch: gradients of the whole batch, clipped, applied."""
+def expected_after_one_step(clip: Clip) -> dict[str, torch.Tensor]:
+    """Return the weights of plain PyTorch after a step on the whole batch with clipping."""
     model, batch = Regression(), batches()[0]
     rows = len(batch["x"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -333,11 +348,11 @@ def expected_after_one_step(clip):
 
 
 @pytest.mark.parametrize("how", CLIPS)
-def test_clipping_is_recorded_under_any_import(how: Any, backend: cstorch.Backend) -> None:
+def test_clipping_is_recorded_under_any_import(how: str, backend: cstorch.Backend) -> None:
     """It acts on the gradient of the whole batch, not on that of each micro-batch."""
     losses(training_step(backend, CLIPS[how]), executor(1))
     expected = expected_after_one_step(CLIPS[how])
-    masters = backend.cluster.masters(list(expected))
+    masters = cluster_of(backend).masters(list(expected))
     found = {name: torch.from_numpy(array) for name, array in masters.items()}
     unclipped = expected_after_one_step(lambda model: None)
     for name, weight in expected.items():
@@ -359,7 +374,8 @@ def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> 
     with raises(ApplianceCompilationError, "some-gradients-clipped"):
         losses(
             training_step(
-                backend, lambda model: clip_grad_norm_(model.layers[0].parameters(), 1.0)
+                backend,
+                lambda model: clip_grad_norm_(model.get_submodule("layers.0").parameters(), 1.0),
             ),
             executor(1),
         )
@@ -398,6 +414,7 @@ def test_compiled_for_needs_no_loop_and_no_cluster(backend: cstorch.Backend) -> 
     compiled, optimizer = training_step(backend).compiled_for(2, batches()[0])
     assert backend.cluster is None
     assert compiled.program.micro_batch_size == 2
+    assert optimizer is not None
     assert optimizer.rule == "SGD"
 
 
@@ -412,7 +429,7 @@ def test_step_closures_run_on_activation_steps(
     seen = []
 
     @cstorch.step_closure
-    def note(loss, iteration):
+    def note(loss: torch.Tensor, iteration: int) -> None:
         assert isinstance(loss, torch.Tensor)
         assert loss.dtype == torch.float32
         seen.append(iteration)
@@ -441,7 +458,7 @@ def test_checkpoint_closures_run_on_checkpoint_steps(
     saved = []
 
     @cstorch.checkpoint_closure
-    def save(iteration):
+    def save(iteration: int) -> None:
         saved.append((iteration, backend.global_step))
 
     step = training_step(backend)
@@ -457,19 +474,20 @@ def test_closure_inside_the_trace_runs_for_every_step(backend: cstorch.Backend) 
     seen = []
 
     @cstorch.step_closure
-    def note(name, loss):
+    def note(name: str, loss: torch.Tensor) -> None:
         seen.append((name, loss.item()))
 
     model = cstorch.compile(Regression(), backend)
 
     @cstorch.trace
-    def step(batch):
+    def step(batch: Batch) -> torch.Tensor:
         loss = model(**batch)
         note("inside", loss * 2)
         return loss
 
     outside = losses(step, executor(2))
-    assert seen == [("inside", pytest.approx(2 * loss)) for loss in outside]
+    assert [name for name, _ in seen] == ["inside"] * 2
+    assert [loss for _, loss in seen] == pytest.approx([2 * loss for loss in outside])
 
 
 def test_closures_run_in_the_order_of_their_calls(backend: cstorch.Backend) -> None:
@@ -486,11 +504,13 @@ def test_closures_run_in_the_order_of_their_calls(backend: cstorch.Backend) -> N
 
 
 @pytest.mark.parametrize("kind", [cstorch.step_closure, cstorch.checkpoint_closure])
-def test_closure_outside_of_a_loop_is_refused(kind: Any, backend: cstorch.Backend) -> None:
+def test_closure_outside_of_a_loop_is_refused(
+    kind: Callable[[Callable[..., Any]], Callable[..., None]], backend: cstorch.Backend
+) -> None:
     """There is no step that it could follow."""
 
     @kind
-    def report():
+    def report() -> None:
         """Not reached."""
 
     with pytest.raises(RuntimeError, match="report is a closure and was called outside"):
@@ -502,7 +522,7 @@ def test_error_in_a_closure_ends_the_loop(backend: cstorch.Backend) -> None:
     step = evaluation_step(backend)
 
     @cstorch.step_closure
-    def fail(loss):
+    def fail(loss: torch.Tensor) -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
@@ -515,7 +535,7 @@ def test_closure_keeps_its_name() -> None:
     """Tracebacks show the user's function name."""
 
     @cstorch.step_closure
-    def report_loss():
-        """What it does."""
+    def report_loss() -> None:
+        """Report the loss."""
 
-    assert (report_loss.__name__, report_loss.__doc__) == ("report_loss", "What it does.")
+    assert (report_loss.__name__, report_loss.__doc__) == ("report_loss", "Report the loss.")

@@ -16,6 +16,7 @@ from torch import nn
 import cstorch
 from tests.support.cstorch_program import (
     batches,
+    cluster_of,
     evaluation_step,
     executor,
     loader,
@@ -32,19 +33,23 @@ NAME = "layers.0.weight"
 SERVERS = Shape(2, servers=2)
 
 
+def regression_of(backend: cstorch.Backend) -> Regression:
+    """Return the model of a backend."""
+    assert isinstance(backend.model, Regression)
+    return backend.model
+
+
 @pytest.fixture
-def trained(backend: cstorch.Backend) -> nn.Module:
+def trained(backend: cstorch.Backend) -> Regression:
     """A model after two steps."""
     losses(training_step(backend), executor(2))
-    assert backend.model is not None
-    return backend.model
+    return regression_of(backend)
 
 
 def held(backend: cstorch.Backend) -> dict[str, torch.Tensor]:
     """Return what the weight servers hold now."""
-    assert backend.cluster is not None
     names = [name for name, _ in Regression().named_parameters()]
-    return {name: torch.from_numpy(a) for name, a in backend.cluster.masters(names).items()}
+    return {name: torch.from_numpy(a) for name, a in cluster_of(backend).masters(names).items()}
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -57,7 +62,7 @@ def same(found: Any, expected: Any) -> bool:
 def counted_reads(backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that grows by the name of each weight that is fetched."""
     fetched: list[str] = []
-    original = backend.cluster.masters
+    original = cluster_of(backend).masters
 
     def masters(names: list[str]) -> dict[str, np.ndarray]:
         fetched.extend(names)
@@ -67,7 +72,7 @@ def counted_reads(backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch) -> 
     return fetched
 
 
-READS: dict[str, Callable[[nn.Module], torch.Tensor]] = {
+READS: dict[str, Callable[[Regression], torch.Tensor]] = {
     "state_dict": lambda model: model.state_dict()[NAME],
     "parameters": lambda model: next(iter(model.parameters())),
     "numpy": lambda model: torch.from_numpy(model.layers[0].weight.detach().numpy().copy()),
@@ -81,7 +86,7 @@ READS: dict[str, Callable[[nn.Module], torch.Tensor]] = {
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_read_gives_the_trained_value(
-    backend: cstorch.Backend, trained: nn.Module, read: Callable[[nn.Module], torch.Tensor]
+    backend: cstorch.Backend, trained: Regression, read: Callable[[Regression], torch.Tensor]
 ) -> None:
     """Every way to read a parameter returns what MemoryX holds."""
     expected = held(backend)[NAME]
@@ -90,7 +95,7 @@ def test_read_gives_the_trained_value(
 
 
 def test_state_dict_is_fetched_when_it_is_used(
-    backend: cstorch.Backend, trained: nn.Module, monkeypatch: pytest.MonkeyPatch
+    backend: cstorch.Backend, trained: Regression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dict itself costs nothing; each tensor is fetched once, until the next step."""
     fetched = counted_reads(backend, monkeypatch)
@@ -106,7 +111,7 @@ def test_state_dict_follows_later_steps(backend: cstorch.Backend) -> None:
     """As in PyTorch, its tensors are aliases of the parameters."""
     step = training_step(backend)
     losses(step, executor(1))
-    state = backend.model.state_dict()
+    state = regression_of(backend).state_dict()
     assert same(state, held(backend))
     losses(step, executor(1))
     assert same(state, held(backend))
@@ -114,7 +119,7 @@ def test_state_dict_follows_later_steps(backend: cstorch.Backend) -> None:
 
 @pytest.mark.parametrize("what", ["state_dict", "model"])
 def test_torch_save_of_a_trained_model(
-    backend: cstorch.Backend, trained: nn.Module, what: str
+    backend: cstorch.Backend, trained: Regression, what: str
 ) -> None:
     """The file holds ordinary tensors with the trained values."""
     file = io.BytesIO()
@@ -132,7 +137,7 @@ def test_weights_read_in_the_loop_include_the_step_just_called() -> None:
         step, seen = training_step(backend), []
         for batch in executor(3, activation_steps=3):
             step(batch)
-            seen.append(backend.model.state_dict()[NAME].clone())
+            seen.append(regression_of(backend).state_dict()[NAME].clone())
         last = backend.weights_digest()
     for count, found in enumerate(seen, start=1):
         with running_backend() as backend:
@@ -151,7 +156,7 @@ def test_results_after_reads_in_the_loop(backend: cstorch.Backend) -> None:
 
     for batch in loop:
         loss = step(batch)
-        backend.model.layers[0].weight.sum()
+        regression_of(backend).layers[0].weight.sum()
         note(loss)
     with running_backend_after(backend) as other:
         expected = losses(training_step(other), executor(3, activation_steps=3))
@@ -164,34 +169,34 @@ def running_backend_after(backend: cstorch.Backend) -> Any:
     return running_backend()
 
 
-def mul(model: nn.Module) -> None:
+def mul(model: Regression) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(0.5)
 
 
-def item(model: nn.Module) -> None:
+def item(model: Regression) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter[...] = parameter * 0.5
 
 
-def data(model: nn.Module) -> None:
+def data(model: Regression) -> None:
     for parameter in model.parameters():
         parameter.data = parameter.data * 0.5
 
 
-def through_numpy(model: nn.Module) -> None:
+def through_numpy(model: Regression) -> None:
     for parameter in model.parameters():
         parameter.detach().numpy()[...] *= 0.5
 
 
-def load(model: nn.Module, **options: Any) -> None:
+def load(model: Regression, **options: Any) -> None:
     state = {name: tensor * 0.5 for name, tensor in model.state_dict().items()}
     model.load_state_dict(state, **options)
 
 
-def load_assigned(model: nn.Module) -> None:
+def load_assigned(model: Regression) -> None:
     load(model, assign=True)
 
 
@@ -200,7 +205,7 @@ def test_replaced_parameters_count_from_the_next_step(backend: cstorch.Backend) 
     step, new = training_step(backend, lr=0.5), Regression(depth=3).layers[2].weight.detach()
     for iteration, batch in enumerate(executor(2, activation_steps=2)):
         if iteration == 1:
-            backend.model.layers[0].weight = nn.Parameter(new.clone())
+            regression_of(backend).layers[0].weight = nn.Parameter(new.clone())
         step(batch)
     found = held(backend)
     model = Regression()
@@ -218,16 +223,18 @@ def test_replaced_parameters_count_from_the_next_step(backend: cstorch.Backend) 
 @pytest.mark.parametrize("write", [mul, item, data, through_numpy, load, load_assigned])
 @pytest.mark.parametrize("shape", [Shape(2), SERVERS], ids=["one-server", "two-servers"])
 def test_write_reaches_memoryx_before_the_next_step(
-    write: Callable[[nn.Module], None], shape: Shape
+    write: Callable[[Regression], None], shape: Shape
 ) -> None:
     """Two steps with halved weights in between are those of plain PyTorch."""
     with running_backend(shape) as backend:
         step = training_step(backend)
         for iteration, batch in enumerate(executor(2, activation_steps=2)):
             if iteration == 1:
-                write(backend.model)
+                write(regression_of(backend))
             step(batch)
-        found = {name: tensor.clone() for name, tensor in backend.model.state_dict().items()}
+        found = {
+            name: tensor.clone() for name, tensor in regression_of(backend).state_dict().items()
+        }
     model = Regression()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for iteration, batch in enumerate(batches()[:2]):
@@ -241,7 +248,7 @@ def test_write_reaches_memoryx_before_the_next_step(
 
 
 def test_write_is_seen_by_evaluation_and_checkpoint(
-    backend: cstorch.Backend, trained: nn.Module, tmp_path: Path
+    backend: cstorch.Backend, trained: Regression, tmp_path: Path
 ) -> None:
     """Both are done by the cluster."""
     with torch.no_grad():
@@ -256,7 +263,7 @@ def test_write_is_seen_by_evaluation_and_checkpoint(
 
 
 def test_load_state_dict_fetches_nothing(
-    backend: cstorch.Backend, trained: nn.Module, monkeypatch: pytest.MonkeyPatch
+    backend: cstorch.Backend, trained: Regression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All elements are overwritten, so that the trained values are not needed."""
     fetched = counted_reads(backend, monkeypatch)
@@ -267,7 +274,7 @@ def test_load_state_dict_fetches_nothing(
 
 
 def test_reading_sends_nothing(
-    backend: cstorch.Backend, trained: nn.Module, monkeypatch: pytest.MonkeyPatch
+    backend: cstorch.Backend, trained: Regression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only written weights travel."""
     trained.state_dict()[NAME].sum()
@@ -289,7 +296,7 @@ def test_restored_weights_can_be_read_before_the_first_step(tmp_path: Path) -> N
         backend.restore(path)
         assert same(model.state_dict(), saved)
         with torch.no_grad():
-            model.layers[0].weight.zero_()
+            model.get_parameter(NAME).zero_()
         losses(evaluation_step(backend), executor(1))
         assert same(held(backend), {**saved, NAME: torch.zeros(4, 4)})
 
@@ -298,7 +305,7 @@ def test_weight_read_after_shutdown_is_refused() -> None:
     """The trained values ended with the cluster; values read before stay readable."""
     with running_backend() as backend:
         losses(training_step(backend), executor(1))
-        model = backend.model
+        model = regression_of(backend)
         before = model.layers[1].weight.clone()
     assert torch.equal(model.layers[1].weight, before)
     with raises(WaferStreamError, "weight-read-after-shutdown"):
@@ -310,21 +317,22 @@ def test_weight_read_after_shutdown_is_refused() -> None:
 def test_weight_used_beside_its_module_is_refused(backend: cstorch.Backend) -> None:
     """In a trace it would be a constant with an old value."""
     model = cstorch.compile(Regression(), backend)
-    weight = model.layers[0].weight
+    weight = model.get_parameter(NAME)
 
     @cstorch.trace
     def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        return model(**batch) + weight.sum()
+        loss: torch.Tensor = model(**batch) + weight.sum()
+        return loss
 
     with raises(ApplianceCompilationError, "weight-not-through-module"):
         losses(step, executor(1))
 
 
-def reshape(model: nn.Module) -> None:
+def reshape(model: Regression) -> None:
     model.layers[0].weight.data = torch.zeros(5)
 
 
-def add(model: nn.Module) -> None:
+def add(model: Regression) -> None:
     model.extra = nn.Parameter(torch.zeros(1))
 
 
@@ -332,7 +340,7 @@ def add(model: nn.Module) -> None:
     ("change", "code"), [(reshape, "parameter-shape-changed"), (add, "parameters-changed")]
 )
 def test_change_of_the_parameters_is_refused(
-    backend: cstorch.Backend, trained: nn.Module, change: Callable[[nn.Module], None], code: str
+    backend: cstorch.Backend, trained: Regression, change: Callable[[Regression], None], code: str
 ) -> None:
     """MemoryX holds what the model had when it was compiled."""
     change(trained)

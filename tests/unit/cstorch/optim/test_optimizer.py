@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -26,17 +27,19 @@ CLASSES = [
 
 
 @pytest.fixture
-def weights():
+def weights() -> list[nn.Parameter]:
     return [torch.nn.Parameter(torch.zeros(size)) for size in (2, 3)]
 
 
 @pytest.fixture
-def names(weights):
+def names(weights: list[nn.Parameter]) -> dict[torch.Tensor, str]:
     return {weights[0]: "first.weight", weights[1]: "second.weight"}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_spec_of_every_optimizer_runs_in_memoryx(kind: Any, weights: Any, names: Any) -> None:
+def test_spec_of_every_optimizer_runs_in_memoryx(
+    kind: Any, weights: list[nn.Parameter], names: dict[torch.Tensor, str]
+) -> None:
     """Every optimizer has a rule of its name, which finds all the numbers it needs in the spec."""
     spec = kind(weights, lr=0.1).spec(names)
     (group,) = spec.groups
@@ -62,7 +65,9 @@ def test_spec_of_every_optimizer_runs_in_memoryx(kind: Any, weights: Any, names:
         (optim.Rprop, {"lr": 1e-3, "etas": (0.5, 1.2), "step_sizes": (1e-6, 50.0)}),
     ],
 )
-def test_default_hyper_parameters_are_the_vendors(kind: Any, defaults: Any, weights: Any) -> None:
+def test_default_hyper_parameters_are_the_vendors(
+    kind: Any, defaults: Any, weights: list[nn.Parameter]
+) -> None:
     """cluster_interface.md, section 3.4."""
     assert kind(weights).defaults.items() >= defaults.items()
 
@@ -76,15 +81,15 @@ def test_every_rule_has_an_optimizer() -> None:
         assert kind.__doc__ == type(kind.rule).__doc__
 
 
-def test_groups_override_single_hyper_parameters(weights: Any, names: Any) -> None:
+def test_groups_override_single_hyper_parameters(
+    weights: list[nn.Parameter], names: dict[torch.Tensor, str]
+) -> None:
     """A group's own values win over the defaults; tags and names are no hyper-parameters."""
-    optimizer = optim.AdamW(
-        [
-            {"params": [weights[0]], "weight_decay": 0.1, "tags": "decay"},
-            {"params": [weights[1]], "betas": [0.8, 0.9], "name": "norms"},
-        ],
-        lr=1e-2,
-    )
+    groups: list[dict[str, Any]] = [
+        {"params": [weights[0]], "weight_decay": 0.1, "tags": "decay"},
+        {"params": [weights[1]], "betas": [0.8, 0.9], "name": "norms"},
+    ]
+    optimizer = optim.AdamW(groups, lr=1e-2)
     first, second = optimizer.spec(names).groups
     assert (first.hyper["weight_decay"], first.hyper["lr"]) == (0.1, 1e-2)
     assert (second.hyper["weight_decay"], second.hyper["betas"]) == (0.0, (0.8, 0.9))
@@ -104,7 +109,7 @@ def test_groups_override_single_hyper_parameters(weights: Any, names: Any) -> No
     ],
 )
 def test_hyper_parameters_out_of_range_are_refused(
-    kind: Any, args: Any, key: Any, weights: Any
+    kind: Any, args: Any, key: Any, weights: list[nn.Parameter]
 ) -> None:
     """The error names the hyper-parameter, the optimizer and the group."""
     with pytest.raises(ConfigError) as caught:
@@ -122,7 +127,7 @@ def test_hyper_parameters_out_of_range_are_refused(
     ],
 )
 def test_hyper_parameters_that_contradict_are_refused(
-    kind: Any, args: Any, code: Any, weights: Any
+    kind: Any, args: Any, code: Any, weights: list[nn.Parameter]
 ) -> None:
     """Each alone would be allowed."""
     with raises(ConfigError, code) as caught:
@@ -130,21 +135,23 @@ def test_hyper_parameters_that_contradict_are_refused(
     assert caught.value.where == f"{kind.__name__}, parameter group 0"
 
 
-def test_misspelt_key_of_a_group_is_refused(weights: Any) -> None:
+def test_misspelt_key_of_a_group_is_refused(weights: list[nn.Parameter]) -> None:
     """A group key that is no hyper-parameter would be ignored silently; it is an error instead."""
     with pytest.raises(ConfigError) as caught:
         optim.AdamW([{"params": weights, "weight_decy": 0.1}])
     assert "'weight_decay'" in str(caught.value.remedy)
 
 
-def test_step_outside_a_trace_is_refused(weights: Any) -> None:
+def test_step_outside_a_trace_is_refused(weights: list[nn.Parameter]) -> None:
     """The error says where the optimizer runs and what to do."""
     with raises(WaferStreamError, "optimizer-outside-trace") as caught:
         optim.SGD(weights, lr=0.1).step()
     assert "cstorch.trace" in str(caught.value.remedy)
 
 
-def test_recorder_spec_is_the_whole_update(weights: Any, names: Any) -> None:
+def test_recorder_spec_is_the_whole_update(
+    weights: list[nn.Parameter], names: dict[torch.Tensor, str]
+) -> None:
     """Clipping, optimizer and schedulers of a trace end up in the spec; nothing is computed."""
     optimizer = optim.AdamW(weights)
     rate = LinearLR(optimizer, initial_learning_rate=0.0, end_learning_rate=1.0, total_iters=10)
@@ -158,6 +165,7 @@ def test_recorder_spec_is_the_whole_update(weights: Any, names: Any) -> None:
         rate.step()
         decay.step()
     spec = recorder.spec(names)
+    assert spec is not None
     assert (spec.rule, spec.max_gradient_norm, spec.max_gradient_value) == ("AdamW", 1.0, 0.5)
     assert spec.groups[0].at(4)["lr"] == pytest.approx(0.3)
     assert spec.groups[0].at(4)["weight_decay"] == 0.5
@@ -167,14 +175,14 @@ def test_recorder_spec_is_the_whole_update(weights: Any, names: Any) -> None:
     assert weights[0].grad is None
 
 
-def test_recorder_without_an_optimizer_has_no_spec(names: Any) -> None:
+def test_recorder_without_an_optimizer_has_no_spec(names: dict[torch.Tensor, str]) -> None:
     """An evaluation step records nothing."""
     with recording() as recorder:
         pass
     assert recorder.spec(names) is None
 
 
-def test_recorder_refuses_another_order_of_the_update(weights: Any) -> None:
+def test_recorder_refuses_another_order_of_the_update(weights: list[nn.Parameter]) -> None:
     """Two steps, clipping after the step or twice, a scheduler twice: each is an error."""
     optimizer = optim.SGD(weights, lr=0.1)
     scheduler = ConstantLR(optimizer, learning_rate=0.1)
@@ -192,15 +200,16 @@ def test_recorder_refuses_another_order_of_the_update(weights: Any) -> None:
         scheduler.step()
         with raises(ApplianceCompilationError, "scheduler-stepped-twice"):
             scheduler.step()
+    closure: Any = float
     with raises(WaferStreamError, "step-with-closure"):
-        optimizer.step(closure=lambda: 0.0)
+        optimizer.step(closure=closure)
 
 
-def test_step_and_zero_grad_leave_no_op_in_the_graph(weights: Any) -> None:
+def test_step_and_zero_grad_leave_no_op_in_the_graph(weights: list[nn.Parameter]) -> None:
     """make_fx sees neither the optimizer nor the profiler ranges that torch puts around it."""
     optimizer = optim.SGD(weights, lr=0.1)
 
-    def step(x):
+    def step(x: torch.Tensor) -> torch.Tensor:
         loss = x.sum()
         optimizer.step()
         optimizer.zero_grad()
@@ -213,7 +222,9 @@ def test_step_and_zero_grad_leave_no_op_in_the_graph(weights: Any) -> None:
     assert [node.op for node in graph.nodes] == ["placeholder", "call_function", "output"]
 
 
-def test_group_without_a_learning_rate_is_refused(weights: Any, names: Any) -> None:
+def test_group_without_a_learning_rate_is_refused(
+    weights: list[nn.Parameter], names: dict[torch.Tensor, str]
+) -> None:
     """SGD without lr is fine with a scheduler and an error without; Adafactor may find its own."""
     optimizer = optim.SGD(weights)
     with raises(ConfigError, "no-learning-rate"):
@@ -228,14 +239,16 @@ def test_group_without_a_learning_rate_is_refused(weights: Any, names: Any) -> N
         own.spec(names, [scheduler])
 
 
-def test_parameter_of_another_model_is_refused(weights: Any, names: Any) -> None:
+def test_parameter_of_another_model_is_refused(
+    weights: list[nn.Parameter], names: dict[torch.Tensor, str]
+) -> None:
     """Every parameter needs a name in the compiled model."""
     optimizer = optim.SGD([*weights, torch.nn.Parameter(torch.zeros(5))], lr=0.1)
     with raises(WaferStreamError, "parameter-not-in-model"):
         optimizer.spec(names)
 
 
-def test_state_dict_keeps_the_groups(weights: Any) -> None:
+def test_state_dict_keeps_the_groups(weights: list[nn.Parameter]) -> None:
     """Hyper-parameters survive a round trip; state tensors are MemoryX's."""
     optimizer = optim.AdamW(weights, lr=0.5, betas=(0.8, 0.9))
     optimizer.preinitialize()
@@ -246,7 +259,7 @@ def test_state_dict_keeps_the_groups(weights: Any) -> None:
     assert (other.param_groups[0]["lr"], other.param_groups[0]["betas"]) == (0.5, (0.8, 0.9))
 
 
-def test_signature_of_an_optimizer_is_the_vendors(weights: Any) -> None:
+def test_signature_of_an_optimizer_is_the_vendors(weights: list[nn.Parameter]) -> None:
     """Names, order and defaults; arguments may be given by position, unknown ones are refused."""
     parameters = inspect.signature(optim.Lion).parameters
     assert list(parameters) == ["params", "lr", "betas", "weight_decay"]

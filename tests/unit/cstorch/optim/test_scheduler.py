@@ -17,8 +17,8 @@ from wsc.core.hyper_schedules.base import SCHEDULES, scheduler_name
 
 
 @pytest.fixture
-def optimizer():
-    groups = [
+def optimizer() -> optim.Optimizer:
+    groups: list[dict[str, Any]] = [
         {"params": [torch.nn.Parameter(torch.zeros(2))], "tags": ["matrix", "slow"]},
         {"params": [torch.nn.Parameter(torch.zeros(3))], "tags": "norm"},
         {"params": [torch.nn.Parameter(torch.zeros(4))]},
@@ -128,7 +128,7 @@ def test_wrong_argument_names_the_scheduler(optimizer: Any) -> None:
 
 def test_state_dict_restores_the_step_count(optimizer: Any) -> None:
     """state_dict holds the count; loading it restores the value of that step."""
-    args = {"initial_learning_rate": 1.0, "step_size": 2, "gamma": 0.5}
+    args: dict[str, Any] = {"initial_learning_rate": 1.0, "step_size": 2, "gamma": 0.5}
     scheduler = lr_scheduler.StepLR(optimizer, **args)
     for _ in range(5):
         scheduler.step()

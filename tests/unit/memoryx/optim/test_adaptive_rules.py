@@ -62,7 +62,7 @@ def test_update_equals_torch_bitwise(name: str, hyper: dict[str, Any]) -> None:
 
 def test_nadam_equals_torch_after_its_momentum_product_vanishes() -> None:
     """With these betas the product of momenta underflows in fp32 within 120 steps."""
-    hyper = {**NADAM, "betas": (0.5, 0.95)}
+    hyper: dict[str, Any] = {**NADAM, "betas": (0.5, 0.95)}
     make = partial(torch.optim.NAdam, **hyper, foreach=False)
     assert_equals_torch("NAdam", make, hyper, [(3,)], num_steps=120)
 

@@ -28,13 +28,14 @@ CASES = [
 ]
 
 
-def complete(name, hyper):
+def complete(name: str, hyper: dict[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters as MemoryX names them."""
     return {**hyper, "correct_bias": True} if name == "AdamW" else hyper
 
 
 @pytest.mark.parametrize(("name", "reference", "hyper"), CASES)
 def test_update_equals_torchs_fused_optimizer_bitwise(
-    name: Any, reference: Any, hyper: Any
+    name: str, reference: Any, hyper: dict[str, Any]
 ) -> None:
     """Five steps on views at odd offsets equal torch's on its own tensors."""
     make = partial(reference, **hyper, fused=True)

@@ -12,6 +12,7 @@ from memoryx.optim.rule import Parameter, init_state, rule_named
 
 SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
 NUM_STEPS = 5
+State = dict[str, torch.Tensor]
 LION = {"lr": 1e-2, "betas": (0.9, 0.99), "weight_decay": 0.1}
 LAMB = {"lr": 1e-2, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.1, "adam": False}
 ADAFACTOR = {
@@ -27,7 +28,9 @@ ADAFACTOR = {
 }
 
 
-def lion(p, g, state, hyper, step):
+def lion(
+    p: torch.Tensor, g: torch.Tensor, state: State, hyper: dict[str, Any], step: int
+) -> torch.Tensor:
     """Chen et al. 2023, arXiv:2302.06675, algorithm 2."""
     beta1, beta2 = hyper["betas"]
     m = state.get("m", torch.zeros_like(p))
@@ -36,7 +39,9 @@ def lion(p, g, state, hyper, step):
     return p - hyper["lr"] * (c.sign() + hyper["weight_decay"] * p)
 
 
-def lamb(p, g, state, hyper, step):
+def lamb(
+    p: torch.Tensor, g: torch.Tensor, state: State, hyper: dict[str, Any], step: int
+) -> torch.Tensor:
     """You et al. 2020, arXiv:1904.00962, algorithm 2, phi(z) = z."""
     beta1, beta2 = hyper["betas"]
     state["m"] = m = beta1 * state.get("m", 0 * p) + (1 - beta1) * g
@@ -47,7 +52,9 @@ def lamb(p, g, state, hyper, step):
     return p - hyper["lr"] * ratio * u
 
 
-def adafactor(p, g, state, hyper, step):
+def adafactor(
+    p: torch.Tensor, g: torch.Tensor, state: State, hyper: dict[str, Any], step: int
+) -> torch.Tensor:
     """Shazeer and Stern 2018, arXiv:1804.04235, algorithms 4 and 5, with the paper's sums."""
     eps1, eps2 = hyper["eps"]
     rho = hyper["lr"]
@@ -93,7 +100,7 @@ def test_update_follows_the_paper_for_five_steps(name: Any, formula: Any, hyper:
     masters = [torch.randn(shape, generator=generator) for shape in SHAPES]
     exact = [master.double() for master in masters]
     states = [init_state(rule, shape, hyper) for shape in SHAPES]
-    exact_states = [{} for _ in SHAPES]
+    exact_states: list[State] = [{} for _ in SHAPES]
     for step in range(1, NUM_STEPS + 1):
         gradients = [torch.randn(shape, generator=generator) for shape in SHAPES]
         kept = [gradient.clone() for gradient in gradients]

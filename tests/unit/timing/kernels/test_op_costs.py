@@ -124,10 +124,13 @@ def test_cost_function_of_a_convolution_spreads_positions() -> None:
     longer = work._replace(shape=(4097, 288, 64))
     assert cost_function_of(work) != cost_function_of(longer)
     assert cost_function_of(work).on(GRID) == cost_function_of(longer).on(GRID)
-    expected = spatial.convolution(GRID, *work.shape, "float16", op="convolution")
+    positions, patch, channels = work.shape
+    expected = spatial.convolution(GRID, positions, patch, channels, "float16", op="convolution")
     assert op_cycles(GRID, work, "float16") == expected
     resident = op_cycles(GRID, work._replace(streams=False), "float16")
-    assert resident == spatial.resident_convolution(GRID, *work.shape, "float16", op="convolution")
+    assert resident == spatial.resident_convolution(
+        GRID, positions, patch, channels, "float16", op="convolution"
+    )
 
 
 def test_cost_of_a_grouped_product_streams_every_group() -> None:

@@ -32,6 +32,7 @@ class Awkward(Regression):
         super().__init__()
         self.layers[1].weight.requires_grad_(False)
         self.unused = nn.Parameter(torch.ones(3))
+        self.mask: torch.Tensor
         self.register_buffer("mask", torch.tensor([1.0, 0.0, 1.0, 1.0]))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -68,6 +68,8 @@ class DrawsFromGenerator(Regression):
 class FunctionalStatistics(Regression):
     def __init__(self) -> None:
         super().__init__()
+        self.mean: torch.Tensor
+        self.variance: torch.Tensor
         self.register_buffer("mean", torch.zeros(4))
         self.register_buffer("variance", torch.ones(4))
 
@@ -99,6 +101,7 @@ class WritesInput(Regression):
 class WritesView(Regression):
     def __init__(self) -> None:
         super().__init__()
+        self.steps: torch.Tensor
         self.register_buffer("steps", torch.zeros(4))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

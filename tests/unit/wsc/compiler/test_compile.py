@@ -42,6 +42,7 @@ def test_digest_covers_constants() -> None:
     class Masked(Regression):
         def __init__(self, mask: list[float]) -> None:
             super().__init__()
+            self.mask: torch.Tensor
             self.register_buffer("mask", torch.tensor(mask))
 
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -57,7 +58,7 @@ def test_digest_covers_constants() -> None:
 def test_digest_covers_layers() -> None:
     """The same arithmetic, cut into other layers, is another program."""
 
-    class Plain(nn.Sequential):
+    class Plain(nn.ModuleList):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return (self[2](self.tanh(self[0](x))) - y).square().mean()
 
@@ -69,7 +70,7 @@ def test_digest_covers_layers() -> None:
             return self[1](x)
 
     as_function, as_module = (
-        program(kind(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))) for kind in (Plain, Named)
+        program(kind([nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)])) for kind in (Plain, Named)
     )
     assert len(as_module.segments) > len(as_function.segments)
     assert as_module.digest != as_function.digest

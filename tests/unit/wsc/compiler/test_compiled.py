@@ -26,8 +26,11 @@ class Constants(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
+        self.mask: torch.Tensor
         self.register_buffer("mask", torch.eye(4, dtype=torch.bool))
+        self.row: torch.Tensor
         self.register_buffer("row", torch.arange(4.0).expand(4, 4))
+        self.turned: torch.Tensor
         self.register_buffer("turned", torch.arange(16.0).bfloat16().view(4, 4).t()[1:])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,7 @@ class Reads(Regression):
     def __init__(self, read: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
         self.read = read
+        self.table: torch.Tensor
         self.register_buffer("table", torch.ones(4))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,8 @@ from tests.support.errors import raises
 from tests.support.tiny_training import Shape, cluster_config
 from wsc.core.errors import ApplianceError, ConfigError, DataError
 
+NO_BATCH: dict[str, Any] = {}
+
 
 def test_num_steps_is_one_epoch_by_default(backend: cstorch.Backend) -> None:
     """As many steps as the loader has batches."""
@@ -100,13 +102,13 @@ def test_loop_can_be_left_early(backend: cstorch.Backend) -> None:
     for _ in executor(5):
         break
     with pytest.raises(KeyError):
-        run(executor(5), lambda _: {}["missing"])
+        run(executor(5), lambda _: NO_BATCH["missing"])
     assert len(losses(evaluation_step(backend), executor(2))) == 2
 
 
 def test_loop_yields_the_first_batch_only(backend: cstorch.Backend) -> None:
     """Data go to the systems, not to this process."""
-    seen = []
+    seen: list[Any] = []
     run(executor(3), seen.append)
     assert all(batch is seen[0] for batch in seen)
 
@@ -122,13 +124,20 @@ def test_loop_knows_first_and_last_iteration(backend: cstorch.Backend) -> None:
     assert seen == [(1, True, False), (2, False, False), (3, False, True)]
 
 
-def test_steps_between_activation_steps_run_in_one_job(backend: cstorch.Backend) -> None:
+def test_steps_between_activation_steps_run_in_one_job(
+    backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cluster gets one call, and all results are there afterwards."""
     step = training_step(backend)
     loop = executor(5, activation_steps=3)
-    asked = []
+    asked: list[tuple[Any, ...]] = []
     run_steps = backend.run
-    backend.run = lambda *args: asked.append(args) or run_steps(*args)
+
+    def note(*args: Any) -> Any:
+        asked.append(args)
+        return run_steps(*args)
+
+    monkeypatch.setattr(backend, "run", note)
     run(loop, step)
     assert asked == [("train", 1, 3), ("train", 4, 5)]
     assert [result.step for result in loop.results] == [4, 5]
@@ -164,7 +173,7 @@ def test_queue_of_a_loop_that_was_left_is_cleared(backend: cstorch.Backend) -> N
 
 
 @pytest.mark.parametrize("loops", [[5], [1, 4]])
-def test_job_time_sec_limits_the_job(loops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_time_sec_limits_the_job(loops: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is checked before the next steps are sent, in any loop."""
     config = cluster_config(Shape(2)).model_copy(update={"job_time_sec": 10})
     now = [0.0]
@@ -172,11 +181,11 @@ def test_job_time_sec_limits_the_job(loops: Any, monkeypatch: pytest.MonkeyPatch
     with running_backend(cluster_config=config) as backend:
         step = training_step(backend)
 
-        def body(batch):
+        def body(batch: Any) -> None:
             step(batch)
             now[0] += 6
 
-        def job():
+        def job() -> None:
             for num_steps in loops:
                 run(executor(num_steps), body)
 
@@ -186,9 +195,10 @@ def test_job_time_sec_limits_the_job(loops: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("mode", ["compile_only", "validate_only"])
-def test_loop_has_one_iteration_without_execution(mode: Any) -> None:
+def test_loop_has_one_iteration_without_execution(mode: str) -> None:
     """One iteration traces the step; no checkpoint is due."""
-    with running_backend(**{mode: True}):
+    options: dict[str, Any] = {mode: True}
+    with running_backend(**options):
         loop = executor(100, checkpoint_steps=1)
         assert len(loop) == 1
         assert not loop.is_checkpoint_step
@@ -218,7 +228,10 @@ def test_meeting_reduces_intervals_only() -> None:
     assert meeting((4,), 3) == (4,)
 
 
-@pytest.mark.parametrize("given", [torch.utils.data.DataLoader([1, 2]), [{}], None])
+SAMPLES: Any = [1, 2]
+
+
+@pytest.mark.parametrize("given", [torch.utils.data.DataLoader(SAMPLES), [{}], None])
 def test_loader_of_another_kind_is_refused(given: Any, backend: cstorch.Backend) -> None:
     """Input workers cannot build the loader that exists in this process only."""
     with raises(ConfigError, "not-a-cstorch-loader") as caught:

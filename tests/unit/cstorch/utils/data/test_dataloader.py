@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from wsc.core.errors import DataError
 from wsc.core.loading import Loading
 
 
-def numbers(count, *, start=0):
+def numbers(count: int, *, start: int = 0) -> list[int]:
     return list(range(start, start + count))
 
 
@@ -27,8 +28,13 @@ def test_source_makes_a_loader_on_every_worker() -> None:
 
 def test_local_loader_is_made_once() -> None:
     """It is made on first access."""
-    made = []
-    loader = DataLoader(lambda: made.append(1) or numbers(4))
+    made: list[int] = []
+
+    def make() -> list[int]:
+        made.append(1)
+        return numbers(4)
+
+    loader = DataLoader(make)
     assert made == []
     assert len(loader) == 4
     assert loader.local == [0, 1, 2, 3]
@@ -45,8 +51,9 @@ def test_first_batch_is_read_once() -> None:
 def test_seed_is_that_of_torch_when_the_loader_is_made() -> None:
     """A later seed, or numbers drawn in between, change nothing."""
 
-    def shuffled():
-        return torch.utils.data.DataLoader(torch.arange(64), batch_size=64, shuffle=True)
+    def shuffled() -> torch.utils.data.DataLoader[torch.Tensor]:
+        samples: Any = torch.arange(64)
+        return torch.utils.data.DataLoader(samples, batch_size=64, shuffle=True)
 
     torch.manual_seed(11)
     loader = DataLoader(shuffled)
@@ -58,8 +65,9 @@ def test_seed_is_that_of_torch_when_the_loader_is_made() -> None:
 
 def test_loader_instead_of_a_function_is_refused() -> None:
     """A loader could not be built on the workers."""
+    made: Any = numbers(3)
     with raises(DataError, "input-fn-not-callable"):
-        DataLoader(numbers(3))
+        DataLoader(made)
 
 
 def test_len_needs_a_loader_with_a_length() -> None:
@@ -71,12 +79,13 @@ def test_len_needs_a_loader_with_a_length() -> None:
 def test_loading_is_stated_by_the_loader() -> None:
     """It is the loader's own, or that of a torch DataLoader, or unknown."""
 
-    class Telling(list):
+    class CsvLoader(list[int]):
         loading = Loading("csv", num_workers=4)
 
-    def torch_loader():
-        return torch.utils.data.DataLoader([1, 2], num_workers=1)
+    def torch_loader() -> torch.utils.data.DataLoader[int]:
+        samples: Any = [1, 2]
+        return torch.utils.data.DataLoader(samples, num_workers=1)
 
-    assert DataLoader(Telling).loading == Loading("csv", num_workers=4)
+    assert DataLoader(CsvLoader).loading == Loading("csv", num_workers=4)
     assert DataLoader(torch_loader).loading == Loading(num_workers=1)
     assert DataLoader(numbers, 3).loading == Loading()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx import Node
 
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
@@ -33,7 +34,8 @@ class Reshaped(nn.Module):
     def __init__(self, reshape: Reshape) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.layers: Any = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.mask: torch.Tensor
         self.register_buffer("mask", torch.ones(WIDTH, WIDTH).tril())
         self._reshape = reshape
 
@@ -84,7 +86,8 @@ def test_masked_weight_is_not_stashed(reshape: Reshape) -> None:
     model = Reshaped(reshape)
     step = capture(backward_step(model), model, [("x", torch.zeros(4, WIDTH))], FP32, 1)
     run_passes(step)
-    weights, decided_by = set(step.weights), {}
+    weights = set(step.weights)
+    decided_by: dict[Node, set[Node]] = {}
     for node in step.graph.nodes:
         own = {node} if node.op == "placeholder" else set()
         decided_by[node] = own.union(*(decided_by[operand] for operand in node.all_input_nodes))
