@@ -256,7 +256,7 @@ def test_optimizers_equal_the_plain_loop(optimizer: dict[str, Any], limits: dict
     assert train_on_cluster(init, Shape(2, 2, 3), STEPS) == reference_digest(init)
 
 
-def test_several_schedulers_equal_the_plain_loop():
+def test_several_schedulers_equal_the_plain_loop() -> None:
     """Matrices and vectors have rates of their own, and weight decay has a schedule."""
     cosine = {"initial_learning_rate": 0.02, "T_max": 5}
     cycle = {"base_lr": 0.001, "max_lr": 0.01, "step_size_up": 2}

@@ -11,7 +11,7 @@ import torch
 def torch_values(
     make: Callable[[torch.optim.Optimizer], Any], initial: float, num_steps: int
 ) -> list[float]:
-    """Learning rates of a torch scheduler at steps 0 .. num_steps - 1."""
+    """Return the learning rates of a torch scheduler at steps 0 .. num_steps - 1."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=initial)
     scheduler = make(optimizer)
     values = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -192,17 +193,18 @@ def test_chained_scheduler_has_the_optimizer_of_its_parts(optimizer: Any) -> Non
         lr_scheduler.ExponentialLR(optimizer, 0.5, 1, 0.9),
         lr_scheduler.MultiplicativeLR(optimizer, 2.0, 0.5),
     ]
-    for kind in (lr_scheduler.ChainedScheduler, lr_scheduler.ChainedLR):
+    kinds: tuple[Any, ...] = (lr_scheduler.ChainedScheduler, lr_scheduler.ChainedLR)
+    for kind in kinds:
         chain = kind(parts)
         chain.step()
         assert chain.get_last_lr() == [pytest.approx(0.5 * 0.9 * 0.5)] * 3
     with raises(ConfigError, "chain-without-schedulers"):
-        lr_scheduler.ChainedScheduler([])
+        kinds[0]([])
 
 
 def test_scale_per_param_multiplies_by_the_groups_factor() -> None:
     """``adjust_learning_rate`` of a group, 1 where it has none."""
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [torch.nn.Parameter(torch.zeros(2))], "adjust_learning_rate": 0.25},
         {"params": [torch.nn.Parameter(torch.zeros(3))]},
     ]
@@ -216,10 +218,10 @@ def test_scale_per_param_multiplies_by_the_groups_factor() -> None:
     assert [group.at(2)["lr"] for group in spec.groups] == [0.1875, 0.75]
 
 
-class Warmup(lr_scheduler.LambdaLR):
+class Warmup(lr_scheduler.LambdaLR):  # type: ignore[valid-type, misc]
     """The vendor's way: functions of a tensor, given by a method."""
 
-    def set_value_lambda(self):
+    def set_value_lambda(self) -> list[Callable[[Any], Any]]:
         return [lambda epoch: torch.div(torch.add(epoch, 1), 4)]
 
 
@@ -243,8 +245,8 @@ def test_lambda_is_tabulated_from_a_method_or_a_function(make: Any, optimizer: A
 def test_lambda_spec_is_plain_data_for_the_steps_covered(optimizer: Any) -> None:
     """No function travels to MemoryX; several functions multiply, each times the initial value."""
 
-    class Both(weight_decay_scheduler.LambdaWD):
-        def set_value_lambda(self):
+    class Both(weight_decay_scheduler.LambdaWD):  # type: ignore[valid-type, misc]
+        def set_value_lambda(self) -> list[Callable[[Any], Any]]:
             return [lambda epoch: epoch + 1, lambda epoch: 0.5**epoch]
 
     scheduler = Both(optimizer, initial_val=2.0)

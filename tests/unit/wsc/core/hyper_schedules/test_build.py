@@ -25,7 +25,7 @@ CHAIN = {
 
 def test_build_schedule_from_plain_data() -> None:
     """Nested mappings build; milestones are the running sums, given so or left out."""
-    schedule = build_schedule("SequentialLR", CHAIN, "params.yaml")
+    schedule: Any = build_schedule("SequentialLR", CHAIN, "params.yaml")
     assert schedule == build_schedule("SequentialLR", {**CHAIN, "milestones": [5, 12]}, "again")
     assert schedule.milestones == (5, 12)
     assert pickle.loads(pickle.dumps(schedule)) == schedule

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler as torch_lr
@@ -37,7 +38,7 @@ def test_sequential_equals_torch() -> None:
         )
     )
 
-    def make(optimizer):
+    def make(optimizer: torch.optim.Optimizer) -> torch_lr.LRScheduler:
         warmup = torch_lr.LinearLR(optimizer, start_factor=0.1, total_iters=5)
         cosine = torch_lr.CosineAnnealingLR(optimizer, T_max=10)
         return torch_lr.SequentialLR(optimizer, [warmup, cosine], milestones=[5])
@@ -82,7 +83,7 @@ def test_chained_equals_torch() -> None:
         )
     )
 
-    def make(optimizer):
+    def make(optimizer: torch.optim.Optimizer) -> torch_lr.LRScheduler:
         decay = torch_lr.ExponentialLR(optimizer, gamma=0.9)
         stairs = torch_lr.StepLR(optimizer, step_size=4, gamma=0.1)
         return torch_lr.ChainedScheduler([decay, stairs])

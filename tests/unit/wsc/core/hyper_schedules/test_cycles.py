@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from torch.optim import lr_scheduler as torch_lr
 
 from tests.support.torch_schedules import torch_values
@@ -18,7 +19,7 @@ def test_warm_restarts_equal_torch(factor: int) -> None:
         initial_learning_rate=0.5, T_0=4, T_mult=factor, eta_min=0.01
     )
 
-    def make(optimizer):
+    def make(optimizer: torch.optim.Optimizer) -> torch_lr.LRScheduler:
         return torch_lr.CosineAnnealingWarmRestarts(optimizer, T_0=4, T_mult=factor, eta_min=0.01)
 
     assert [ours.at(step) for step in range(40)] == pytest.approx(torch_values(make, 0.5, 40))
@@ -32,7 +33,7 @@ def test_cyclic_equals_torch(mode: Any, down: int | None) -> None:
         base_lr=0.1, max_lr=0.9, step_size_up=5, step_size_down=down, mode=mode, gamma=0.97
     )
 
-    def make(optimizer):
+    def make(optimizer: torch.optim.Optimizer) -> torch_lr.LRScheduler:
         return torch_lr.CyclicLR(
             optimizer, 0.1, 0.9, 5, down, mode=mode, gamma=0.97, cycle_momentum=False
         )
@@ -53,7 +54,7 @@ def test_one_cycle_equals_torch(strategy: Any, three_phase: bool) -> None:
         anneal_strategy=strategy,
     )
 
-    def make(optimizer):
+    def make(optimizer: torch.optim.Optimizer) -> torch_lr.LRScheduler:
         return torch_lr.OneCycleLR(
             optimizer,
             max_lr=1.0,
