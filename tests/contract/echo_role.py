@@ -1,7 +1,7 @@
 """A process with one role that returns every payload to its sender, byte for byte.
 
 Started as ``python echo_role.py <link kind> <session>``; prints its address, reads the directory
-as one line of JSON, and serves until its peer is gone. ``GradientReady`` is returned as it is, so
+as one line of JSON, and serves until its peer closes. ``GradientReady`` is returned as it is, so
 the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
 """
 

@@ -138,9 +138,7 @@ def test_simulate_refuses_a_micro_batch_before_capture(
     assert "Capturing" not in out
 
 
-def test_simulate_refuses_a_token_budget_of_a_model_without_tokens(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_simulate_refuses_a_token_budget_without_tokens(tmp_path: Path, capsys: Capture) -> None:
     params = Path(modelzoo.__file__).parent / "params" / "dit_2b.yaml"
     flags = [f"--params={params}", f"--model_dir={tmp_path}", "--simulate", "--token_budget=1e9"]
     exit_code, out, err = run_here(flags, capsys)

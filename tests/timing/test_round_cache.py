@@ -48,7 +48,7 @@ def test_cached_rounds_take_the_time_of_executed_ones(
 
 @pytest.mark.parametrize("slow", [{}, {"csx-2": 2.0}, {"br-1": 40.0}, {"wgt-0": 3.0}])
 def test_round_cache_is_shared_by_clusters_of_different_sizes(slow: dict[str, float]) -> None:
-    """Sharing the cache changes no time, whatever sizes and stragglers were simulated before."""
+    """Sharing the cache changes no time, for any earlier sizes and stragglers."""
     program, machine = make_program(micro_batches=24), make_machine(jitter={"stragglers": slow})
     cache: RoundCache = {}
     for num_nodes in (1, 2, 3, 5, 8, 24):

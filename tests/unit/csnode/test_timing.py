@@ -82,7 +82,7 @@ def test_run_charges_slowdown_to_straggler(node: NodeTiming) -> None:
     assert node.attribution() == Attribution(compute=1000, overhead=100, straggler=550)
 
 
-def test_a_segment_that_happens_to_be_short_computes_for_less_time(node: NodeTiming) -> None:
+def test_short_segment_computes_for_less_time(node: NodeTiming) -> None:
     """Jitter may shorten it on a single system; then nobody waits for a straggler."""
     node.run(COST, factor=0.5)
     assert node.attribution() == Attribution(compute=500, overhead=50)

@@ -72,7 +72,7 @@ def test_take_waits_for_the_whole_batch() -> None:
 
 @given(st.permutations(range(5)))
 def test_take_adds_in_the_reduce_order(order: list[int]) -> None:
-    """Whatever arrives first, the sum is the canonical one, and memory goes back at once."""
+    """In any order of arrival the sum is the canonical one, and memory goes back at once."""
     values = [1e8, 1.0, -1e8, 3.0, 0.25]
     bench = Bench()
     *early, last = [bench.take(0, values[index], leaf(index, 5)) for index in order]

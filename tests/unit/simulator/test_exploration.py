@@ -1,4 +1,4 @@
-"""Micro-batch sizes compared: which are tried, which is fastest, how it is told."""
+"""Micro-batch sizes compared: which are tried, which is fastest, how they are reported."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -48,7 +48,7 @@ def test_a_model_of_which_not_one_size_fits_is_refused() -> None:
 
 
 def test_of_equal_steps_the_smallest_micro_batch_is_best() -> None:
-    """It needs least memory, wherever it stands in the list."""
+    """It needs least memory, at any position in the list."""
     slow, large, small = Trial(1, 8, 1, 0, 9), Trial(4, 2, 4, 0, 7), Trial(2, 4, 2, 0, 7)
     assert fastest([slow, large, small]) is small
 

@@ -43,7 +43,7 @@ def layouts(program: ScalableProgram) -> Layouts:
 
 
 def test_the_largest_micro_batch_is_the_last_that_fits(layouts: Layouts) -> None:
-    """One sample more is refused, whatever is recomputed."""
+    """One sample more is refused, with any recomputation."""
     largest = layouts.largest_micro_batch
     sram_plan = layouts.sram_plan(largest)
     assert sram_plan.program.micro_batch_size == largest
@@ -61,7 +61,7 @@ def test_little_is_recomputed_where_little_is_needed(layouts: Layouts) -> None:
 
 
 def test_a_scaled_timetable_is_the_one_made_afresh(layouts: Layouts) -> None:
-    """Whatever sizes were asked for before, with the same segments recomputed or others."""
+    """It does not depend on earlier sizes, with the same or other segments recomputed."""
     largest = layouts.largest_micro_batch
     for size in (largest, 1, 2, largest - 1, 3):
         found = layouts.costed(size)

@@ -40,8 +40,8 @@ def test_step_timing_refuses_an_attribution_that_does_not_sum() -> None:
         timing(10, 40, compute=20, weights=9)
 
 
-def test_a_system_that_has_nothing_left_to_do_is_idle_for_the_rest() -> None:
-    """Whatever is missing to the whole step becomes idle time."""
+def test_finished_system_is_idle_for_the_rest() -> None:
+    """The rest of the step is idle time."""
     rested = Attribution(compute=20, idle=5).then_idle(100)
     assert rested == Attribution(compute=20, idle=80)
 

@@ -32,7 +32,7 @@ def cost(*work: OpWork, **changes: Any) -> SegmentCost:
 
 
 @pytest.mark.parametrize("op", [PRODUCT, SCORES, NORM])
-def test_at_full_efficiency_an_op_takes_the_cycles_of_its_closed_form(op: OpWork) -> None:
+def test_op_at_full_efficiency_takes_its_closed_form(op: OpWork) -> None:
     """At the clock of the system; descriptors and the like count as overhead."""
     grid = best_grid(Counter([op]), CS2, "bfloat16")
     cycles = op_cycles(grid, op, "bfloat16")
@@ -52,7 +52,7 @@ def test_each_efficiency_stretches_its_own_family() -> None:
     )
 
 
-def test_faster_software_shortens_everything_in_the_same_proportion() -> None:
+def test_faster_software_shortens_all_times_alike() -> None:
     """Arithmetic and overhead alike."""
     slow, fast = cost(PRODUCT, NORM), cost(PRODUCT, NORM, software_speed=2.0)
     assert fast.compute_ps == pytest.approx(slow.compute_ps / 2, abs=2)
@@ -65,7 +65,7 @@ def test_views_are_free_and_a_segment_of_views_takes_its_overhead() -> None:
     assert cost(VIEW, PRODUCT) == cost(PRODUCT)
 
 
-def test_the_layout_is_the_best_of_those_that_repeat_the_hidden_dimension_in_a_row() -> None:
+def test_layout_is_the_best_with_repeated_hidden_rows() -> None:
     """No other number of replicas_per_row takes fewer cycles."""
     counts = Counter({PRODUCT: 3, SCORES: 1, NORM: 2})
     even = CS2.model_copy(update={"kernel_efficiency": 1.0, "attention_efficiency": 1.0})

@@ -18,7 +18,7 @@ def check(compute_ps: int, weights: int = 10**9, gradients: int = 0) -> StreamCh
     return StreamCheck("0", "backward", weights, gradients, compute_ps, 100 * 10**9)
 
 
-def test_it_holds_as_long_as_the_stream_is_no_slower_than_the_wafer() -> None:
+def test_bound_holds_while_the_stream_is_fast_enough() -> None:
     """1 GB over 100 GB/s takes 10 ms."""
     assert check(10 * PS_PER_MS).holds
     assert not check(10 * PS_PER_MS - 1).holds

@@ -21,7 +21,7 @@ arrivals = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(
 payloads = st.lists(st.tuples(arrivals, st.integers(1, 10_000)), min_size=1, max_size=20)
 
 
-def test_work_starts_when_both_the_resource_and_its_inputs_are_ready() -> None:
+def test_work_starts_when_resource_and_inputs_are_ready() -> None:
     """The later of the two decides; the resource is then busy for the whole duration."""
     timeline = Timeline("wafer")
     assert timeline.occupy(5, 10) == (5, 15)
@@ -38,7 +38,7 @@ def test_a_timeline_records_what_it_does_if_asked() -> None:
     assert record == [Occupancy("wafer", "layer 0", 5, 15)]
 
 
-def test_a_payload_in_memory_takes_its_bytes_over_bandwidth_plus_latency() -> None:
+def test_payload_takes_bytes_over_bandwidth_plus_latency() -> None:
     """1000 bytes at 1 GB/s take a microsecond; the first byte is there after the latency."""
     wire = Wire("link", 10**9, latency_ps=7)
     assert wire.carry(Arrival(100, 100), 1000) == Arrival(107, 1_000_107)
@@ -53,7 +53,7 @@ def test_a_slow_sender_holds_a_fast_wire_until_its_last_byte() -> None:
 
 
 @given(payloads, st.integers(1, 6), st.integers(0, 1000))
-def test_a_chain_of_equal_wires_is_one_wire_with_the_sum_of_their_latencies(
+def test_chain_of_equal_wires_adds_their_latencies(
     payloads: list[tuple[Arrival, int]], depth: int, latency_ps: int
 ) -> None:
     """Which is why the tree needs one wire per direction, however deep it is."""

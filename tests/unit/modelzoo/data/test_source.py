@@ -1,4 +1,4 @@
-"""Batches are cut from an endless stream of samples, whatever their size."""
+"""Batches are cut from an endless stream of samples, for any batch size."""
 
 from itertools import islice
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_dataset_shorter_than_a_batch_is_refused() -> None:
 
 
 def test_empty_dataset_is_refused() -> None:
-    """Whatever num_samples is."""
+    """This holds for every num_samples."""
     with raises(DataError, "dataset-empty"):
         batches(0, 1, num_samples=10)
 

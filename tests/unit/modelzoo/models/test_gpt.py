@@ -79,7 +79,7 @@ def test_positions_matter(config: dict[str, object]) -> None:
 
 
 def test_loss_is_the_mean_over_counted_labels(batch: Batch) -> None:
-    """Masked labels have no weight, whatever they are; batch_size divides by sequences instead."""
+    """Masked labels have no weight for any value; batch_size divides by sequences instead."""
     input_ids, mask, labels = batch
     mask = mask.clone()
     mask[:, 6:] = 0

@@ -103,7 +103,7 @@ def test_report_counts_tokens_of_all_products_of_a_batch() -> None:
     assert (first.columns, first.rows, first.utilisation) == (10, 20, 1.0)
 
 
-def test_report_utilisation_is_weighted_by_the_time_of_each_product() -> None:
+def test_report_utilisation_is_weighted_by_time() -> None:
     """One product at full load and one of the same size at half take 1 + 2 units for 2."""
     full, half = product(40, 10, 7), product(10, 10, 28)
     report = sram_report(SramPlan.of(step(full, half), WAFER))
@@ -119,7 +119,7 @@ def test_report_utilisation_is_of_streamed_products_alone() -> None:
 
 
 def test_report_with_several_replicas_per_row() -> None:
-    """A hidden dimension that fills half a row lies there twice, for other tokens."""
+    """A hidden dimension that fills half a row is stored there twice, for other tokens."""
     grid = Grid(WAFER.fabric, 5)
     report = sram_report(SramPlan.of(step(product(40, 5)), WAFER), grid)
     assert (report.layers[0].columns, report.layers[0].utilisation) == (10, 1.0)

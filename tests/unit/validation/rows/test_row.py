@@ -67,7 +67,7 @@ def test_required_columns_raise_the_reason_when_empty(tmp_path: Path) -> None:
 def test_described_rows_hold_no_result(
     tmp_path_factory: pytest.TempPathFactory, results: dict[str, str]
 ) -> None:
-    """Whatever the columns of results hold, a prediction gets the same row."""
+    """A prediction gets the same row for any values in the result columns."""
     folder = tmp_path_factory.mktemp("rows")
     for kind, columns in COLUMNS.items():
         changed = {column: text for column, text in results.items() if column in columns}

@@ -136,7 +136,7 @@ def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path)
 
 
 def test_a_level_for_all_and_levels_for_some(tmp_path: Path) -> None:
-    """A bare level stands for every role, a later word wins."""
+    """A level without a role applies to all roles; later entries override earlier ones."""
     levels = resolved(tmp_path, "--wsc_log_level", "error", "wgt=10").logging.wsc_log_level
     assert (levels["wgt"], levels["act"], levels["crd"]) == (10, "ERROR", "ERROR")
 

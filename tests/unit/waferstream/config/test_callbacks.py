@@ -34,7 +34,7 @@ def test_defaults_run_unless_they_are_taken_away() -> None:
 
 
 def test_a_default_may_be_named() -> None:
-    """A default with arguments, or without, stands once."""
+    """A default appears once, with or without arguments."""
     section = init_section(callbacks=[{"CheckLoss": {}}], loggers=[{"TensorBoardLogger": {}}])
     assert section.callbacks == (CheckLoss(),)
     assert len(section.loggers) == 2

@@ -132,7 +132,7 @@ def test_both_layouts_of_one_run_are_equal(tmp_path: Path) -> None:
     assert params.trainer.init.schedulers[0].schedule.at(1525) == pytest.approx(6e-4)
 
 
-def test_the_order_of_callbacks_does_not_depend_on_the_order_of_keys() -> None:
+def test_callback_order_is_independent_of_key_order() -> None:
     """The same file gives the same dump, key order aside."""
     data = yaml.safe_load(LEGACY)
     shuffled = {key: dict(reversed(data[key].items())) for key in reversed(data)}

@@ -97,7 +97,7 @@ def test_sequential_section_has_its_milestones() -> None:
 
 
 def test_single_scheduler_needs_no_list() -> None:
-    """One mapping stands for a list of one; none at all is an empty list."""
+    """One mapping means a list of one; no mapping means an empty list."""
     assert init_section(schedulers={"ConstantLR": {"learning_rate": 1}}).schedulers == (
         SchedulerConfig("lr", ConstantLR(learning_rate=1)),
     )

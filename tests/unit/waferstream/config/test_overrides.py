@@ -73,7 +73,7 @@ def test_a_mode_that_the_file_lacks_is_not_made() -> None:
 def test_merging_keeps_every_key_and_the_last_typed_value_wins(
     in_file: dict[str, int], typed: list[dict[str, int]]
 ) -> None:
-    """Whatever is merged, the result is the file's mapping updated with each typed one."""
+    """For every merge the result is the file's mapping updated with each typed one."""
     data = {"init": {"labels": in_file}}
     before = copy.deepcopy(data)
     result = apply_overrides(

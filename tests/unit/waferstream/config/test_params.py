@@ -141,7 +141,7 @@ def test_what_is_written_is_read_again(
 
 
 def test_the_resolved_configuration_states_its_defaults(tmp_path: Path) -> None:
-    """What is saved beside a run tells every value that it ran with, and nothing unset."""
+    """The file saved beside a run has every value of the run, and no unset key."""
     init = load_params(written(tmp_path, trainer(device="CSX"))).dump()["trainer"]["init"]
     assert init["backend"]["cluster_config"]["num_csx"] == 1
     assert init["precision"]["precision_opt_level"] == 1
@@ -216,6 +216,6 @@ def test_a_wrong_file_is_explained(tmp_path: Path, data: Any, complaint: str) ->
 
 
 def test_other_devices_pass_the_schema(tmp_path: Path) -> None:
-    """CPU and GPU are read; whoever builds the run refuses them."""
+    """CPU and GPU are valid in the file; the builder of the run refuses them."""
     params = load_params(written(tmp_path, trainer(device="GPU")))
     assert params.trainer.init.backend.backend_type == "GPU"

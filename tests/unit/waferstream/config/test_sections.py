@@ -68,7 +68,7 @@ def test_labels_are_a_list_or_a_mapping() -> None:
 
 
 def test_a_single_path_needs_no_list() -> None:
-    """mount_dirs: /a stands for [/a], null for none."""
+    """mount_dirs: /a means [/a], null means none."""
     one = validate(ClusterConfig, {"mount_dirs": "/a", "python_paths": None}, "cluster")
     assert (one.mount_dirs, one.python_paths) == ((Path("/a"),), ())
 

@@ -19,7 +19,7 @@ from wsc.core.errors import WaferStreamError
 FIDELITY = Path(__file__).parents[4] / "docs" / "fidelity.md"
 
 
-def test_efficiencies_are_relative_to_scaling_from_the_first_point() -> None:
+def test_efficiencies_are_relative_to_the_first_point() -> None:
     assert efficiencies([2, 4, 8], [10.0, 20.0, 30.0]) == pytest.approx([1.0, 1.0, 0.75])
 
 

@@ -63,13 +63,13 @@ def test_outputs_of_a_run_agree_on_the_losses(ended: tuple[Path, str]) -> None:
         for step, loss in evaluations.items():
             assert f"GlobalStep={step}, Batch=1, Loss={loss:.5f}" in text
     (event_file,) = model_dir.rglob("events.out.tfevents.*")
-    told = {(name, step): value for name, value, step in scalars(event_file)}
+    logged = {(name, step): value for name, value, step in scalars(event_file)}
     for step, loss in losses.items():
-        assert told["train/loss", step] == pytest.approx(loss)
+        assert logged["train/loss", step] == pytest.approx(loss)
     for step, loss in evaluations.items():
-        assert told["eval/loss", step] == pytest.approx(loss)
-    assert {step for name, step in told if name == "train/gradient_norm"} == {1, 2, 4}
-    assert "train/lr" not in {name for name, _ in told}  # no schedule, no curve
+        assert logged["eval/loss", step] == pytest.approx(loss)
+    assert {step for name, step in logged if name == "train/gradient_norm"} == {1, 2, 4}
+    assert "train/lr" not in {name for name, _ in logged}  # no schedule, no curve
 
 
 def test_run_announces_its_stages_in_order(ended: tuple[Path, str]) -> None:

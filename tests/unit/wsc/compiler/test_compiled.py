@@ -104,7 +104,7 @@ def test_round_trip_keeps_unusual_constants(compiled: Compiled, constant: torch.
     ["", "[]", "{}", "null", "1", '{"format": 1}', '{"format": 2, "sha256": "", "content": {}}'],
 )
 def test_foreign_text_is_refused(text: str) -> None:
-    """Whatever it is, with one kind of error."""
+    """Every defect gives the same kind of error."""
     with pytest.raises(DamagedArtifactError):
         compiled_from_json(text, "cs_1")
 

@@ -226,7 +226,7 @@ def test_load_yaml_reads_what_dump_yaml_wrote(
 
 @pytest.mark.parametrize("text", [*BROKEN.splitlines(), "[" * 1000])
 def test_broken_yaml_is_a_config_error(tmp_path: Path, text: str) -> None:
-    """Whatever the file contains, the error is a ConfigError that names the file."""
+    """For any contents of the file the error is a ConfigError that names the file."""
     path = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         load_yaml(path)

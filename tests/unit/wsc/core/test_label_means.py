@@ -14,7 +14,7 @@ def test_weights_give_the_mean_over_all_labels() -> None:
 
 
 def test_weights_of_equal_counts_are_exactly_one() -> None:
-    """Whatever the number of micro-batches and labels."""
+    """This holds for any number of micro-batches and labels."""
     for count in range(1, 60):
         assert MEAN.weights([[37.0]] * count, step=1) == [1.0] * count
 

@@ -39,7 +39,7 @@ class Sums:
 
 @given(st.permutations(range(COUNT)))
 def test_add_in_reduce_order_gives_the_canonical_sum(order: list[int]) -> None:
-    """Whatever arrives first; senders get all their memory back, one slab is left."""
+    """In any order of arrival senders get all their memory back, one slab is left."""
     sums = Sums()
     merger: Merger[PartialSum] = Merger(COUNT, sums.add)
     for index in order:
@@ -54,7 +54,7 @@ def test_add_in_reduce_order_gives_the_canonical_sum(order: list[int]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_add_of_borrowed_sums_is_in_fp32(dtype: torch.dtype) -> None:
-    """The operands keep their bits, whatever their dtype."""
+    """The operands keep their bits, for every dtype."""
     left, right = (PARTS[index].clamp(-100, 100).to(dtype) for index in (0, 1))
     before = left.clone(), right.clone()
     total = PartialSum([left]).add(PartialSum([right]), Sums().allocate)

@@ -82,7 +82,7 @@ def test_format_rate(number: float, text: str) -> None:
 
 
 def test_format_rate_with_fewer_digits() -> None:
-    """What stands before the point is written out all the same."""
+    """The digits before the point are written in full."""
     assert format_rate(1456.7, digits=3) == "1,457"
     assert format_rate(56.96, digits=3) == "57"
 

@@ -37,7 +37,7 @@ def test_threads_wait_for_signals() -> None:
 
 @pytest.mark.parametrize("others_signal", [3, 9, 10, 11])
 def test_signal_arrives_in_the_next_cycle(others_signal: int) -> None:
-    """The waiting thread continues one cycle after the signal, whatever other PEs do."""
+    """The waiting thread continues one cycle after the signal, independent of other PEs."""
     program = Program(Fabric(1, 2))
     x = program.array("x", 4)
     program.do(np.s_[0, 0], Delay(10), Signal(0), thread=0)

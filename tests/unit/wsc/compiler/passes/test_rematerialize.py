@@ -71,7 +71,7 @@ def compiled(model: nn.Module, batch: torch.Tensor) -> Compiled:
 
 @pytest.mark.parametrize("reshape", RESHAPES.values(), ids=RESHAPES)
 def test_gradients_of_reshaped_weights_are_those_of_autograd(reshape: Reshape) -> None:
-    """Bit for bit, whatever the backward pass repeats."""
+    """Bit for bit, for every choice of repeated ops."""
     model, batch = Reshaped(reshape), {"x": torch.randn(4, WIDTH)}
     _, gradients = run_kernels(compiled(model, batch["x"]), model, batch)
     _, expected = run_eagerly(model, batch, FP32, 1)
