@@ -1,1 +1,4 @@
 """Parse the command line and run what it asks for."""
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""

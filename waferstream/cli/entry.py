@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-INTERRUPTED = 130
+from waferstream.cli import INTERRUPTED
 
 
 def run(home: Path | None = None) -> int:

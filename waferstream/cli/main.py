@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from waferstream.cli import INTERRUPTED
 from waferstream.cli.arguments import Arguments, parse_arguments
-from waferstream.cli.entry import INTERRUPTED
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.config.params import load_params
 from wsc.core.errors import ConfigError, WaferStreamError

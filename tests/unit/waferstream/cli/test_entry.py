@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from waferstream.cli.entry import INTERRUPTED, run
+from waferstream.cli import INTERRUPTED
+from waferstream.cli.entry import run
 
 
 class Interrupting(ModuleType):
