@@ -129,6 +129,10 @@ class Backend:
             self.model, self.weights = model, Weights(model, self)
             self._outdate_restored(self.weights)
 
+    def unregister(self) -> None:
+        """Forget the registered model, so that a capture can register it at another depth."""
+        self.model = self.weights = None
+
     def settle(self) -> None:
         """Run the steps of the current loop that were called and have not run yet."""
         if self.loop is not None:

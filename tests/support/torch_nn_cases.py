@@ -331,7 +331,7 @@ LOSSES = [
         (5,),
         """CrossEntropyLoss()
         CrossEntropyLoss(label_smoothing=0.1)
-        CrossEntropyLoss(weight=torch.rand(5))
+        CrossEntropyLoss(weight=torch.rand(5), reduction="sum")
         NLLLoss()
         MultiMarginLoss()
         MultiMarginLoss(p=2)""",

@@ -158,7 +158,7 @@ def _capture_at(
     """Compile the step at each of the micro-batch sizes."""
     with torch.device("meta"):
         model = make_model(init)
-    backend.model = None  # it may hold the model at another depth
+    backend.unregister()  # it may hold the model at another depth
     cstorch.compile(model, backend)
     step = training_step(init, model, *make_optimizer(init, model))
     assert isinstance(step, TracedStep)

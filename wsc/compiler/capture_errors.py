@@ -22,8 +22,11 @@ from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 _STATIC = "the step is captured once and runs on the wafer: no value is known while it is traced"
 
 _OWN = Path(__file__).resolve().parents[2]
+_TORCH = Path(torch.__file__).parent
+# Ray replaces print() by a function of its own in every process that imports it.
 _LIBRARIES = tuple(
-    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, _OWN / "wsc", _OWN / "cstorch")
+    f"{folder}{os.sep}"
+    for folder in (_TORCH, _TORCH.with_name("ray"), _OWN / "wsc", _OWN / "cstorch")
 )
 
 
