@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from cstorch import flags
 from cstorch.optim.optimizer import Optimizer
-from cstorch.optim.recorder import active_recorder
+from cstorch.recorder import active_recorder
 from wsc.compiler.autocast import autocast as wafer_autocast
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError

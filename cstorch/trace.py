@@ -28,7 +28,7 @@ from cstorch.compile import (
     model_of,
 )
 from cstorch.loop import Closure, Loop
-from cstorch.optim.recorder import Recorder, active_recorder, recorded_clipping, recording
+from cstorch.recorder import Recorder, active_recorder, recorded_clipping, recording
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_step
 from wsc.compiler.compiled import Compiled

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch.optim.optimizer import ParamsT as Params
 
-from cstorch.optim.recorder import RecordedScheduler, active_recorder
+from cstorch.recorder import RecordedScheduler, active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
