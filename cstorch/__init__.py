@@ -56,11 +56,13 @@ A complete program, which a test runs::
 
 from cstorch import amp, distributed, optim, utils
 from cstorch import flags as backends
-from cstorch.backend import Backend, backend, current_backend
+from cstorch.backend import Backend
+from cstorch.closures import checkpoint_closure, step_closure
 from cstorch.cluster import ClusterConfig
 from cstorch.compile import compile
+from cstorch.current import backend, current_backend
 from cstorch.storage import load, save
-from cstorch.trace import checkpoint_closure, step_closure, trace
+from cstorch.trace import trace
 
 __all__ = [
     "Backend",

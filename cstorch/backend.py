@@ -1,18 +1,13 @@
 """The backend: the device of a user's program, and the cluster behind it.
 
-There is one per process. It holds the settings of the program (number of systems, compile folder)
-and, from the first traced step on, the running cluster. ``shutdown`` ends the cluster, after which
-another backend can be made.
+It holds the settings of the program (number of systems, compile folder), its model and its loop;
+``Execution`` holds the running cluster. There is one backend per process (``cstorch.current``).
 """
 
 from __future__ import annotations
 
-import logging
-import math
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +15,24 @@ import numpy as np
 import torch
 from torch import nn
 
-from appliance.cluster import Cluster, lanes_on, start_cluster
+from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
-from appliance.elaborate import ClusterSize, plan_installation, start_up_of
+from appliance.elaborate import ClusterSize
 from cstorch import distributed
-from cstorch.cluster import STATES, ClusterConfig, Restored, launch, load_weights
+from cstorch.cluster import STATES, ClusterConfig, launch
+from cstorch.execution import Execution
 from cstorch.loop import Loop
 from cstorch.weights import Weights, as_arrays
 from timing.start_up import StartUp
 from timing.trace import write_trace
 from wsc.checkpoint import MODEL
-from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
-from wsc.core.errors import (
-    ApplianceError,
-    ApplianceNanError,
-    ConfigError,
-    WaferStreamError,
-    did_you_mean,
-)
-from wsc.core.installation import InputFeed, Installation
+from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.installation import InputFeed
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
-from wsc.core.units import format_ps
-
-log = logging.getLogger("waferstream")
 
 
 class Backend:
@@ -87,18 +73,24 @@ class Backend:
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
-        self.check_loss = check_loss
+        self.has_ended = False
+        self._execution = Execution(self.cluster_config, seed, check_loss)
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
         self.model: nn.Module | None = None
         self.weights: Weights | None = None
         self.loop: Loop | None = None
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
         self.global_step = 0
-        self.cluster: Cluster | None = None
-        self.start_up: StartUp | None = None
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The running cluster, None before the first traced step and after the end."""
+        return self._execution.cluster
+
+    @property
+    def start_up(self) -> StartUp | None:
         """Start-up of the emulated machine with the program that started the cluster."""
-        self._restored: Restored | None = None
-        self._ends_at_s = math.inf  # of time.monotonic()
+        return self._execution.start_up
 
     @property
     def is_e2e_execution(self) -> bool:
@@ -127,7 +119,7 @@ class Backend:
             )
         if self.weights is None:
             self.model, self.weights = model, Weights(model, self)
-            self._outdate_restored(self.weights)
+            self._execution.outdate_restored(self.weights)
 
     def unregister(self) -> None:
         """Forget the registered model, so that a capture can register it at another depth."""
@@ -144,17 +136,7 @@ class Backend:
         Raises:
             WaferStreamError: The value ended with the cluster.
         """
-        if self.cluster is not None:
-            return self.cluster.masters([name])[name]
-        if self._restored is None:
-            raise WaferStreamError(
-                "a weight was read after the cluster had ended",
-                code="weight-read-after-shutdown",
-                where=name,
-                rule="MemoryX holds the trained weights, until backend.shutdown()",
-                remedy="read or save model.state_dict() before, or load a checkpoint",
-            )
-        return self._restored.weight(name)
+        return self._execution.fetch(name)
 
     def restore(
         self, path: Path, states: Collection[str] = STATES, strict: bool = True
@@ -172,47 +154,29 @@ class Backend:
         Raises:
             CheckpointError: The checkpoint is damaged.
         """
-        reader = Reader(path)
-        self._restored = Restored(path.absolute(), frozenset(states), strict)
+        objects = self._execution.restore(path, states, strict)
         if "global_step" in states:
-            self.global_step = int(reader.objects.get("global_step", 0))
-        if self.cluster is None and self.weights is not None:
-            self._outdate_restored(self.weights)
-        return reader.objects
+            self.global_step = int(objects.get("global_step", 0))
+        if self.weights is not None:
+            self._execution.outdate_restored(self.weights)
+        return objects
 
     def reload(self) -> None:
         """Read the checkpoint named by ``restore`` into a cluster that runs already."""
-        if self.cluster is not None and self._restored is not None:
-            self._registered().take_changes()  # the checkpoint replaces them
-            self._restored.load_buffers(self._registered().buffers())
-            self._restored.load(self.cluster, self._registered())
+        if self.weights is not None:
+            self._execution.reload(self.weights)
 
     def size(self) -> ClusterSize:
         """Return the number of actors of each role."""
-        config = self.cluster_config
-        machine, runtime = config.cluster.machine, config.cluster.runtime
-        workers = max(1, config.num_csx * config.num_workers_per_csx)
-        return ClusterSize(
-            num_csx=config.num_csx,
-            num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
-            num_workers=min(workers, runtime.input_workers, config.num_csx),
-            lanes=lanes_on(runtime, config.num_csx),
-        )
+        return self._execution.size()
 
     def install(self, compiled: Compiled, feed: InputFeed, optimizer: OptimizerSpec | None) -> None:
         """Install a program on the cluster; the first one starts the cluster and sends the weights.
 
         If starting fails there is no cluster afterwards, so that it can be tried again.
         """
-        size = self.size()
-        machine = self.cluster_config.cluster.machine
-        installation = plan_installation(compiled, feed, optimizer, size, machine)
-        if self.cluster is None:
-            self.cluster = self._start(installation, size)
-            self._log_start_up(installation)
-        else:
-            self.installed.pop(installation.mode, None)  # no longer installed in all roles
-            self.cluster.install(installation)
+        self.installed.pop(compiled.program.mode, None)  # soon no longer installed in all roles
+        self._execution.install(compiled, feed, optimizer, self._registered())
 
     def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
         """Run steps of an installed program; ApplianceError when the time of the job is over.
@@ -221,18 +185,7 @@ class Backend:
         were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
         weights and losses can be inspected.
         """
-        cluster = self._running()
-        self._check_time()
-        self._send_changes(cluster)
-        if mode == "train":
-            self._registered().outdate()
-        try:
-            results = cluster.run(mode, first_step, last_step, self.check_loss)
-        except ApplianceNanError:
-            raise
-        except BaseException:
-            cluster.shutdown()
-            raise
+        results = self._execution.run(mode, first_step, last_step, self._registered())
         if mode == "train":
             self.global_step = last_step
         return results
@@ -259,13 +212,8 @@ class Backend:
 
     def shutdown(self) -> None:
         """End the cluster and allow another backend. Idempotent."""
-        global _current  # noqa: PLW0603  (the one backend of this process)
-        if self.cluster is not None:
-            self.cluster.shutdown()
-            self.cluster = None
-        self._restored = None
-        if _current is self:
-            _current = None
+        self._execution.shutdown()
+        self.has_ended = True
 
     def write_trace(self, path: Path) -> None:
         """Write emulated and measured activities so far as a Perfetto trace.
@@ -278,131 +226,14 @@ class Backend:
                 code="trace-not-recorded",
                 remedy="set ClusterConfig(record=True)",
             )
-        emulated, measured = self._running().activities()
+        emulated, measured = self._execution.running().activities()
         write_trace(path, emulated, measured)
 
-    def _start(self, installation: Installation, size: ClusterSize) -> Cluster:
-        """Return a cluster that has its first program and its weights."""
-        config = self.cluster_config
-        log.info("Preparing to execute using %d CSX", size.num_csx)
-        self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
-        parameters = installation.program.parameters
-        cluster = start_cluster(parameters, size, config.cluster, self.seed, record=config.record)
-        try:
-            cluster.install(installation)
-            self._load_weights(cluster)
-        except BaseException:
-            cluster.shutdown()
-            raise
-        return cluster
-
-    def _log_start_up(self, installation: Installation) -> None:
-        machine = self.cluster_config.cluster.machine
-        self.start_up, checkpoint_ps = start_up_of(installation, machine)
-        log.info(
-            "Emulated start-up: %s; each checkpoint: %s",
-            self.start_up,
-            format_ps(checkpoint_ps),
-        )
-
-    def _load_weights(self, cluster: Cluster) -> None:
-        load_weights(cluster, self._registered(), self._restored)
-
     def _up_to_date(self) -> Cluster:
-        """Return the running cluster after sending it all weights that were changed."""
-        cluster = self._running()
-        self._registered().adopt_replaced()
-        self._send_changes(cluster)
-        return cluster
-
-    def _send_changes(self, cluster: Cluster) -> None:
-        """Send the weights that the user's program has written to MemoryX."""
-        if changes := self._registered().take_changes():
-            log.info("Sending %d weights that the program has changed", len(changes))
-            cluster.load_weights(changes)
+        """Return the running cluster, which has all weights that the program has changed."""
+        self._execution.running()
+        return self._execution.up_to_date(self._registered())
 
     def _registered(self) -> Weights:
         assert self.weights is not None, "a step is installed after its model is registered"
         return self.weights
-
-    def _outdate_restored(self, weights: Weights) -> None:
-        """Let the weights that come from the checkpoint be read from there; read its buffers."""
-        if self._restored is not None:
-            weights.outdate(self._restored.weight_names)
-            self._restored.load_buffers(weights.buffers())
-
-    def _check_time(self) -> None:
-        if time.monotonic() > self._ends_at_s:
-            raise ApplianceError(
-                "the job ran out of time",
-                code="job-time-over",
-                where="job_time_sec",
-                value=f"{self.cluster_config.job_time_sec} s",
-                remedy="raise it, or run again to continue from the last checkpoint",
-            )
-
-    def _running(self) -> Cluster:
-        if self.cluster is None:
-            raise WaferStreamError(
-                "the cluster is not running",
-                code="cluster-not-running",
-                remedy="run a traced step in an executor loop first",
-            )
-        return self.cluster
-
-
-_current: Backend | None = None
-
-
-def backend(backend_type: str | None = None, **options: Any) -> Backend:
-    """Make the backend of this process, or return it when called without arguments.
-
-    Options are those of ``Backend``.
-
-    Raises:
-        RuntimeError: There is a backend already.
-        ConfigError: An option is unknown, or has a wrong type or value.
-    """
-    global _current  # noqa: PLW0603  (the one backend of this process)
-    _check_options(options)
-    if backend_type is None and not options:
-        return current_backend()
-    if _current is not None:
-        raise RuntimeError("a backend exists already; there is one per process")
-    _current = Backend(backend_type or "CSX", **options)
-    return _current
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option that ``Backend`` does not have, or of another type."""
-    known = [name for name in signature(Backend).parameters if name != "backend_type"]
-    for name in options:
-        if name not in known:
-            raise ConfigError(
-                f"backend() has no option {name}",
-                code="unknown-backend-option",
-                where="cstorch.backend",
-                rule=f"one of {', '.join(known)}",
-                remedy=did_you_mean(name, known) or "leave it out",
-            )
-    config = options.get("cluster_config")
-    if config is not None and not isinstance(config, (ClusterConfig, distributed.ClusterConfig)):
-        raise ConfigError(
-            "cluster_config must be a cstorch.ClusterConfig",
-            code="not-a-cluster-config",
-            where="cstorch.backend",
-            value=type(config).__name__,
-            remedy="cluster_config=cstorch.ClusterConfig(num_csx=2)",
-        )
-
-
-def current_backend() -> Backend:
-    """Return the backend of this process; RuntimeError if there is none."""
-    if _current is None:
-        raise RuntimeError('no backend yet: call cstorch.backend("CSX") first')
-    return _current
-
-
-def existing_backend() -> Backend | None:
-    """Return the backend of this process, None if there is none."""
-    return _current

@@ -16,7 +16,8 @@ from torch import nn
 
 from cstorch import flags
 from cstorch.amp import stream_precision
-from cstorch.backend import Backend, current_backend
+from cstorch.backend import Backend
+from cstorch.current import current_backend
 from simulator.exploration import exploration_table, explore, fastest
 from simulator.simulator import Simulator
 from timing.sram import largest_with_recompute, plan_sram, report_text, sram_report

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cstorch.backend import current_backend
+from cstorch.current import current_backend
 from cstorch.weights import as_arrays
 from wsc.checkpoint import CLUSTER_STATES, MODEL
 from wsc.checkpoint.reader import Reader

@@ -1,4 +1,4 @@
-"""The decorators of a user's program: ``trace``, ``step_closure`` and ``checkpoint_closure``.
+"""The decorator ``trace`` of a user's program.
 
 The body of a traced step is recorded on its first call and compiled into a program of the cluster;
 later calls return the same placeholders, whose values step closures receive after the step has run.
@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from cstorch.backend import Backend, current_backend
+from cstorch.backend import Backend
 from cstorch.compile import (
     Fit,
     compile_request,
@@ -27,8 +27,9 @@ from cstorch.compile import (
     log_compiled,
     model_of,
 )
+from cstorch.current import current_backend
 from cstorch.loop import Closure, Loop
-from cstorch.recorder import Recorder, active_recorder, recorded_clipping, recording
+from cstorch.recorder import Recorder, recorded_clipping, recording
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_step
 from wsc.compiler.compiled import Compiled
@@ -44,44 +45,6 @@ log = logging.getLogger("waferstream")
 def trace(function: Callable[..., Any]) -> TracedStep:
     """Decorate a step function: forward, ``loss.backward()``, clipping, optimizer, scheduler."""
     return TracedStep(function)
-
-
-def step_closure(function: Callable[..., Any]) -> Callable[..., None]:
-    """Queue the call until the step has run; it runs on activation steps only.
-
-    A call inside a trace is repeated for every step.
-    """
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> None:
-        recorder = active_recorder.get()
-        if recorder is not None:
-            recorder.closures.append((function, recorder.hand_out((args, kwargs))))
-        else:
-            _loop_of(function).queue(function, (args, kwargs))
-
-    return call
-
-
-def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
-    """Queue the call if this is a checkpoint step; may be called in every iteration."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> None:
-        loop = _loop_of(function)
-        if loop.is_checkpoint_step:
-            loop.queue(function, (args, kwargs))
-
-    return call
-
-
-def _loop_of(function: Callable[..., Any]) -> Loop:
-    loop = current_backend().loop
-    if loop is None:
-        raise RuntimeError(
-            f"{function.__name__} is a closure and was called outside of an executor loop"
-        )
-    return loop
 
 
 class TracedStep:

@@ -118,8 +118,8 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
 
     from appliance.spec import load_cluster  # noqa: PLC0415
     from appliance.user_code import imports_end_with, prepare_imports_with  # noqa: PLC0415
-    from cstorch.backend import existing_backend  # noqa: PLC0415
     from cstorch.cluster import Launch, launch  # noqa: PLC0415
+    from cstorch.current import existing_backend  # noqa: PLC0415
     from waferstream.training.session import check_trace  # noqa: PLC0415
 
     if arguments.trace is not None:
@@ -165,7 +165,7 @@ def _check_module(name: str) -> None:
 
 
 def _write_trace(path: Path | None) -> None:
-    from cstorch.backend import existing_backend  # noqa: PLC0415
+    from cstorch.current import existing_backend  # noqa: PLC0415
 
     backend = existing_backend()
     if path is None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from appliance.coordinator import StepResult
-from cstorch.backend import current_backend
+from cstorch.current import current_backend
 from cstorch.loop import Step, resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler

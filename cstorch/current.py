@@ -1,0 +1,69 @@
+"""The backend of this process: there is one, until it is shut down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+from cstorch import distributed
+from cstorch.backend import Backend
+from cstorch.cluster import ClusterConfig
+from wsc.core.errors import ConfigError, did_you_mean
+
+_latest: Backend | None = None
+
+
+def backend(backend_type: str | None = None, **options: Any) -> Backend:
+    """Make the backend of this process, or return it when called without arguments.
+
+    Options are those of ``Backend``.
+
+    Raises:
+        RuntimeError: There is a backend already.
+        ConfigError: An option is unknown, or has a wrong type or value.
+    """
+    global _latest  # noqa: PLW0603  (the one backend of this process)
+    _check_options(options)
+    if backend_type is None and not options:
+        return current_backend()
+    if existing_backend() is not None:
+        raise RuntimeError("a backend exists already; there is one per process")
+    _latest = Backend(backend_type or "CSX", **options)
+    return _latest
+
+
+def current_backend() -> Backend:
+    """Return the backend of this process; RuntimeError if there is none."""
+    backend = existing_backend()
+    if backend is None:
+        raise RuntimeError('no backend yet: call cstorch.backend("CSX") first')
+    return backend
+
+
+def existing_backend() -> Backend | None:
+    """Return the backend of this process, None if there is none or it was shut down."""
+    return None if _latest is None or _latest.has_ended else _latest
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option that ``Backend`` does not have, or of another type."""
+    known = [name for name in signature(Backend).parameters if name != "backend_type"]
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"backend() has no option {name}",
+                code="unknown-backend-option",
+                where="cstorch.backend",
+                rule=f"one of {', '.join(known)}",
+                remedy=did_you_mean(name, known) or "leave it out",
+            )
+    config = options.get("cluster_config")
+    if config is not None and not isinstance(config, (ClusterConfig, distributed.ClusterConfig)):
+        raise ConfigError(
+            "cluster_config must be a cstorch.ClusterConfig",
+            code="not-a-cluster-config",
+            where="cstorch.backend",
+            value=type(config).__name__,
+            remedy="cluster_config=cstorch.ClusterConfig(num_csx=2)",
+        )

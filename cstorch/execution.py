@@ -1,0 +1,208 @@
+"""The running cluster of a backend, from its first program on until shutdown."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from appliance.cluster import Cluster, lanes_on, start_cluster
+from appliance.coordinator import StepResult
+from appliance.elaborate import ClusterSize, plan_installation, start_up_of
+from cstorch.cluster import ClusterConfig, Restored, load_weights
+from cstorch.weights import Weights
+from timing.start_up import StartUp
+from wsc.checkpoint.reader import Reader
+from wsc.compiler.compiled import Compiled
+from wsc.core.errors import ApplianceError, ApplianceNanError, WaferStreamError
+from wsc.core.installation import InputFeed, Installation
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode
+from wsc.core.units import format_ps
+
+log = logging.getLogger("waferstream")
+
+
+class Execution:
+    """The cluster that executes a backend's steps, and the checkpoint that it starts from.
+
+    Args:
+        config: Sizes and machine of the cluster.
+        seed: Seed of the random ops of all steps.
+        check_loss: Whether a loss that is not finite ends a job.
+    """
+
+    def __init__(self, config: ClusterConfig, seed: int, check_loss: bool) -> None:
+        self._config = config
+        self._seed = seed
+        self._check_loss = check_loss
+        self.cluster: Cluster | None = None
+        self.start_up: StartUp | None = None
+        """Start-up of the emulated machine with the program that started the cluster."""
+        self._restored: Restored | None = None
+        self._ends_at_s = math.inf  # of time.monotonic()
+
+    def size(self) -> ClusterSize:
+        """Return the number of actors of each role."""
+        config = self._config
+        machine, runtime = config.cluster.machine, config.cluster.runtime
+        workers = max(1, config.num_csx * config.num_workers_per_csx)
+        return ClusterSize(
+            num_csx=config.num_csx,
+            num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
+            num_workers=min(workers, runtime.input_workers, config.num_csx),
+            lanes=lanes_on(runtime, config.num_csx),
+        )
+
+    def restore(self, path: Path, states: Collection[str], strict: bool) -> dict[str, Any]:
+        """Name the checkpoint to start from; returns its states that are not tensors.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged.
+        """
+        reader = Reader(path)
+        self._restored = Restored(path.absolute(), frozenset(states), strict)
+        return reader.objects
+
+    def outdate_restored(self, weights: Weights) -> None:
+        """Let the weights that come from the checkpoint be read from there; read its buffers."""
+        if self._restored is not None and self.cluster is None:
+            weights.outdate(self._restored.weight_names)
+            self._restored.load_buffers(weights.buffers())
+
+    def reload(self, weights: Weights) -> None:
+        """Read the checkpoint named by ``restore`` into a cluster that runs already."""
+        if self.cluster is not None and self._restored is not None:
+            weights.take_changes()  # the checkpoint replaces them
+            self._restored.load_buffers(weights.buffers())
+            self._restored.load(self.cluster, weights)
+
+    def fetch(self, name: str) -> np.ndarray:
+        """Return the current value of a parameter from MemoryX, or from the restored checkpoint.
+
+        Raises:
+            WaferStreamError: The value ended with the cluster.
+        """
+        if self.cluster is not None:
+            return self.cluster.masters([name])[name]
+        if self._restored is None:
+            raise WaferStreamError(
+                "a weight was read after the cluster had ended",
+                code="weight-read-after-shutdown",
+                where=name,
+                rule="MemoryX holds the trained weights, until backend.shutdown()",
+                remedy="read or save model.state_dict() before, or load a checkpoint",
+            )
+        return self._restored.weight(name)
+
+    def install(
+        self,
+        compiled: Compiled,
+        feed: InputFeed,
+        optimizer: OptimizerSpec | None,
+        weights: Weights,
+    ) -> None:
+        """Install a program on the cluster; the first one starts the cluster and sends the weights.
+
+        If starting fails there is no cluster afterwards, so that it can be tried again.
+        """
+        size = self.size()
+        machine = self._config.cluster.machine
+        installation = plan_installation(compiled, feed, optimizer, size, machine)
+        if self.cluster is None:
+            self.cluster = self._start(installation, size, weights)
+            self._log_start_up(installation)
+        else:
+            self.cluster.install(installation)
+
+    def run(
+        self, mode: Mode, first_step: int, last_step: int, weights: Weights
+    ) -> list[StepResult]:
+        """Run steps of an installed program; ApplianceError when the time of the job is over.
+
+        If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
+        were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
+        weights and losses can be inspected.
+        """
+        cluster = self.running()
+        self._check_time()
+        _send_changes(cluster, weights)
+        if mode == "train":
+            weights.outdate()
+        try:
+            return cluster.run(mode, first_step, last_step, self._check_loss)
+        except ApplianceNanError:
+            raise
+        except BaseException:
+            cluster.shutdown()
+            raise
+
+    def up_to_date(self, weights: Weights) -> Cluster:
+        """Return the running cluster after sending it all weights that were changed."""
+        cluster = self.running()
+        weights.adopt_replaced()
+        _send_changes(cluster, weights)
+        return cluster
+
+    def running(self) -> Cluster:
+        """Return the cluster; WaferStreamError if there is none."""
+        if self.cluster is None:
+            raise WaferStreamError(
+                "the cluster is not running",
+                code="cluster-not-running",
+                remedy="run a traced step in an executor loop first",
+            )
+        return self.cluster
+
+    def shutdown(self) -> None:
+        """End the cluster. Idempotent."""
+        if self.cluster is not None:
+            self.cluster.shutdown()
+            self.cluster = None
+        self._restored = None
+
+    def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
+        """Return a cluster that has its first program and its weights."""
+        config = self._config
+        log.info("Preparing to execute using %d CSX", size.num_csx)
+        self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
+        parameters = installation.program.parameters
+        cluster = start_cluster(parameters, size, config.cluster, self._seed, record=config.record)
+        try:
+            cluster.install(installation)
+            load_weights(cluster, weights, self._restored)
+        except BaseException:
+            cluster.shutdown()
+            raise
+        return cluster
+
+    def _log_start_up(self, installation: Installation) -> None:
+        machine = self._config.cluster.machine
+        self.start_up, checkpoint_ps = start_up_of(installation, machine)
+        log.info(
+            "Emulated start-up: %s; each checkpoint: %s",
+            self.start_up,
+            format_ps(checkpoint_ps),
+        )
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._ends_at_s:
+            raise ApplianceError(
+                "the job ran out of time",
+                code="job-time-over",
+                where="job_time_sec",
+                value=f"{self._config.job_time_sec} s",
+                remedy="raise it, or run again to continue from the last checkpoint",
+            )
+
+
+def _send_changes(cluster: Cluster, weights: Weights) -> None:
+    """Send the weights that the user's program has written to MemoryX."""
+    if changes := weights.take_changes():
+        log.info("Sending %d weights that the program has changed", len(changes))
+        cluster.load_weights(changes)

@@ -1,0 +1,222 @@
+"""The update that a traced step records: optimizer, schedulers, clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+import cstorch
+from cstorch.optim.lr_scheduler import LRScheduler
+from cstorch.trace import TracedStep
+from tests.support.cstorch_program import (
+    batches,
+    cluster_of,
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
+from tests.support.errors import raises
+from tests.support.local_machine import Regression
+from wsc.core.errors import ApplianceCompilationError
+
+Batch = dict[str, torch.Tensor]
+Clip = Callable[[nn.Module], object]
+MakeStep = Callable[[cstorch.Backend], TracedStep]
+
+
+def test_gradients_without_an_optimizer_are_refused(backend: cstorch.Backend) -> None:
+    """A training step that trains nothing is a mistake."""
+    model = cstorch.compile(Regression(), backend)
+
+    @cstorch.trace
+    def step(batch: Batch) -> torch.Tensor:
+        loss = model(**batch)
+        loss.backward()
+        return loss
+
+    with raises(ApplianceCompilationError, "gradients-without-optimizer"):
+        losses(step, executor())
+
+
+def test_two_optimizers_are_refused(backend: cstorch.Backend) -> None:
+    """A step has one update."""
+    model = cstorch.compile(Regression(), backend)
+    optimizers = [cstorch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2)]
+
+    @cstorch.trace
+    def step(batch: Batch) -> None:
+        model(**batch).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    with raises(ApplianceCompilationError, "optimizer-stepped-twice"):
+        losses(step, executor())
+
+
+def step_and_scheduler(backend: cstorch.Backend) -> tuple[TracedStep, LRScheduler]:
+    """Return a step with momentum whose learning rate falls by 0.01 a step, and its scheduler."""
+    model = cstorch.compile(backend.model or Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
+    scheduler = cstorch.optim.lr_scheduler.LinearLR(
+        optimizer, initial_learning_rate=0.1, end_learning_rate=0.0, total_iters=10
+    )
+
+    @cstorch.trace
+    def step(batch: Batch) -> torch.Tensor:
+        loss = model(**batch)
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss
+
+    return step, scheduler
+
+
+def scheduled_step(backend: cstorch.Backend) -> TracedStep:
+    """Return a traced step with momentum and a falling learning rate."""
+    return step_and_scheduler(backend)[0]
+
+
+@pytest.mark.parametrize("make_step", [partial(training_step, momentum=0.9), scheduled_step])
+def test_optimizer_state_survives_another_loader(
+    make_step: Callable[[cstorch.Backend], TracedStep],
+) -> None:
+    """Momentum goes on when the next epoch comes from another loader."""
+
+    def digest(*sources: Callable[[], Any]) -> str:
+        with running_backend() as backend:
+            step = make_step(backend)
+            for source in sources:
+                losses(step, executor(3 // len(sources), loader(source)))
+            return backend.weights_digest()
+
+    same = [lambda i=i: batches() for i in range(3)]
+    assert digest(*same) == digest(batches)
+
+
+def test_scheduler_counts_the_steps_done(backend: cstorch.Backend) -> None:
+    """The count does not depend on how often the step was recorded."""
+    step, scheduler = step_and_scheduler(backend)
+    seen = []
+
+    @cstorch.step_closure
+    def note() -> None:
+        seen.append(scheduler.get_last_lr()[0])
+
+    for loop in (executor(4, activation_steps=2), executor(1)):
+        for batch in loop:
+            step(batch)
+            note()
+    assert seen == pytest.approx([0.08, 0.06, 0.05])
+    assert scheduler.state_dict() == {"last_epoch": 5}
+
+
+def stepped_by(make_scheduler: Callable[[cstorch.optim.Optimizer], LRScheduler]) -> MakeStep:
+    """Return a function that makes a traced step with momentum and a learning-rate scheduler."""
+
+    def make(backend: cstorch.Backend) -> TracedStep:
+        model = cstorch.compile(backend.model or Regression(), backend)
+        optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
+        scheduler = make_scheduler(optimizer)
+
+        @cstorch.trace
+        def step(batch: Batch) -> torch.Tensor:
+            loss: torch.Tensor = model(**batch)
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            return loss
+
+        return step
+
+    return make
+
+
+def test_lambda_schedule_covers_every_loop() -> None:
+    """A longer table for a later loop keeps momentum; the values are those of the formula."""
+    make_lambda = stepped_by(
+        lambda o: cstorch.optim.lr_scheduler.LambdaLR(o, 0.1, lr_lambda=lambda t: 0.5**t)
+    )
+    make_formula = stepped_by(lambda o: cstorch.optim.lr_scheduler.MultiplicativeLR(o, 0.1, 0.5))
+
+    def digest(make: MakeStep, *counts: int) -> str:
+        with running_backend() as backend:
+            step, data = make(backend), loader()
+            for count in counts:
+                losses(step, executor(count, data))
+            return backend.weights_digest()
+
+    expected = digest(make_formula, 6)
+    assert digest(make_lambda, 6) == expected
+    assert digest(make_lambda, 1, 2, 3) == expected
+
+
+CLIPS: dict[str, Clip] = {
+    "norm, by module": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1),
+    "norm, by name": lambda model: clip_grad_norm_(model.parameters(), 0.1),
+    "value, by module": lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.01),
+    "value, by name": lambda model: clip_grad_value_(list(model.parameters()), clip_value=0.01),
+}
+
+
+def expected_after_one_step(clip: Clip) -> dict[str, torch.Tensor]:
+    """Return the weights of plain PyTorch after a step on the whole batch with clipping."""
+    model, batch = Regression(), batches()[0]
+    rows = len(batch["x"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(rows):
+        (model(**{name: t[i : i + 1] for name, t in batch.items()}) / rows).backward()
+    clip(model)
+    optimizer.step()
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("how", CLIPS)
+def test_clipping_is_recorded_under_any_import(how: str, backend: cstorch.Backend) -> None:
+    """It acts on the gradient of the whole batch, not on that of each micro-batch."""
+    losses(training_step(backend, CLIPS[how]), executor(1))
+    expected = expected_after_one_step(CLIPS[how])
+    masters = cluster_of(backend).masters(list(expected))
+    found = {name: torch.from_numpy(array) for name, array in masters.items()}
+    unclipped = expected_after_one_step(lambda model: None)
+    for name, weight in expected.items():
+        assert torch.allclose(found[name], weight, atol=1e-7)
+    assert not all(torch.allclose(expected[name], unclipped[name]) for name in expected)
+
+
+def test_clipping_acts_at_once_after_the_trace(backend: cstorch.Backend) -> None:
+    """Outside of a trace gradients are clipped in this process."""
+    losses(training_step(backend, CLIPS["norm, by name"]), executor(1))
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([3.0, 4.0])
+    assert clip_grad_norm_([parameter], 1.0) == 5.0
+    assert parameter.grad.norm() < 1.01
+
+
+def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> None:
+    """MemoryX clips by the norm of all gradients."""
+    with raises(ApplianceCompilationError, "some-gradients-clipped"):
+        losses(
+            training_step(
+                backend,
+                lambda model: clip_grad_norm_(model.get_submodule("layers.0").parameters(), 1.0),
+            ),
+            executor(1),
+        )
+
+
+def test_clipping_by_another_norm_is_refused(backend: cstorch.Backend) -> None:
+    """Weight servers agree on the L2 norm only."""
+    with raises(ApplianceCompilationError, "clipped-by-other-norm"):
+        losses(
+            training_step(backend, lambda m: clip_grad_norm_(m.parameters(), 1.0, norm_type=1)),
+            executor(1),
+        )
