@@ -42,6 +42,11 @@ def data_processor(config: Mapping[str, Any], where: str) -> DataProcessor:
             where=where,
             rule=f"one of {', '.join(DATA_PROCESSORS)}",
         )
+    return validate(processor_class(str(name), where), config, where)
+
+
+def processor_class(name: str, where: str) -> type[DataProcessor]:
+    """Return the registered data processor of a name, found at ``where``; or ConfigError."""
     if name not in DATA_PROCESSORS:
         raise ConfigError(
             "data_processor must be that of a registered class",
@@ -49,9 +54,9 @@ def data_processor(config: Mapping[str, Any], where: str) -> DataProcessor:
             where=where,
             value=name,
             rule=f"one of {', '.join(DATA_PROCESSORS)}",
-            remedy=did_you_mean(str(name), DATA_PROCESSORS),
+            remedy=did_you_mean(name, DATA_PROCESSORS),
         )
-    return validate(DATA_PROCESSORS[name], config, where)
+    return DATA_PROCESSORS[name]
 
 
 def build_source(config: Mapping[str, Any], where: str) -> BatchSource:

@@ -57,6 +57,11 @@ def model_config(config: Mapping[str, Any], where: str = "model") -> Transformer
             where=where,
             rule=f"one of {', '.join(MODELS)}",
         )
+    return validate(model_family(str(name), where).config, config, where)
+
+
+def model_family(name: str, where: str) -> ModelFamily:
+    """Return the registered model of a name, found at ``where``; or ConfigError."""
     if name not in MODELS:
         raise ConfigError(
             "name must be that of a model",
@@ -64,9 +69,9 @@ def model_config(config: Mapping[str, Any], where: str = "model") -> Transformer
             where=where,
             value=name,
             rule=f"one of {', '.join(MODELS)}",
-            remedy=did_you_mean(str(name), MODELS),
+            remedy=did_you_mean(name, MODELS),
         )
-    return validate(MODELS[name].config, config, where)
+    return MODELS[name]
 
 
 def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> nn.Module:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, Flag
+from waferstream.cli.flags import (
+    COMMAND_FLAGS,
+    CONFIG_FLAGS,
+    REAL_MACHINE_FLAGS,
+    RUN_COMMANDS,
+    RUN_FLAGS,
+    Flag,
+)
+from waferstream.cli.tools import TOOLS
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
 from waferstream.reports.economics import PriceSpec, check_tokens
@@ -17,8 +25,10 @@ from wsc.core.config import validate
 from wsc.core.errors import nearest
 from wsc.version import VERSION
 
-_OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS)
-_FLAGS = (*RUN_FLAGS, *_OVERRIDING_FLAGS)
+_OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
+
+_NOT_OF_COMMANDS = ("params", "mode", "device")
+"""Flags of ``run.py`` that a sub-command states otherwise."""
 
 _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
 """Flag to field of PriceSpec."""
@@ -55,7 +65,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
     """Parse a command line.
 
     Args:
-        argv: Words after the program's name.
+        argv: Words after the program's name; the first one may be a sub-command (``fit``).
         home: Folder that is searched for cluster.yaml after the current one.
         cwd: Folder that is searched first; the current one by default.
 
@@ -63,33 +73,37 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         SystemExit: code 2 for a wrong command line, code 0 after ``--help`` and ``--version``.
         ConfigError: a sweep, a token budget or a price is out of range.
     """
-    parser = build_parser()
-    _refuse_unknown_flags(parser, argv)
-    parsed = vars(parser.parse_args(argv))
+    command = argv[0] if argv and argv[0] in RUN_COMMANDS else None
+    words, groups = argv[1:] if command else argv, _flag_groups(command)
+    flags = [flag for group in groups.values() for flag in group]
+    parser = build_parser(command)
+    _refuse_unknown_flags(parser, words, flags)
+    parsed = vars(parser.parse_args(words))
     given = {name: value for name, value in parsed.items() if value is not None}
     if "params" not in given:
         parser.error("the following arguments are required: -p/--params")
-    typed = {flag.name: flag.collect(given[flag.name]) for flag in _FLAGS if flag.name in given}
+    typed = {flag.name: flag.collect(given[flag.name]) for flag in flags if flag.name in given}
+    mode = RUN_COMMANDS[command] if command else typed.get("mode", "train_and_eval")
     return Arguments(
         params=Path(typed["params"]),
-        mode=cast("Mode", typed.get("mode", "train_and_eval")),
+        mode=cast("Mode", mode),
         cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
         trace=Path(typed["trace"]) if "trace" in typed else None,
         debug="debug" in typed,
-        simulation=_simulation(parser, typed),
+        simulation=_simulation(parser, typed, mode),
         typed=typed,
     )
 
 
 def _simulation(
-    parser: argparse.ArgumentParser, typed: Mapping[str, Any]
+    parser: argparse.ArgumentParser, typed: Mapping[str, Any], mode: str
 ) -> SimulationRequest | None:
     if "simulate" not in typed:
         for name in _SIMULATION_FLAGS:
             if name in typed:
                 parser.error(f"--{name} requires --simulate")
         return None
-    _refuse_ignored(parser, typed)
+    _refuse_ignored(parser, typed, mode)
     if "token_budget" in typed:
         check_tokens(typed["token_budget"], "--token_budget")
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
@@ -100,12 +114,10 @@ def _simulation(
     )
 
 
-def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -> None:
+def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any], mode: str) -> None:
     """Exit when a typed flag would have no effect on a simulation."""
-    if typed.get("mode", "train").startswith("eval"):
-        parser.error(
-            f"--simulate predicts training; it cannot be combined with --mode {typed['mode']}"
-        )
+    if mode.startswith("eval"):
+        parser.error(f"--simulate predicts training; it cannot be combined with mode {mode}")
     for name in ("compile_only", "validate_only"):
         if name in typed:
             parser.error(f"--{name} cannot be combined with --simulate")
@@ -114,29 +126,44 @@ def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any]) -
             parser.error(f"--{name} requires --token_budget")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the argparse parser; a flag that was not typed leaves no attribute."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Build the argparse parser of a sub-command, or of ``run.py`` without one.
+
+    A flag that was not typed leaves no attribute.
+    """
+    form = f"{command} PARAMS" if command else "[CSX] --params FILE [--mode MODE]"
     parser = argparse.ArgumentParser(
         prog="waferstream",
-        usage="waferstream [CSX] --params FILE [--mode MODE] [flags]",
+        usage=f"waferstream {form} [flags]",
         description="Train, evaluate or simulate a model on an emulated wafer-scale cluster.",
-        epilog="A flag on the command line overrides the same key of the params file. "
-        "waferstream exec program.py runs a program of your own (waferstream exec --help).",
+        epilog="A flag on the command line overrides the same key of the params file. Other "
+        f"commands: {', '.join([*RUN_COMMANDS, 'exec', *TOOLS])} (waferstream COMMAND --help).",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
-    groups = {
-        "run and simulation": RUN_FLAGS,
-        "configuration (overrides the params file)": CONFIG_FLAGS,
-        "flags of the real machine (accepted, no effect here)": REAL_MACHINE_FLAGS,
-    }
     exclusive: dict[str, argparse._MutuallyExclusiveGroup] = {}
-    for title, flags in groups.items():
+    for title, flags in _flag_groups(command).items():
         group = parser.add_argument_group(title)
         for flag in flags:
             _add(group, flag, exclusive)
     return parser
+
+
+def _flag_groups(command: str | None) -> dict[str, Sequence[Flag]]:
+    """Return the flags of a command by the title of their group."""
+    groups: dict[str, Sequence[Flag]] = {
+        "run and simulation": RUN_FLAGS,
+        "configuration (overrides the params file)": CONFIG_FLAGS,
+        "flags of the real machine (accepted, no effect here)": REAL_MACHINE_FLAGS,
+    }
+    if command is None:
+        return groups
+    kept = {
+        title: [flag for flag in flags if flag.name not in _NOT_OF_COMMANDS]
+        for title, flags in groups.items()
+    }
+    return {"what to run": COMMAND_FLAGS, **kept}
 
 
 def _add(
@@ -152,9 +179,11 @@ def _add(
     target.add_argument(*flag.spelling, help=flag.help, **flag.options)
 
 
-def _refuse_unknown_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+def _refuse_unknown_flags(
+    parser: argparse.ArgumentParser, argv: Sequence[str], flags: Sequence[Flag]
+) -> None:
     """Exit on an unknown flag before argparse reports arguments that are missing because of it."""
-    words = (word for flag in _FLAGS for word in flag.spelling if not flag.positional)
+    words = (word for flag in flags for word in flag.spelling if not flag.positional)
     known = ["-h", "--help", "--version", *words]
     for word in argv:
         name = word.split("=")[0] if word.startswith("--") else word[:2]

@@ -209,6 +209,25 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     _key(CLUSTER, "job_time_sec", "stop the run after this many seconds", options=_NUMBER),
 )
 
+RUN_COMMANDS: Mapping[str, Mode] = {
+    "fit": "train_and_eval",
+    "validate": "eval",
+    "validate_all": "eval_all",
+}
+"""Sub-commands that run a params file, and the mode of each."""
+
+COMMAND_FLAGS: tuple[Flag, ...] = (
+    Flag("params", "YAML file with model, optimizer, data and loop", positional=True),
+    _key(
+        BACKEND,
+        "target_device",
+        "device; only CSX is emulated (default: CSX)",
+        options={"choices": get_args(DeviceType)},
+        key="backend_type",
+    ),
+)
+"""How a sub-command takes what ``run.py`` takes as ``--params`` and as its first word."""
+
 REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
     _key(
         LOGGING,

@@ -1,6 +1,7 @@
 """Turn a command line into a finished run or one clear message.
 
-Exit codes: 0 finished, 1 failed, 2 the command line is wrong, 130 interrupted.
+Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the command line is wrong,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from types import FrameType
 from waferstream.cli import INTERRUPTED
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
+from waferstream.cli.tools import TOOLS, run_tool
 from waferstream.config.params import load_params
 from wsc.core.errors import ConfigError, WaferStreamError
 
@@ -31,10 +33,13 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     is_exec = words[:1] == ["exec"]
+    is_tool = bool(words) and words[0] in TOOLS
     debug = "--debug" in words and not is_exec
     try:
         if is_exec:
             return _execute(parse_exec(words[1:], home or Path()))
+        if is_tool:
+            return run_tool(words[0], words[1:])
         _run(parse_arguments(words, home or Path()))
     except WaferStreamError as error:
         if debug:
@@ -42,7 +47,9 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
         print(f"\nError: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        resume = "" if is_exec else " The same command continues from the last checkpoint."
+        resume = (
+            "" if is_exec or is_tool else " The same command continues from the last checkpoint."
+        )
         print(f"\nInterrupted.{resume}", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:

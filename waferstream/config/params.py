@@ -132,6 +132,26 @@ class TrainerConfig(Section):
     validation: ValidateConfig | None = Field(default=None, alias="validate")
     validate_all: ValidateAllConfig | None = None
 
+    def dataloaders(self) -> list[tuple[str, DataLoaderConfig]]:
+        """Return all data loaders, each with its key path."""
+        found: list[tuple[str, DataLoaderConfig]] = []
+        if self.fit:
+            found.append(("trainer.fit.train_dataloader", self.fit.train_dataloader))
+            found += _numbered("trainer.fit.val_dataloader", self.fit.val_dataloader)
+        if self.validation:
+            found.append(("trainer.validate.val_dataloader", self.validation.val_dataloader))
+        if self.validate_all:
+            found += _numbered(
+                "trainer.validate_all.val_dataloaders", self.validate_all.val_dataloaders
+            )
+        return found
+
+
+def _numbered(
+    where: str, loaders: Sequence[DataLoaderConfig]
+) -> list[tuple[str, DataLoaderConfig]]:
+    return [(f"{where}[{index}]", loader) for index, loader in enumerate(loaders)]
+
 
 class Params(Section):
     """Resolved params.yaml: defaults filled in, short forms expanded.

@@ -263,3 +263,31 @@ def test_starting_up_is_fast() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "mode"),
+    [("fit", "train_and_eval"), ("validate", "eval"), ("validate_all", "eval_all")],
+)
+def test_sub_command_is_a_mode_with_the_file_as_its_word(command: str, mode: str) -> None:
+    arguments = parse(command, "p.yaml", "--target_device", "CSX", "--num_csx", "2")
+    assert (arguments.params, arguments.mode) == (Path("p.yaml"), mode)
+    values = {override.path[-1]: override.value for override in arguments.overrides()}
+    assert values == {"backend_type": "CSX", "num_csx": 2}
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        ("fit", "params"),
+        ("fit p.yaml --mode train", "--mode"),
+        ("fit p.yaml --params q.yaml", "--params"),
+        ("validate p.yaml --target_device TPU", "--target_device"),
+        ("validate p.yaml --simulate", "--simulate"),
+        ("-p p.yaml --target_device CSX", "--target_device"),
+    ],
+)
+def test_sub_command_refuses_flags_of_the_other_form(
+    capsys: pytest.CaptureFixture[str], argv: str, word: str
+) -> None:
+    assert word in refused(capsys, *argv.split())

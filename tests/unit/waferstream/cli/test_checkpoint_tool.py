@@ -1,0 +1,71 @@
+"""``waferstream checkpoint``: files are described, compared, copied, moved and deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.tools import fields, rows, tool
+from waferstream.cli.model_tool import write_weights
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    return saved(tmp_path / "checkpoint_1.mdl", torch.arange(6.0).view(2, 3), step=1)
+
+
+def saved(path: Path, weight: torch.Tensor, step: int) -> Path:
+    write_weights(path, {"weight": weight, "bias": torch.ones(2)}, {"global_step": step})
+    return path
+
+
+def test_info_describes_a_checkpoint(first: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = fields(capsys, "checkpoint", "info", first)
+    assert (summary["Tensors"], summary["global_step"]) == (2, 1)
+    listed = {row["key"]: row for row in rows(capsys, "checkpoint", "info", "-l", first)}
+    assert listed["model.weight"]["bytes"] == 24
+
+
+def test_diff_names_the_tensors_that_differ(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = saved(tmp_path / "checkpoint_2.mdl", torch.arange(6.0).view(2, 3) * (1 + 1e-6), step=1)
+    assert "equal" in tool(capsys, "checkpoint", "diff", first, first)
+    out = tool(capsys, "checkpoint", "diff", first, second, code=1)
+    assert "model.weight" in out
+    assert "model.bias" not in out
+    tool(capsys, "checkpoint", "diff", first, second, "--tensor_comparison_op", "allclose")
+    other = saved(tmp_path / "other.mdl", torch.ones(3), step=7)
+    out = tool(capsys, "checkpoint", "diff", first, other, code=1)
+    assert "(2, 3) and float32 (3,)" in out
+    assert "global_step" in out
+
+
+def test_copy_and_move_keep_the_content(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = Path(tool(capsys, "checkpoint", "copy", first, f"{tmp_path}/copies/").strip())
+    assert copied == tmp_path / "copies" / first.name
+    assert copied.read_bytes() == first.read_bytes()
+    assert "[file-exists]" in tool(capsys, "checkpoint", "copy", first, copied, code=1)
+    moved = tmp_path / "moved.mdl"
+    content = first.read_bytes()
+    tool(capsys, "checkpoint", "move", first, moved)
+    assert moved.read_bytes() == content
+    assert not first.exists()
+    tool(capsys, "checkpoint", "delete", moved)
+    assert not moved.exists()
+
+
+def test_what_is_no_local_checkpoint_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("notes")
+    for command in ("delete", "info"):
+        assert "[checkpoint-damaged]" in tool(capsys, "checkpoint", command, text, code=1)
+    assert text.read_text() == "notes"
+    err = tool(capsys, "checkpoint", "info", "s3://bucket/checkpoint_1.mdl", code=1)
+    assert "[checkpoint-not-local]" in err

@@ -1,0 +1,34 @@
+"""``waferstream data_processor``: the catalogue, and the rate of a loader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modelzoo.data.registry import DATA_PROCESSORS
+from tests.support.tiny_run import write_run
+from tests.support.tools import fields, rows, tool
+
+
+def test_catalogue_of_data_processors_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {row["name"] for row in rows(capsys, "data_processor", "list")} == set(DATA_PROCESSORS)
+    info = fields(capsys, "data_processor", "info", "DummyDataProcessor")
+    assert info["required"] == "data_processor, batch_size, max_sequence_length"
+    described = rows(capsys, "data_processor", "describe", "DummyDataProcessor")
+    assert {row["key"]: row["default"] for row in described}["vocab_size"] == 50257
+    err = tool(capsys, "data_processor", "describe", "DumyDataProcessor", code=1)
+    assert "[unknown-data-processor]" in err
+
+
+def test_benchmark_reads_every_loader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path)
+    params = tmp_path / "params.yaml"
+    flags = ("--steps_per_epoch=3", "--num_epochs=2", "--sampling_frequency=2")
+    found = rows(capsys, "data_processor", "benchmark", params, *flags)
+    train = [row for row in found if row["loader"] == "trainer.fit.train_dataloader"]
+    assert [(row["epoch"], row["steps"]) for row in train] == [(0, 2), (0, 1), (1, 2), (1, 1)]
+    assert len(found) == 2 * len(train)
+    assert all(row["samples/s"] > row["batches/s"] > 0 for row in found)
+    err = tool(capsys, "data_processor", "benchmark", params, "--num_epochs=0", code=1)
+    assert "[out-of-range]" in err

@@ -1,0 +1,161 @@
+"""``waferstream checkpoint``: info, diff, copy, move, delete."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from wsc.checkpoint.reader import Reader
+from wsc.core.errors import CheckpointError, ConfigError
+from wsc.core.files import replacing
+
+
+def _local(path: str) -> Path:
+    """Return a local path; ConfigError for a URL."""
+    if "://" in path:
+        raise ConfigError(
+            "a checkpoint must be a local file",
+            code="checkpoint-not-local",
+            value=path,
+            remedy="copy the object to this host first",
+        )
+    return Path(path)
+
+
+def _info(given: argparse.Namespace) -> int:
+    path = _local(given.ckpt_path)
+    reader = Reader(path)
+    rows = [
+        {"key": key, "shape": spec.shape, "dtype": spec.dtype, "bytes": spec.num_bytes}
+        for key, spec in reader.tensors.items()
+    ]
+    if given.list_objects:
+        return show(given, rows)
+    stat = path.stat()
+    summary = {
+        "Total checkpoint size": f"{stat.st_size:,} bytes",
+        "Last modified": f"{datetime.fromtimestamp(stat.st_mtime):%Y-%m-%d %H:%M:%S}",
+        "WaferStream version": reader.writer_version,
+        "Tensors": len(rows),
+        **reader.objects,
+    }
+    return show(given, [{"field": key, "value": value} for key, value in summary.items()])
+
+
+def _diff(given: argparse.Namespace) -> int:
+    """Compare two checkpoints, tensor by tensor; return 1 if they differ."""
+    left, right = (Reader(_local(path)) for path in (given.left_checkpoint, given.right_checkpoint))
+    rows = [
+        {"key": key, "difference": found}
+        for key in {**left.tensors, **right.tensors}
+        if (found := _tensor_difference(left, right, key, given.tensor_comparison_op))
+    ]
+    rows += [
+        {"key": key, "difference": f"{left.objects.get(key)!r} and {right.objects.get(key)!r}"}
+        for key in {**left.objects, **right.objects}
+        if left.objects.get(key) != right.objects.get(key)
+    ]
+    if not rows and not given.json:
+        print("The checkpoints are equal.")
+        return 0
+    show(given, rows)
+    return 1 if rows else 0
+
+
+def _tensor_difference(left: Reader, right: Reader, key: str, op: str) -> str | None:
+    """Describe how a tensor differs; None if it does not."""
+    for reader, other in ((left, "right"), (right, "left")):
+        if key not in reader.tensors:
+            return f"only in the {other} checkpoint"
+    one, two = left.tensors[key], right.tensors[key]
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return f"{one.dtype} {one.shape} and {two.dtype} {two.shape}"
+    a, b = left[key], right[key]
+    equal = np.array_equal(a, b, equal_nan=True) if op == "equal" else np.allclose(a, b)
+    if equal:
+        return None
+    return f"largest difference {np.abs(a.astype(np.float64) - b.astype(np.float64)).max():.3g}"
+
+
+def _copy(given: argparse.Namespace) -> int:
+    print(_copied(given))
+    return 0
+
+
+def _move(given: argparse.Namespace) -> int:
+    source = _local(given.source_path)
+    print(_copied(given))
+    source.unlink()
+    return 0
+
+
+def _copied(given: argparse.Namespace) -> Path:
+    """Copy a complete checkpoint atomically and return its new path."""
+    source, target = _local(given.source_path), _local(given.dest_path)
+    if given.dest_path.endswith("/") or target.is_dir():
+        target = target / source.name
+    Reader(source)  # refuses what is no complete checkpoint
+    if target.exists():
+        raise CheckpointError(
+            "the destination must not exist yet",
+            code="file-exists",
+            where=str(target),
+            remedy="delete it, or name another file",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target, durable=True) as partial:
+        shutil.copyfile(source, partial)
+    return target
+
+
+def _delete(given: argparse.Namespace) -> int:
+    path = _local(given.ckpt_path)
+    Reader(path)  # refuses what is no complete checkpoint
+    path.unlink()
+    print(f"Deleted checkpoint {path}")
+    return 0
+
+
+def _path(name: str, meaning: str = "checkpoint file") -> Any:
+    return argument(name, help=meaning)
+
+
+_SOURCE_AND_TARGET = (_path("source_path"), _path("dest_path", "file, or folder that ends in /"))
+
+COMMANDS = (
+    Command(
+        "info",
+        "summarize a checkpoint",
+        _info,
+        (
+            _path("ckpt_path"),
+            argument("-l", "--list_objects", action="store_true", help="list the tensors"),
+            *TABLE_FLAGS,
+        ),
+    ),
+    Command(
+        "diff",
+        "compare two checkpoints; exit code 1 if they differ",
+        _diff,
+        (
+            _path("left_checkpoint"),
+            _path("right_checkpoint"),
+            argument(
+                "--tensor_comparison_op",
+                choices=("equal", "allclose"),
+                default="equal",
+                help="how values are compared (default: equal)",
+            ),
+            *TABLE_FLAGS,
+        ),
+    ),
+    Command("copy", "copy a checkpoint", _copy, _SOURCE_AND_TARGET),
+    Command("move", "move a checkpoint", _move, _SOURCE_AND_TARGET),
+    Command("delete", "delete a checkpoint", _delete, (_path("ckpt_path"),)),
+)

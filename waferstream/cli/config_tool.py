@@ -1,0 +1,210 @@
+"""``waferstream config``: pull, validate, convert_legacy, diff, stats."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import modelzoo
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.config.legacy import convert_legacy, is_legacy
+from waferstream.config.params import Params, load_params
+from wsc.core.config import dump_yaml, load_yaml
+from wsc.core.errors import ConfigError, did_you_mean
+from wsc.core.files import replacing
+
+STOCK = Path(modelzoo.__file__).parent / "params"
+"""Folder of the params files that ``pull`` copies."""
+
+
+def stock_variants() -> list[str]:
+    """Return the names of the params files that come with the program."""
+    return sorted(path.stem for path in STOCK.glob("*.yaml"))
+
+
+def _pull(given: argparse.Namespace) -> int:
+    variant = given.variant.removesuffix(".yaml").removeprefix("params_")
+    if variant not in stock_variants():
+        raise ConfigError(
+            "the variant must be that of a params file that comes with the program",
+            code="unknown-variant",
+            value=given.variant,
+            rule=f"one of {', '.join(stock_variants())}",
+            remedy=did_you_mean(variant, stock_variants()),
+        )
+    name = f"{variant}.yaml"
+    return _write((STOCK / name).read_text(encoding="utf-8"), given.out, name)
+
+
+def _convert_legacy(given: argparse.Namespace) -> int:
+    data = load_yaml(given.config)
+    if not is_legacy(data):
+        raise ConfigError(
+            "the file must be in the legacy layout",
+            code="not-legacy",
+            where=str(given.config),
+            value=", ".join(map(str, data)),
+            rule="sections train_input, eval_input, model, optimizer, runconfig",
+        )
+    return _write(dump_yaml(convert_legacy(data, str(given.config))), given.out, given.config.name)
+
+
+def _write(text: str, out: Path, name: str) -> int:
+    """Write a file, below ``out`` under ``name`` if that is a folder; print its path."""
+    path = out / name if out.is_dir() else out
+    if path.exists():
+        raise ConfigError(
+            "the file must not exist yet",
+            code="file-exists",
+            where=str(path),
+            remedy="name another file with -o",
+        )
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    print(path)
+    return 0
+
+
+def _validate(given: argparse.Namespace) -> int:
+    params = load_params(given.config)
+    _check_registered(params)
+    print(f"{given.config} is valid.")
+    return 0
+
+
+def _check_registered(params: Params) -> None:
+    """Validate model and data loaders with the classes that they name; raises ConfigError."""
+    # Importing torch takes seconds: report a wrong file before that.
+    from modelzoo.data.registry import data_processor  # noqa: PLC0415
+    from modelzoo.models.registry import model_config  # noqa: PLC0415
+
+    model_config(params.trainer.init.model.dump(), "trainer.init.model")
+    for where, loader in params.trainer.dataloaders():
+        data_processor(loader.dump(), where)
+
+
+def _diff(given: argparse.Namespace) -> int:
+    """Print the keys whose values differ between two resolved configurations."""
+    left, right = (dict(_leaves(load_params(path).dump())) for path in (given.left, given.right))
+    differing = [key for key in {**left, **right} if left.get(key, _NONE) != right.get(key, _NONE)]
+    for key in differing:
+        print(_difference(key, left.get(key, _NONE), right.get(key, _NONE), given.verbose_level))
+    return 1 if differing else 0
+
+
+_NONE = object()
+
+
+def _difference(key: str, left: object, right: object, level: int) -> str:
+    """Return the line of one key: level 0 names it, 1 adds changed values, 2 all values."""
+    if right is _NONE:
+        return f"- {key}: {left!r}" if level > 1 else f"- {key}"
+    if left is _NONE:
+        return f"+ {key}: {right!r}" if level > 1 else f"+ {key}"
+    return f"~ {key}: {left!r} -> {right!r}" if level else f"~ {key}"
+
+
+def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values in nested mappings and lists with their dotted key paths."""
+    if isinstance(data, Mapping) and data:
+        for key, value in data.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, list) and data:
+        for index, value in enumerate(data):
+            yield from _leaves(value, f"{path}[{index}]")
+    else:
+        yield path, data
+
+
+_COLUMNS = ("name", "shape", "parameters", "percent")
+
+
+def _stats(given: argparse.Namespace) -> int:
+    """Show the parameters of a model with their shapes and counts."""
+    from modelzoo.models.registry import parameter_shapes  # noqa: PLC0415
+
+    order = given.order_by.split(",") if given.order_by else []
+    for name in order:
+        if name not in _COLUMNS:
+            raise ConfigError(
+                "--order_by must name columns",
+                code="unknown-column",
+                value=name,
+                rule=f"of {', '.join(_COLUMNS)}",
+                remedy=did_you_mean(name, _COLUMNS),
+            )
+    model = load_params(given.params).trainer.init.model.dump()
+    rows = parameter_rows(parameter_shapes(model))
+    if order:
+        rows.sort(key=lambda row: [row[name] for name in order], reverse=given.descending)
+    total = sum(row["parameters"] for row in rows)
+    return show(given, [*rows, {"name": "total", "shape": (), "parameters": total, "percent": 100}])
+
+
+def parameter_rows(shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Any]]:
+    """Return name, shape, number of elements and share of the total of each parameter."""
+    counts = {name: prod(shape) for name, shape in shapes.items()}
+    total = sum(counts.values())
+    return [
+        {
+            "name": name,
+            "shape": shapes[name],
+            "parameters": count,
+            "percent": round(100 * count / total, 2),
+        }
+        for name, count in counts.items()
+    ]
+
+
+_OUT = argument("-o", "--out", type=Path, default=Path(), help="file or folder (default: here)")
+_CONFIG = argument("config", type=Path, help="params file")
+
+COMMANDS = (
+    Command(
+        "pull",
+        "copy a params file that comes with the program",
+        _pull,
+        (
+            argument("variant", help=f"one of {', '.join(stock_variants())}"),
+            _OUT,
+        ),
+    ),
+    Command("validate", "check every key of a params file", _validate, (_CONFIG,)),
+    Command(
+        "convert_legacy",
+        "convert the legacy layout to the Trainer layout",
+        _convert_legacy,
+        (_CONFIG, _OUT),
+    ),
+    Command(
+        "diff",
+        "compare two params files, with all defaults filled in",
+        _diff,
+        (
+            argument("left", type=Path, help="params file"),
+            argument("right", type=Path, help="params file"),
+            argument(
+                "-v",
+                "--verbose_level",
+                type=int,
+                choices=(0, 1, 2),
+                default=2,
+                help="0 names the keys, 1 adds changed values, 2 all values (default: 2)",
+            ),
+        ),
+    ),
+    Command(
+        "stats",
+        "count the parameters of a model",
+        _stats,
+        (
+            argument("params", type=Path, help="params file"),
+            argument("--order_by", help=f"columns to sort by: {', '.join(_COLUMNS)}"),
+            argument("--descending", action="store_true", help="sort from the largest"),
+            *TABLE_FLAGS,
+        ),
+    ),
+)

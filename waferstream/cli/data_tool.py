@@ -1,0 +1,118 @@
+"""``waferstream data_processor``: list, info, describe, benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from modelzoo.data.registry import DATA_PROCESSORS, build_source, processor_class
+from waferstream.cli.model_tool import field_rows, first_line
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.config.params import load_params
+from wsc.core.errors import ConfigError
+
+
+def _list(given: argparse.Namespace) -> int:
+    return show(
+        given,
+        [
+            {"name": name, "about": first_line(kind)}
+            for name, kind in sorted(DATA_PROCESSORS.items())
+        ],
+    )
+
+
+def _info(given: argparse.Namespace) -> int:
+    kind = processor_class(given.data_processor, "data_processor")
+    summary = {
+        "name": kind.__name__,
+        "class": f"{kind.__module__}.{kind.__name__}",
+        "about": first_line(kind),
+        "required": ", ".join(n for n, f in kind.model_fields.items() if f.is_required()),
+    }
+    return show(given, [{"field": key, "value": value} for key, value in summary.items()])
+
+
+def _describe(given: argparse.Namespace) -> int:
+    return show(given, field_rows(processor_class(given.data_processor, "data_processor")))
+
+
+def _benchmark(given: argparse.Namespace) -> int:
+    """Read every data loader of a params file in this process, and show its rates."""
+    for name in ("num_epochs", "steps_per_epoch", "sampling_frequency"):
+        value = getattr(given, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
+    loaders = load_params(given.params).trainer.dataloaders()
+    rows = []
+    for where, config in loaders:
+        source = build_source(config.dump(), where)
+        for epoch in range(given.num_epochs):
+            rows += _epoch(source, given.steps_per_epoch, given.sampling_frequency, where, epoch)
+    return show(given, rows)
+
+
+def _epoch(
+    source: Any, steps: int | None, every: int | None, where: str, epoch: int
+) -> list[dict[str, Any]]:
+    """Read one epoch; return a row for each interval of ``every`` steps, or one for all."""
+    count = min(steps, len(source)) if steps else len(source)
+    rows, done, num_bytes, samples = [], 0, 0, 0
+    start_s = time.perf_counter()
+    for step, batch in enumerate(islice(_epoch_batches(source, epoch), count), start=1):
+        leaves = list(_tensors(batch))
+        num_bytes += sum(tensor.nbytes for tensor in leaves)
+        samples += leaves[0].shape[0]
+        if step == count or (every and step % every == 0):
+            elapsed_s = time.perf_counter() - start_s
+            rows.append(
+                {
+                    "loader": where,
+                    "epoch": epoch,
+                    "steps": step - done,
+                    "seconds": round(elapsed_s, 4),
+                    "batches/s": round((step - done) / elapsed_s, 1),
+                    "samples/s": round(samples / elapsed_s, 1),
+                    "MB/s": round(num_bytes / elapsed_s / 1e6, 1),
+                }
+            )
+            done, num_bytes, samples, start_s = step, 0, 0, time.perf_counter()
+    return rows
+
+
+def _epoch_batches(source: Any, epoch: int) -> Any:
+    """Iterate over the batches of an epoch of a source with random access."""
+    first = epoch * len(source)
+    return (source.batch(step) for step in range(first, first + len(source)))
+
+
+def _tensors(batch: Any) -> Sequence[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+
+
+_PROCESSOR = argument("data_processor", help="name of a data processor")
+
+COMMANDS = (
+    Command("list", "list the data processors", _list, TABLE_FLAGS),
+    Command("info", "summarize a data processor", _info, (_PROCESSOR, *TABLE_FLAGS)),
+    Command("describe", "list the keys of a data processor", _describe, (_PROCESSOR, *TABLE_FLAGS)),
+    Command(
+        "benchmark",
+        "measure how fast this host reads the data of a params file",
+        _benchmark,
+        (
+            argument("params", type=Path, help="params file"),
+            argument("--num_epochs", type=int, default=1, help="epochs (default: 1)"),
+            argument("--steps_per_epoch", type=int, help="batches per epoch (default: all)"),
+            argument("--sampling_frequency", type=int, help="show a row every so many batches"),
+            *TABLE_FLAGS,
+        ),
+    ),
+)

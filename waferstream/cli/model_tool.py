@@ -1,0 +1,132 @@
+"""``waferstream model``: list, info, describe, init_checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modelzoo.models.registry import MODELS, build_model, model_family
+from waferstream.cli.config_tool import STOCK, stock_variants
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.config.params import load_params
+from wsc.checkpoint import MODEL
+from wsc.checkpoint.writer import append_tensors, write_metadata
+from wsc.core.config import Config, load_yaml
+from wsc.core.errors import CheckpointError
+from wsc.core.files import replacing
+
+
+def _list(given: argparse.Namespace) -> int:
+    rows = [
+        {"name": name, "class": family.module.__name__, "variants": _variants(name)}
+        for name, family in sorted(MODELS.items())
+    ]
+    return show(given, rows)
+
+
+def _variants(name: str) -> list[str]:
+    """Return the params files that come with the program for a model."""
+    files = {variant: load_yaml(STOCK / f"{variant}.yaml") for variant in stock_variants()}
+    return [
+        variant
+        for variant, data in files.items()
+        if data["trainer"]["init"]["model"]["name"] == name
+    ]
+
+
+def _info(given: argparse.Namespace) -> int:
+    family = model_family(given.model, "model")
+    summary = {
+        "name": given.model,
+        "class": f"{family.module.__module__}.{family.module.__name__}",
+        "about": first_line(family.module),
+        "variants": ", ".join(_variants(given.model)),
+    }
+    return show(given, [{"field": key, "value": value} for key, value in summary.items()])
+
+
+def _describe(given: argparse.Namespace) -> int:
+    return show(given, field_rows(model_family(given.model, "model").config))
+
+
+def field_rows(config: type[Config]) -> list[dict[str, Any]]:
+    """Return name, type and default of the keys of a configuration."""
+    return [
+        {
+            "key": field.alias or name,
+            "type": _type_name(field.annotation),
+            "default": "required" if field.is_required() else field.get_default(),
+        }
+        for name, field in config.model_fields.items()
+    ]
+
+
+def _type_name(annotation: Any) -> str:
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return name.replace("typing.", "")
+
+
+def first_line(subject: object) -> str:
+    """Return the first line of a docstring."""
+    return (inspect.getdoc(subject) or "").split("\n")[0]
+
+
+def _init_checkpoint(given: argparse.Namespace) -> int:
+    """Write the initial weights that a run of a params file starts from."""
+    init = load_params(given.params).trainer.init
+    path = given.out / "checkpoint_0.mdl" if given.out.is_dir() else given.out
+    if path.exists():
+        raise CheckpointError(
+            "the checkpoint must not exist yet",
+            code="file-exists",
+            where=str(path),
+            remedy="name another file with -o",
+        )
+    model = build_model(init.model.dump(), init.seed, "trainer.init.model")
+    write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
+    print(path)
+    return 0
+
+
+def write_weights(
+    path: Path, weights: Mapping[str, torch.Tensor], objects: Mapping[str, Any]
+) -> None:
+    """Write a checkpoint with the weights of a model; bfloat16 becomes float32."""
+    arrays = {name: _numpy(tensor) for name, tensor in weights.items()}
+    with replacing(path, durable=True) as partial:
+        append_tensors(partial, MODEL, arrays)
+        write_metadata(partial, objects)
+
+
+def _numpy(tensor: torch.Tensor) -> Any:
+    tensor = tensor.detach().cpu().contiguous()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+_MODEL = argument("model", help="name of a model")
+
+COMMANDS = (
+    Command("list", "list the models", _list, TABLE_FLAGS),
+    Command("info", "summarize a model", _info, (_MODEL, *TABLE_FLAGS)),
+    Command("describe", "list the keys of a model", _describe, (_MODEL, *TABLE_FLAGS)),
+    Command(
+        "init_checkpoint",
+        "write the initial weights of a params file",
+        _init_checkpoint,
+        (
+            argument("params", type=Path, help="params file"),
+            argument(
+                "-o",
+                "--out",
+                type=Path,
+                default=Path(),
+                help="file, or folder for checkpoint_0.mdl (default: here)",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,109 @@
+"""Commands beside runs: groups of sub-commands on configurations, models, data, checkpoints.
+
+The names of groups, commands and flags are those of the vendor's entry tool (cluster_interface.md,
+section 1.2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pydoc
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+TOOLS: Mapping[str, str] = {
+    "config": "waferstream.cli.config_tool",
+    "model": "waferstream.cli.model_tool",
+    "data_processor": "waferstream.cli.data_tool",
+    "checkpoint": "waferstream.cli.checkpoint_tool",
+}
+"""Group of commands to the module that holds them, in its variable COMMANDS.
+
+A module is imported when its group is called: some of them import torch, which takes seconds.
+"""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a command: the words and the options of ``add_argument``."""
+
+    words: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def argument(*words: str, **options: Any) -> Argument:
+    """Declare an argument like ``add_argument``."""
+    return Argument(words, options)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a group; ``run`` returns its exit code."""
+
+    name: str
+    help: str
+    run: Callable[[argparse.Namespace], int]
+    arguments: tuple[Argument, ...] = ()
+
+
+TABLE_FLAGS = (
+    argument("-P", "--no-pager", action="store_true", help="print instead of paging"),
+    argument("--json", action="store_true", help="print JSON"),
+)
+"""Flags of a command that ends with ``show``."""
+
+
+def run_tool(group: str, words: Sequence[str]) -> int:
+    """Run a command of a group and return its exit code.
+
+    Raises:
+        SystemExit: code 2 for a wrong command line, code 0 after ``--help``.
+        WaferStreamError: The command failed.
+    """
+    commands: Sequence[Command] = import_module(TOOLS[group]).COMMANDS
+    parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
+    choices = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands:
+        own = choices.add_parser(command.name, help=command.help, allow_abbrev=False)
+        for each in command.arguments:
+            own.add_argument(*each.words, **each.options)
+        own.set_defaults(run=command.run)
+    given = parser.parse_args(words)
+    code: int = given.run(given)
+    return code
+
+
+def show(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Print rows with equal keys as a table, paged on a terminal, or as JSON; return 0."""
+    if given.json:
+        print(json.dumps(list(rows), indent=2, default=str))
+        return 0
+    text = table(rows)
+    if sys.stdout.isatty() and not given.no_pager:
+        pydoc.pager(text)
+    else:
+        print(text)
+    return 0
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows with equal keys as lines with aligned columns, below a line of their keys."""
+    if not rows:
+        return "(none)"
+    cells = [[*rows[0]], *([_text(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    )
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
