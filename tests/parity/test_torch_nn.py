@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.elaborate import ClusterSize
+from tests.support.keyed_draws import KeyedDraws
 from tests.support.local_machine import compile_model, installation, sgd, start
 from tests.support.torch_function_cases import FUNCTION_CASES
 from tests.support.torch_nn_cases import MODULE_CASES, Case, CaseModel
-from wsc.compiler.keyed_random import KERNELS
-from wsc.core.rng import stream_key
 
 NUM_MICRO_BATCHES = 2
 LEARNING_RATE = 0.1
-SEED = 0
-
-
-class KeyedDraws(TorchDispatchMode):
-    """Runs every random op by its keyed kernel, as one micro-batch of step 1 does."""
-
-    def __init__(self, micro_batch: int) -> None:
-        TorchDispatchMode.__init__(self)
-        self._key = stream_key(SEED, 1, micro_batch)
-        self._position = 0
-
-    def __torch_dispatch__(
-        self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        kernel = KERNELS.get(op.overloadpacket.__name__)
-        if kernel is None:
-            return op(*args, **(kwargs or {}))
-        self._position += 1
-        return kernel(self._key, self._position - 1, *args, **(kwargs or {}))
 
 
 def plain_step(model: CaseModel, batch: Mapping[str, torch.Tensor]) -> float:

@@ -1,0 +1,87 @@
+"""Models of transformers, with their own loss, train as in a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+import cstorch
+from cstorch import backends
+from tests.support.cstorch_program import cluster_of, executor, loader, losses, running_backend
+from tests.support.keyed_draws import KeyedDraws
+from tests.support.tiny_training import Shape
+from tests.support.transformers_cases import BATCH_SIZE, CASES, Case
+
+MICRO_BATCH_SIZE = 2
+NUM_MICRO_BATCHES = BATCH_SIZE // MICRO_BATCH_SIZE
+STEPS = 2
+LEARNING_RATE = 0.1
+
+Weights = Mapping[str, torch.Tensor]
+
+
+def plain_loop(case: Case) -> tuple[list[float], Weights]:
+    """Train in plain PyTorch; return the mean loss of each step and the weights."""
+    model = case.model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    means = []
+    for step, batch in enumerate(case.batches(STEPS), start=1):
+        total = 0.0
+        for index in range(NUM_MICRO_BATCHES):
+            rows = slice(index * MICRO_BATCH_SIZE, (index + 1) * MICRO_BATCH_SIZE)
+            piece = {name: tensor[rows] for name, tensor in batch.items()}
+            with KeyedDraws(index, step):
+                loss = model(**piece, **case.arguments).loss
+                (loss / NUM_MICRO_BATCHES).backward()
+            total += loss.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        means.append(torch.tensor(total / NUM_MICRO_BATCHES).item())
+    return means, {name: weight.detach() for name, weight in model.named_parameters()}
+
+
+def on_cluster(case: Case, num_csx: int) -> tuple[list[float], Weights]:
+    """Train on a cluster in this process; return what ``plain_loop`` does."""
+    model, batches = case.model(), case.batches(STEPS)
+    with running_backend(Shape(num_csx)) as backend:
+        backends.csx.performance.micro_batch_size = MICRO_BATCH_SIZE
+        compiled = cstorch.compile(model, backend)
+        optimizer = cstorch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+
+        @cstorch.trace
+        def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+            loss: torch.Tensor = compiled(**batch, **case.arguments).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        means = losses(step, executor(STEPS, loader(lambda: batches)))
+        names = [name for name, _ in model.named_parameters()]
+        trained = cluster_of(backend).masters(names)
+    return means, {name: torch.from_numpy(array) for name, array in trained.items()}
+
+
+def check(case: Case, num_csx: int) -> None:
+    """Compare losses and weights, bit for bit."""
+    expected_losses, expected = plain_loop(case)
+    found_losses, found = on_cluster(case, num_csx)
+    assert found_losses == expected_losses
+    assert found.keys() == expected.keys()
+    initial = dict(case.model().named_parameters())
+    for name, weight in expected.items():
+        assert torch.equal(found[name], weight), name
+    assert any(not torch.equal(weight, initial[name]) for name, weight in expected.items())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_model_of_transformers_trains_as_in_a_plain_loop(case: Case) -> None:
+    """Two steps on two systems give the losses and weights of the loop."""
+    check(case, num_csx=2)
+
+
+def test_number_of_systems_does_not_change_a_model_of_transformers() -> None:
+    """One system gives the bits of the loop, too."""
+    check(CASES[0], num_csx=1)

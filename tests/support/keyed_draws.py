@@ -1,0 +1,29 @@
+"""Random numbers of a plain PyTorch loop that draws as a run does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from wsc.compiler.keyed_random import KERNELS
+from wsc.core.rng import stream_key
+
+
+class KeyedDraws(TorchDispatchMode):
+    """Runs every random op by its keyed kernel, as one micro-batch of a step does."""
+
+    def __init__(self, micro_batch: int, step: int = 1, seed: int = 0) -> None:
+        TorchDispatchMode.__init__(self)
+        self._key = stream_key(seed, step, micro_batch)
+        self._position = 0
+
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kernel = KERNELS.get(op.overloadpacket.__name__)
+        if kernel is None:
+            return op(*args, **(kwargs or {}))
+        self._position += 1
+        return kernel(self._key, self._position - 1, *args, **(kwargs or {}))
