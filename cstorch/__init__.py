@@ -60,24 +60,66 @@ from cstorch.backend import Backend
 from cstorch.closures import checkpoint_closure, step_closure
 from cstorch.cluster import ClusterConfig
 from cstorch.compile import compile
-from cstorch.current import backend, current_backend
+from cstorch.current import (
+    backend,
+    current_backend,
+    current_executor,
+    current_torch_device,
+    use_cs,
+)
+from cstorch.names import add_debug_name, get_debug_name, name_scope, set_debug_scope
 from cstorch.storage import load, save
+from cstorch.tensors import (
+    device,
+    from_numpy,
+    full,
+    full_like,
+    make_constant,
+    ones,
+    ones_like,
+    tensor,
+    to_numpy,
+    zeros,
+    zeros_like,
+)
 from cstorch.trace import trace
+from wsc.version import VERSION
+
+__version__ = VERSION
 
 __all__ = [
     "Backend",
     "ClusterConfig",
+    "__version__",
+    "add_debug_name",
     "amp",
     "backend",
     "backends",
     "checkpoint_closure",
     "compile",
     "current_backend",
+    "current_executor",
+    "current_torch_device",
+    "device",
     "distributed",
+    "from_numpy",
+    "full",
+    "full_like",
+    "get_debug_name",
     "load",
+    "make_constant",
+    "name_scope",
+    "ones",
+    "ones_like",
     "optim",
     "save",
+    "set_debug_scope",
     "step_closure",
+    "tensor",
+    "to_numpy",
     "trace",
+    "use_cs",
     "utils",
+    "zeros",
+    "zeros_like",
 ]

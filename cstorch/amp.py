@@ -11,7 +11,7 @@ from cstorch import flags
 from cstorch.optim.optimizer import Optimizer
 from cstorch.recorder import active_recorder
 from wsc.compiler.autocast import autocast as wafer_autocast
-from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.precision import DTYPES, StreamPrecision
 from wsc.core.errors import ConfigError
 
 
@@ -28,6 +28,21 @@ def set_half_dtype(name: str) -> None:
 def get_half_dtype_str() -> str:
     """Return the name of the half dtype."""
     return flags.amp.half_dtype
+
+
+def get_half_dtype() -> torch.dtype:
+    """Return the half dtype as torch has it."""
+    return DTYPES[flags.amp.half_dtype]
+
+
+def get_floating_point_dtype_str() -> str:
+    """Return the name of the dtype of streamed weights: the half dtype, or ``float32``."""
+    return flags.amp.half_dtype if flags.amp.enabled else "float32"
+
+
+def get_floating_point_dtype() -> torch.dtype:
+    """Return the dtype of streamed weights as torch has it."""
+    return DTYPES[get_floating_point_dtype_str()]
 
 
 def enable_mixed_precision(enabled: bool = True) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
@@ -22,6 +23,7 @@ from cstorch import distributed
 from cstorch.cluster import STATES, ClusterConfig, launch
 from cstorch.execution import Execution
 from cstorch.loop import Loop
+from cstorch.recorder import active_recorder
 from cstorch.weights import Weights, as_arrays
 from timing.start_up import StartUp
 from timing.trace import write_trace
@@ -98,6 +100,11 @@ class Backend:
         return not (self.compile_only or self.validate_only)
 
     @property
+    def is_tracing(self) -> bool:
+        """Whether the body of a traced step is being recorded."""
+        return active_recorder.get() is not None
+
+    @property
     def torch_device(self) -> torch.device:
         """The torch device of tensors on the user's side."""
         return torch.device("cpu")
@@ -108,6 +115,10 @@ class Backend:
         """The context in which models are built: ``with backend.device:``."""
         with self.torch_device:
             yield self.torch_device
+
+    def to_cpu(self, value: Any) -> Any:
+        """Return a tensor, or a structure of tensors, in the memory of the user's process."""
+        return tree_map_only(torch.Tensor, torch.Tensor.cpu, value)
 
     def register(self, model: nn.Module) -> None:
         """Register the model whose weights MemoryX will hold; one per backend."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
+
+import torch
 
 from cstorch import distributed
 from cstorch.backend import Backend
 from cstorch.cluster import ClusterConfig
+from cstorch.loop import Loop
 from wsc.core.errors import ConfigError, did_you_mean
 
 _latest: Backend | None = None
+_is_input_worker = False  # of a CSX, in a process without a backend
 
 
 def backend(backend_type: str | None = None, **options: Any) -> Backend:
@@ -44,6 +48,33 @@ def current_backend() -> Backend:
 def existing_backend() -> Backend | None:
     """Return the backend of this process, None if there is none or it was shut down."""
     return None if _latest is None or _latest.has_ended else _latest
+
+
+def current_torch_device() -> torch.device:
+    """Return the torch device of the user's tensors: that of the backend, or the CPU."""
+    backend = existing_backend()
+    return torch.device("cpu") if backend is None else backend.torch_device
+
+
+def current_executor() -> Loop:
+    """Return the executor whose loop runs; RuntimeError outside of a loop."""
+    loop = current_backend().loop
+    if loop is None:
+        raise RuntimeError("no executor loop is running")
+    return loop
+
+
+def use_cs() -> bool:
+    """Return whether the program runs for CSX: in the user's process, and on input workers."""
+    backend = existing_backend()
+    return _is_input_worker if backend is None else backend.is_csx
+
+
+def call_on_worker(input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call an input function where ``use_cs`` answers as in the user's process."""
+    global _is_input_worker  # noqa: PLW0603  (the loader asks later, from any thread)
+    _is_input_worker = existing_backend() is None
+    return input_fn(*args, **kwargs)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

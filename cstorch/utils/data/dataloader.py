@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from appliance.batches import GlobalBatches
+from cstorch.current import call_on_worker
 from wsc.core.errors import DataError
 from wsc.core.loading import Loading
 
@@ -28,7 +29,7 @@ class DataLoader:
                 code="input-fn-not-callable",
                 value=input_fn,
             )
-        self.source: Callable[[], Any] = partial(input_fn, *args, **kwargs)
+        self.source: Callable[[], Any] = partial(call_on_worker, input_fn, *args, **kwargs)
         self.seed = torch.initial_seed()
 
     @cached_property

@@ -54,6 +54,9 @@ def test_stream_precision_follows_the_settings(
     stream, compute = expected
     assert amp.stream_precision() == StreamPrecision(stream, compute, softmax_in_half=in_half)
     assert amp.get_half_dtype_str() == half
+    assert amp.get_half_dtype() == getattr(torch, half)
+    assert amp.get_floating_point_dtype_str() == stream
+    assert amp.get_floating_point_dtype() == getattr(torch, stream)
 
 
 def test_other_half_dtypes_are_refused() -> None:
