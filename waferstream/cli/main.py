@@ -18,7 +18,8 @@ from waferstream.cli import INTERRUPTED
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
-from waferstream.config.params import load_params
+from waferstream.config.params import check_phases, load_params, load_phases
+from waferstream.scaling.sweep import SimulationRequest
 from wsc.core.errors import ConfigError, WaferStreamError
 
 log = logging.getLogger("waferstream")
@@ -68,8 +69,9 @@ def _execute(arguments: ExecArguments) -> int:
 
 
 def _run(arguments: Arguments) -> None:
-    params = load_params(arguments.params, arguments.overrides())
-    backend = params.trainer.init.backend
+    phases = load_phases(arguments.params, arguments.overrides())
+    check_phases(phases, arguments.mode)
+    backend = phases[0].trainer.init.backend
     if backend.backend_type != "CSX":
         raise ConfigError(
             "backend_type must be CSX",
@@ -78,17 +80,28 @@ def _run(arguments: Arguments) -> None:
             value=backend.backend_type,
             remedy="run the model on CPU or GPU with plain PyTorch",
         )
-    _log_to_terminal(params.trainer.init.logging.log_level)
     with _terminable():
         # Importing torch takes seconds: report a wrong command line or file before that.
         if arguments.simulation is not None:
-            from waferstream.simulation.session import run_simulation  # noqa: PLC0415
-
-            run_simulation(params, arguments.simulation, arguments.cluster, arguments.trace)
+            _simulate(arguments, arguments.simulation)
             return
         from waferstream.training.session import run_session  # noqa: PLC0415
 
-        run_session(params, arguments.mode, arguments.cluster, arguments.trace)
+        for number, params in enumerate(phases, start=1):
+            _log_to_terminal(params.trainer.init.logging.log_level)
+            trace = arguments.trace
+            if len(phases) > 1:
+                log.info("Phase %d of %d", number, len(phases))
+                trace = trace and trace.with_stem(f"{trace.stem}_{number}")
+            run_session(params, arguments.mode, arguments.cluster, trace)
+
+
+def _simulate(arguments: Arguments, request: SimulationRequest) -> None:
+    from waferstream.simulation.session import run_simulation  # noqa: PLC0415
+
+    params = load_params(arguments.params, arguments.overrides())
+    _log_to_terminal(params.trainer.init.logging.log_level)
+    run_simulation(params, request, arguments.cluster, arguments.trace)
 
 
 def _log_to_terminal(level: str | int) -> None:

@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.event_files import scalars
 from tests.support.tiny_run import digest_of, run_here, write_run
@@ -98,3 +99,32 @@ def test_loggers_can_be_switched_off(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Train Device" not in out + err
     assert not list(tmp_path.rglob("events.out.tfevents.*"))
     assert (tmp_path / "model_dir" / "run_summary.json").is_file()
+
+
+def test_phases_run_in_order_from_checkpoint_to_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two phases, of one and of two systems, end with the weights of a single run."""
+    whole = write_run(tmp_path, init__loop={"max_steps": 4})
+    code, out, err = run_here([*whole, "--mode=train"], capsys)
+    assert code == 0, err
+    flags = write_phases(tmp_path, {"max_steps": 2}, {"max_steps": 4})
+    code, again, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 0, err
+    assert "Phase 2 of 2" in again
+    assert "checkpoint_2.mdl, step 2" in again
+    assert "Preparing to execute using 2 CSX" in again
+    assert digest_of(again) == digest_of(out)
+
+
+def write_phases(folder: Path, *loops: dict[str, int]) -> list[str]:
+    """Write a params file with a phase for each loop, on 1, 2, ... systems; return its flags."""
+    phases = []
+    for num_csx, loop in enumerate(loops, start=1):
+        backend = {"cluster_config": {"num_csx": num_csx}}
+        flags = write_run(folder, init__loop=loop, init__backend=backend)
+        phases.append(yaml.safe_load((folder / "params.yaml").read_text()))
+    (folder / "params.yaml").write_text(yaml.safe_dump({"trainer": phases}))
+    return [flag for flag in flags if "model_dir" not in flag] + [
+        f"--model_dir={folder / 'phases'}"
+    ]
