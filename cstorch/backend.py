@@ -22,6 +22,7 @@ from appliance.elaborate import ClusterSize
 from cstorch import distributed
 from cstorch.cluster import STATES, ClusterConfig, launch
 from cstorch.execution import Execution
+from cstorch.lazy import lazy_creation
 from cstorch.loop import Loop
 from cstorch.recorder import active_recorder
 from cstorch.weights import Weights, as_arrays
@@ -112,8 +113,8 @@ class Backend:
     @property
     @contextmanager
     def device(self) -> Iterator[torch.device]:
-        """The context in which models are built: ``with backend.device:``."""
-        with self.torch_device:
+        """The context in which models are built: ``with backend.device:`` (cstorch.lazy)."""
+        with self.torch_device, lazy_creation():
             yield self.torch_device
 
     def to_cpu(self, value: Any) -> Any:
