@@ -104,6 +104,7 @@ LLAMA3 = {
     **{"high_freq_factor": 4.0, "original_max_position_embeddings": 8},
 }
 YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 WINDOWED = {**GROUPED, "head_dim": 8, "sliding_window": 4}
 
 
@@ -133,6 +134,9 @@ DECODERS = [
     causal("gemma2", "Gemma2", **WINDOWED),
     causal("gemma3", "Gemma3", **WINDOWED),
     causal("mistral", "Mistral", **GROUPED, sliding_window=4),
+    causal("mixtral", "Mixtral", **GROUPED, num_local_experts=4, output_router_logits=True),
+    causal("qwen3-moe", "Qwen3Moe", **GROUPED, **EXPERTS),
+    causal("gpt-oss", "GptOss", tokens, **WINDOWED, num_local_experts=4, num_experts_per_tok=2),
     causal("falcon", "Falcon", new_decoder_architecture=True, num_kv_heads=1),
     causal("phi", "Phi"),
     causal("phi3", "Phi3", **GROUPED),

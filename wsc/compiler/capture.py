@@ -37,6 +37,7 @@ from wsc.compiler.autocast import autocast
 from wsc.compiler.capture_errors import explain
 from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
+from wsc.compiler.shape_rules import own_shape_rules
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import TensorSpec
 
@@ -129,6 +130,7 @@ def capture(
         fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
         _recorded_layers(model),
         _scaled_backward(num_micro_batches),
+        own_shape_rules(),
         fake_mode,
         explain(model),
     ):
