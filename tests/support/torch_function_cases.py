@@ -76,6 +76,14 @@ def with_slice_overwritten(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def reshaped_in_place(x: torch.Tensor) -> torch.Tensor:
+    """Change the shape of a tensor that was read before, and read it again."""
+    y = x * 2
+    before = y.sum(0)
+    y.unsqueeze_(1).transpose_(1, 2).squeeze_()
+    return before + y.t_().sum()
+
+
 MIXTURES = [
     Case("grouped experts", GroupedExperts, (3, 8)),
     Case("dense experts", DenseExperts, (3, 8)),
@@ -128,6 +136,7 @@ REDUCTIONS = [
 ]
 
 SHAPES = [
+    function("shape in place", reshaped_in_place, (6,)),
     function("diag_embed", lambda x: x.diag_embed(), (6,)),
     function("diagonal", lambda x: x.diagonal(dim1=1, dim2=2), (4, 4)),
     function("unfold", lambda x: x.unfold(1, 3, 1), (6,)),

@@ -124,6 +124,7 @@ CONVOLUTIONS = [
         Conv1d(4, 6, 3, stride=2, padding=1)
         Conv1d(4, 8, 3, groups=4, padding=2, dilation=2)
         Conv1d(4, 6, 3, padding="same", padding_mode="circular")
+        utils.parametrizations.weight_norm(nn.Conv1d(4, 6, 3), dim=2)
         ConvTranspose1d(4, 6, 3, stride=2, output_padding=1)""",
     ),
     *modules(

@@ -160,6 +160,13 @@ SIGNALS = [
         labelled("pixel_values", 3, 32, 32),
     ),
     Case(
+        "swin",
+        "SwinForImageClassification",
+        {"image_size": 16, "patch_size": 4, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2]}
+        | {"window_size": 2, "num_labels": 4},
+        labelled("pixel_values", 3, 16, 16),
+    ),
+    Case(
         "clip",
         "CLIPModel",
         {"text_config": TEXT, "vision_config": IMAGE, "projection_dim": 8},
@@ -171,6 +178,14 @@ SIGNALS = [
         "ASTForAudioClassification",
         {**IMAGE, "frequency_stride": 4, "time_stride": 4, "max_length": 16, "num_mel_bins": 8},
         labelled("input_values", 16, 8),
+    ),
+    Case(
+        "wav2vec2",
+        "Wav2Vec2ForSequenceClassification",
+        {**LAYERS, "conv_dim": [8, 8], "conv_stride": [4, 2], "conv_kernel": [8, 4]}
+        | {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "num_labels": 4}
+        | {"classifier_proj_size": 8, "layerdrop": 0.0, "apply_spec_augment": False},
+        labelled("input_values", 128),
     ),
 ]
 ENCODER_DECODERS = [

@@ -20,7 +20,8 @@ _NAMES_OF_KIND = {
     "_scaled_dot_product_flash_attention_for_cpu_backward",
     "norm": "native_layer_norm native_layer_norm_backward _fused_rms_norm "
     "_fused_rms_norm_backward native_group_norm native_group_norm_backward "
-    "native_batch_norm native_batch_norm_backward",
+    "native_batch_norm native_batch_norm_backward _weight_norm_interface "
+    "_weight_norm_interface_backward",
     "softmax": "_softmax _safe_softmax _softmax_backward_data _log_softmax "
     "_log_softmax_backward_data logsumexp nll_loss_forward nll_loss_backward "
     "nll_loss2d_forward nll_loss2d_backward",

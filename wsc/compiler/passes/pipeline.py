@@ -1,5 +1,6 @@
 """The graph passes over a captured step, in the order in which they run.
 
+    replace_view_writes   x.unsqueeze_(0) and the like become views
     drop_aliases          remove detach and alias, which only autograd needs
     key_random_ops        random ops draw from (seed, step, micro-batch, op)
     eliminate_dead_code   remove ops that no output needs
@@ -14,6 +15,7 @@ disabled by name; the numerics do not depend on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import torch
 from torch import fx
@@ -28,6 +30,26 @@ from wsc.compiler.storages import overwritten
 from wsc.core.errors import ApplianceCompilationError
 
 _ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
+
+
+def replace_view_writes(captured: Captured) -> None:
+    """Replace ops that change the shape of a tensor in place by the view that they amount to.
+
+    Nodes after such an op read its result, so that no node reads the tensor under its old shape.
+    """
+    for node in captured.graph.nodes:
+        if torch.Tag.inplace_view in getattr(node.target, "tags", ()):
+            node.target = _as_view(node.target) or node.target
+
+
+def _as_view(target: Any) -> Any:
+    """Return the view with the name and the arguments of an op that writes, None if none has."""
+    packet = getattr(torch.ops.aten, target.overloadpacket.__name__.removesuffix("_"))
+    types = [argument.type for argument in target._schema.arguments]
+    for overload in (getattr(packet, name) for name in packet.overloads()):
+        if overload.is_view and [argument.type for argument in overload._schema.arguments] == types:
+            return overload
+    return None
 
 
 def drop_aliases(captured: Captured) -> None:
@@ -161,6 +183,7 @@ def _viewed(node: fx.Node) -> fx.Node:
 
 
 PASSES: tuple[Callable[[Captured], None], ...] = (
+    replace_view_writes,
     drop_aliases,
     key_random_ops,
     eliminate_dead_code,

@@ -27,12 +27,12 @@ def test_rule_of_a_grouped_product_agrees_with_the_kernel(
     left: tuple[int, ...], right: tuple[int, ...], dtype: torch.dtype
 ) -> None:
     """Shape, strides and type are those of the result on values."""
-    operands = torch.randn(left).to(dtype), torch.randn(right).to(dtype)
+    a, b = torch.randn(left).to(dtype), torch.randn(right).to(dtype)
     ends = None if len(left) == len(right) == 3 else ENDS
-    expected = torch._grouped_mm(*operands, offs=ends)
+    expected = torch._grouped_mm(a, b, offs=ends)
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with own_shape_rules(), fake_mode:
-        found = torch._grouped_mm(*map(fake_mode.from_tensor, operands), offs=ends)
+        found = torch._grouped_mm(a, b, offs=ends)
     assert (found.shape, found.stride(), found.dtype) == (
         expected.shape,
         expected.stride(),
