@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from appliance.step_results import combine
 from memoryx.optim.cost import clips_by_norm, update_cost
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
@@ -27,22 +28,29 @@ from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError
 from wsc.core.installation import Installation
 from wsc.core.messages import server_name
-from wsc.core.program import Mode, TensorSpec, assign_servers
-from wsc.core.role import Interval, Job, Report
+from wsc.core.program import Mode, Program, TensorSpec, assign_servers
+from wsc.core.role import Interval, Job, Report, Value
 
 
 @dataclass(frozen=True)
 class StepResult:
     """One finished step.
 
-    ``values`` are the step's scalar outputs, averaged over micro-batches in index order (the loss
-    first); ``gradient_norm`` is the global norm before clipping, None without clipping.
+    ``values`` are the results of the step (the loss first), those of its micro-batches combined in
+    index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
+    norm before clipping, None without clipping.
     """
 
     step: int
-    values: tuple[float, ...]
+    values: tuple[Value, ...]
     gradient_norm: float | None
     timing: StepTiming
+
+    @property
+    def loss(self) -> float:
+        """The first result, NaN if it is no number."""
+        first = self.values[0] if self.values else None
+        return first if isinstance(first, float) else math.nan
 
 
 class Roles(Protocol):
@@ -87,7 +95,7 @@ class Coordinator:
     ) -> None:
         self._running_roles: Roles | None = roles
         self._timing = timing
-        self._micro_batches: dict[Mode, int] = {}
+        self._programs: dict[Mode, Program] = {}
         self._reports: list[Report] = []
         self._owner = assign_servers(parameters, num_servers)
         self._servers = [server_name(index) for index in range(num_servers)]
@@ -105,7 +113,7 @@ class Coordinator:
             loading=installation.feed.loading,
         )
         self._timing.load_program(costed)
-        self._micro_batches[program.mode] = program.num_micro_batches
+        self._programs[program.mode] = program
 
     def run(
         self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
@@ -194,13 +202,13 @@ class Coordinator:
         return self._running_roles
 
     def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
-        total = self._micro_batches[job.mode]
+        program = self._programs[job.mode]
         values = {key: value for report in reports for key, value in report.results.items()}
         norms = {step: norm for report in reports for step, norm in report.norms.items()}
         for step in job.steps:
-            by_micro_batch = [values[step, index] for index in range(total)]
-            means = tuple(sum(column) / total for column in zip(*by_micro_batch, strict=True))
-            yield StepResult(step, means, norms.get(step), self._timing.step(job.mode, step))
+            parts = [values[step, index] for index in range(program.num_micro_batches)]
+            timing = self._timing.step(job.mode, step)
+            yield StepResult(step, combine(program, parts), norms.get(step), timing)
 
 
 def cluster_ended() -> ApplianceRuntimeServerError:
@@ -214,11 +222,12 @@ def cluster_ended() -> ApplianceRuntimeServerError:
 
 
 def _check_finite(result: StepResult, mode: Mode) -> None:
-    if not all(map(math.isfinite, result.values)):
+    scalars = [value for value in result.values if isinstance(value, float)]
+    if not all(map(math.isfinite, scalars)):
         raise ApplianceNanError(
             f"the {mode} loss of step {result.step} is not finite",
             code="loss-not-finite",
-            value=", ".join(map(str, result.values)),
+            value=", ".join(map(str, scalars)),
             rule="losses are finite numbers",
             remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "
             "check the data; then continue from a checkpoint of an earlier step",

@@ -25,7 +25,7 @@ from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Bucket, Segment
 from wsc.core.reduce_order import Merger, Subtree, leaf
 from wsc.core.rng import stream_key
-from wsc.core.role import Interval, RoleContext
+from wsc.core.role import Interval, RoleContext, Value
 from wsc.core.schedule import SegmentStep
 
 Item = TypeVar("Item")
@@ -55,17 +55,19 @@ class MicroBatch:
     """The activations of one micro-batch between segments.
 
     ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
-    segment that ran last, ``results`` the step's scalar outputs by position. ``weights`` are its
-    weights in results that are means over labels, by position; ``has_labels`` is False where it
-    has no label of the loss, and its gradients are 0.
+    segment that ran last, ``results`` the step's results by position: tensors at the positions
+    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means over
+    labels, by position; ``has_labels`` is False where it has no label of the loss, and its
+    gradients are 0.
     """
 
     index: int
     values: dict[str, Any]
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
-    results: dict[int, float] = field(default_factory=dict)
+    results: dict[int, Value] = field(default_factory=dict)
     weights: Mapping[int, float] = field(default_factory=dict)
     has_labels: bool = True
+    tensors: frozenset[int] = frozenset()
 
     def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
         """Run one segment and keep what later segments read."""
@@ -80,7 +82,10 @@ class MicroBatch:
         results = returned[num_outputs + num_gradients :]
         for (place, _), value in zip(segment.results, results, strict=True):
             weight = self.weights.get(place, 1.0)
-            self.results[place] = float(value) * weight if weight else 0.0
+            if place in self.tensors:
+                self.results[place] = value.clone()  # it may be a view of something larger
+            else:
+                self.results[place] = float(value) * weight if weight else 0.0
 
     def drop(self, names: Sequence[str]) -> None:
         """Forget stashed values."""
@@ -104,6 +109,7 @@ class Executor:
         self.program = installation.program
         self.rounds = installation.rounds
         self.schedule = installation.schedule
+        self._tensors = frozenset(result.position for result in self.program.tensor_results)
         self._kernels = [kernel.build() for kernel in installation.kernels]
         self._seed = seed
         self._arena = context.arena
@@ -130,7 +136,9 @@ class Executor:
             if mean.is_loss:
                 values[SEED_INPUT] = weight / self.program.num_micro_batches
                 has_labels = weight != 0.0
-        return MicroBatch(index, values, weights=weights, has_labels=has_labels)
+        return MicroBatch(
+            index, values, weights=weights, has_labels=has_labels, tensors=self._tensors
+        )
 
     def run(
         self,

@@ -215,9 +215,14 @@ class NodeJob(JobState[CSNode]):
             yield self.envelope(self.role.spec.parent, ready)
 
     def _end_round(self) -> None:
-        num_results = self._executor.program.num_results
+        program = self._executor.program
+        is_last_step = self._now.step == self._last_step
+        unread = set() if is_last_step else {result.position for result in program.tensor_results}
         for batch in self._batches:
-            results = tuple(batch.results[place] for place in range(num_results))
+            results = tuple(
+                None if place in unread else batch.results[place]
+                for place in range(program.num_results)
+            )
             self._report.results[self._now.step, batch.index] = results
         self._batches = []
         self._account()

@@ -1,49 +1,18 @@
-"""Exchange between an executor loop and its traced step: step values, closures, two protocols."""
+"""Exchange between an executor loop and its traced step: closures, two protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 
-from wsc.core.errors import WaferStreamError
+from cstorch.step_value import StepCall
 from wsc.core.loading import Loading
 from wsc.core.program import Mode
 
 Closure = tuple[Callable[..., Any], Any]
 """A function to call after a step, and its (args, kwargs) with StepValues."""
-
-
-class StepValue:
-    """A scalar result of a step, before the step has run; step closures receive the tensor."""
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-
-    def _refuse(self, *_args: object) -> NoReturn:
-        raise WaferStreamError(
-            "a result of the traced step was read before the step has run",
-            code="step-value-read-early",
-            rule="on CSX tensors exist only after the step",
-            remedy="pass it to a function decorated with @cstorch.step_closure",
-        )
-
-    item = cpu = numpy = tolist = detach = _refuse
-    __float__ = __int__ = __bool__ = __format__ = __add__ = __mul__ = _refuse
-
-    def __repr__(self) -> str:
-        return f"<result {self.position} of the traced step, known after it has run>"
-
-
-def resolve(arguments: Any, values: tuple[float, ...]) -> Any:
-    """Replace every StepValue in a pytree by the fp32 scalar tensor of its value."""
-
-    def leaf(value: Any) -> Any:
-        return torch.tensor(values[value.position]) if isinstance(value, StepValue) else value
-
-    return pytree.tree_map(leaf, arguments)
 
 
 class Step(Protocol):
@@ -88,8 +57,8 @@ class Loop(Protocol):
     def is_checkpoint_step(self) -> bool:
         """Whether a checkpoint is due after this iteration's step."""
 
-    def attach(self, step: Step) -> None:
-        """Make the loop run a step; ConfigError if it runs another one already."""
+    def attach(self, step: Step) -> StepCall:
+        """Make the loop run a step in this iteration; ConfigError if it runs another one."""
 
     def position_of(self, tensor: torch.Tensor) -> int:
         """Return the position in the batch of an argument of the step; ConfigError if none."""

@@ -17,7 +17,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from cstorch.loop import Closure, StepValue
+from cstorch.loop import Closure
+from cstorch.step_value import StepValue
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.optimizer import OptimizerSpec
@@ -73,14 +74,6 @@ class Recorder:
         return pytree.tree_map_only(torch.Tensor, self._result, tree)
 
     def _result(self, tensor: torch.Tensor) -> StepValue:
-        if tensor.numel() != 1:
-            raise ApplianceCompilationError(
-                "every tensor that a traced step returns must be a scalar",
-                code="result-not-scalar",
-                value=f"shape {tuple(tensor.shape)}",
-                rule="results of a step are scalars, averaged over its micro-batches",
-                remedy="reduce it inside the step (mean, sum, ...)",
-            )
         self.results.append(tensor)
         return StepValue(len(self.results) - 1)
 

@@ -30,6 +30,7 @@ from cstorch.compile import (
 from cstorch.current import current_backend
 from cstorch.loop import Closure, Loop
 from cstorch.recorder import Recorder, recorded_clipping, recording
+from cstorch.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_step
 from wsc.compiler.compiled import Compiled
@@ -72,8 +73,9 @@ class TracedStep:
             backend.installed[self.mode] = (self, loop.source)
         elif loop.last_step > self._installed.num_steps:
             self._cover(backend, loop)
-        loop.attach(self)
-        return self._installed.outputs
+        call = loop.attach(self)
+        outputs = self._installed.outputs
+        return pytree.tree_map_only(StepValue, lambda value: value.of(call), outputs)
 
     @property
     def mode(self) -> Mode:

@@ -40,7 +40,7 @@ from wsc.core.messages import (
     WeightsReleased,
 )
 from wsc.core.reduce_order import Subtree
-from wsc.core.role import Job
+from wsc.core.role import Job, Value
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2)
@@ -119,7 +119,7 @@ def train_job(first: int = 1, last: int = 2) -> Job:
 
 @cache
 def expected_after_two_steps() -> tuple[
-    dict[str, torch.Tensor], list[dict[tuple[int, int], tuple[float, ...]]]
+    dict[str, torch.Tensor], list[dict[tuple[int, int], tuple[Value, ...]]]
 ]:
     roles = office()
     reports = roles.run(train_job())

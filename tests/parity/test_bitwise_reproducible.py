@@ -32,7 +32,7 @@ from tests.support.tiny_training import (
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer
-from wsc.core.role import Job
+from wsc.core.role import Job, Value
 
 STEPS = 3
 SHALLOW = {"num_hidden_layers": 1}
@@ -201,7 +201,7 @@ def test_steps_and_micro_batches_draw_different_numbers() -> None:
     roles = LocalRoles(elaborate(compiled.program.parameters, size, MachineSpec(), seed=0))
     roles.install(installation(compiled, lambda: [same], None, size))
 
-    def drawn() -> dict[tuple[int, int], tuple[float, ...]]:
+    def drawn() -> dict[tuple[int, int], tuple[Value, ...]]:
         reports = roles.run(Job("eval", 1, 4))
         return {key: value for report in reports for key, value in report.results.items()}
 

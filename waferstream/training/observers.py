@@ -197,7 +197,7 @@ class TrainingReporter:
         newest, tracker = self._untold[-1], self._profiler.rate_tracker
         return TrainingLog(
             step=newest.step,
-            losses=tuple((result.step, result.values[0]) for result in self._untold),
+            losses=tuple((result.step, result.loss) for result in self._untold),
             gradient_norm=newest.gradient_norm,
             learning_rate=None if self._rate is None else self._rate.at(newest.step - 1),
             rate=tracker.rate,

@@ -203,7 +203,7 @@ class Trainer:
             self._evaluate_step(batch)
         if not self._backend.is_e2e_execution:
             return
-        losses = [result.values[0] for result in executor.results]
+        losses = [result.loss for result in executor.results]
         loss = sum(losses) / len(losses)
         evaluation = EvaluationLog(
             step=self._backend.global_step,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.segments import build_segments
-from wsc.core.program import Program
+from wsc.core.program import Program, TensorResult
 from wsc.version import VERSION
 
 
@@ -84,8 +84,20 @@ def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled
         micro_batch_size=request.micro_batch_size,
         num_micro_batches=request.num_micro_batches,
         label_means=label_means,
+        tensor_results=tuple(_tensor_results(captured, request.micro_batch_size)),
     )
     return Compiled(program, kernels, label_counts)
+
+
+def _tensor_results(captured: Captured, micro_batch_size: int) -> Iterator[TensorResult]:
+    """Yield the results that are no scalars.
+
+    A result has a row for each sample if its first dimension is as large as the micro-batch.
+    """
+    for position, node in enumerate(captured.results):
+        shape = node.meta["val"].shape
+        if len(shape):
+            yield TensorResult(position, "samples" if shape[0] == micro_batch_size else "mean")
 
 
 def step_digest(captured: Captured, request: CompileRequest) -> str:

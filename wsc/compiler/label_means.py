@@ -57,7 +57,7 @@ def weigh_label_means(captured: Captured) -> tuple[tuple[LabelMean, ...], Kernel
     finder = _Finder(captured)
     seeds = [node for node in captured.graph.nodes if node.meta.get("seed")]
     loss = _union(finder.terms(seed.args[0]) for seed in seeds)
-    results = [finder.terms(node) for node in captured.results]
+    results = [_scalar_terms(finder, node) for node in captured.results]
     groups: dict[Terms, list[int]] = {loss: []} if loss.counts else {}
     for position, terms in enumerate(results):
         if terms.counts:
@@ -78,6 +78,11 @@ def weigh_label_means(captured: Captured) -> tuple[tuple[LabelMean, ...], Kernel
         for terms, positions in groups.items()
     )
     return means, kernel
+
+
+def _scalar_terms(finder: _Finder, node: fx.Node) -> Terms:
+    """Return the terms of a result, none of a tensor: its parts are combined without weights."""
+    return finder.terms(node) if node.meta["val"].ndim == 0 else Terms()
 
 
 def _union(terms: Iterator[Terms]) -> Terms:

@@ -70,14 +70,12 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
     runs = _runs(captured.graph)
     home = {node: position for position, run in enumerate(runs) for node in run}
     last_read = _last_reads(home)
-    weights, batch = captured.weights, captured.batch
-    # A batch input that the step returns unchanged is a result of the first segment.
-    home_of_returned = {**home, **dict.fromkeys(batch, 0)}
-    all_results = _by_home(enumerate(captured.results), home_of_returned)
-    all_gradients = _by_home(captured.gradients.items(), home_of_returned)
+    weights = captured.weights
+    all_results = _by_home(enumerate(captured.results), home)
+    all_gradients = _by_home(captured.gradients.items(), home)
     for position, run in enumerate(runs):
         results = all_results.get(position, ())
-        echoed = [node for _, node in results if node in batch]
+        echoed = [node for _, node in results if node.op == "placeholder"]
         reads = list(dict.fromkeys([*_reads(run), *echoed]))
         inputs = tuple(n for n in reads if n not in weights)
         outputs = tuple(n for n in run if last_read.get(n, -1) > position)
@@ -99,10 +97,14 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
 def _by_home(
     returned: Iterable[tuple[Key, fx.Node]], home: Mapping[fx.Node, int]
 ) -> dict[int, tuple[tuple[Key, fx.Node], ...]]:
-    """Group the values that the step returns by the position of the run that makes them."""
+    """Group the values that the step returns by the position of the run that makes them.
+
+    An input or a constant that the step returns unchanged is a result of the first segment.
+    """
     found: dict[int, tuple[tuple[Key, fx.Node], ...]] = {}
     for key, node in returned:
-        found[home[node]] = (*found.get(home[node], ()), (key, node))
+        position = home.get(node, 0)
+        found[position] = (*found.get(position, ()), (key, node))
     return found
 
 

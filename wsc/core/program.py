@@ -148,6 +148,17 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class TensorResult:
+    """A result of a step that is no scalar.
+
+    ``samples``: its first dimension is the samples of the micro-batch; ``mean``: any other.
+    """
+
+    position: int
+    rule: Literal["samples", "mean"]
+
+
+@dataclass(frozen=True)
 class Program:
     """One captured step, for one micro-batch, the same for every node and every ``num_csx``."""
 
@@ -161,6 +172,7 @@ class Program:
     micro_batch_size: int
     num_micro_batches: int
     label_means: tuple[LabelMean, ...] = ()
+    tensor_results: tuple[TensorResult, ...] = ()
 
     @property
     def batch_size(self) -> int:

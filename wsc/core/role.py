@@ -22,6 +22,9 @@ from wsc.core.messages import Envelope, Message
 from wsc.core.payload import Arena
 from wsc.core.program import Mode
 
+Value = float | torch.Tensor | None
+"""A result of a step: a scalar, a tensor, or None for a tensor that nobody asked for."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -54,12 +57,13 @@ class Interval:
 class Report:
     """Results of one role after a job.
 
-    ``results`` maps (step, micro-batch) to the step's scalar outputs (CS nodes only); ``norms``
-    maps step to the global gradient norm before clipping (weight servers that clip by it).
+    ``results`` maps (step, micro-batch) to the results of the micro-batch by position (CS nodes
+    only); tensors are None except for the last step of the job. ``norms`` maps step to the global
+    gradient norm before clipping (weight servers that clip by it).
     """
 
     role: str
-    results: dict[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
+    results: dict[tuple[int, int], tuple[Value, ...]] = field(default_factory=dict)
     norms: dict[int, float] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)

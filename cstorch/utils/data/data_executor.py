@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
 from appliance.coordinator import StepResult
 from cstorch.current import current_backend
-from cstorch.loop import Step, resolve
+from cstorch.loop import Step
+from cstorch.step_value import StepCall, resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.errors import ConfigError
@@ -68,6 +70,8 @@ class DataExecutor:
         self._start = self._backend.global_step
         self._step: Step | None = None
         self._called = 0  # iterations whose step was called
+        self._calls: WeakValueDictionary[int, StepCall] = WeakValueDictionary()  # by iteration
+        self._is_reading_noted = False
         self._pending_results: list[StepResult] = []  # since the last activation step
         self._queued: list[tuple[Callable[..., Any], Any]] = []
 
@@ -139,6 +143,7 @@ class DataExecutor:
         self._done = self._called = 0
         self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early
+        self._calls.clear()
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration
@@ -147,8 +152,8 @@ class DataExecutor:
         finally:
             self._backend.loop = None
 
-    def attach(self, step: Step) -> None:
-        """Make the loop run a step; ConfigError if it runs another one already."""
+    def attach(self, step: Step) -> StepCall:
+        """Make the loop run a step in this iteration; ConfigError if it runs another one."""
         if self._step is not None and self._step is not step:
             raise ConfigError(
                 "two traced steps are called in one executor loop",
@@ -157,6 +162,7 @@ class DataExecutor:
             )
         self._step = step
         self._called = self.user_iteration
+        return self._calls.setdefault(self._called, StepCall(self))
 
     def run_pending(self) -> None:
         """Run the steps that were called and have not run yet, ahead of the activation step.
@@ -165,6 +171,18 @@ class DataExecutor:
         """
         if self._step is not None and self._backend.is_e2e_execution:
             self._run_to(self._step, self._called)
+
+    def run_for_reading(self) -> None:
+        """Run the pending steps, if the loop still runs, because a result is read in the loop."""
+        if self._backend.loop is not self:
+            return
+        if not self._is_reading_noted:
+            log.info(
+                "A result of the traced step is read in the loop, so that the steps up to it run at"
+                " once as a job of their own; in a @cstorch.step_closure it costs nothing"
+            )
+            self._is_reading_noted = True
+        self.run_pending()
 
     def position_of(self, tensor: torch.Tensor) -> int:
         """Return the position in the batch of an argument of the traced step."""
@@ -190,9 +208,9 @@ class DataExecutor:
         if self.is_activation_step:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
-            values = self.results[-1].values
+            call = StepCall(values=self.results[-1].values)
             for function, arguments in [*self._step.closures, *self._queued]:
-                args, kwargs = resolve(arguments, values)
+                args, kwargs = resolve(arguments, call)
                 function(*args, **kwargs)
             self._queued.clear()
 
@@ -207,6 +225,9 @@ class DataExecutor:
         elapsed_s = time.perf_counter() - started_s
         self.profiler.add(results, step.batch_size, elapsed_s)
         self._pending_results += results
+        for iteration_done, result in enumerate(results, self._done + 1):
+            if (call := self._calls.pop(iteration_done, None)) is not None:
+                call.values = result.values
         self._done += count
         step.note_done(self._backend.global_step)
 

@@ -1,0 +1,136 @@
+"""Results of a traced step as a user's program holds them: placeholders until the step has run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch.utils import _pytree as pytree
+
+from wsc.core.errors import WaferStreamError
+from wsc.core.role import Value
+
+
+class Reader(Protocol):
+    """The executor loop, as a result sees it that is read before the activation step."""
+
+    def run_for_reading(self) -> None:
+        """Run the steps that were called and have not run yet, if the loop still runs."""
+
+
+class StepCall:
+    """One call of a traced step in a loop: the values of its results, once the step has run."""
+
+    def __init__(self, loop: Reader | None = None, values: tuple[Value, ...] | None = None) -> None:
+        self.values = values
+        self._loop = loop
+
+    def result(self, position: int) -> torch.Tensor:
+        """Return a result; the steps up to this call are run first if they have not run yet.
+
+        Raises:
+            WaferStreamError: There is no value: nothing is executed, the loop was left before the
+                step ran, or the result is a tensor of a step between two activation steps.
+        """
+        if self.values is None and self._loop is not None:
+            self._loop.run_for_reading()
+        if self.values is None:
+            raise WaferStreamError(
+                "a result of a traced step was read that never gets a value",
+                code="step-value-without-run",
+                rule="the step runs in its loop, and neither with compile_only nor validate_only",
+                remedy="read it inside the loop, or in a @cstorch.step_closure",
+            )
+        value = self.values[position]
+        if value is None:
+            raise WaferStreamError(
+                "a tensor that a traced step returned was not kept",
+                code="tensor-result-not-kept",
+                rule="tensors come back at activation steps; scalars at every step",
+                remedy="lower activation_steps of the DataExecutor, or read it in its iteration",
+            )
+        return torch.tensor(value) if isinstance(value, float) else value
+
+
+class StepValue:
+    """A result of a step, which stands for its tensor; step closures receive the tensor itself.
+
+    Whatever is done with it elsewhere (``item()``, arithmetic, torch functions) reads the tensor,
+    for which the steps up to its call must run at once.
+    """
+
+    def __init__(self, position: int, call: StepCall | None = None) -> None:
+        self.position = position
+        self._call = call
+
+    def of(self, call: StepCall) -> StepValue:
+        """Return the same result of one call."""
+        return StepValue(self.position, call)
+
+    def tensor(self, call: StepCall | None = None) -> torch.Tensor:
+        """Return the tensor; ``call`` is the call to read if the value belongs to none."""
+        source = self._call or call
+        assert source is not None, "results inside a trace are tensors"
+        return source.result(self.position)
+
+    def detach(self) -> StepValue:
+        """Return the value itself, which has no gradient."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # protocols of copy, pickle and the like, which read nothing
+            raise AttributeError(name)
+        return getattr(self.tensor(), name)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        args, kwargs = resolve((args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tensor().__array__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        if self._call is None or self._call.values is None:
+            return f"<result {self.position} of the traced step, known after it has run>"
+        return repr(self.tensor())
+
+    def __str__(self) -> str:
+        return str(self.tensor())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return copy.deepcopy(self.tensor(), memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.tensor().__reduce_ex__(protocol)
+
+    __hash__ = object.__hash__
+
+
+_OPERATORS = (
+    "float int bool index complex format len getitem iter contains neg pos abs invert round"
+    " eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow"
+    " matmul rmatmul and or xor"
+)
+
+
+def _reading(name: str) -> Callable[..., Any]:
+    """Return a special method that calls that of the tensor."""
+
+    def method(value: StepValue, *args: Any) -> Any:
+        return getattr(value.tensor(), name)(*resolve(args))
+
+    return method
+
+
+for _name in _OPERATORS.split():
+    setattr(StepValue, f"__{_name}__", _reading(f"__{_name}__"))
+
+
+def resolve(arguments: Any, call: StepCall | None = None) -> Any:
+    """Replace every StepValue in a pytree by its tensor, those of no call by that of ``call``."""
+    return pytree.tree_map_only(StepValue, lambda value: value.tensor(call), arguments)
