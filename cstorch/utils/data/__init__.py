@@ -2,5 +2,16 @@
 
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
+from cstorch.utils.data.sampler import DistributedSampler
+from cstorch.utils.data.synthetic import SyntheticDataset
+from cstorch.utils.data.utils import Schedule, compute_num_steps, infer_batch_size
 
-__all__ = ["DataExecutor", "DataLoader"]
+__all__ = [
+    "DataExecutor",
+    "DataLoader",
+    "DistributedSampler",
+    "Schedule",
+    "SyntheticDataset",
+    "compute_num_steps",
+    "infer_batch_size",
+]

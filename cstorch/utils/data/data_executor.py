@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -21,12 +21,15 @@ import torch
 
 from appliance.coordinator import StepResult
 from cstorch.current import current_backend
+from cstorch.listeners import after_transfer
 from cstorch.loop import Step
 from cstorch.step_value import StepCall, resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.profiler import Profiler
+from cstorch.utils.data.utils import Schedule
 from wsc.core.errors import ConfigError
 from wsc.core.loading import Loading
+from wsc.core.micro_batches import MicroBatchSize
 
 log = logging.getLogger("waferstream")
 
@@ -34,6 +37,9 @@ MAX_STEPS = 2**31 - 1
 
 Cadence = int | Collection[int]
 """An interval of steps (0 is never), or a collection of steps of the loop, counted from 1."""
+
+MbsSetting = MicroBatchSize
+"""Values of the flag ``csx.performance.micro_batch_size``."""
 
 
 class DataExecutor:
@@ -45,24 +51,29 @@ class DataExecutor:
         checkpoint_steps: k stands for steps k, 2k, ... and the last one; 0 or None for never.
         activation_steps: The interval at which values come back (default 1), reduced so that they
             do at every checkpoint step. Values always come back after the last step.
+        profiler_activities: Accepted without effect: rates and emulated times are always measured.
 
-    Either interval may also be a collection of steps of this loop, counted from 1, which is taken
-    unchanged.
+    Either interval may also be a collection of steps of this loop, counted from 1, or a Schedule,
+    which counts from 0; both are taken unchanged.
     """
 
     def __init__(
         self,
         dataloader: DataLoader,
         num_steps: int | None = None,
-        checkpoint_steps: Cadence | None = None,
-        activation_steps: Cadence | None = None,
+        checkpoint_steps: Cadence | Schedule | None = None,
+        activation_steps: Cadence | Schedule | None = None,
+        profiler_activities: Sequence[str] | None = None,  # noqa: ARG002
     ) -> None:
         self._backend = current_backend()
         self.dataloader = _checked_loader(dataloader)
         self.num_steps = self._checked_steps(num_steps)
-        self.checkpoint_steps = checked_cadence("checkpoint_steps", checkpoint_steps, least=0)
+        self.checkpoint_steps = checked_cadence(
+            "checkpoint_steps", self._steps_of(checkpoint_steps), least=0
+        )
         self.activation_steps = meeting(
-            checked_cadence("activation_steps", activation_steps, least=1), self.checkpoint_steps
+            checked_cadence("activation_steps", self._steps_of(activation_steps), least=1),
+            self.checkpoint_steps,
         )
         self.iteration = 0
         self.results: list[StepResult] = []
@@ -208,7 +219,11 @@ class DataExecutor:
         if self.is_activation_step:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
-            call = StepCall(values=self.results[-1].values)
+            values = self.results[-1].values
+            if after_transfer:
+                for position, value in enumerate(values):
+                    after_transfer(torch.as_tensor(value), f"result_{position}")
+            call = StepCall(values=values)
             for function, arguments in [*self._step.closures, *self._queued]:
                 args, kwargs = resolve(arguments, call)
                 function(*args, **kwargs)
@@ -230,6 +245,12 @@ class DataExecutor:
                 call.values = result.values
         self._done += count
         step.note_done(self._backend.global_step)
+
+    def _steps_of(self, asked: Cadence | Schedule | None) -> Cadence | None:
+        """Return the steps of a schedule, counted from 1; anything else as it is."""
+        if not isinstance(asked, Schedule):
+            return asked
+        return frozenset(step + 1 for step in range(self.num_steps) if asked.match(step))
 
     def _checked_steps(self, num_steps: int | None) -> int:
         if not self._backend.is_e2e_execution:

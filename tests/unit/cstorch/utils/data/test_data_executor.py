@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cstorch
+from cstorch.utils.data import Schedule
 from cstorch.utils.data.data_executor import MAX_STEPS, checked_cadence, is_due, meeting
 from tests.support.cstorch_program import (
     batches,
@@ -146,7 +147,7 @@ def test_steps_between_activation_steps_run_in_one_job(
 def test_loop_without_a_step_runs_nothing(backend: cstorch.Backend) -> None:
     """The loop only yields the data."""
     run(executor(3), lambda _: None)
-    assert backend.cluster is None
+    assert backend.running_cluster is None
 
 
 def test_profiler_measures_and_emulates_rates(backend: cstorch.Backend) -> None:
@@ -238,3 +239,9 @@ def test_loader_of_another_kind_is_refused(given: Any, backend: cstorch.Backend)
         cstorch.utils.data.DataExecutor(given, 1)
     assert caught.value.value == type(given).__name__
     assert "DataLoader(input_fn)" in (caught.value.remedy or "")
+
+
+def test_schedules_count_from_0(backend: cstorch.Backend) -> None:
+    schedule = Schedule([Schedule.Range(start=1, end=6, step=2, include_last=True)])
+    loop = executor(6, checkpoint_steps=schedule, activation_steps=schedule)
+    assert loop.checkpoint_steps == loop.activation_steps == {2, 4, 6}

@@ -1,0 +1,44 @@
+"""The sampler of global batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cstorch.utils.data import DistributedSampler
+from cstorch.utils.data.sampler import pad_index
+
+DATA = list(range(7))
+
+
+def test_batches_cover_the_dataset_once() -> None:
+    sampler = DistributedSampler(DATA, seed=1, batch_size=2)
+    batches = list(sampler)
+    assert len(batches) == len(sampler) == 3
+    assert batches == list(sampler)
+    indices = [index for batch in batches for index in batch]  # type: ignore[union-attr]
+    assert len(set(indices)) == 6
+    sampler.set_epoch(1)
+    assert batches != list(sampler)
+
+
+@pytest.mark.parametrize(
+    ("options", "batches"),
+    [
+        ({"drop_last": False}, [[0, 1, 2], [3, 4, 5], [6]]),
+        ({"pad_last": True}, [[0, 1, 2], [3, 4, 5], [6, pad_index, pad_index]]),
+        ({"start_index": 4}, [[4, 5, 6]]),
+        ({"num_samples": 9}, [[0, 1, 2], [3, 4, 5], [6, 0, 1]]),
+    ],
+)
+def test_ends_of_an_epoch(options: dict[str, Any], batches: list[list[int]]) -> None:
+    sampler = DistributedSampler(DATA, shuffle=False, batch_size=3, **options)
+    assert list(sampler) == batches
+    assert len(sampler) == len(batches)
+
+
+def test_without_a_batch_size_there_are_indices() -> None:
+    sampler = DistributedSampler(DATA, shuffle=False)
+    assert list(sampler) == DATA
+    assert len(sampler) == 7
