@@ -20,9 +20,10 @@ from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
 from cstorch import distributed
+from cstorch.backend_type import BackendType
+from cstorch.client.management import ClusterManagement
 from cstorch.cluster import STATES, ClusterConfig, launch
 from cstorch.execution import Execution
-from cstorch.lazy import lazy_creation
 from cstorch.loop import Loop
 from cstorch.recorder import active_recorder
 from cstorch.weights import Weights, as_arrays
@@ -43,6 +44,8 @@ class Backend:
 
     is_csx = True
     is_cpu = is_gpu = False
+    appliance = None
+    """The vendor's client, of which programs ask how many operations its compiler counted."""
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Backend:
                 "compile_only and validate_only exclude each other",
                 code="compile-only-and-validate-only",
             )
-        self.backend_type = "CSX"
+        self.backend_type = BackendType.CSX
         if isinstance(cluster_config, distributed.ClusterConfig):
             cluster_config = cluster_config.for_cluster()
         config = cluster_config or ClusterConfig()
@@ -76,6 +79,7 @@ class Backend:
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
+        self.cluster = ClusterManagement(self.cluster_config)
         self.has_ended = False
         self._execution = Execution(self.cluster_config, seed, check_loss)
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
@@ -86,7 +90,12 @@ class Backend:
         self.global_step = 0
 
     @property
-    def cluster(self) -> Cluster | None:
+    def _impl(self) -> Backend:
+        """This backend: the vendor's holds another object under this name."""
+        return self
+
+    @property
+    def running_cluster(self) -> Cluster | None:
         """The running cluster, None before the first traced step and after the end."""
         return self._execution.cluster
 
@@ -113,8 +122,8 @@ class Backend:
     @property
     @contextmanager
     def device(self) -> Iterator[torch.device]:
-        """The context in which models are built: ``with backend.device:`` (cstorch.lazy)."""
-        with self.torch_device, lazy_creation():
+        """The context in which models are built: ``with backend.device:``."""
+        with self.torch_device:
             yield self.torch_device
 
     def to_cpu(self, value: Any) -> Any:

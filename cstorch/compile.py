@@ -47,7 +47,11 @@ class Fit:
 
 def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
     """Register the model with the backend; returns the module that a traced step calls."""
-    (backend or current_backend()).register(model)
+    backend = backend or current_backend()
+    backend.register(model)
+    if not hasattr(model, "device"):
+        # Programs for the real machine ask the model where to make tensors for a step.
+        model.device = backend.torch_device  # type: ignore[assignment]
     return model
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -37,11 +38,28 @@ def backend(backend_type: str | None = None, **options: Any) -> Backend:
     return _latest
 
 
-def current_backend() -> Backend:
-    """Return the backend of this process; RuntimeError if there is none."""
+@overload
+def current_backend() -> Backend: ...
+@overload
+def current_backend(*, raise_exception: bool, raise_warning: bool = ...) -> Backend | None: ...
+def current_backend(
+    *,
+    raise_exception: bool = True,
+    raise_warning: bool = False,
+) -> Backend | None:
+    """Return the backend of this process.
+
+    Args:
+        raise_exception: Whether to raise RuntimeError, and not return None, if there is none.
+        raise_warning: Whether to warn if None is returned.
+    """
     backend = existing_backend()
     if backend is None:
-        raise RuntimeError('no backend yet: call cstorch.backend("CSX") first')
+        missing = 'no backend yet: call cstorch.backend("CSX") first'
+        if raise_exception:
+            raise RuntimeError(missing)
+        if raise_warning:
+            warnings.warn(missing, stacklevel=2)
     return backend
 
 

@@ -43,6 +43,10 @@ class ClusterConfig:
     workflow_id: str | None = None
     notifications: list[Any] = field(default_factory=list)
 
+    def __hash__(self) -> int:
+        """Return a hash by value, so that programs can cache what depends on the settings."""
+        return hash(repr(self))
+
     def for_cluster(self) -> cluster.ClusterConfig:
         """Return the settings that the emulated cluster takes, and extend the search path.
 

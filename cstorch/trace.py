@@ -12,6 +12,7 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from cstorch.compile import (
     model_of,
 )
 from cstorch.current import current_backend
+from cstorch.listeners import traced_tensors
 from cstorch.loop import Closure, Loop
 from cstorch.recorder import Recorder, recorded_clipping, recording
 from cstorch.step_value import StepValue
@@ -55,6 +57,20 @@ class TracedStep:
         functools.update_wrapper(self, function)
         self._function = function
         self._recorded: _Recorded | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> TracedStep:
+        """Return the step of one object where a method is decorated: each has a trace of its own.
+
+        It replaces the method in the object, which looks it up there from then on.
+        """
+        if instance is None:
+            return self
+        step = TracedStep(MethodType(self._function, instance))
+        vars(instance)[self._name] = step
+        return step
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run one step of a DataExecutor loop; returns placeholders of its results."""
@@ -212,7 +228,7 @@ def _record(
 
     model = model_of(backend)
     inputs, request = compile_request(backend, call.tensors, fit)
-    with recording() as recorder, recorded_clipping(model, recorder):
+    with recording() as recorder, recorded_clipping(model, recorder), traced_tensors(model):
         compiled, was_cached = compile_step(step, model, inputs, request, cache)
     num_steps = 1 if backend.loop is None else backend.loop.last_step
     optimizer = _optimizer_of(model, recorder, compiled, num_steps)

@@ -29,13 +29,54 @@ _NAMESPACE = "cerebras"
 
 _OURS: dict[str, str | None] = {
     "cerebras.pytorch": "cstorch",
+    "cerebras.pytorch.backend": "cstorch.client.backends",
+    "cerebras.pytorch.backend.ltc_backend": "cstorch.client.backends",
+    "cerebras.pytorch.cirh": "cstorch.client.experimental",
+    "cerebras.pytorch.core": None,
+    "cerebras.pytorch.core.annotation": "cstorch.client.annotations",
+    "cerebras.pytorch.experimental": "cstorch.client.experimental",
+    "cerebras.pytorch.experimental.listener": "cstorch.listeners",
+    "cerebras.pytorch.lib": "cstorch.client.compiler_library",
+    "cerebras.pytorch.nn": "cstorch.client.functional",
+    "cerebras.pytorch.nn.functional": "cstorch.client.functional",
+    "cerebras.pytorch.profiler": "cstorch.client.op_profiler",
+    "cerebras.pytorch.sparse": "cstorch.client.sparse",
+    "cerebras.pytorch.sparse.configure": "cstorch.client.sparse",
+    "cerebras.pytorch.utils.call_once": "cstorch.client.once",
+    "cerebras.pytorch.utils.kernel": "cstorch.client.annotations",
+    "cerebras.pytorch.utils.nest": "cstorch.client.trees",
+    "cerebras.pytorch.utils.num_kv_groups": "cstorch.client.annotations",
+    "cerebras.pytorch.utils.tracker": "cstorch.client.rates",
+    "cerebras.pytorch.utils.utils": "cstorch.client.filters",
     "cerebras.framework": None,
     "cerebras.framework.torch": "cstorch",  # the front end's name in release 1
-    "cerebras.appliance": None,
-    "cerebras.appliance.errors": "wsc.core.errors",
+    "cerebras.appliance": "cstorch.client.logs",
+    "cerebras.appliance.cluster": None,
+    "cerebras.appliance.cluster.client": "cstorch.client.telemetry",
     "cerebras.appliance.cluster_config": "cstorch.distributed",
+    "cerebras.appliance.environment": "cstorch.client.environment",
+    "cerebras.appliance.errors": "wsc.core.errors",
+    "cerebras.appliance.log": "cstorch.client.logs",
+    "cerebras.appliance.storage": "cstorch.client.checkpoints",
+    "cerebras.appliance.storage.base_storage": "cstorch.client.checkpoints",
+    "cerebras.appliance.storage.h5_storage": "cstorch.client.checkpoints",
+    "cerebras.appliance.storage.s3_storage": "cstorch.client.checkpoints",
+    "cerebras.appliance.utils": None,
+    "cerebras.appliance.utils.classes": "cstorch.client.files",
+    "cerebras.appliance.utils.debug_args": "cstorch.client.server_settings",
+    "cerebras.appliance.utils.file": "cstorch.client.files",
+    "cerebras.appliance.utils.ini": "cstorch.client.server_settings",
+    "cerebras.appliance.utils.units": "cstorch.client.files",
 }
 """Module of this project for a module of the vendor's and those below it; None for a folder."""
+
+_CONSTANTS: dict[str, object] = {
+    "cerebras.pytorch.__version__": "2.10.0",  # the release whose interface this project has
+    "cerebras.pytorch._generating_docs": False,
+}
+"""Values of the vendor's modules that have no counterpart in this project."""
+
+_ABSENT = object()
 
 _PAGE = "cstorch/README.md lists the names that exist"
 
@@ -54,14 +95,17 @@ class VendorModule(ModuleType):
     _ours: ModuleType | None = None
 
     def __getattr__(self, name: str) -> Any:
+        whole = f"{self.__name__}.{name}"
+        if whole in _CONSTANTS:
+            return _CONSTANTS[whole]
         if name.startswith("__"):
             raise AttributeError(name)
-        try:
-            value = getattr(self._ours, name)
-        except AttributeError as error:
-            raise VendorNameError(**_missing(f"{self.__name__}.{name}")) from error
-        if isinstance(value, ModuleType) and _our_name(f"{self.__name__}.{name}") is not None:
-            return import_module(f"{self.__name__}.{name}")
+        value = getattr(self._ours, name, _ABSENT)
+        is_module = value is _ABSENT or isinstance(value, ModuleType)
+        if is_module and (whole in _OURS or _our_name(whole) is not None):
+            return import_module(whole)
+        if value is _ABSENT:
+            raise VendorNameError(**_missing(whole))
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -36,8 +36,8 @@ def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[csto
 
 def cluster_of(backend: cstorch.Backend) -> Cluster:
     """Return the running cluster of a backend."""
-    assert backend.cluster is not None
-    return backend.cluster
+    assert backend.running_cluster is not None
+    return backend.running_cluster
 
 
 def model_of(backend: cstorch.Backend) -> torch.nn.Module:

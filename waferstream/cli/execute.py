@@ -170,7 +170,7 @@ def _write_trace(path: Path | None) -> None:
     backend = existing_backend()
     if path is None:
         return
-    if backend is None or backend.cluster is None:
+    if backend is None or backend.running_cluster is None:
         log.warning("No trace is written: no cluster runs at the end of the program")
         return
     backend.write_trace(path)

@@ -54,7 +54,7 @@ def run_session(
             stack.enter_context(closing(observer))
         trainer = Trainer(params, backend, observers)
         outcome = _run_mode(mode, trainer)
-        if trace is not None and backend.cluster is not None:
+        if trace is not None and backend.running_cluster is not None:
             backend.write_trace(trace)
             log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
     start_up = backend.start_up

@@ -160,7 +160,7 @@ def test_model_too_large_for_memoryx_starts_nothing() -> None:
     with running_backend(cluster_config=config) as backend:
         with raises(ApplianceResourceExhausted, "model-exceeds-memoryx"):
             losses(training_step(backend), executor())
-        assert backend.cluster is None
+        assert backend.running_cluster is None
 
 
 def test_cluster_can_be_started_after_a_failed_start() -> None:
@@ -180,7 +180,7 @@ def test_cluster_can_be_started_after_a_failed_start() -> None:
         step, data = training_step(backend), loader(unreachable_at_first)
         with raises(ApplianceRuntimeServerError, "role-failed"):
             losses(step, executor(1, data))
-        assert backend.cluster is None
+        assert backend.running_cluster is None
         assert losses(step, executor(1, data)) == expected
 
 

@@ -251,7 +251,7 @@ def test_save_of_the_state_dict_fetches_nothing(
     backend: cstorch.Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The weight servers write what they hold."""
-    monkeypatch.setattr(backend.cluster, "masters", None)
+    monkeypatch.setattr(backend.running_cluster, "masters", None)
     cstorch.save({"model": model_of(backend).state_dict()}, tmp_path / "c.mdl")
 
 

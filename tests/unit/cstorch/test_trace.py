@@ -49,6 +49,24 @@ def test_trace_in_the_program_of_the_package_docstring(capsys: pytest.CaptureFix
         cstorch.current_backend()
 
 
+def test_a_traced_method_has_a_trace_for_each_object(backend: cstorch.Backend) -> None:
+    model = cstorch.compile(Regression(), backend)
+
+    class Trainer:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @cstorch.trace
+        def step(self, batch: Batch) -> torch.Tensor:
+            loss: torch.Tensor = model(**batch) * self.factor
+            return loss
+
+    one, two = Trainer(1), Trainer(2)
+    assert one.step is one.step is not two.step
+    single, double = (losses(trainer.step, executor(1)) for trainer in (one, two))
+    assert double == [2 * value for value in single]
+
+
 def test_trace_records_the_body_once(backend: cstorch.Backend) -> None:
     """Later calls hand out the same placeholders; the cluster does the work."""
     calls = []
@@ -244,7 +262,7 @@ def test_compile_only_starts_no_cluster() -> None:
         seen = losses(step, executor(100))
         assert seen == []
         assert step.mode == "train"
-        assert backend.cluster is None
+        assert backend.running_cluster is None
 
 
 def test_failed_trace_can_be_repeated(backend: cstorch.Backend) -> None:
@@ -259,7 +277,7 @@ def test_failed_trace_can_be_repeated(backend: cstorch.Backend) -> None:
 def test_compiled_for_needs_no_loop_and_no_cluster(backend: cstorch.Backend) -> None:
     """A simulation gets program and optimizer of a run, and nothing is installed."""
     compiled, optimizer = training_step(backend).compiled_for(2, batches()[0])
-    assert backend.cluster is None
+    assert backend.running_cluster is None
     assert compiled.program.micro_batch_size == 2
     assert optimizer is not None
     assert optimizer.rule == "SGD"

@@ -68,7 +68,7 @@ def counted_reads(backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch) -> 
         fetched.extend(names)
         return original(names)
 
-    monkeypatch.setattr(backend.cluster, "masters", masters)
+    monkeypatch.setattr(backend.running_cluster, "masters", masters)
     return fetched
 
 
@@ -279,7 +279,7 @@ def test_reading_sends_nothing(
     """Only written weights travel."""
     trained.state_dict()[NAME].sum()
     sent: list[Any] = []
-    monkeypatch.setattr(backend.cluster, "load_weights", sent.append)
+    monkeypatch.setattr(backend.running_cluster, "load_weights", sent.append)
     losses(evaluation_step(backend), executor(1))
     assert sent == []
 

@@ -1,0 +1,77 @@
+"""Hooks of a user's program on tensors: of the traced model, and of results that come back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as nn_module
+from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
+
+Hook = Callable[[torch.Tensor, str], None]
+"""A function of a tensor and its name."""
+
+
+class Hooks:
+    """Registered hooks, called in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._hooks: OrderedDict[int, Hook] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def register(self, hook: Hook) -> RemovableHandle:
+        """Add a hook; returns a handle whose ``remove()`` takes it away."""
+        handle = RemovableHandle(self._hooks)
+        self._hooks[handle.id] = hook
+        return handle
+
+    def __call__(self, tensor: torch.Tensor, name: str) -> None:
+        for hook in list(self._hooks.values()):
+            hook(tensor, name)
+
+
+after_transfer = Hooks()
+"""Hooks on results of a step that come back to the host, before its closures run."""
+
+while_traced = Hooks()
+"""Hooks on tensors that a module returns while the step is traced."""
+
+
+def register_traced_tensor_hook(hook: Hook) -> RemovableHandle:
+    """Call ``hook(tensor, name)`` for what every module returns while a step is traced.
+
+    The name is the path of the module in the model, followed by ``fwd`` and, where a module returns
+    several tensors or runs several times, by a number. What the hook computes from the tensor
+    becomes part of the step; a closure that it calls receives the value.
+    """
+    return while_traced.register(hook)
+
+
+@contextmanager
+def traced_tensors(model: nn.Module) -> Iterator[None]:
+    """Call the hooks in ``while_traced`` for what the modules of ``model`` return."""
+    if not while_traced:
+        yield
+        return
+    paths = {module: path for path, module in model.named_modules() if path}
+    count: dict[str, int] = {}
+
+    def visit(module: nn.Module, _args: object, output: Any) -> None:
+        for leaf in pytree.tree_iter(output):
+            if module in paths and isinstance(leaf, torch.Tensor):
+                name = f"{paths[module]}.fwd"
+                count[name] = count.get(name, -1) + 1
+                while_traced(leaf, f"{name}.{count[name]}" if count[name] else name)
+
+    handle = nn_module.register_module_forward_hook(visit)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,34 @@
+"""Features that would change results and are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cstorch.client import experimental, functional, op_profiler, sparse
+from cstorch.client.files import retrieve_all_subclasses
+from cstorch.client.refused import FeatureNotHereError
+from tests.support.errors import raises
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        sparse.Static,
+        sparse.configure,
+        experimental.start_implicit_loop,
+        experimental.Compression,
+        functional.SelectiveGrad,
+        op_profiler.profile,
+    ],
+)
+def test_a_call_is_refused_with_a_remedy(feature: Any) -> None:
+    with raises(FeatureNotHereError, "feature-not-here") as caught:
+        feature(0.5)
+    assert caught.value.remedy
+
+
+def test_algorithms_of_sparsity_can_be_listed() -> None:
+    names = {cls.__name__ for cls in retrieve_all_subclasses(sparse.SparsityAlgorithm)}
+    assert {"Static", "GMP", "SET", "RigL"} <= names
