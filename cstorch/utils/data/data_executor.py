@@ -220,10 +220,10 @@ class DataExecutor:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
             values = self.results[-1].values
-            if after_transfer:
-                for position, value in enumerate(values):
-                    after_transfer(torch.as_tensor(value), f"result_{position}")
             call = StepCall(values=values)
+            if after_transfer:
+                for position in range(len(values)):
+                    after_transfer(call.result(position), f"result_{position}")
             for function, arguments in [*self._step.closures, *self._queued]:
                 args, kwargs = resolve(arguments, call)
                 function(*args, **kwargs)
