@@ -26,4 +26,5 @@ class KeyedDraws(TorchDispatchMode):
         if kernel is None:
             return op(*args, **(kwargs or {}))
         self._position += 1
-        return kernel(self._key, self._position - 1, *args, **(kwargs or {}))
+        options = {name: given for name, given in (kwargs or {}).items() if name != "generator"}
+        return kernel(self._key, self._position - 1, *args, **options)

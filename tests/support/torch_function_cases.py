@@ -1,4 +1,4 @@
-"""Functions of torch, among them those of mixtures of experts: what must train."""
+"""Functions of torch and small models of them: what must train."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.support.torch_nn_cases import Case, function
+from tests.support.small_unet import TIMES, UNet
+from tests.support.torch_nn_cases import Case, function, integers
 
 
 class GroupedExperts(nn.Module):
@@ -84,9 +85,13 @@ def reshaped_in_place(x: torch.Tensor) -> torch.Tensor:
     return before + y.t_().sum()
 
 
-MIXTURES = [
+MODELS = [
     Case("grouped experts", GroupedExperts, (3, 8)),
     Case("dense experts", DenseExperts, (3, 8)),
+    Case("diffusion U-Net", UNet, (3, 8, 8), (integers(TIMES),)),
+]
+
+INDEXING = [
     function("topk", lambda x: x.topk(2)[0], (6,)),
     function("one_hot", lambda x: F.one_hot(x.argmax(-1), 6) * x, (6,)),
     function("sort", lambda x: x.sort(-1)[0], (6,)),
@@ -173,6 +178,7 @@ SHAPES = [
 RANDOM = [
     function("gumbel_softmax", F.gumbel_softmax, (6,)),
     function("rand", lambda x: x * torch.rand(6), (6,)),
+    function("rand without generator", lambda x: x * torch.rand(6, generator=None), (6,)),
     function("randn", lambda x: x + torch.randn(6), (6,)),
     function("randint", lambda x: x * torch.randint(1, 3, (6,)), (6,)),
     function("randperm", lambda x: x[:, torch.randperm(6)], (6,)),
@@ -183,4 +189,4 @@ RANDOM = [
     function("uniform_", lambda x: x + torch.empty(6).uniform_(-1, 1), (6,)),
 ]
 
-FUNCTION_CASES = [*MIXTURES, *REDUCTIONS, *SHAPES, *RANDOM]
+FUNCTION_CASES = [*MODELS, *INDEXING, *REDUCTIONS, *SHAPES, *RANDOM]

@@ -84,9 +84,10 @@ def key_random_ops(captured: Captured) -> None:
     key.meta.update(layer="", backward=False)
     for position, node in enumerate(random_nodes):
         _refuse_generator(captured, node)
+        options = {name: given for name, given in node.kwargs.items() if name != "generator"}
         with graph.inserting_before(node):
             keyed = graph.call_function(
-                keyed_random.KERNELS[op_name(node)], (key, position, *node.args), dict(node.kwargs)
+                keyed_random.KERNELS[op_name(node)], (key, position, *node.args), options
             )
         keyed.meta = dict(node.meta)
         node.replace_all_uses_with(keyed)
