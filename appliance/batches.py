@@ -54,7 +54,13 @@ class GlobalBatches:
 
     def first(self) -> tuple[Any, list[torch.Tensor]]:
         """Return the first global batch in the structure of the loader, and its tensors."""
-        batch = self._batch(0)
+        return self.structured(0)
+
+    def structured(self, step: int) -> tuple[Any, list[torch.Tensor]]:
+        """Return the global batch of ``step`` (from 0) in the structure of the loader, and its
+        tensors; errors as of ``leaves``.
+        """
+        batch = self._batch(step)
         return batch, batch_leaves(batch, self._batch_size)
 
     def leaves(self, step: int) -> list[torch.Tensor]:

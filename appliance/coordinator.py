@@ -129,7 +129,7 @@ class Coordinator:
         results = list(self._step_results(job, self._reports))
         if check_finite:
             for result in results:
-                _check_finite(result, mode)
+                check_values(result.values, mode, result.step)
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
@@ -221,11 +221,12 @@ def cluster_ended() -> ApplianceRuntimeServerError:
     )
 
 
-def _check_finite(result: StepResult, mode: Mode) -> None:
-    scalars = [value for value in result.values if isinstance(value, float)]
+def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
+    """Raise ApplianceNanError unless the scalar results of a step are finite."""
+    scalars = [value for value in values if isinstance(value, float)]
     if not all(map(math.isfinite, scalars)):
         raise ApplianceNanError(
-            f"the {mode} loss of step {result.step} is not finite",
+            f"the {mode} loss of step {step} is not finite",
             code="loss-not-finite",
             value=", ".join(map(str, scalars)),
             rule="losses are finite numbers",

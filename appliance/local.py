@@ -60,24 +60,25 @@ class LocalRoles:
 
     def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
         with _failures_of(server):
-            self._holder(server).fill(values)
+            self.holder(server).fill(values)
 
     def save(self, server: str, path: Path, state: str) -> None:
         with _failures_of(server):
-            self._holder(server).save(path, state)
+            self.holder(server).save(path, state)
 
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         with _failures_of(server):
-            self._holder(server).restore(path, state, strict)
+            self.holder(server).restore(path, state, strict)
 
     def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
         with _failures_of(server):
-            return self._holder(server).masters(names)
+            return self.holder(server).masters(names)
 
     def shutdown(self) -> None:
         self._roles.clear()
 
-    def _holder(self, server: str) -> WeightHolder:
+    def holder(self, server: str) -> WeightHolder:
+        """Return the role of a weight server."""
         role = self._roles[server]
         if not isinstance(role, WeightHolder):
             raise TypeError(f"{server} holds no weights")

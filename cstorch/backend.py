@@ -40,7 +40,10 @@ from wsc.core.program import Mode
 
 
 class Backend:
-    """A CSX backend, made by ``cstorch.backend``."""
+    """A CSX backend, made by ``cstorch.backend``.
+
+    ``HostBackend`` derives those for CPU and GPU.
+    """
 
     is_csx = True
     is_cpu = is_gpu = False
@@ -49,7 +52,7 @@ class Backend:
 
     def __init__(
         self,
-        backend_type: str,
+        backend_type: BackendType = BackendType.CSX,
         *,
         cluster_config: ClusterConfig | distributed.ClusterConfig | None = None,
         compile_dir: Path | str | None = None,
@@ -58,19 +61,12 @@ class Backend:
         seed: int = 0,
         check_loss: bool = True,
     ) -> None:
-        if backend_type.upper() != "CSX":
-            raise ConfigError(
-                "backend_type must be CSX",
-                code="backend-not-csx",
-                value=backend_type,
-                remedy="plain PyTorch runs on CPU and GPU without WaferStream",
-            )
         if compile_only and validate_only:
             raise ConfigError(
                 "compile_only and validate_only exclude each other",
                 code="compile-only-and-validate-only",
             )
-        self.backend_type = BackendType.CSX
+        self.backend_type = backend_type
         if isinstance(cluster_config, distributed.ClusterConfig):
             cluster_config = cluster_config.for_cluster()
         config = cluster_config or ClusterConfig()
@@ -80,6 +76,7 @@ class Backend:
         self.validate_only = validate_only
         self.seed = seed
         self.cluster = ClusterManagement(self.cluster_config)
+        self.check_loss = check_loss
         self.has_ended = False
         self._execution = Execution(self.cluster_config, seed, check_loss)
         self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None

@@ -11,7 +11,9 @@ import torch
 
 from cstorch import distributed
 from cstorch.backend import Backend
+from cstorch.backend_type import BackendType
 from cstorch.cluster import ClusterConfig
+from cstorch.host import HostBackend
 from cstorch.loop import Loop
 from wsc.core.errors import ConfigError, did_you_mean
 
@@ -34,7 +36,7 @@ def backend(backend_type: str | None = None, **options: Any) -> Backend:
         return current_backend()
     if existing_backend() is not None:
         raise RuntimeError("a backend exists already; there is one per process")
-    _latest = Backend(backend_type or "CSX", **options)
+    _latest = _make(BackendType.from_str(backend_type or "CSX"), options)
     return _latest
 
 
@@ -93,6 +95,10 @@ def call_on_worker(input_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     global _is_input_worker  # noqa: PLW0603  (the loader asks later, from any thread)
     _is_input_worker = existing_backend() is None
     return input_fn(*args, **kwargs)
+
+
+def _make(kind: BackendType, options: Mapping[str, Any]) -> Backend:
+    return Backend(kind, **options) if kind.is_csx else HostBackend(kind, **options)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ class Execution:
         self.cluster: Cluster | None = None
         self.start_up: StartUp | None = None
         """Start-up of the emulated machine with the program that started the cluster."""
-        self._restored: Restored | None = None
+        self.restored: Restored | None = None
         self._ends_at_s = math.inf  # of time.monotonic()
 
     def size(self) -> ClusterSize:
@@ -66,21 +66,21 @@ class Execution:
             CheckpointError: The checkpoint is damaged.
         """
         reader = Reader(path)
-        self._restored = Restored(path.absolute(), frozenset(states), strict)
+        self.restored = Restored(path.absolute(), frozenset(states), strict)
         return reader.objects
 
     def outdate_restored(self, weights: Weights) -> None:
         """Let the weights that come from the checkpoint be read from there; read its buffers."""
-        if self._restored is not None and self.cluster is None:
-            weights.outdate(self._restored.weight_names)
-            self._restored.load_buffers(weights.buffers())
+        if self.restored is not None and self.cluster is None:
+            weights.outdate(self.restored.weight_names)
+            self.restored.load_buffers(weights.buffers())
 
     def reload(self, weights: Weights) -> None:
         """Read the checkpoint named by ``restore`` into a cluster that runs already."""
-        if self.cluster is not None and self._restored is not None:
+        if self.cluster is not None and self.restored is not None:
             weights.take_changes()  # the checkpoint replaces them
-            self._restored.load_buffers(weights.buffers())
-            self._restored.load(self.cluster, weights)
+            self.restored.load_buffers(weights.buffers())
+            self.restored.load(self.cluster, weights)
 
     def fetch(self, name: str) -> np.ndarray:
         """Return the current value of a parameter from MemoryX, or from the restored checkpoint.
@@ -90,7 +90,7 @@ class Execution:
         """
         if self.cluster is not None:
             return self.cluster.masters([name])[name]
-        if self._restored is None:
+        if self.restored is None:
             raise WaferStreamError(
                 "a weight was read after the cluster had ended",
                 code="weight-read-after-shutdown",
@@ -98,7 +98,7 @@ class Execution:
                 rule="MemoryX holds the trained weights, until backend.shutdown()",
                 remedy="read or save model.state_dict() before, or load a checkpoint",
             )
-        return self._restored.weight(name)
+        return self.restored.weight(name)
 
     def install(
         self,
@@ -131,7 +131,7 @@ class Execution:
         """
         cluster = self.running()
         self._check_time()
-        _send_changes(cluster, weights)
+        self.send_changes(weights)
         if mode == "train":
             weights.outdate()
         try:
@@ -146,8 +146,14 @@ class Execution:
         """Return the running cluster after sending it all weights that were changed."""
         cluster = self.running()
         weights.adopt_replaced()
-        _send_changes(cluster, weights)
+        self.send_changes(weights)
         return cluster
+
+    def send_changes(self, weights: Weights) -> None:
+        """Send the weights that the user's program has written to MemoryX."""
+        if changes := weights.take_changes():
+            log.info("Sending %d weights that the program has changed", len(changes))
+            self.running().load_weights(changes)
 
     def running(self) -> Cluster:
         """Return the cluster; WaferStreamError if there is none."""
@@ -164,7 +170,7 @@ class Execution:
         if self.cluster is not None:
             self.cluster.shutdown()
             self.cluster = None
-        self._restored = None
+        self.restored = None
 
     def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
         """Return a cluster that has its first program and its weights."""
@@ -175,7 +181,7 @@ class Execution:
         cluster = start_cluster(parameters, size, config.cluster, self._seed, record=config.record)
         try:
             cluster.install(installation)
-            load_weights(cluster, weights, self._restored)
+            load_weights(cluster, weights, self.restored)
         except BaseException:
             cluster.shutdown()
             raise
@@ -199,10 +205,3 @@ class Execution:
                 value=f"{self._config.job_time_sec} s",
                 remedy="raise it, or run again to continue from the last checkpoint",
             )
-
-
-def _send_changes(cluster: Cluster, weights: Weights) -> None:
-    """Send the weights that the user's program has written to MemoryX."""
-    if changes := weights.take_changes():
-        log.info("Sending %d weights that the program has changed", len(changes))
-        cluster.load_weights(changes)

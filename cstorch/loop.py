@@ -54,8 +54,15 @@ class Loop(Protocol):
         """The step of training, counted from the first one of all, that the loop ends with."""
 
     @property
+    def is_initial_step(self) -> bool:
+        """Whether this is the first iteration."""
+
+    @property
     def is_checkpoint_step(self) -> bool:
         """Whether a checkpoint is due after this iteration's step."""
+
+    def in_mode(self, mode: Mode, arguments: Any) -> Any:
+        """Return the arguments of a step with the batch that its mode reads, on CPU and GPU."""
 
     def attach(self, step: Step) -> StepCall:
         """Make the loop run a step in this iteration; ConfigError if it runs another one."""

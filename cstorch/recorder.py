@@ -159,14 +159,37 @@ active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", def
 
 
 @contextmanager
-def recording() -> Iterator[Recorder]:
-    """Record the calls inside; yields the recorder."""
-    recorder = Recorder()
+def recording(recorder: Recorder | None = None) -> Iterator[Recorder]:
+    """Record the calls inside with a recorder, or a new one; yields it."""
+    recorder = recorder or Recorder()
     token = active_recorder.set(recorder)
     try:
         yield recorder
     finally:
         active_recorder.reset(token)
+
+
+def names_of(model: nn.Module) -> dict[torch.Tensor, str]:
+    """Return the name of every parameter of a model."""
+    return {parameter: name for name, parameter in model.named_parameters()}
+
+
+def update_of(
+    recorder: Recorder, model: nn.Module, num_steps: int, trains: bool
+) -> OptimizerSpec | None:
+    """Return the update of a step, None if it ``trains`` nothing; ``num_steps`` as of ``spec``.
+
+    Raises:
+        ApplianceCompilationError: There are gradients, and no optimizer takes them.
+    """
+    optimizer = recorder.spec(names_of(model), num_steps)
+    if trains and optimizer is None:
+        raise ApplianceCompilationError(
+            "the step computes gradients but steps no optimizer",
+            code="gradients-without-optimizer",
+            remedy="call optimizer.step() after loss.backward(), or leave backward() out",
+        )
+    return optimizer
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch.backend import Backend
@@ -29,9 +28,11 @@ from cstorch.compile import (
     model_of,
 )
 from cstorch.current import current_backend
+from cstorch.eager import EagerStep
+from cstorch.host import HostBackend
 from cstorch.listeners import traced_tensors
 from cstorch.loop import Closure, Loop
-from cstorch.recorder import Recorder, recorded_clipping, recording
+from cstorch.recorder import Recorder, names_of, recorded_clipping, recording, update_of
 from cstorch.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_step
@@ -56,6 +57,7 @@ class TracedStep:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._eager = EagerStep(function)  # on CPU and GPU
         self._recorded: _Recorded | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -84,6 +86,8 @@ class TracedStep:
             )
         if backend.weights is not None:
             backend.weights.adopt_replaced()
+        if isinstance(backend, HostBackend):
+            return self._eager.run(backend, loop, args, kwargs)
         if (self, loop.source) not in backend.installed.values():
             self._install(backend, loop, _Call.of(self._function, args, kwargs))
             backend.installed[self.mode] = (self, loop.source)
@@ -140,7 +144,7 @@ class TracedStep:
     def _cover(self, backend: Backend, loop: Loop) -> None:
         """Install the update again if its tables of hyper-parameters end before the loop does."""
         recorded = self._installed
-        optimizer = recorded.recorder.spec(_names_of(model_of(backend)), loop.last_step)
+        optimizer = recorded.recorder.spec(names_of(model_of(backend)), loop.last_step)
         self._recorded = replace(recorded, optimizer=optimizer, num_steps=loop.last_step)
         if optimizer != recorded.optimizer and backend.is_e2e_execution:
             backend.install(recorded.compiled, self._feed, optimizer)
@@ -231,27 +235,6 @@ def _record(
     with recording() as recorder, recorded_clipping(model, recorder), traced_tensors(model):
         compiled, was_cached = compile_step(step, model, inputs, request, cache)
     num_steps = 1 if backend.loop is None else backend.loop.last_step
-    optimizer = _optimizer_of(model, recorder, compiled, num_steps)
+    trains = compiled.program.mode == "train"
+    optimizer = update_of(recorder, model, num_steps, trains)
     return _Recorded(compiled, was_cached, outputs, recorder, optimizer, num_steps)
-
-
-def _names_of(model: nn.Module) -> dict[torch.Tensor, str]:
-    """Return the name of every parameter of a model."""
-    return {parameter: name for name, parameter in model.named_parameters()}
-
-
-def _optimizer_of(
-    model: nn.Module, recorder: Recorder, compiled: Compiled, num_steps: int
-) -> OptimizerSpec | None:
-    """Return the optimizer of a step, None if it trains nothing.
-
-    Raises ApplianceCompilationError for gradients that no optimizer takes.
-    """
-    optimizer = recorder.spec(_names_of(model), num_steps)
-    if compiled.program.mode == "train" and optimizer is None:
-        raise ApplianceCompilationError(
-            "the step computes gradients but steps no optimizer",
-            code="gradients-without-optimizer",
-            remedy="call optimizer.step() after loss.backward(), or leave backward() out",
-        )
-    return optimizer

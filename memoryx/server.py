@@ -67,13 +67,13 @@ class WeightServer:
         owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
         self.store = WeightStore(owned)
         self.installed: dict[Mode, Installation] = {}
-        self._persistence = Persistence(self.store)
+        self.persistence = Persistence(self.store)
 
     def install(self, installation: Installation) -> None:
         self.installed[installation.mode] = installation
         if installation.optimizer is not None:
             self.store.train_with(installation.optimizer)
-            self._persistence.catch_up()
+            self.persistence.catch_up()
 
     def begin(self, job: Job) -> ServerJob:
         return ServerJob(self, job)
@@ -84,11 +84,11 @@ class WeightServer:
 
     def save(self, path: Path, state: str) -> None:
         """Append the tensors of one checkpoint state to a file."""
-        self._persistence.save(path, state)
+        self.persistence.save(path, state)
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         """Read the tensors of one checkpoint state from a file."""
-        self._persistence.restore(path, state, strict)
+        self.persistence.restore(path, state, strict)
 
     def masters(self, names: Sequence[str]) -> list[np.ndarray]:
         """Return copies of the fp32 masters of these parameters."""

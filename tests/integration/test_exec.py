@@ -231,7 +231,7 @@ def test_exec_shows_the_program_s_own_error(folder: Path) -> None:
     [
         ("import cerebras.pytorch as c\nc.optim.AdamV", "vendor-name-missing"),
         ("from cerebras.pytorch import spars", "vendor-name-missing"),
-        ("import cerebras.pytorch as c\nc.backend('TPU')", "backend-not-csx"),
+        ("import cerebras.pytorch as c\nc.backend('TPU')", "unknown-backend-type"),
     ],
 )
 def test_exec_points_at_the_line_that_met_an_error(folder: Path, line: str, error: str) -> None:

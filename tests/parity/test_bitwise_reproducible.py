@@ -128,6 +128,25 @@ def test_cstorch_program_equals_the_plain_loop(shape: Shape) -> None:
     assert train_on_cluster(init_config(), shape, STEPS) == default_reference()
 
 
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"precision": {"max_gradient_norm": 0.5, "precision_opt_level": 0}},
+        {
+            "model": LLAMA,
+            "optimizer": {"SGD": {"momentum": 0.9}},
+            "precision": {"fp16_type": "float16", "loss_scaling_factor": 64.0},
+        },
+    ],
+)
+def test_cpu_backend_equals_the_plain_loop(sections: dict[str, Any]) -> None:
+    """On CPU a batch is one micro-batch; the rules of the update are those of MemoryX."""
+    whole = {"GlobalFlags": {"csx.performance.micro_batch_size": LOADER["batch_size"]}}
+    init = init_config(**{"callbacks": [whole], **sections})
+    assert train_on_cluster(init, Shape(1), STEPS, device="CPU") == reference_digest(init)
+
+
 @pytest.mark.parametrize("lanes", [1, 2, 3])
 @pytest.mark.parametrize("num_csx", [1, 3])
 def test_weights_do_not_depend_on_lanes(num_csx: int, lanes: int, gpt: Machine) -> None:

@@ -22,10 +22,12 @@ batches = partial(random_batches, 3, ROWS)
 
 
 @contextmanager
-def running_backend(shape: Shape = TWO_SYSTEMS, **options: Any) -> Iterator[cstorch.Backend]:
+def running_backend(
+    shape: Shape = TWO_SYSTEMS, device: str = "CSX", **options: Any
+) -> Iterator[cstorch.Backend]:
     """Make the backend of this process; shut it down and reset all flags afterwards."""
     options.setdefault("cluster_config", cluster_config(shape))
-    backend = cstorch.backend("CSX", **options)
+    backend = cstorch.backend(device, **options)
     amp.enable_mixed_precision(False)
     try:
         yield backend

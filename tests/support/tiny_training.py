@@ -84,6 +84,7 @@ def train_on_cluster(
     shape: Shape,
     steps: int = 3,
     *,
+    device: str = "CSX",
     restore: Path | None = None,
     save: Path | None = None,
     machine: Mapping[str, Any] | None = None,
@@ -91,12 +92,12 @@ def train_on_cluster(
 ) -> Any:
     """Train for ``steps`` steps; returns the result of ``inspect``, by default the weights' digest.
 
-    The run continues from the checkpoint ``restore`` and writes one to ``save``; ``machine``
+    The run is on ``device``, CSX or CPU. It continues from the checkpoint ``restore`` and writes one to ``save``; ``machine``
     changes sections of the emulated machine.
     """
     _set_precision(init)
     backend = cstorch.backend(
-        "CSX", cluster_config=cluster_config(shape, **(machine or {})), seed=init.seed
+        device, cluster_config=cluster_config(shape, **(machine or {})), seed=init.seed
     )
     try:
         if restore is not None:

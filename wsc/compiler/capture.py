@@ -18,7 +18,7 @@ private modules of torch used here were checked with the version that pyproject.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -152,24 +152,36 @@ def _flat_step(
 
     Its run appends the names of the parameters that receive a gradient to ``trained``.
     """
-    masters = dict(model.named_parameters())
+    names = [name for name, _ in model.named_parameters()]
 
     def flat_step(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        live = {}
-        for (name, master), weight in zip(masters.items(), weights, strict=True):
-            # Detached, so that the cast weight is the leaf that autograd gives a gradient.
-            tensor = weight.to(precision.compute_dtype).detach()
-            live[name] = tensor.requires_grad_(master.requires_grad)
-        # torch.func.functional_call can only call the model itself, not a step around it.
-        # tie_weights replaces a parameter with two names (a tied head) under both.
-        reparametrized = _reparametrize_module(model, live, tie_weights=True)
-        with reparametrized, autocast(precision), RefuseHostReads():
+        streamed = dict(zip(names, weights, strict=True))
+        with live_weights(model, streamed, precision) as live, RefuseHostReads():
             results = step(batch)
-        trained.extend(name for name in masters if live[name].grad is not None)
+        trained.extend(name for name in names if live[name].grad is not None)
         gradients = [live[name].grad for name in trained]
         return [result.detach() for result in results] + [g for g in gradients if g is not None]
 
     return flat_step
+
+
+@contextmanager
+def live_weights(
+    model: nn.Module, streamed: Mapping[str, torch.Tensor], precision: StreamPrecision
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Let a model compute with streamed weights, under the rules of autocast.
+
+    Yields the weights in the compute dtype by name: the leaves to which autograd gives gradients.
+    """
+    live = {}
+    for name, master in model.named_parameters():
+        # Detached, so that the cast weight is the leaf.
+        tensor = streamed[name].to(precision.compute_dtype).detach()
+        live[name] = tensor.requires_grad_(master.requires_grad)
+    # torch.func.functional_call can only call the model itself, not a step around it.
+    # tie_weights replaces a parameter with two names (a tied head) under both.
+    with _reparametrize_module(model, live, tie_weights=True), autocast(precision):
+        yield live
 
 
 def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:

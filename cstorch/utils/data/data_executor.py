@@ -25,11 +25,13 @@ from cstorch.listeners import after_transfer
 from cstorch.loop import Step
 from cstorch.step_value import StepCall, resolve
 from cstorch.utils.data.dataloader import DataLoader
+from cstorch.utils.data.loop_batches import batches_of
 from cstorch.utils.data.profiler import Profiler
 from cstorch.utils.data.utils import Schedule
 from wsc.core.errors import ConfigError
 from wsc.core.loading import Loading
 from wsc.core.micro_batches import MicroBatchSize
+from wsc.core.program import Mode
 
 log = logging.getLogger("waferstream")
 
@@ -148,17 +150,18 @@ class DataExecutor:
                 rule="the cluster runs one job at a time",
                 remedy="end the first loop before the second begins",
             )
-        batch, self._leaves = self.dataloader.first
         self._backend.loop = self
         self._start = self._backend.global_step
         self._done = self._called = 0
         self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early
         self._calls.clear()
+        self._batches = batches_of(self._backend, self.dataloader)
         try:
             for iteration in range(self.num_steps):
                 self.iteration = iteration
-                yield batch
+                self._iteration_started_s = time.perf_counter()
+                yield self._batches.read(iteration)
                 self._finish_iteration()
         finally:
             self._backend.loop = None
@@ -173,7 +176,14 @@ class DataExecutor:
             )
         self._step = step
         self._called = self.user_iteration
-        return self._calls.setdefault(self._called, StepCall(self))
+        self._call = self._calls.setdefault(self._called, StepCall(self))
+        if not self._backend.is_csx:
+            self._done = self._called  # the step runs at once
+        return self._call
+
+    def in_mode(self, mode: Mode, arguments: Any) -> Any:
+        """Return the arguments of a step with the batch that its mode reads, on CPU and GPU."""
+        return self._batches.in_mode(mode, arguments)
 
     def run_pending(self) -> None:
         """Run the steps that were called and have not run yet, ahead of the activation step.
@@ -197,7 +207,7 @@ class DataExecutor:
 
     def position_of(self, tensor: torch.Tensor) -> int:
         """Return the position in the batch of an argument of the traced step."""
-        for position, leaf in enumerate(self._leaves):
+        for position, leaf in enumerate(self._batches.leaves):
             if leaf is tensor:
                 return position
         raise ConfigError(
@@ -216,13 +226,15 @@ class DataExecutor:
     def _finish_iteration(self) -> None:
         if self._step is None or not self._backend.is_e2e_execution:
             return
+        if not self._backend.is_csx:
+            elapsed_s = time.perf_counter() - self._iteration_started_s
+            self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
         if self.is_activation_step:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
-            values = self.results[-1].values
-            call = StepCall(values=values)
+            call = StepCall(values=self.results[-1].values) if self.results else self._call
             if after_transfer:
-                for position in range(len(values)):
+                for position in range(len(call.values or ())):
                     after_transfer(call.result(position), f"result_{position}")
             for function, arguments in [*self._step.closures, *self._queued]:
                 args, kwargs = resolve(arguments, call)

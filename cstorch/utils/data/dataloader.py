@@ -46,6 +46,10 @@ class DataLoader:
         """The first global batch, and its tensors in pytree order; DataError if there is none."""
         return self._batches.first()
 
+    def batch(self, index: int) -> tuple[Any, list[torch.Tensor]]:
+        """Return the global batch of a step, counted from 0, and its tensors in pytree order."""
+        return self._batches.structured(index)
+
     @property
     def loading(self) -> Loading:
         """The loader on the emulated machine.

@@ -1,0 +1,69 @@
+"""MemoryX alone: weights and optimizer of a program whose steps run as plain PyTorch.
+
+On CPU and GPU the user's process computes the gradients of a step. The masters lie in a weight
+server as on a cluster, and its rules apply the update, so that both give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from appliance.coordinator import Coordinator
+from appliance.local import LocalRoles
+from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
+from memoryx.server import ServerSpec, WeightServer
+from simulator.cluster_timing import ClusterTiming
+from timing.hardware import MachineSpec
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
+
+
+class HostCluster(Coordinator):
+    """A weight server in this process, and no system: no program can be installed or run.
+
+    Args:
+        parameters: Those of the model, all zero at first.
+        machine: The machine of the configuration; it has no work here.
+    """
+
+    def __init__(self, parameters: Sequence[TensorSpec], machine: MachineSpec) -> None:
+        spec = ServerSpec(0, 1, root="", parameters=tuple(parameters), window=1)
+        roles = LocalRoles([spec])
+        super().__init__(parameters, 1, ClusterTiming(machine, 1, 1), roles)
+        server = roles.holder(spec.name)
+        assert isinstance(server, WeightServer)
+        self._server = server
+
+    def master(self, name: str) -> torch.Tensor:
+        """Return the fp32 master of a parameter, which later updates change."""
+        return self._server.store.masters[name]
+
+    def update(
+        self, gradients: Mapping[str, torch.Tensor], optimizer: OptimizerSpec, step: int
+    ) -> None:
+        """End a step, counted from 1: unscale, clip and apply the gradients of the batch.
+
+        The order and the formulas are those of ``memoryx.collector``.
+        """
+        totals = {name: _as_fp32(gradient) for name, gradient in gradients.items()}
+        flat = list(totals.values())
+        for gradient in flat:
+            if optimizer.loss_scale != 1.0:
+                gradient.div_(optimizer.loss_scale)
+        if optimizer.max_gradient_value is not None:
+            clip_value_(flat, optimizer.max_gradient_value)
+        if optimizer.max_gradient_norm is not None:
+            norm = total_norm(gradient_norms(flat))
+            coefficient = clip_coefficient(norm, optimizer.max_gradient_norm)
+            for gradient in flat:
+                gradient.mul_(coefficient)
+        self._server.store.train_with(optimizer)
+        self._server.persistence.catch_up()
+        self._server.store.update(totals, step)
+
+
+def _as_fp32(gradient: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a gradient in the form in which servers receive it."""
+    return torch.empty(gradient.shape).copy_(gradient)

@@ -1,0 +1,136 @@
+"""Traced steps on CPU and GPU: the body runs in every iteration, as plain PyTorch.
+
+Forward and backward pass run at once under autograd. Optimizer, schedulers and clipping are
+recorded as on CSX, and the update is applied by the same rules after the body has returned; with
+one micro-batch per batch both give the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from appliance.coordinator import check_values
+from cstorch.amp import stream_precision
+from cstorch.compile import model_of
+from cstorch.host import HostBackend
+from cstorch.listeners import traced_tensors
+from cstorch.loop import Closure, Loop
+from cstorch.recorder import Recorder, recorded_clipping, recording, update_of
+from wsc.compiler.capture import live_weights
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode
+from wsc.core.role import Value
+
+
+class EagerRecorder(Recorder):
+    """A recorder whose results are values already."""
+
+    def hand_out(self, tree: Any) -> Any:
+        """Return a pytree with its tensors as results: detached, floats in fp32."""
+        return pytree.tree_map_only(torch.Tensor, self._value, tree)
+
+    def _value(self, tensor: torch.Tensor) -> torch.Tensor:
+        plain = tensor.detach()
+        self.results.append(plain.float() if plain.is_floating_point() else plain)
+        return self.results[-1]
+
+
+class EagerStep:
+    """A step function that runs as plain PyTorch in the user's process."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._recorder = EagerRecorder()
+        self.mode: Mode = "train"
+        self.batch_size = 0
+
+    @property
+    def closures(self) -> list[Closure]:
+        """Step closures that were called inside the step."""
+        return self._recorder.closures
+
+    def note_done(self, steps: int) -> None:
+        """Set the step count of the schedulers that the step called."""
+        for scheduler in self._recorder.schedulers:
+            scheduler.note_done(steps)
+
+    def run(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> Any:
+        """Run one step of a loop; returns its results.
+
+        Raises:
+            ApplianceNanError: A result is not finite.
+        """
+        call = loop.attach(self)
+        undo = _undo_of(model_of(backend)) if loop.is_initial_step else None
+        computed = self._compute(backend, loop, args, kwargs)
+        given = (args, kwargs)
+        arguments = loop.in_mode(computed.mode, given)
+        if arguments is not given and undo is not None:
+            undo()  # the first step has shown its mode only now, and has read another batch
+            computed = self._compute(backend, loop, *arguments)
+        self.mode, self.batch_size = computed.mode, _rows(arguments)
+        step = backend.global_step + 1
+        if computed.optimizer is not None:
+            backend.update(computed.gradients, computed.optimizer)
+            self.note_done(backend.global_step)
+        call.values = tuple(map(_value, self._recorder.results))
+        if backend.check_loss:
+            check_values(call.values, computed.mode, step)
+        return computed.outputs
+
+    def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
+        model, precision = model_of(backend), stream_precision()
+        self._recorder = recorder = EagerRecorder()
+        with (
+            recording(recorder),
+            recorded_clipping(model, recorder),
+            traced_tensors(model),
+            live_weights(model, backend.stream(precision), precision) as live,
+        ):
+            outputs = recorder.hand_out(self._function(*args, **kwargs))
+        gradients = {name: t.grad for name, t in live.items() if t.grad is not None}
+        optimizer = update_of(recorder, model, loop.last_step, trains=bool(gradients))
+        return _Computed(outputs, gradients, optimizer)
+
+
+def _value(result: torch.Tensor) -> Value:
+    """Return a result as the coordinator of a cluster gives it: scalars as numbers."""
+    return float(result) if result.ndim == 0 and result.is_floating_point() else result
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """A step before its update."""
+
+    outputs: Any
+    gradients: dict[str, torch.Tensor]
+    optimizer: OptimizerSpec | None
+
+    @property
+    def mode(self) -> Mode:
+        return "eval" if self.optimizer is None else "train"
+
+
+def _undo_of(model: nn.Module) -> Callable[[], None]:
+    """Return a function that takes back what a forward pass leaves: random numbers, buffers."""
+    random = torch.get_rng_state()
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+
+    def undo() -> None:
+        torch.set_rng_state(random)
+        for buffer, value in buffers:
+            buffer.copy_(value)
+
+    return undo
+
+
+def _rows(arguments: Any) -> int:
+    """Return the samples of a batch: the rows of the first tensor among the arguments."""
+    leaves = pytree.tree_leaves(arguments)
+    return next((t.shape[0] for t in leaves if isinstance(t, torch.Tensor) and t.ndim), 1)

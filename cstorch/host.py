@@ -1,0 +1,84 @@
+"""Backends for CPU and GPU, on which the same program runs as plain PyTorch.
+
+There is no cluster: steps run in the user's process (``cstorch.eager``). Weights and optimizer
+state are kept by a weight server all the same, so that tensors, checkpoints and updates behave as
+on CSX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from appliance.host import HostCluster
+from cstorch.backend import Backend
+from cstorch.backend_type import BackendType
+from cstorch.cluster import load_weights
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.errors import ConfigError
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, TensorSpec
+
+
+class HostBackend(Backend):
+    """A CPU or GPU backend, made by ``cstorch.backend``. Options are those of ``Backend``.
+
+    Those that describe a cluster have no effect; compile_only and validate_only are refused.
+    """
+
+    is_csx = False
+
+    def __init__(self, backend_type: BackendType, **options: Any) -> None:
+        super().__init__(backend_type, **options)
+        self.is_cpu, self.is_gpu = backend_type.is_cpu, backend_type.is_gpu
+        if not self.is_e2e_execution:
+            raise ConfigError(
+                "compile_only and validate_only are for CSX",
+                code="compile-only-not-csx",
+                where="cstorch.backend",
+                value=backend_type,
+                remedy='cstorch.backend("CSX", ...), which needs no hardware',
+            )
+        if self.is_gpu and not torch.cuda.is_available():
+            raise ConfigError(
+                "a GPU backend must find a CUDA device",
+                code="no-cuda-device",
+                where="cstorch.backend",
+                value=backend_type,
+                remedy='cstorch.backend("CPU"), or install a build of torch for the GPU',
+            )
+        self.mode_of: dict[object, Mode] = {}
+        """What the loops over a loader did, by its source."""
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The torch device of tensors on the user's side."""
+        return torch.device("cuda" if self.is_gpu else "cpu")
+
+    def stream(self, precision: StreamPrecision) -> Mapping[str, torch.Tensor]:
+        """Return the weights of the next step by name, in stream dtype on the device."""
+        cluster, weights = self._host(), self._registered()
+        self._execution.send_changes(weights)
+        return {
+            name: cluster.master(name).to(self.torch_device, precision.stream_dtype)
+            for name in weights.local()
+        }
+
+    def update(self, gradients: Mapping[str, torch.Tensor], optimizer: OptimizerSpec) -> None:
+        """End a step of training with its update."""
+        self._host().update(gradients, optimizer, self.global_step + 1)
+        self._registered().outdate()
+        self.global_step += 1
+
+    def _host(self) -> HostCluster:
+        """Return the weight server, which starts with the first step."""
+        execution, weights = self._execution, self._registered()
+        if execution.cluster is None:
+            specs = [TensorSpec(n, tuple(t.shape), "float32") for n, t in weights.local().items()]
+            cluster = HostCluster(specs, self.cluster_config.cluster.machine)
+            load_weights(cluster, weights, execution.restored)
+            execution.cluster = cluster
+        assert isinstance(execution.cluster, HostCluster)
+        return execution.cluster

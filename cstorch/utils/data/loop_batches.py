@@ -1,0 +1,85 @@
+"""The batches that an executor loop yields to the user's program.
+
+On CSX the program sees the first batch only, again and again, since input workers read the data. On
+CPU and GPU it sees the batches that workers would read: training goes on where it stopped, and an
+evaluation begins with the first batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cstorch.backend import Backend
+from cstorch.host import HostBackend
+from cstorch.utils.data.dataloader import DataLoader
+from wsc.core.program import Mode
+
+
+class FirstBatch:
+    """The first batch of a loader, for every iteration."""
+
+    def __init__(self, dataloader: DataLoader) -> None:
+        self._batch, self.leaves = dataloader.first
+
+    def read(self, iteration: int) -> Any:  # noqa: ARG002
+        """Return the batch of an iteration, counted from 0."""
+        return self._batch
+
+    def in_mode(self, mode: Mode, arguments: Any) -> Any:  # noqa: ARG002
+        """Return the arguments of a step unchanged."""
+        return arguments
+
+
+class EveryBatch:
+    """The batches of a loader in order, on the device of a backend.
+
+    What the loop does is known after its first step only, unless it did the same before. Until then
+    a model in evaluation mode is taken to be evaluated.
+    """
+
+    def __init__(self, backend: HostBackend, dataloader: DataLoader) -> None:
+        self._backend, self._dataloader = backend, dataloader
+        self._global_step = backend.global_step
+        trains = backend.model is None or backend.model.training
+        self._mode = backend.mode_of.get(dataloader.source, "train" if trains else "eval")
+        self._iteration = 0
+        self.leaves: list[torch.Tensor] = []
+
+    def read(self, iteration: int) -> Any:
+        """Return the batch of an iteration, counted from 0."""
+        self._iteration = iteration
+        first = self._global_step if self._mode == "train" else 0
+        batch, _ = self._dataloader.batch(first + iteration)
+        batch = pytree.tree_map_only(torch.Tensor, self._on_device, batch)
+        self.leaves = [x for x in pytree.tree_leaves(batch) if isinstance(x, torch.Tensor)]
+        return batch
+
+    def in_mode(self, mode: Mode, arguments: Any) -> Any:
+        """Return the arguments of a step with the tensors of the batch that its mode reads."""
+        self._backend.mode_of[self._dataloader.source] = mode
+        if mode == self._mode:
+            return arguments
+        self._mode = mode
+        if not self._global_step:
+            return arguments
+        before = self.leaves
+        self.read(self._iteration)
+
+        def replaced(tensor: torch.Tensor) -> torch.Tensor:
+            places = (new for old, new in zip(before, self.leaves, strict=True) if old is tensor)
+            return next(places, tensor)
+
+        return pytree.tree_map_only(torch.Tensor, replaced, arguments)
+
+    def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._backend.torch_device)
+
+
+def batches_of(backend: Backend, dataloader: DataLoader) -> FirstBatch | EveryBatch:
+    """Return the batches of a loop over a loader."""
+    if isinstance(backend, HostBackend):
+        return EveryBatch(backend, dataloader)
+    return FirstBatch(dataloader)
