@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
 _installers: list[str] = []  # modules whose install() prepares the imports of this process
 
@@ -21,6 +24,21 @@ def imports_end_with(module: str) -> None:
     import_module(module).uninstall()
     if module in _installers:
         _installers.remove(module)
+
+
+@contextmanager
+def importing_from(folders: Iterable[Path]) -> Iterator[None]:
+    """Let this process, and processes started in the block, import from these folders, too.
+
+    They come last, as in a process that is started from here: no module of this project, nor an
+    installed one, is hidden by a file of the same name.
+    """
+    before = list(sys.path)
+    sys.path.extend(path for folder in folders if (path := str(folder.resolve())) not in sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ class Workload:
 
     def source(self) -> BatchSource:
         """Return the source of random tokens, the same for every arm."""
-        return build_source(self.loader, "workload")
+        source: BatchSource = build_source(self.loader, "workload")
+        return source
 
     def model(self) -> nn.Module:
         """Return the model with fp32 weights, the same for every arm, on torch's default device."""

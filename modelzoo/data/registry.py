@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from modelzoo.data.source import BatchSource, DataProcessor
+from modelzoo import user_classes
+from modelzoo.data.source import DataProcessor
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, did_you_mean
 
@@ -59,11 +60,24 @@ def processor_class(name: str, where: str) -> type[DataProcessor]:
     return DATA_PROCESSORS[name]
 
 
-def build_source(config: Mapping[str, Any], where: str) -> BatchSource:
+def check_section(config: Mapping[str, Any], where: str) -> None:
+    """Check a dataloader section without opening files; raises ConfigError."""
+    if user_classes.CLASS in config:
+        user_classes.checked_class(config, where)
+    else:
+        data_processor(config, where)
+
+
+def build_source(config: Mapping[str, Any], where: str) -> Any:
     """Open the dataset of a dataloader section; an input worker calls this in its own process.
+
+    Returns:
+        A ``BatchSource`` of a data processor, or what a class of the user's makes.
 
     Raises:
         ConfigError: The section is wrong.
         DataError: The dataset is missing or wrong.
     """
+    if user_classes.CLASS in config:
+        return user_classes.make(config, where)
     return data_processor(config, where).source()

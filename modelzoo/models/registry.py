@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from modelzoo import user_classes
 from modelzoo.models.transformer_config import TransformerConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, did_you_mean
@@ -74,12 +75,26 @@ def model_family(name: str, where: str) -> ModelFamily:
     return MODELS[name]
 
 
+def known_config(config: Mapping[str, Any], where: str = "model") -> TransformerConfig | None:
+    """Return the validated section of a registered model; None for a class of the user's."""
+    return None if user_classes.CLASS in config else model_config(config, where)
+
+
+def check_model(config: Mapping[str, Any], where: str = "model") -> None:
+    """Check a model section without building the model; raises ConfigError."""
+    if known_config(config, where) is None:
+        own = {key: value for key, value in config.items() if key != user_classes.LOSS}
+        user_classes.checked_class(own, where)
+
+
 def build_model(config: Mapping[str, Any], seed: int, where: str = "model") -> nn.Module:
     """Build the model of a section of params.yaml, initialized from ``seed``.
 
     The model is on torch's default device; under ``torch.device("meta")`` it takes no memory. The
     global random state is unchanged. Raises ConfigError.
     """
+    if user_classes.CLASS in config:
+        return user_classes.make_model(config, seed, where)
     validated = model_config(config, where)
     device = torch.get_default_device()
     with torch.device("meta"):  # skips torch's own initialization

@@ -78,12 +78,12 @@ def _validate(given: argparse.Namespace) -> int:
 def _check_registered(params: Params) -> None:
     """Validate model and data loaders with the classes that they name; raises ConfigError."""
     # Importing torch takes seconds: report a wrong file before that.
-    from modelzoo.data.registry import data_processor  # noqa: PLC0415
-    from modelzoo.models.registry import model_config  # noqa: PLC0415
+    from modelzoo.data.registry import check_section  # noqa: PLC0415
+    from modelzoo.models.registry import check_model  # noqa: PLC0415
 
-    model_config(params.trainer.init.model.dump(), "trainer.init.model")
+    check_model(params.trainer.init.model.dump(), "trainer.init.model")
     for where, loader in params.trainer.dataloaders():
-        data_processor(loader.dump(), where)
+        check_section(loader.dump(), where)
 
 
 def _diff(given: argparse.Namespace) -> int:

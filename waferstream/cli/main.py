@@ -18,7 +18,7 @@ from waferstream.cli import INTERRUPTED
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
-from waferstream.config.params import check_phases, load_params, load_phases
+from waferstream.config.params import Params, check_phases, load_params, load_phases
 from waferstream.scaling.sweep import SimulationRequest
 from wsc.core.errors import ConfigError, WaferStreamError
 
@@ -80,20 +80,26 @@ def _run(arguments: Arguments) -> None:
             value=backend.backend_type,
             remedy="run the model on CPU or GPU with plain PyTorch",
         )
-    with _terminable():
-        # Importing torch takes seconds: report a wrong command line or file before that.
+    # Importing torch takes seconds: report a wrong command line or file before that.
+    from appliance.user_code import importing_from  # noqa: PLC0415
+
+    with _terminable(), importing_from((arguments.params.parent, Path())):
         if arguments.simulation is not None:
             _simulate(arguments, arguments.simulation)
-            return
-        from waferstream.training.session import run_session  # noqa: PLC0415
+        else:
+            _run_phases(phases, arguments)
 
-        for number, params in enumerate(phases, start=1):
-            _log_to_terminal(params.trainer.init.logging.log_level)
-            trace = arguments.trace
-            if len(phases) > 1:
-                log.info("Phase %d of %d", number, len(phases))
-                trace = trace and trace.with_stem(f"{trace.stem}_{number}")
-            run_session(params, arguments.mode, arguments.cluster, trace)
+
+def _run_phases(phases: Sequence[Params], arguments: Arguments) -> None:
+    from waferstream.training.session import run_session  # noqa: PLC0415
+
+    for number, params in enumerate(phases, start=1):
+        _log_to_terminal(params.trainer.init.logging.log_level)
+        trace = arguments.trace
+        if len(phases) > 1:
+            log.info("Phase %d of %d", number, len(phases))
+            trace = trace and trace.with_stem(f"{trace.stem}_{number}")
+        run_session(params, arguments.mode, arguments.cluster, trace)
 
 
 def _simulate(arguments: Arguments, request: SimulationRequest) -> None:

@@ -13,7 +13,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+from appliance.user_code import importing_from
 
 TOOLS: Mapping[str, str] = {
     "config": "waferstream.cli.config_tool",
@@ -73,7 +76,9 @@ def run_tool(group: str, words: Sequence[str]) -> int:
             own.add_argument(*each.words, **each.options)
         own.set_defaults(run=command.run)
     given = parser.parse_args(words)
-    code: int = given.run(given)
+    params = getattr(given, "params", getattr(given, "config", Path()))
+    with importing_from((params.parent, Path())):
+        code: int = given.run(given)
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
@@ -14,6 +15,7 @@ from pydantic import (
     Field,
     PositiveFloat,
     PositiveInt,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -30,12 +32,46 @@ from waferstream.config.section import (
 from wsc.core.errors import nearest
 
 
-class ModelConfig(Section):
-    """Section ``trainer.init.model``: a registered name; the model class validates other keys."""
+class UserClass(Section):
+    """A class or function of the user's, by import path; other keys are its arguments."""
 
     model_config = ConfigDict(extra="allow")
 
-    name: str
+    class_path: str = Field(alias="class")
+
+
+def _name_or_class(name: str | None, info: ValidationInfo) -> str | None:
+    """Require the name of something registered, or a class of the user's, and not both."""
+    class_path = info.data.get("class_path")
+    if name is None and class_path is None:
+        raise PydanticCustomError("missing", "Field required")
+    if name is not None and class_path is not None:
+        raise ValueError(f"{info.field_name} and class are mutually exclusive")
+    return name
+
+
+class ModelConfig(Section):
+    """Section ``trainer.init.model``: a registered name, or a class of the user's.
+
+    The registered model, or the signature of the class, says which other keys there are.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    class_path: str | None = Field(default=None, alias="class")
+    """Import path: ``package.module:Name``."""
+    name: Annotated[str | None, AfterValidator(_name_or_class)] = None
+
+    @model_validator(mode="after")
+    def _loss_is_a_class(self) -> Self:
+        if self.class_path is not None and "loss" in (self.model_extra or {}):
+            UserClass.model_validate((self.model_extra or {})["loss"])
+        return self
+
+    @property
+    def label(self) -> str:
+        """The model in reports: its name, or the name of its class."""
+        return self.name or re.split("[.:]", str(self.class_path))[-1]
 
 
 HalfType = Literal["bfloat16", "float16"]
@@ -223,11 +259,16 @@ def _refuse_micro_batch(value: object) -> None:
 
 
 class DataLoaderConfig(Section):
-    """Data loader: a registered data processor, which validates all other keys."""
+    """Data loader: a registered data processor, or a class of the user's.
+
+    The data processor, or the signature of the class, says which other keys there are.
+    """
 
     model_config = ConfigDict(extra="allow")
 
-    data_processor: str
+    class_path: str | None = Field(default=None, alias="class")
+    """Import path of what makes the loader: ``package.module:Name``."""
+    data_processor: Annotated[str | None, AfterValidator(_name_or_class)] = None
     batch_size: PositiveInt
     """Samples per step over all systems (global batch)."""
     micro_batch_size: Annotated[None, BeforeValidator(_refuse_micro_batch)] = None

@@ -13,7 +13,7 @@ from baselines.gpu import (
     Workload,
     gpu_curve,
 )
-from modelzoo.models.registry import model_config
+from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from waferstream.config.params import Params
 from waferstream.reports.curve import GpuComparison, GpuCurve
@@ -66,7 +66,7 @@ def gpu_counts(batch_size: int) -> Sequence[int]:
 
 def workload_of(params: Params, parameters: int) -> Workload | None:
     """Return the training workload for the GPU model; None unless the model reads tokens."""
-    config = model_config(params.trainer.init.model.dump(), "trainer.init.model")
+    config = known_config(params.trainer.init.model.dump(), "trainer.init.model")
     fit = params.trainer.fit
     if fit is None or not isinstance(config, LanguageConfig):
         return None

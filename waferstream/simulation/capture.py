@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import TypeAdapter
+from torch.utils import _pytree as pytree
 
 import cstorch
+from appliance.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, clips_by_norm, update_cost
-from modelzoo.data.registry import build_source, data_processor
-from modelzoo.data.source import Batch
-from modelzoo.models.registry import model_config, parameter_shapes
+from modelzoo.data.registry import build_source, check_section
+from modelzoo.models.registry import known_config, parameter_shapes
 from modelzoo.models.transformer_config import TransformerConfig
-from waferstream.config.params import InitConfig, Params
+from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.build import make_model, make_optimizer, training_step
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
@@ -90,6 +91,8 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
             rule="a simulation predicts training steps",
         )
     batch = example_batch(init, fit.train_dataloader)
+    if _is_of_the_user(params.trainer):  # whose code may change, and is captured in seconds
+        return _capture(init, backend, batch)
     assert backend.cache is not None, "a run has a compile_dir"
     path = backend.cache.root / f"step_{_digest(init, batch)}.json"
     cached = load_captured(path)
@@ -118,22 +121,38 @@ def load_captured(path: Path) -> CapturedStep | None:
         return None
 
 
-def example_batch(init: InitConfig, config: DataLoaderConfig) -> Batch:
+def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
     """Return a few samples of the run's data, or zeros of the model's input shapes without data."""
     samples = CAPTURED_SIZES[-1]
     section = {**config.dump(), "batch_size": samples}
     where = "trainer.fit.train_dataloader"
-    data_processor(section, where)
+    check_section(section, where)
+    model = _config(init)
     try:
-        return build_source(section, where).batch(0)
+        batch, _ = GlobalBatches(partial(build_source, section, where)).first()
+        return pytree.tree_map_only(torch.Tensor, partial(_with_rows, samples), batch)
     except (DataError, OSError) as error:
+        if model is None:
+            raise
         log.info("No data can be read, so shapes are those of the model's inputs: %s", error)
     length = section.get("max_sequence_length")
-    features = _config(init).features(length)
+    features = model.features(length)
     return {f.name: torch.zeros(samples, *f.shape, dtype=f.dtype) for f in features}
 
 
-def _capture(init: InitConfig, backend: Backend, batch: Batch) -> CapturedStep:
+def _with_rows(rows: int, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with this number of rows, repeating or leaving out its own."""
+    return tensor[torch.arange(rows) % len(tensor)]
+
+
+def _is_of_the_user(trainer: TrainerConfig) -> bool:
+    """Tell whether model or data are made by a class of the user's."""
+    assert trainer.fit is not None
+    model, data = trainer.init.model, trainer.fit.train_dataloader
+    return model.class_path is not None or data.class_path is not None
+
+
+def _capture(init: InitConfig, backend: Backend, batch: Any) -> CapturedStep:
     small, large = _capture_deepened(init, backend, batch) or _capture_at(
         init, backend, batch, CAPTURED_SIZES
     )
@@ -143,8 +162,13 @@ def _capture(init: InitConfig, backend: Backend, batch: Batch) -> CapturedStep:
         large=large.program,
         update=update_cost(optimizer, small.program.parameter),
         clips_by_norm=clips_by_norm(optimizer),
-        tokens_per_sample=batch["input_ids"].shape[1] if "input_ids" in batch else None,
+        tokens_per_sample=_tokens_per_sample(batch),
     )
+
+
+def _tokens_per_sample(batch: Any) -> int | None:
+    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    return None if tokens is None else int(tokens.shape[1])
 
 
 class _AtSize(NamedTuple):
@@ -153,7 +177,7 @@ class _AtSize(NamedTuple):
 
 
 def _capture_at(
-    init: InitConfig, backend: Backend, batch: Batch, sizes: Sequence[int]
+    init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
 ) -> list[_AtSize]:
     """Compile the step at each of the micro-batch sizes."""
     with torch.device("meta"):
@@ -166,9 +190,12 @@ def _capture_at(
     return [_AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
 
 
-def _capture_deepened(init: InitConfig, backend: Backend, batch: Batch) -> list[_AtSize] | None:
+def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[_AtSize] | None:
     """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
-    num_layers = _config(init).num_hidden_layers
+    model = _config(init)
+    if model is None:
+        return None
+    num_layers = model.num_hidden_layers
     if num_layers <= CAPTURED_LAYERS + 1:
         return None
     shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
@@ -195,11 +222,11 @@ def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> O
     return replace(optimizer, groups=tuple(groups))
 
 
-def _config(init: InitConfig) -> TransformerConfig:
-    return model_config(init.model.dump(), "trainer.init.model")
+def _config(init: InitConfig) -> TransformerConfig | None:
+    return known_config(init.model.dump(), "trainer.init.model")
 
 
-def _digest(init: InitConfig, batch: Batch) -> str:
+def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     """Return a digest of model, precision, optimizer, shapes, and the code that captures."""
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
     sections = [init.model.dump(), init.precision.dump(), repr(init.optimizer)]

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from appliance.spec import ClusterSpec, load_cluster
-from modelzoo.models.registry import model_config
+from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
 from waferstream.config.params import Params
@@ -74,7 +74,7 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
     if fit is not None:
         policy = init.micro_batch_policy("train")
         policy.check(fit.train_dataloader.batch_size, num_csx, simulated=True)
-    model = model_config(init.model.dump(), "trainer.init.model")
+    model = known_config(init.model.dump(), "trainer.init.model")
     if request.token_budget is not None and not isinstance(model, LanguageConfig):
         raise ConfigError(
             "a token budget needs a model that reads tokens",
@@ -116,7 +116,7 @@ def simulate(
         version=VERSION,
         commit=git_commit(Path(__file__).parent),
         system=machine.system.name,
-        model=ModelSummary(str(init.model.dump()["name"]), num_parameters),
+        model=ModelSummary(init.model.label, num_parameters),
         batch_size=study.batch_size,
         tokens_per_sample=study.tokens_per_sample,
         micro_batch=study.policy.label,

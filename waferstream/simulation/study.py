@@ -25,7 +25,7 @@ from waferstream.reports.curve import (
 from waferstream.reports.economics import PriceSpec, TrainingBill
 from waferstream.reports.summary import Emulated
 from waferstream.simulation.capture import CapturedStep
-from wsc.core.loading import Loading
+from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import FILL_WAFER, MicroBatchPolicy, explored_sizes, rounds_of
 from wsc.core.program import BYTES_PER_ELEMENT, Program
 
@@ -165,9 +165,12 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
 def training_loading(trainer: TrainerConfig) -> Loading:
     """Return how the samples of a training configuration are loaded."""
     assert trainer.fit is not None
-    data = data_processor(trainer.fit.train_dataloader.dump(), "trainer.fit.train_dataloader")
+    config = trainer.fit.train_dataloader
+    loading = UNKNOWN_LOADING
+    if config.class_path is None:
+        loading = data_processor(config.dump(), "trainer.fit.train_dataloader").loading
     workers = trainer.init.backend.cluster_config.num_workers_per_csx
-    return replace(data.loading, num_workers_per_csx=workers)
+    return replace(loading, num_workers_per_csx=workers)
 
 
 def group_layers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,9 +12,10 @@ from torch import nn
 import cstorch
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
-from modelzoo.data.registry import build_source, data_processor
-from modelzoo.data.source import Batch
-from modelzoo.models.registry import build_model, model_config
+from modelzoo.data.registry import build_source, check_section
+from modelzoo.models.registry import build_model, known_config
+from modelzoo.models.transformer_config import TransformerConfig
+from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections import DataLoaderConfig
@@ -26,12 +28,14 @@ FAMILIES = {
 }
 """The module of the schedulers of a hyper-parameter."""
 
-Step = Callable[[Batch], Any]
+Step = Callable[[Any], Any]
+
+_MODEL = "trainer.init.model"
 
 
 def make_model(init: InitConfig) -> nn.Module:
     """Build the model with its initial weights."""
-    return build_model(init.model.dump(), init.seed, "trainer.init.model")
+    return build_model(init.model.dump(), init.seed, _MODEL)
 
 
 def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
@@ -66,11 +70,12 @@ def training_step(
     init: InitConfig, model: nn.Module, optimizer: Optimizer, schedulers: list[Scheduler]
 ) -> Step:
     """Return the traced training step: forward, backward, clipping, update, schedule."""
+    loss_of = make_loss_of(init, model)
     scaler = cstorch.amp.GradScaler(init.precision.loss_scaling_factor)
 
     @cstorch.trace
-    def train(batch: Batch) -> torch.Tensor:
-        loss: torch.Tensor = model(**batch)
+    def train(batch: Any) -> torch.Tensor:
+        loss = loss_of(batch)
         cstorch.amp.optimizer_step(
             loss,
             optimizer,
@@ -85,15 +90,23 @@ def training_step(
     return train
 
 
-def evaluation_step(model: nn.Module) -> Step:
-    """Return the traced evaluation step: forward only."""
+def evaluation_step(init: InitConfig, model: nn.Module) -> Step:
+    """Return the traced evaluation step: forward only, in evaluation mode."""
+    loss_of = make_loss_of(init, model)
 
     @cstorch.trace
-    def evaluate(batch: Batch) -> torch.Tensor:
-        loss: torch.Tensor = model(**batch)
+    def evaluate(batch: Any) -> torch.Tensor:
+        model.eval()
+        loss = loss_of(batch)
+        model.train()
         return loss
 
     return evaluate
+
+
+def make_loss_of(init: InitConfig, model: nn.Module) -> Callable[[Any], torch.Tensor]:
+    """Return the function from a batch to its loss: the model's own, or the loss of its section."""
+    return partial(compute_loss, model, make_loss(init.model.dump(), _MODEL))
 
 
 def make_loader(
@@ -105,11 +118,32 @@ def make_loader(
     the model cannot read the first one.
     """
     section: Mapping[str, Any] = config.dump()
-    data_processor(section, where)
+    check_section(section, where)
     check_share(init, config.batch_size, scope)
-    loader = cstorch.utils.data.DataLoader(build_source, section, where)
-    check_vocabulary(init, loader, where)
+    with torch.random.fork_rng():
+        torch.manual_seed(init.seed)  # a loader of the user's may draw random numbers
+        loader = cstorch.utils.data.DataLoader(build_source, section, where)
+    check_batch_size(config, loader, where)
+    model = known_config(init.model.dump(), _MODEL)
+    if model is not None:
+        check_vocabulary(model, loader, where)
     return loader
+
+
+def check_batch_size(
+    config: DataLoaderConfig, loader: cstorch.utils.data.DataLoader, where: str
+) -> None:
+    """Refuse a loader whose first batch has another size than its section states."""
+    _, leaves = loader.first
+    if leaves and len(leaves[0]) != config.batch_size:
+        raise DataError(
+            "the batches of a loader must have batch_size samples",
+            code="batch-size-mismatch",
+            where=where,
+            value=f"a batch of {len(leaves[0])}",
+            rule=f"batch_size is {config.batch_size}",
+            remedy="give batch_size on to the loader",
+        )
 
 
 def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
@@ -117,16 +151,19 @@ def check_share(init: InitConfig, batch_size: int, scope: Scope) -> None:
     init.micro_batch_policy(scope).check(batch_size, init.backend.cluster_config.num_csx)
 
 
-def check_vocabulary(init: InitConfig, loader: cstorch.utils.data.DataLoader, where: str) -> None:
+def check_vocabulary(
+    model: TransformerConfig, loader: cstorch.utils.data.DataLoader, where: str
+) -> None:
     """Refuse data whose first batch has token ids outside the model's vocabulary."""
-    batch = loader.local.batch(0)
-    for feature in model_config(init.model.dump(), "trainer.init.model").features():
-        if feature.name not in batch:
+    batch, _ = loader.first
+    for feature in model.features():
+        if not isinstance(batch, Mapping) or feature.name not in batch:
+            found = ", ".join(batch) if isinstance(batch, Mapping) else type(batch).__name__
             raise DataError(
                 "the data must have every input of the model",
                 code="model-input-missing",
                 where=where,
-                value=f"{', '.join(batch)}; no {feature.name}",
+                value=f"{found}; no {feature.name}",
                 remedy="use the data processor that goes with this model",
             )
         largest = batch[feature.name].max().item()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from waferstream.config.sections import LoopConfig
+from wsc.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def plan_run(
     loop: LoopConfig,
     *,
     start: int,
-    steps_in_epoch: int,
+    steps_in_epoch: int | None,
     log_every: int,
     checkpoint_every: int,
     evaluates: bool,
@@ -71,13 +72,27 @@ def plan_run(
     )
 
 
-def run_end(loop: LoopConfig, start: int, steps_in_epoch: int) -> int:
+def run_end(loop: LoopConfig, start: int, steps_in_epoch: int | None) -> int:
     """Return the last step: by ``num_steps``, else ``max_steps``, else epochs (default one)."""
     if loop.num_steps is not None:
         return start + loop.num_steps
     if loop.max_steps is not None:
         return loop.max_steps
-    return (loop.num_epochs or 1) * (loop.steps_per_epoch or steps_in_epoch)
+    steps = loop.steps_per_epoch or steps_of_epoch(steps_in_epoch, "max_steps or steps_per_epoch")
+    return (loop.num_epochs or 1) * steps
+
+
+def steps_of_epoch(length: int | None, keys: str) -> int:
+    """Return the length of a loader; ConfigError that names ``keys`` if it has none."""
+    if length is None:
+        raise ConfigError(
+            "the length of a run must follow from the configuration, or from that of the loader",
+            code="num-steps-unknown",
+            where="trainer.init.loop",
+            value="a loader without length",
+            remedy=f"set {keys}",
+        )
+    return length
 
 
 def _eval_interval(loop: LoopConfig, num_steps: int) -> int:

@@ -64,7 +64,7 @@ def summarize(
         version=VERSION,
         num_csx=init.backend.cluster_config.num_csx,
         system=cluster.machine.system.name,
-        model=ModelSummary(str(init.model.dump()["name"]), parameters),
+        model=ModelSummary(init.model.label, parameters),
         batch_size=data.batch_size if data else 0,
         micro_batch_size=size if isinstance(size, int) else None,
         first_step=outcome.first_step,

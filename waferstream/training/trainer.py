@@ -31,7 +31,7 @@ from waferstream.training.build import (
     training_step,
 )
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
-from waferstream.training.run_plan import RunPlan, Stage, plan_run
+from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epoch
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
@@ -66,7 +66,7 @@ class Trainer:
         with backend.device:
             self.model: nn.Module = make_model(self._init)
         cstorch.compile(self.model, backend)
-        self._evaluate_step: Step = evaluation_step(self.model)
+        self._evaluate_step: Step = evaluation_step(self._init, self.model)
 
     def fit(self, evaluates: bool) -> Outcome:
         """Train; evaluate in between if ``evaluates`` and evaluation data is configured."""
@@ -86,7 +86,7 @@ class Trainer:
         plan = plan_run(
             self._init.loop,
             start=self._backend.global_step,
-            steps_in_epoch=len(loader),
+            steps_in_epoch=_length(loader),
             log_every=self._init.logging.log_steps,
             checkpoint_every=self._init.checkpoint.steps or 0,
             evaluates=bool(evaluations),
@@ -197,7 +197,7 @@ class Trainer:
             self._evaluate(loader)
 
     def _evaluate(self, loader: DataLoader) -> None:
-        steps = self._init.loop.eval_steps or len(loader)
+        steps = self._init.loop.eval_steps or steps_of_epoch(_length(loader), "eval_steps")
         executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
         for batch in executor:
             self._evaluate_step(batch)
@@ -270,6 +270,14 @@ class Trainer:
         digest = self._backend.weights_digest() if self._backend.is_e2e_execution else None
         log.info("Evaluation completed successfully!")
         return Outcome(step, step, digest, self._checkpoint)
+
+
+def _length(loader: DataLoader) -> int | None:
+    """Return the batches of an epoch; None if the loader has no length."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def _matching(pattern: Path) -> list[Path]:

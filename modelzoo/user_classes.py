@@ -1,0 +1,239 @@
+"""Models, losses and data loaders of the user's own, by import path, from params.yaml.
+
+model:
+  class: mypackage.module:Net      a class or a function that returns a module
+  width: 64                        its keyword arguments
+  loss: {class: torch.nn:CrossEntropyLoss}
+train_dataloader:
+  class: mypackage.data:make_loader
+  batch_size: 32
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from wsc.core.errors import ConfigError, did_you_mean
+
+CLASS = "class"
+"""The key of a section that names a class of the user's."""
+
+LOSS = "loss"
+"""The key of a model section that describes its loss."""
+
+
+def make(section: Mapping[str, Any], where: str) -> Any:
+    """Call what a section names with the section's other keys as keyword arguments.
+
+    Raises:
+        ConfigError: The name cannot be imported, or the keys do not fit its signature.
+    """
+    function = checked_class(section, where)
+    return function(**_arguments(section))
+
+
+def checked_class(section: Mapping[str, Any], where: str) -> Callable[..., Any]:
+    """Return what a section names, if the section's other keys fit its signature."""
+    function = import_class(section[CLASS], f"{where}.{CLASS}")
+    arguments = _arguments(section)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a builtin
+        return function
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        known = list(signature.parameters)
+        wrong = [key for key in arguments if key not in known]
+        raise ConfigError(
+            f"the keys of the section must be arguments of {section[CLASS]}",
+            code="class-arguments-mismatch",
+            where=where,
+            value=error,
+            rule=f"{function.__name__}{signature}",
+            remedy=did_you_mean(wrong[0], known) if wrong else None,
+        ) from error
+    return function
+
+
+def _arguments(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if key != CLASS}
+
+
+def import_class(path: object, where: str) -> Callable[..., Any]:
+    """Import ``package.module:Name`` or ``package.module.Name``.
+
+    Raises:
+        ConfigError: There is no such module or name, or it cannot be called.
+    """
+    module, colon, name = str(path).partition(":")
+    if not colon:
+        module, _, name = str(path).rpartition(".")
+    if not (module and name):
+        raise _not_importable(path, where, "no module", None)
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the user's module lacks another one
+        raise _not_importable(path, where, error, None) from error
+    for part in name.split("."):
+        known = dir(found)
+        found = getattr(found, part, None)
+        if found is None:
+            value = f"{module} ({_file_of(module)}) has no {name}"
+            raise _not_importable(path, where, value, did_you_mean(part, known))
+    if not callable(found):
+        raise _not_importable(path, where, f"{name} is a {type(found).__name__}", None)
+    function: Callable[..., Any] = found
+    return function
+
+
+def _file_of(module: str) -> str:
+    return getattr(import_module(module), "__file__", None) or "a package without files"
+
+
+def _not_importable(path: object, where: str, value: object, remedy: str | None) -> ConfigError:
+    return ConfigError(
+        f"{path!r} must name a class or a function that can be imported",
+        code="class-not-importable",
+        where=where,
+        value=value,
+        rule="package.module:Name, searched beside the params file and in the working folder",
+        remedy=remedy,
+    )
+
+
+def make_model(section: Mapping[str, Any], seed: int, where: str) -> nn.Module:
+    """Build a user's model on torch's default device, with random numbers of ``seed``.
+
+    The global random state is unchanged.
+
+    Raises:
+        ConfigError: The section is wrong, or no module results.
+    """
+    own = {key: value for key, value in section.items() if key != LOSS}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = make(own, where)
+    return _module(model, section[CLASS], where)
+
+
+def make_loss(section: Mapping[str, Any], where: str) -> nn.Module | None:
+    """Build the loss of a model section; None if the model returns its loss itself.
+
+    Raises:
+        ConfigError: The section is wrong, or the loss has parameters, which nothing would train.
+    """
+    loss_section = section.get(LOSS)
+    if loss_section is None:
+        return None
+    loss = _module(make(loss_section, f"{where}.{LOSS}"), loss_section[CLASS], f"{where}.{LOSS}")
+    if any(True for _ in loss.parameters()):
+        raise ConfigError(
+            "a loss must have no parameters",
+            code="loss-with-parameters",
+            where=f"{where}.{LOSS}",
+            value=loss_section[CLASS],
+            remedy="let the model compute it and return the scalar loss",
+        )
+    return loss
+
+
+def _module(found: object, path: object, where: str) -> nn.Module:
+    if not isinstance(found, nn.Module):
+        raise ConfigError(
+            f"{path!r} must give a torch.nn.Module",
+            code="class-gives-no-module",
+            where=where,
+            value=type(found).__name__,
+        )
+    return found
+
+
+def compute_loss(model: nn.Module, loss: Callable[..., Any] | None, batch: Any) -> torch.Tensor:
+    """Return the scalar loss of a batch.
+
+    Without ``loss`` the model gets the whole batch and returns its loss, or an output with an
+    attribute ``loss``. With it, the model gets the entries of a mapping that its ``forward``
+    names, or all but the last one of a sequence; the loss gets its output and the rest.
+
+    Raises:
+        ConfigError: The model does not take the batch, the batch leaves no target for the loss, or
+            no scalar results.
+    """
+    if loss is None:
+        _check_takes(model, batch)
+        result = _call(model, batch)
+        result = getattr(result, "loss", result)
+    else:
+        inputs, targets = _split(model, batch)
+        result = loss(_call(model, inputs), *targets)
+    if not isinstance(result, torch.Tensor) or result.ndim:
+        shape = tuple(result.shape) if isinstance(result, torch.Tensor) else type(result).__name__
+        raise ConfigError(
+            "the loss must be a scalar tensor",
+            code="loss-not-scalar",
+            where="trainer.init.model",
+            value=shape,
+            remedy=None if loss else _NAME_THE_LOSS,
+        )
+    return result
+
+
+_NAME_THE_LOSS = "name the loss: model: {loss: {class: torch.nn:CrossEntropyLoss}}"
+
+
+def _check_takes(model: nn.Module, batch: Any) -> None:
+    """Refuse a batch that does not fit the signature of a model that returns its loss."""
+    args = batch if isinstance(batch, tuple | list) else ()
+    kwargs = batch if isinstance(batch, Mapping) else {}
+    signature = inspect.signature(model.forward)
+    try:
+        signature.bind(*args, **kwargs) if args or kwargs else signature.bind(batch)
+    except TypeError as error:
+        raise ConfigError(
+            "a model without a loss of its own must take the whole batch",
+            code="batch-not-model-input",
+            where="trainer.init.model",
+            value=error,
+            rule=f"forward{signature}",
+            remedy=_NAME_THE_LOSS,
+        ) from error
+
+
+def _call(model: nn.Module, batch: Any) -> Any:
+    match batch:
+        case Mapping():
+            return model(**batch)
+        case tuple() | list():
+            return model(*batch)
+    return model(batch)
+
+
+def _split(model: nn.Module, batch: Any) -> tuple[Any, list[Any]]:
+    """Return what the model gets of a batch, and the targets of the loss."""
+    inputs: Any = None
+    targets: list[Any] = []
+    match batch:
+        case Mapping():
+            names = inspect.signature(model.forward).parameters
+            inputs = {name: value for name, value in batch.items() if name in names}
+            targets = [value for name, value in batch.items() if name not in names]
+        case tuple() | list():
+            inputs, targets = batch[:-1], list(batch[-1:])
+    if not targets or not inputs:
+        raise ConfigError(
+            "a batch must have inputs of the model and a target of its loss",
+            code="batch-without-target",
+            where="trainer.init.model.loss",
+            value=f"{', '.join(batch)}" if isinstance(batch, Mapping) else type(batch).__name__,
+            rule="a tuple (inputs, target), or a mapping with one key that forward does not take",
+        )
+    return inputs, targets

@@ -1,0 +1,103 @@
+"""Classes of the user's are imported, checked against their signature, and called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from appliance.user_code import importing_from
+from modelzoo.data.registry import build_source, check_section
+from modelzoo.models.registry import build_model, check_model, parameter_shapes
+from modelzoo.user_classes import compute_loss, make_loss
+from tests.support.errors import raises
+from tests.support.user_programs import CROSS_ENTROPY, SOURCE
+from wsc.core.errors import ConfigError
+
+LINEAR = {"class": "torch.nn:Linear", "in_features": 4, "out_features": 3}
+
+
+def test_model_of_the_user_depends_on_its_seed_only() -> None:
+    state = torch.get_rng_state()
+    one, same, other = (build_model(LINEAR, seed) for seed in (1, 1, 2))
+    assert torch.equal(one.weight, same.weight)
+    assert not torch.equal(one.weight, other.weight)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert parameter_shapes(LINEAR) == {"weight": (3, 4), "bias": (3,)}
+
+
+@pytest.mark.parametrize(
+    ("section", "code"),
+    [
+        ({"class": "Linear"}, "class-not-importable"),
+        ({"class": "torch.nn:Linaer"}, "class-not-importable"),
+        ({"class": "no_such_package.nets:Net"}, "class-not-importable"),
+        ({"class": "torch:pi"}, "class-not-importable"),
+        ({**LINEAR, "in_featurs": 4}, "class-arguments-mismatch"),
+        ({"class": "torch.nn:Linear"}, "class-arguments-mismatch"),
+    ],
+)
+def test_wrong_class_is_explained(section: dict[str, Any], code: str) -> None:
+    for check in (check_model, check_section):
+        with raises(ConfigError, code):
+            check(section, "here")
+
+
+def test_import_error_inside_the_users_module_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "lacks_something.py").write_text("import no_such_package\n")
+    with importing_from([tmp_path]), pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        check_model({"class": "lacks_something:Net"})
+
+
+def test_class_is_found_in_the_folders_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "found_here.py").write_text(SOURCE)
+    with raises(ConfigError, "class-not-importable"):
+        check_model({"class": "found_here:Net"})
+    with importing_from([tmp_path]):
+        check_model({"class": "found_here:Net", "width": 2})
+        loader = build_source({"class": "found_here:pairs", "batch_size": 8}, "here")
+    assert next(iter(loader))[0].shape == (8, 4)
+
+
+def test_function_must_give_a_module() -> None:
+    with raises(ConfigError, "class-gives-no-module"):
+        build_model({"class": "torch:zeros", "size": [2]}, 0)
+    with raises(ConfigError, "loss-with-parameters"):
+        make_loss({**LINEAR, "loss": LINEAR}, "model")
+
+
+class Pair(nn.Module):
+    """A model that names its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
+def test_loss_gets_what_the_model_does_not_take() -> None:
+    x, target = torch.ones(2), torch.zeros(2)
+    loss = make_loss({"class": "x", "loss": {"class": "torch.nn:MSELoss"}}, "model")
+    for batch in ((x, target), [x, target], {"x": x, "y": target}):
+        assert compute_loss(Pair(), loss, batch) == 4
+    for batch in ({"x": x}, x, (x,)):
+        with raises(ConfigError, "batch-without-target"):
+            compute_loss(Pair(), loss, batch)
+
+
+def test_model_without_loss_returns_a_scalar() -> None:
+    assert make_loss({"class": "x"}, "model") is None
+    assert compute_loss(Pair(), None, torch.ones(())) == 2
+    for batch in ((torch.ones(2),), {"x": torch.ones(2)}, torch.ones(2)):
+        with raises(ConfigError, "loss-not-scalar"):
+            compute_loss(Pair(), None, batch)
+    for batch in ((torch.ones(2), 1), {"y": torch.ones(2)}):
+        with raises(ConfigError, "batch-not-model-input"):
+            compute_loss(Pair(), None, batch)
+
+
+def test_cross_entropy_is_found_by_its_dotted_name() -> None:
+    loss = make_loss({"class": "x", "loss": {**CROSS_ENTROPY, "label_smoothing": 0.5}}, "model")
+    assert isinstance(loss, nn.CrossEntropyLoss)
+    assert loss.label_smoothing == 0.5

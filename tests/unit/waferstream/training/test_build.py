@@ -1,0 +1,115 @@
+"""A run with a model and a loader of the user's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from scripts.reference_loop import tree_sum
+from tests.support.tiny_run import run_here
+from tests.support.user_programs import CROSS_ENTROPY, user_trainer, write_program
+from wsc.checkpoint.reader import Reader
+
+
+def test_model_of_the_user_trains_as_in_a_plain_loop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shuffled batches, its own weights, eight micro-batches, two systems: the same bits."""
+    trainer = user_trainer(
+        {"class": "plain_net:Net", "width": 6, "loss": CROSS_ENTROPY},
+        {"class": "plain_net:pairs", "batch_size": 8},
+        seed=5,
+        checkpoint={"steps": 3},
+    )
+    flags = write_program(tmp_path, "plain_net", trainer)
+    code, _, err = run_here([*flags, "--num_csx=2"], capsys)
+    assert code == 0, err
+    monkeypatch.syspath_prepend(str(tmp_path))
+    net = import_module("plain_net")
+    torch.manual_seed(5)
+    model = net.Net(width=6)
+    torch.manual_seed(5)
+    for x, target in islice(net.pairs(8), 3):
+        train_step(model, x, target)
+    reader = Reader(tmp_path / "model_dir" / "checkpoint_3.mdl")
+    for name, weight in model.state_dict().items():
+        np.testing.assert_array_equal(reader[f"model.{name}"], weight.numpy())
+
+
+def train_step(model: nn.Module, x: torch.Tensor, target: torch.Tensor) -> None:
+    """Train one step of SGD over eight micro-batches of a sample."""
+
+    def gradients(index: int) -> Sequence[torch.Tensor]:
+        one = slice(index, index + 1)
+        loss = nn.functional.cross_entropy(model(x[one]), target[one])
+        return torch.autograd.grad(loss / len(x), list(model.parameters()))
+
+    for parameter, gradient in zip(model.parameters(), tree_sum(gradients, len(x)), strict=True):
+        parameter.data.sub_(gradient, alpha=0.5)
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        ({"class": "two_forms:NetWithLoss"}, "named"),
+        ({"class": "two_forms:Net", "loss": CROSS_ENTROPY}, "endless"),
+    ],
+)
+def test_loss_in_the_model_and_loaders_of_any_form_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: dict[str, Any], data: str
+) -> None:
+    loader = {"class": f"two_forms:{data}", "batch_size": 8}
+    flags = write_program(tmp_path, "two_forms", user_trainer(model, loader))
+    code, out, err = run_here([*flags, "--compile_only"], capsys)
+    assert code == 0, err
+    assert "Compile was successful!" in out
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "loop", "code"),
+    [
+        ({"class": "misuse:Net"}, "pairs", {}, "batch-not-model-input"),
+        ({"class": "misuse:Nat"}, "pairs", {}, "class-not-importable"),
+        ({"class": "misuse:NetWithLoss"}, "wrong_size", {}, "batch-size-mismatch"),
+        ({"class": "misuse:NetWithLoss"}, "endless", {"max_steps": None}, "num-steps-unknown"),
+    ],
+)
+def test_mistake_in_a_program_of_the_user_is_explained(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    model: dict[str, Any],
+    data: str,
+    loop: dict[str, Any],
+    code: str,
+) -> None:
+    model = {**model, "dropout": 0.0}
+    loader = {"class": f"misuse:{data}", "batch_size": 8}
+    trainer = user_trainer(model, loader, loop={"max_steps": 3, "eval_frequency": 0, **loop})
+    flags = write_program(tmp_path, "misuse", trainer)
+    found, _, err = run_here([*flags, "--mode=train"], capsys)
+    assert found == 1
+    assert f"[{code}]" in err
+
+
+def test_evaluation_drops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The loss of the initial weights does not depend on the dropout rate."""
+    losses = []
+    for rate in (0.0, 0.5):
+        data = {"class": "drops:named", "batch_size": 8}
+        trainer = user_trainer({"class": "drops:NetWithLoss", "dropout": rate}, data)
+        trainer = {"init": trainer["init"], "validate": {"val_dataloader": data}}
+        flags = write_program(tmp_path, "drops", trainer)
+        code, _, err = run_here([*flags, "--mode=eval"], capsys)
+        assert code == 0, err
+        summary = json.loads((tmp_path / "model_dir" / "run_summary.json").read_text())
+        losses.append(summary["eval"])
+    assert losses[0] == losses[1] != []
