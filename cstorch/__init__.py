@@ -68,6 +68,7 @@ from cstorch.current import (
     use_cs,
 )
 from cstorch.names import add_debug_name, get_debug_name, name_scope, set_debug_scope
+from cstorch.simulation import simulate
 from cstorch.storage import load, save
 from cstorch.tensors import (
     device,
@@ -114,6 +115,7 @@ __all__ = [
     "optim",
     "save",
     "set_debug_scope",
+    "simulate",
     "step_closure",
     "tensor",
     "to_numpy",

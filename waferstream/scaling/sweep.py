@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from waferstream.reports.economics import PriceSpec
 from wsc.core.errors import ConfigError
@@ -19,10 +19,10 @@ _PART = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::x(?P<factor>\d+))?)?", r
 class SimulationRequest:
     """The arguments of ``--simulate``."""
 
-    sweep: tuple[int, ...] | None
+    sweep: tuple[int, ...] | None = None
     """Numbers of systems; None for powers of two up to ``--num_csx``."""
-    token_budget: float | None
-    prices: PriceSpec
+    token_budget: float | None = None
+    prices: PriceSpec = field(default_factory=PriceSpec)
 
 
 def parse_sweep(text: str, where: str) -> tuple[int, ...]:

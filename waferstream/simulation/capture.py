@@ -130,7 +130,7 @@ def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
     model = _config(init)
     try:
         batch, _ = GlobalBatches(partial(build_source, section, where)).first()
-        return pytree.tree_map_only(torch.Tensor, partial(_with_rows, samples), batch)
+        return pytree.tree_map_only(torch.Tensor, partial(with_rows, samples), batch)
     except (DataError, OSError) as error:
         if model is None:
             raise
@@ -140,7 +140,7 @@ def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
     return {f.name: torch.zeros(samples, *f.shape, dtype=f.dtype) for f in features}
 
 
-def _with_rows(rows: int, tensor: torch.Tensor) -> torch.Tensor:
+def with_rows(rows: int, tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor with this number of rows, repeating or leaving out its own."""
     return tensor[torch.arange(rows) % len(tensor)]
 
@@ -156,6 +156,11 @@ def _capture(init: InitConfig, backend: Backend, batch: Any) -> CapturedStep:
     small, large = _capture_deepened(init, backend, batch) or _capture_at(
         init, backend, batch, CAPTURED_SIZES
     )
+    return captured_step(small, large, batch)
+
+
+def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
+    """Return the step of which programs at two sizes were compiled for a batch."""
     optimizer = small.optimizer
     return CapturedStep(
         small=small.program,
@@ -171,14 +176,16 @@ def _tokens_per_sample(batch: Any) -> int | None:
     return None if tokens is None else int(tokens.shape[1])
 
 
-class _AtSize(NamedTuple):
+class AtSize(NamedTuple):
+    """A step compiled at one micro-batch size, and the update that follows it."""
+
     program: Program
     optimizer: OptimizerSpec | None
 
 
 def _capture_at(
     init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
-) -> list[_AtSize]:
+) -> list[AtSize]:
     """Compile the step at each of the micro-batch sizes."""
     with torch.device("meta"):
         model = make_model(init)
@@ -186,11 +193,16 @@ def _capture_at(
     cstorch.compile(model, backend)
     step = training_step(init, model, *make_optimizer(init, model))
     assert isinstance(step, TracedStep)
+    return compile_at(step, batch, sizes)
+
+
+def compile_at(step: TracedStep, batch: Any, sizes: Sequence[int]) -> list[AtSize]:
+    """Compile a step of the registered model at each of the micro-batch sizes."""
     compiled_steps = (step.compiled_for(size, batch) for size in sizes)
-    return [_AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
+    return [AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
 
 
-def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[_AtSize] | None:
+def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[AtSize] | None:
     """Capture a few layers and replicate the middle one; None for few layers or unequal ones."""
     model = _config(init)
     if model is None:
@@ -206,7 +218,7 @@ def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[_A
     if stack is None:
         log.info("The layers are not equal, so all %d are captured", num_layers)
         return None
-    return [_AtSize(stack.deepened(p), _optimizer_of_all_layers(o, stack)) for p, o in shallow]
+    return [AtSize(stack.deepened(p), _optimizer_of_all_layers(o, stack)) for p, o in shallow]
 
 
 def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:

@@ -12,6 +12,7 @@ model_dir/simulation/
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -56,11 +57,20 @@ def run_simulation(
     folder = _make_folder(params.trainer.init.model_dir)
     study = _captured_study(params, cluster)
     detailed = requested if requested in counts else counts[-1]
-    result = simulate(study, params, counts, detailed, request)
+    init = params.trainer.init
+    labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
+    result = simulate_study(study, labels, counts, detailed, request, params)
+    write_simulation(folder, result, study, trace)
+    print(f"\n{simulation_text(result)}\n\n{folder}", flush=True)
+
+
+def write_simulation(folder: Path, result: CurveResult, study: Study, trace: Path | None) -> None:
+    """Write all files of a simulation; the trace to ``trace`` if that is given."""
+    assert result.simulation is not None
+    detailed = result.simulation.detail.num_csx
     write_curve(folder, CURVE_NAME, result, detail_text(result))
     draw_wafer(folder / "wafer.png", study, headline(result), detailed)
     trace_step(trace or folder / "step_trace.json", study, detailed)
-    print(f"\n{simulation_text(result)}\n\n{folder}", flush=True)
 
 
 def check_request(params: Params, request: SimulationRequest, num_csx: int) -> None:
@@ -93,19 +103,33 @@ def _captured_study(params: Params, cluster: ClusterSpec) -> Study:
         backend.shutdown()
 
 
-def simulate(
-    study: Study, params: Params, counts: tuple[int, ...], detailed: int, request: SimulationRequest
+@dataclass(frozen=True)
+class Labels:
+    """Names of what is simulated, for reports."""
+
+    model: str
+    optimizer: str
+
+
+def simulate_study(
+    study: Study,
+    labels: Labels,
+    counts: tuple[int, ...],
+    detailed: int,
+    request: SimulationRequest,
+    params: Params | None = None,
 ) -> CurveResult:
     """Predict a step on every number of systems, and one point in detail.
 
     Args:
         study: The captured step on its machine.
-        params: The training configuration.
+        labels: The names in the report.
         counts: Numbers of systems, ascending.
         detailed: The one of ``counts`` to predict in detail.
         request: Token budget and prices.
+        params: The training configuration, from which GPU clusters to compare with follow.
     """
-    init, machine = params.trainer.init, study.simulator.machine
+    machine = study.simulator.machine
     start_s = time.perf_counter()
     points = study.curve(counts)
     curve_s = time.perf_counter() - start_s
@@ -116,20 +140,20 @@ def simulate(
         version=VERSION,
         commit=git_commit(Path(__file__).parent),
         system=machine.system.name,
-        model=ModelSummary(init.model.label, num_parameters),
+        model=ModelSummary(labels.model, num_parameters),
         batch_size=study.batch_size,
         tokens_per_sample=study.tokens_per_sample,
         micro_batch=study.policy.label,
         points=points,
         simulation=SimulationInfo(
             stream_dtype=program.stream_dtype,
-            optimizer=init.optimizer.class_name if init.optimizer else "no optimizer",
+            optimizer=labels.optimizer,
             error_bar=ERROR_BARS.get(machine.system.name),
             as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
             curve_s=curve_s,
             detail=study.detail(detailed, bill, request.prices),
         ),
-        gpus=compare_with_gpus(params, num_parameters),
+        gpus=compare_with_gpus(params, num_parameters) if params else None,
         configuration={"machine": machine.model_dump(mode="json")},
     )
 

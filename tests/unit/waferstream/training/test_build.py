@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -48,10 +47,10 @@ def test_model_of_the_user_trains_as_in_a_plain_loop(
 def train_step(model: nn.Module, x: torch.Tensor, target: torch.Tensor) -> None:
     """Train one step of SGD over eight micro-batches of a sample."""
 
-    def gradients(index: int) -> Sequence[torch.Tensor]:
+    def gradients(index: int) -> list[torch.Tensor]:
         one = slice(index, index + 1)
         loss = nn.functional.cross_entropy(model(x[one]), target[one])
-        return torch.autograd.grad(loss / len(x), list(model.parameters()))
+        return list(torch.autograd.grad(loss / len(x), list(model.parameters())))
 
     for parameter, gradient in zip(model.parameters(), tree_sum(gradients, len(x)), strict=True):
         parameter.data.sub_(gradient, alpha=0.5)

@@ -1,0 +1,80 @@
+"""``cstorch.simulate``: the report of ``--simulate`` from a model and a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import cstorch
+from tests.support.errors import raises
+from waferstream.simulation.program import Simulation
+from wsc.core.errors import ConfigError
+
+BATCH = (torch.zeros(24, 8), torch.zeros(24, dtype=torch.int64))
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Simulation:
+    found: Simulation = cstorch.simulate(
+        nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)),
+        BATCH,
+        num_csx=[4, 1, 2],
+        loss_fn=nn.CrossEntropyLoss(),
+    )
+    return found
+
+
+def test_simulate_predicts_every_number_of_systems(simulated: Simulation) -> None:
+    rates = [point.emulated.samples_per_s for point in simulated.points]
+    assert [point.num_csx for point in simulated.points] == [1, 2, 4]
+    assert rates == sorted(rates)
+    assert simulated.result.model.parameters == 8 * 16 + 16 + 16 * 4 + 4
+    text = str(simulated)
+    assert "Sequential, 212 parameters, batch of 24 samples, on CS-2" in text
+    assert "AdamW" in text
+    assert "4 x CS-2 in detail" in text
+
+
+def test_simulate_leaves_the_model_to_be_trained() -> None:
+    model = nn.Linear(8, 4)
+    before = model.weight.detach().clone()
+    cstorch.simulate(model, BATCH, loss_fn=nn.CrossEntropyLoss(), optimizer=sgd)
+    assert torch.equal(model.weight, before)
+    assert model.weight.device.type == "cpu"
+    nn.functional.cross_entropy(model(BATCH[0]), BATCH[1]).backward()
+    assert model.weight.grad is not None
+
+
+def sgd(parameters: Any) -> Any:
+    return cstorch.optim.SGD(parameters, lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("batch", "num_csx", "code"),
+    [
+        (BATCH, 0, "out-of-range"),
+        (BATCH, [], "out-of-range"),
+        ({}, 1, "batch-without-tensor"),
+        (BATCH, [1, 64], "batch-below-systems"),
+        (BATCH[0], 1, "loss-not-scalar"),
+    ],
+)
+def test_simulate_explains_wrong_arguments(batch: Any, num_csx: Any, code: str) -> None:
+    with raises(ConfigError, code):
+        cstorch.simulate(nn.Linear(8, 4), batch, num_csx)
+
+
+def test_simulate_needs_a_process_without_backend() -> None:
+    backend = cstorch.backend("CSX")
+    try:
+        with raises(ConfigError, "simulation-beside-backend"):
+            cstorch.simulate(nn.Linear(8, 4), BATCH)
+    finally:
+        backend.shutdown()
