@@ -24,6 +24,7 @@ from cstorch.backend_type import BackendType
 from cstorch.client.management import ClusterManagement
 from cstorch.cluster import STATES, ClusterConfig, launch
 from cstorch.execution import Execution
+from cstorch.lazy import lazy_creation
 from cstorch.loop import Loop
 from cstorch.recorder import active_recorder
 from cstorch.weights import Weights, as_arrays
@@ -119,8 +120,8 @@ class Backend:
     @property
     @contextmanager
     def device(self) -> Iterator[torch.device]:
-        """The context in which models are built: ``with backend.device:``."""
-        with self.torch_device:
+        """The context in which models are built: ``with backend.device:`` (cstorch.lazy)."""
+        with self.torch_device, lazy_creation():
             yield self.torch_device
 
     def to_cpu(self, value: Any) -> Any:

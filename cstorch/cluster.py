@@ -163,9 +163,12 @@ def load_weights(cluster: Cluster, weights: Weights, restored: Restored | None) 
     changes = weights.take_changes()
     if restored is None or not restored.has_all_weights:
         log.info("About to send initial weights")
-        cluster.load_weights(weights.local())
+        for part in weights.initial_parts():
+            if part:
+                cluster.load_weights(part)
         log.info("Finished sending initial weights")
     if restored is not None:
         restored.load(cluster, weights)
         if changes:
             cluster.load_weights(changes)
+    weights.note_sent()

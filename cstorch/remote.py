@@ -94,6 +94,7 @@ class Remote:
         self._holder.settle()
         if not self._is_fresh:
             value = torch.from_numpy(self._holder.fetch(self.name))
+            self.allocate()
             with torch._C.DisableTorchFunctionSubclass():
                 self.tensor.data.copy_(value)
             self._is_fresh = True
@@ -104,7 +105,18 @@ class Remote:
     def overwrite(self) -> None:
         """Note that every element is about to be overwritten."""
         self._holder.settle()
+        self.allocate()
         self.note_change()
+
+    def allocate(self) -> None:
+        """Give the storage its memory if it has none."""
+        storage = self.plain.untyped_storage()
+        if storage.size() == 0:
+            storage.resize_(self.plain.nbytes)
+
+    def defer(self, func: Callable[..., Any], args: Any, kwargs: Any) -> bool:  # noqa: ARG002
+        """Return whether a call was recorded for later, instead of being run now."""
+        return False
 
     def note_change(self) -> None:
         """Note that the storage holds a new value, which MemoryX lacks."""
@@ -133,6 +145,10 @@ class _RemoteFunctions:
     ) -> Any:
         kwargs = kwargs or {}
         if func not in _METADATA and func not in _ALIASES:
+            target, *others = args or (kwargs.pop("tensor", None),)  # torch.nn.init passes names
+            args = (target, *others)
+            if isinstance(target, _RemoteFunctions) and target._remote.defer(func, args, kwargs):
+                return target
             _prepare(func, args, kwargs)
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
@@ -152,8 +168,13 @@ class _RemoteFunctions:
         return self._plain().__reduce_ex__(protocol)
 
     def _plain(self) -> torch.Tensor:
-        """Return an ordinary tensor with the current value."""
-        return self._remote.read()
+        """Return an ordinary tensor or parameter with the current value."""
+        value = self._remote.read()
+        if is_parameter(self):
+            value = nn.Parameter(value, getattr(self, "requires_grad", True))
+            own = {name: item for name, item in vars(self).items() if name != "_remote"}
+            vars(value).update(own)
+        return value
 
 
 class RemoteTensor(_RemoteFunctions, torch.Tensor):  # type: ignore[misc]
@@ -163,11 +184,10 @@ class RemoteTensor(_RemoteFunctions, torch.Tensor):  # type: ignore[misc]
 class RemoteParameter(_RemoteFunctions, nn.Parameter):  # type: ignore[misc]
     """A parameter whose value MemoryX holds. Copies and pickles are ordinary parameters."""
 
-    def _plain(self) -> torch.Tensor:
-        value = nn.Parameter(self._remote.read(), self.requires_grad)
-        own = {name: item for name, item in vars(self).items() if name != "_remote"}
-        vars(value).update(own)
-        return value
+
+def is_parameter(tensor: object) -> bool:
+    """Return whether a tensor of any class is a parameter."""
+    return isinstance(tensor, nn.Parameter)
 
 
 def alias_of(remote: Remote, plain: torch.Tensor | None = None) -> RemoteTensor:

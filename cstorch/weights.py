@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import torch
 from torch import nn
 
+from cstorch.lazy import LazyTensor
 from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor
 from wsc.core.errors import ConfigError
 
@@ -25,6 +26,21 @@ class Weights:
     def local(self) -> dict[str, torch.Tensor]:
         """Return the storages in this process as they are, by name."""
         return {name: remote.plain for name, remote in self._remotes.items()}
+
+    def initial_parts(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield all values, first those in memory; a lazy one is initialized, yielded and freed."""
+        lazy = [r for r in self._remotes.values() if isinstance(r, LazyTensor) and r.is_pending]
+        yield {name: r.plain for name, r in self._remotes.items() if r not in lazy}
+        for record in dict.fromkeys(remote.record for remote in lazy):
+            for remote in record.values():
+                yield {remote.name: remote.plain} if remote in lazy else {}
+                remote.release()
+
+    def note_sent(self) -> None:
+        """Note that MemoryX holds the values of all lazy parameters."""
+        for remote in self._remotes.values():
+            if isinstance(remote, LazyTensor) and remote.is_pending:
+                remote.outdate()
 
     def tied(self) -> dict[str, str]:
         """Return the further names of parameters in ``model.state_dict()``, and the first of each.
@@ -109,8 +125,13 @@ def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:
     A parameter without memory (on the meta device, or fake) stays as it is. One that an earlier
     backend has made remote is read first.
     """
-    if isinstance(parameter, RemoteParameter):
+    if isinstance(lazy := getattr(parameter, "_remote", None), LazyTensor) and lazy.is_pending:
+        parameter.__class__ = RemoteParameter
+        lazy.move_to(name, parameter, holder)
+        return lazy
+    if isinstance(parameter, RemoteTensor | RemoteParameter):
         parameter._remote.read()
+        parameter.__class__ = RemoteParameter
     elif type(parameter) is nn.Parameter and not parameter.is_meta:
         # The object must stay the same, since optimizers and modules refer to it.
         parameter.__class__ = RemoteParameter
