@@ -1,12 +1,12 @@
 """Lazy creation of models: parameters take no memory until MemoryX holds them.
 
-Inside ``with backend.device:`` a floating-point ``torch.empty`` returns a tensor without memory,
-and the calls that initialize it (``normal_``, ``nn.init.kaiming_uniform_``) are recorded instead of
-run. A model that fits this process easily is initialized when the context ends, exactly as without
+Inside ``with backend.device:`` a new empty tensor of a floating-point type has no memory, and the
+calls that initialize it (``normal_``, ``nn.init.kaiming_uniform_``) are recorded instead of run. A
+model that fits this process easily is initialized when the context ends, exactly as without
 laziness. A larger one stays as it is: when the cluster starts, the recorded calls are run in their
 order, and each value is sent to its weight server and freed at once.
 
-The generator of torch is the same in both cases: recorded calls draw from the state that it had at
+Random generators are the same in both cases: recorded calls draw from the state that theirs had at
 the first of them, and any other random op inside the context first runs what is recorded.
 """
 
@@ -85,6 +85,11 @@ class _Call:
     kwargs: dict[str, Any]
 
     @property
+    def generator(self) -> torch.Generator:
+        """The generator that the call draws from, if it draws."""
+        return self.kwargs.get("generator") or torch.default_generator
+
+    @property
     def overwrites(self) -> bool:
         """Whether the value before the call does not matter."""
         name = self.function.__name__
@@ -105,7 +110,7 @@ class InitRecord:
     def __init__(self) -> None:
         self.tensors: list[LazyTensor] = []
         self._calls: list[_Call] = []
-        self._generator_state: torch.Tensor | None = None
+        self._states: dict[torch.Generator, torch.Tensor] = {}  # at the first call that draws
         self._is_running = False
 
     @property
@@ -121,9 +126,9 @@ class InitRecord:
         return alias_of(lazy)
 
     def append(self, call: _Call) -> None:
-        """Record a call, which draws from the generator as it is at the first of them."""
-        if self._generator_state is None:
-            self._generator_state = torch.get_rng_state()
+        """Record a call, which draws from its generator as that is at the first of them."""
+        if call.generator not in self._states:
+            self._states[call.generator] = call.generator.get_state()
         self._calls.append(call)
 
     def run(self, first: LazyTensor | None = None) -> None:
@@ -136,7 +141,7 @@ class InitRecord:
             return
         for lazy in self.values():
             lazy.finish()
-        self._calls, self._generator_state = [], None
+        self._calls, self._states = [], {}
 
     def values(self) -> Iterator[LazyTensor]:
         """Run the recorded calls; yield each pending tensor when its storage has the value.
@@ -172,22 +177,23 @@ class InitRecord:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """Draw from the recorded state of the generator; restore a state that moved on since."""
-        before, state = torch.get_rng_state(), self._generator_state
-        if state is not None:
-            torch.set_rng_state(state)
+        """Draw from the recorded states of the generators; restore those that moved on since."""
+        before = {generator: generator.get_state() for generator in self._states}
+        for generator, state in self._states.items():
+            generator.set_state(state)
         self._is_running = True
         try:
             yield
         finally:
             self._is_running = False
-            if state is not None and not torch.equal(before, state):
-                torch.set_rng_state(before)
+            for generator, state in self._states.items():
+                if not torch.equal(before[generator], state):
+                    generator.set_state(before[generator])
 
 
 @contextmanager
 def lazy_creation() -> Iterator[None]:
-    """Make floating-point tensors of ``torch.empty`` lazy inside the context."""
+    """Make floating-point tensors of ``torch.empty`` and ``empty_like`` lazy in the context."""
     record = InitRecord()
     creation = _Creation(record)
     with creation, _RandomOps(record), _deferred_truncation():
@@ -217,7 +223,7 @@ class _Creation(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func is _SET_DATA and isinstance(args[0], RemoteTensor):
             args[0]._remote.tensor = args[0]  # it has a storage of its own now
-        if func is torch.empty and result.is_floating_point() and result.device.type == "cpu":
+        if func in (torch.empty, torch.empty_like) and _is_on_cpu(result):
             result = self._record.create(result)
         if isinstance(result, RemoteTensor):
             self._made.append(weakref.ref(result))
@@ -267,10 +273,17 @@ class _RandomOps(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def _is_on_cpu(tensor: torch.Tensor) -> bool:
+    """Return whether a new tensor is an ordinary one of floating-point numbers."""
+    return (
+        type(tensor) is torch.Tensor and tensor.is_floating_point() and tensor.device.type == "cpu"
+    )
+
+
 def _is_in_place(func: Callable[..., Any], args: Any, kwargs: Any) -> bool:
     """Return whether a call changes its first argument only, and reads no other tensor."""
     name = getattr(func, "__name__", "")
-    others = pytree.tree_leaves((args[1:], kwargs))
+    others = pytree.tree_leaves((args[1:], {**kwargs, "generator": None}))
     return (
         name.endswith("_")
         and not name.startswith("__")

@@ -53,6 +53,7 @@ def _metadata() -> frozenset[Any]:
         if (member := getattr(torch.Tensor, name, None)) is not None:
             found += [getattr(member, access, None) for access in ("__get__", "__set__")]
     found += [torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor]
+    found += [torch._has_compatible_shallow_copy_type]  # of Module.to_empty
     return frozenset(found)
 
 

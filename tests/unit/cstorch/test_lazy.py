@@ -74,7 +74,19 @@ def orthogonal() -> nn.Module:
     return nn.Sequential(first, second)
 
 
-MODELS = [twice_initialized, eager_draw_in_between, copied_layers, orthogonal]
+def own_generators() -> nn.Module:
+    """Return a model that leaves the meta device, initialized from generators of its own."""
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model.to_empty(device="cpu")
+    shared = torch.Generator().manual_seed(3)
+    for name, parameter in model.named_parameters():
+        own = torch.Generator().manual_seed(len(name)) if "weight" in name else shared
+        nn.init.normal_(parameter, generator=own)
+    return model
+
+
+MODELS = [own_generators, twice_initialized, eager_draw_in_between, copied_layers, orthogonal]
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -112,6 +124,7 @@ def test_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         name: value.clone() for part in weights.initial_parts() for name, value in part.items()
     }
     assert_equal(again, build(twice_initialized, is_lazy=False))
+    assert memory_of(Weights(build(own_generators, is_lazy=True), Holder())) == 0
 
 
 def test_large_model_is_initialized_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
