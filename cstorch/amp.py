@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 import torch
-from pydantic import ValidationError
 
 from cstorch import flags
 from cstorch.optim.optimizer import Optimizer
@@ -19,7 +18,7 @@ def set_half_dtype(name: str) -> None:
     """Stream weights in ``bfloat16`` or ``float16``; ConfigError for anything else."""
     try:
         flags.amp.half_dtype = name  # type: ignore[assignment]  # checked when it is assigned
-    except ValidationError as error:
+    except ConfigError as error:
         raise ConfigError(
             "the half dtype must be bfloat16 or float16", code="unknown-half-dtype", value=name
         ) from error

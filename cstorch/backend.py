@@ -7,7 +7,7 @@ It holds the settings of the program (number of systems, compile folder), its mo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
-from cstorch import distributed
+from cstorch import distributed, flags
 from cstorch.backend_type import BackendType
 from cstorch.client.management import ClusterManagement
 from cstorch.cluster import STATES, ClusterConfig, launch
@@ -121,7 +121,8 @@ class Backend:
     @contextmanager
     def device(self) -> Iterator[torch.device]:
         """The context in which models are built: ``with backend.device:`` (cstorch.lazy)."""
-        with self.torch_device, lazy_creation():
+        is_lazy = flags.csx.debug.lazy_initialization
+        with self.torch_device, lazy_creation() if is_lazy else nullcontext():
             yield self.torch_device
 
     def to_cpu(self, value: Any) -> Any:

@@ -105,6 +105,7 @@ def compile_request(
     ``tensors`` are those of a global batch that the step reads, with all its rows.
     """
     config, size = backend.cluster_config, fit.micro_batch_size
+    _check_kind(config.cluster.machine.system.name)
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
     request = CompileRequest(
         precision=stream_precision(),
@@ -115,6 +116,19 @@ def compile_request(
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
     )
     return inputs, request
+
+
+def _check_kind(system: str) -> None:
+    """Refuse a kind of system that ``csx.debug.fabric_type_blacklist`` excludes."""
+    excluded = flags.csx.debug.fabric_type_blacklist
+    if system.replace("-", "").lower() in excluded:
+        raise ConfigError(
+            f"no system is left: the cluster has {system} only",
+            code="fabric-type-excluded",
+            where="csx.debug.fabric_type_blacklist",
+            value=", ".join(excluded),
+            remedy="change the flag, or the system in cluster.yaml",
+        )
 
 
 def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> None:
