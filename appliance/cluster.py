@@ -24,6 +24,7 @@ from simulator.cluster_timing import ClusterTiming
 from timing.hardware import MachineSpec
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
+from wsc.core.loss_scale import LossScale
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Interval
 
@@ -38,7 +39,12 @@ class Cluster(Protocol):
         """Give every role its part of a program."""
 
     def run(
-        self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
+        self,
+        mode: Mode,
+        first_step: int,
+        last_step: int,
+        check_finite: bool = True,
+        loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
 

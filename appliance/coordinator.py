@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from appliance.step_results import combine
-from memoryx.optim.cost import clips_by_norm, update_cost
+from memoryx.optim.cost import update_cost, waits_for_all
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
@@ -25,8 +25,9 @@ from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import write_metadata
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError
+from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, ConfigError
 from wsc.core.installation import Installation
+from wsc.core.loss_scale import LossScale
 from wsc.core.messages import server_name
 from wsc.core.program import Mode, Program, TensorSpec, assign_servers
 from wsc.core.role import Interval, Job, Report, Value
@@ -38,13 +39,20 @@ class StepResult:
 
     ``values`` are the results of the step (the loss first), those of its micro-batches combined in
     index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
-    norm before clipping, None without clipping.
+    norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
+    is fixed.
     """
 
     step: int
     values: tuple[Value, ...]
     gradient_norm: float | None
     timing: StepTiming
+    loss_scale: LossScale | None = None
+
+    @property
+    def was_skipped(self) -> bool:
+        """Whether a gradient overflowed, so that the weights stayed as they were."""
+        return self.loss_scale is not None and self.loss_scale.has_overflowed
 
     @property
     def loss(self) -> float:
@@ -109,27 +117,43 @@ class Coordinator:
             installation.plan,
             self._timing.machine,
             update=update_cost(optimizer, program.parameter),
-            clips_by_norm=clips_by_norm(optimizer),
+            waits_for_all=waits_for_all(optimizer),
             loading=installation.feed.loading,
         )
         self._timing.load_program(costed)
         self._programs[program.mode] = program
 
     def run(
-        self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
+        self,
+        mode: Mode,
+        first_step: int,
+        last_step: int,
+        check_finite: bool = True,
+        loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive) of an installed program.
 
+        Args:
+            mode: The program.
+            first_step: The first step.
+            last_step: The last step.
+            check_finite: Whether every result must be finite, but for those of skipped steps.
+            loss_scale: The loss scale of the first step, if the program's is dynamic.
+
         Raises:
-            ApplianceNanError: A result is not finite, and ``check_finite`` is set.
+            ApplianceNanError: A result is not finite, or gradients overflow at the smallest loss
+                scale, and ``check_finite`` is set.
+            ConfigError: The loss scale comes from a longer training.
             WaferStreamError: A role failed (see ``Roles``).
         """
-        job = Job(mode, first_step, last_step)
+        if loss_scale is not None:
+            check_skipped(loss_scale, first_step)
+        job = Job(mode, first_step, last_step, loss_scale)
         self._reports = self._roles.run(job)
         results = list(self._step_results(job, self._reports))
         if check_finite:
             for result in results:
-                check_values(result.values, mode, result.step)
+                _check_result(result, mode)
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
@@ -205,10 +229,12 @@ class Coordinator:
         program = self._programs[job.mode]
         values = {key: value for report in reports for key, value in report.results.items()}
         norms = {step: norm for report in reports for step, norm in report.norms.items()}
+        scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
         for step in job.steps:
             parts = [values[step, index] for index in range(program.num_micro_batches)]
             timing = self._timing.step(job.mode, step)
-            yield StepResult(step, combine(program, parts), norms.get(step), timing)
+            combined = combine(program, parts)
+            yield StepResult(step, combined, norms.get(step), timing, scales.get(step))
 
 
 def cluster_ended() -> ApplianceRuntimeServerError:
@@ -219,6 +245,27 @@ def cluster_ended() -> ApplianceRuntimeServerError:
         rule="a job that fails or is interrupted ends its cluster",
         remedy="make a new backend and continue from a checkpoint",
     )
+
+
+def check_skipped(loss_scale: LossScale, first_step: int) -> None:
+    """Raise ConfigError if more steps were skipped than there are before ``first_step``."""
+    if loss_scale.num_skipped_steps >= first_step:
+        raise ConfigError(
+            "the loss scale must belong to the training that it continues",
+            code="loss-scale-of-another-run",
+            where="GradScaler",
+            value=f"{loss_scale.num_skipped_steps} skipped steps before step {first_step}",
+            rule="at most all steps before have been skipped",
+            remedy="restore global_step with the loss scale, or neither of them",
+        )
+
+
+def _check_result(result: StepResult, mode: Mode) -> None:
+    """Raise unless a step was useful; one that was skipped is, as long as a smaller scale helps."""
+    if result.was_skipped:
+        check_scale(result.loss_scale, result.step)
+    else:
+        check_values(result.values, mode, result.step)
 
 
 def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
@@ -232,4 +279,18 @@ def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
             rule="losses are finite numbers",
             remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "
             "check the data; then continue from a checkpoint of an earlier step",
+        )
+
+
+def check_scale(loss_scale: LossScale | None, step: int) -> None:
+    """Raise ApplianceNanError if a smaller loss scale, which could help, is not allowed."""
+    if loss_scale is not None and loss_scale.is_exhausted:
+        raise ApplianceNanError(
+            f"gradients of step {step} overflow at the smallest loss scale",
+            code="loss-scale-exhausted",
+            where="GradScaler",
+            value=f"min_loss_scale {loss_scale.scale}",
+            rule="a smaller loss scale makes gradients finite",
+            remedy="check the data and the learning rate; then continue from a checkpoint of an "
+            "earlier step",
         )

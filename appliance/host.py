@@ -10,14 +10,19 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from appliance.coordinator import Coordinator
+from appliance.coordinator import Coordinator, check_skipped
 from appliance.local import LocalRoles
+from memoryx.collector import all_finite
+from memoryx.loss_scaling import LossScaling
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.server import ServerSpec, WeightServer
 from simulator.cluster_timing import ClusterTiming
 from timing.hardware import MachineSpec
+from wsc.core.loss_scale import LossScale
+from wsc.core.messages import NormTotal
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
+from wsc.core.role import Job, Report
 
 
 class HostCluster(Coordinator):
@@ -41,17 +46,37 @@ class HostCluster(Coordinator):
         return self._server.store.masters[name]
 
     def update(
-        self, gradients: Mapping[str, torch.Tensor], optimizer: OptimizerSpec, step: int
-    ) -> None:
+        self,
+        gradients: Mapping[str, torch.Tensor],
+        optimizer: OptimizerSpec,
+        step: int,
+        loss_scale: LossScale | None = None,
+    ) -> LossScale | None:
         """End a step, counted from 1: unscale, clip and apply the gradients of the batch.
 
-        The order and the formulas are those of ``memoryx.collector``.
+        The order and the formulas are those of ``memoryx.collector``. With a dynamic loss scale the
+        step is skipped if a gradient is not finite, and the next scale is returned.
         """
+        if loss_scale is not None:
+            check_skipped(loss_scale, step)
+        scaling = LossScaling(optimizer, Job("train", step, step, loss_scale))
         totals = {name: _as_fp32(gradient) for name, gradient in gradients.items()}
         flat = list(totals.values())
         for gradient in flat:
-            if optimizer.loss_scale != 1.0:
-                gradient.div_(optimizer.loss_scale)
+            if scaling.scale != 1.0:
+                gradient.div_(scaling.scale)
+        overflows = optimizer.scale_rule is not None and not all(map(all_finite, flat))
+        if not overflows:
+            self._apply(totals, optimizer, scaling.applied(step))
+        report = Report(self._server.name)
+        scaling.advance(NormTotal(step, 0.0, is_finite=not overflows), report)
+        return report.loss_scales.get(step)
+
+    def _apply(
+        self, totals: Mapping[str, torch.Tensor], optimizer: OptimizerSpec, step: int
+    ) -> None:
+        """Clip the gradients and apply them."""
+        flat = list(totals.values())
         if optimizer.max_gradient_value is not None:
             clip_value_(flat, optimizer.max_gradient_value)
         if optimizer.max_gradient_norm is not None:

@@ -20,6 +20,7 @@ from wsc.compiler.precision import DTYPES
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
+from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.partial_sum import Operands, PartialSum
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Bucket, Segment
@@ -146,6 +147,7 @@ class Executor:
         segment_step: SegmentStep,
         payloads: Mapping[int, Payload],
         batches: Sequence[MicroBatch],
+        loss_scale: float | None = None,
     ) -> list[Interval]:
         """Run one segment for some micro-batches side by side.
 
@@ -154,6 +156,7 @@ class Executor:
             segment_step: What to run.
             payloads: The weights of the segment, by bucket.
             batches: Their values and gradients are updated in place.
+            loss_scale: The dynamic loss scale of the step, if it has one and it is known by now.
 
         Returns:
             When each micro-batch was computed.
@@ -162,6 +165,9 @@ class Executor:
         kernel = self._kernels[segment.index]
         views = self._weights(segment_step, payloads)
         weights = [views[name] for name in segment.weights]
+        if loss_scale is not None:
+            for batch in batches:
+                batch.values[LOSS_SCALE_INPUT] = loss_scale
 
         def run_one(batch: MicroBatch) -> Interval:
             with self._cores.lease():

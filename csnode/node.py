@@ -129,6 +129,7 @@ class NodeJob(JobState[CSNode]):
         self._batches: list[MicroBatch] = []
         # What has arrived and is not used up, and the slabs that others are still reading.
         self._weights: dict[RoundOfStep, dict[int, Payload]] = {}
+        self._loss_scales: dict[int, float] = {}  # by step, where it is dynamic
         self._inputs: dict[tuple[int, int], BatchReady] = {}
         self._sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = {}
         self._activation_bytes = 0
@@ -140,7 +141,9 @@ class NodeJob(JobState[CSNode]):
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
-            case WeightsReady(step, round_index, bucket, payload):
+            case WeightsReady(step, round_index, bucket, payload, loss_scale):
+                if loss_scale is not None:
+                    self._loss_scales[step] = loss_scale
                 self._sram.change("weights", payload.num_bytes)
                 self._weights.setdefault(RoundOfStep(step, round_index), {})[bucket] = payload
             case BatchReady(step, micro_batch) as ready:
@@ -194,7 +197,10 @@ class NodeJob(JobState[CSNode]):
     def _execute(self, step: SegmentStep) -> Iterator[Envelope]:
         """Execute a segment step whose weights have arrived."""
         weights = self._weights.get(self._now, {})
-        self._report.intervals += self._executor.run(self._now.step, step, weights, self._batches)
+        loss_scale = self._loss_scales.get(self._now.step)
+        self._report.intervals += self._executor.run(
+            self._now.step, step, weights, self._batches, loss_scale
+        )
         for bucket in step.weights:
             self._sram.change("weights", -weights.pop(bucket.index).num_bytes)
             released = WeightsReleased(*self._now, bucket.index)
@@ -230,6 +236,8 @@ class NodeJob(JobState[CSNode]):
         self._num_executed = 0
         step, round_index = self._now
         is_last = round_index + 1 == self._executor.rounds.count
+        if is_last:
+            self._loss_scales.pop(step, None)
         self._now = RoundOfStep(step + 1, 0) if is_last else RoundOfStep(step, round_index + 1)
 
     def _account(self) -> None:

@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager
 import torch
 
 from cstorch import flags
+from cstorch.grad_scaler import GradScaler
 from cstorch.optim.optimizer import Optimizer
-from cstorch.recorder import active_recorder
 from wsc.compiler.autocast import autocast as wafer_autocast
 from wsc.compiler.precision import DTYPES, StreamPrecision
 from wsc.core.errors import ConfigError
+
+__all__ = ["GradScaler", "autocast", "optimizer_step"]
 
 
 def set_half_dtype(name: str) -> None:
@@ -66,41 +68,6 @@ def autocast() -> AbstractContextManager[object]:
     return wafer_autocast(stream_precision())
 
 
-class GradScaler:
-    """A fixed loss scale: keeps small gradients of ``float16`` kernels from vanishing.
-
-    MemoryX divides the gradients by the scale before it clips and applies them.
-    """
-
-    def __init__(self, loss_scale: float = 1.0) -> None:
-        if isinstance(loss_scale, bool) or not isinstance(loss_scale, int | float):
-            raise ConfigError(
-                "the loss scale must be a number",
-                code="loss-scale-not-a-number",
-                where="cstorch.amp.GradScaler",
-                value=loss_scale,
-                rule="the scale is fixed for a run; a dynamic scale is not emulated",
-                remedy="GradScaler(loss_scale=2.0**15), or half dtype bfloat16 without a scale",
-            )
-        if not loss_scale > 0:
-            raise ConfigError(
-                "the loss scale must be positive", code="loss-scale-not-positive", value=loss_scale
-            )
-        self.loss_scale = loss_scale
-
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return the loss to call ``backward()`` on, scaled inside a traced step."""
-        recorder = active_recorder.get()
-        if recorder is None or self.loss_scale == 1.0:
-            return loss
-        recorder.scale_loss(self.loss_scale)
-        return loss * self.loss_scale
-
-    def get_scale(self) -> float:
-        """Return the scale."""
-        return self.loss_scale
-
-
 def optimizer_step(
     loss: torch.Tensor,
     optimizer: Optimizer,
@@ -110,10 +77,12 @@ def optimizer_step(
 ) -> None:
     """Run backward pass, clipping, update and ``zero_grad`` in the order of MemoryX."""
     grad_scaler.scale(loss).backward()
+    grad_scaler.unscale_(optimizer)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if max_gradient_value is not None:
         torch.nn.utils.clip_grad_value_(parameters, max_gradient_value)
     if max_gradient_norm is not None:
         torch.nn.utils.clip_grad_norm_(parameters, max_gradient_norm)
-    optimizer.step()
+    grad_scaler.step(optimizer)
+    grad_scaler.update()
     optimizer.zero_grad()

@@ -36,6 +36,7 @@ from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.installation import InputFeed
+from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
@@ -198,14 +199,16 @@ class Backend:
         self.installed.pop(compiled.program.mode, None)  # soon no longer installed in all roles
         self._execution.install(compiled, feed, optimizer, self._registered())
 
-    def run(self, mode: Mode, first_step: int, last_step: int) -> list[StepResult]:
+    def run(
+        self, mode: Mode, first_step: int, last_step: int, loss_scale: LossScale | None = None
+    ) -> list[StepResult]:
         """Run steps of an installed program; ApplianceError when the time of the job is over.
 
         If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
         were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
         weights and losses can be inspected.
         """
-        results = self._execution.run(mode, first_step, last_step, self._registered())
+        results = self._execution.run(mode, first_step, last_step, self._registered(), loss_scale)
         if mode == "train":
             self.global_step = last_step
         return results

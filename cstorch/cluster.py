@@ -25,7 +25,7 @@ from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
 
-STATES = (*CLUSTER_STATES, "global_step")
+STATES = (*CLUSTER_STATES, "global_step", "grad_scaler")
 """The states that a checkpoint can restore."""
 
 

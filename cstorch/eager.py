@@ -15,14 +15,22 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from appliance.coordinator import check_values
+from appliance.coordinator import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.compile import model_of
 from cstorch.host import HostBackend
 from cstorch.listeners import traced_tensors
 from cstorch.loop import Closure, Loop
-from cstorch.recorder import Recorder, recorded_clipping, recording, update_of
+from cstorch.recorder import (
+    RecordedScaler,
+    Recorder,
+    recorded_clipping,
+    recording,
+    update_of,
+)
+from cstorch.step_value import StepValue
 from wsc.compiler.capture import live_weights
+from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.role import Value
@@ -34,6 +42,10 @@ class EagerRecorder(Recorder):
     def hand_out(self, tree: Any) -> Any:
         """Return a pytree with its tensors as results: detached, floats in fp32."""
         return pytree.tree_map_only(torch.Tensor, self._value, tree)
+
+    def scale_loss_by(self, scaler: RecordedScaler) -> torch.Tensor:
+        super().scale_loss_by(scaler)
+        return torch.tensor(scaler.current.scale)
 
     def _value(self, tensor: torch.Tensor) -> torch.Tensor:
         plain = tensor.detach()
@@ -55,10 +67,14 @@ class EagerStep:
         """Step closures that were called inside the step."""
         return self._recorder.closures
 
-    def note_done(self, steps: int) -> None:
-        """Set the step count of the schedulers that the step called."""
-        for scheduler in self._recorder.schedulers:
-            scheduler.note_done(steps)
+    @property
+    def loss_scale(self) -> LossScale | None:
+        """The loss scale of the next step, None if it is fixed."""
+        return None if self._recorder.scaler is None else self._recorder.scaler.current
+
+    def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
+        """Set the loss scale, and the step count of the schedulers that the step called."""
+        self._recorder.note_done(steps, loss_scale)
 
     def run(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> Any:
         """Run one step of a loop; returns its results.
@@ -77,12 +93,15 @@ class EagerStep:
         self.mode, self.batch_size = computed.mode, _rows(arguments)
         step = backend.global_step + 1
         if computed.optimizer is not None:
-            backend.update(computed.gradients, computed.optimizer)
-            self.note_done(backend.global_step)
+            scale = self.loss_scale
+            call.loss_scale = backend.update(computed.gradients, computed.optimizer, scale)
+            self.note_done(backend.global_step, call.loss_scale)
         call.values = tuple(map(_value, self._recorder.results))
-        if backend.check_loss:
+        if backend.check_loss and call.loss_scale and call.loss_scale.has_overflowed:
+            check_scale(call.loss_scale, step)
+        elif backend.check_loss:
             check_values(call.values, computed.mode, step)
-        return computed.outputs
+        return pytree.tree_map_only(StepValue, lambda value: value.of(call), computed.outputs)
 
     def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
         model, precision = model_of(backend), stream_precision()

@@ -21,6 +21,7 @@ from wsc.checkpoint.reader import Reader
 from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceError, ApplianceNanError, WaferStreamError
 from wsc.core.installation import InputFeed, Installation
+from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.units import format_ps
@@ -121,7 +122,12 @@ class Execution:
             self.cluster.install(installation)
 
     def run(
-        self, mode: Mode, first_step: int, last_step: int, weights: Weights
+        self,
+        mode: Mode,
+        first_step: int,
+        last_step: int,
+        weights: Weights,
+        loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
         """Run steps of an installed program; ApplianceError when the time of the job is over.
 
@@ -135,7 +141,7 @@ class Execution:
         if mode == "train":
             weights.outdate()
         try:
-            return cluster.run(mode, first_step, last_step, self._check_loss)
+            return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale)
         except ApplianceNanError:
             raise
         except BaseException:

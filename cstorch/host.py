@@ -18,6 +18,7 @@ from cstorch.backend_type import BackendType
 from cstorch.cluster import load_weights
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
+from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 
@@ -66,11 +67,18 @@ class HostBackend(Backend):
             for name in weights.local()
         }
 
-    def update(self, gradients: Mapping[str, torch.Tensor], optimizer: OptimizerSpec) -> None:
-        """End a step of training with its update."""
-        self._host().update(gradients, optimizer, self.global_step + 1)
+    def update(
+        self,
+        gradients: Mapping[str, torch.Tensor],
+        optimizer: OptimizerSpec,
+        loss_scale: LossScale | None,
+    ) -> LossScale | None:
+        """End a step of training with its update; return the next loss scale if it is dynamic."""
+        step = self.global_step + 1
+        after = self._host().update(gradients, optimizer, step, loss_scale)
         self._registered().outdate()
-        self.global_step += 1
+        self.global_step = step
+        return after
 
     def _host(self) -> HostCluster:
         """Return the weight server, which starts with the first step."""

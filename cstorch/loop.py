@@ -9,6 +9,7 @@ import torch
 
 from cstorch.step_value import StepCall
 from wsc.core.loading import Loading
+from wsc.core.loss_scale import LossScale
 from wsc.core.program import Mode
 
 Closure = tuple[Callable[..., Any], Any]
@@ -30,8 +31,12 @@ class Step(Protocol):
     def closures(self) -> list[Closure]:
         """Step closures that were called inside the trace: repeated for every step."""
 
-    def note_done(self, steps: int) -> None:
-        """Note how many steps of training have been done since the beginning."""
+    @property
+    def loss_scale(self) -> LossScale | None:
+        """The loss scale of the next step, None if it is fixed."""
+
+    def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
+        """Note how many steps of training have been done since the beginning, and the scale now."""
 
 
 class Loop(Protocol):

@@ -19,8 +19,10 @@ from torch.utils import _pytree as pytree
 
 from cstorch.loop import Closure
 from cstorch.step_value import StepValue
+from wsc.compiler.capture import loss_scale_placeholder
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer import OptimizerSpec
 
 
@@ -53,6 +55,13 @@ class RecordedOptimizer(Protocol):
         """Return the update as data; ``names`` as of ``Recorder.spec``."""
 
 
+class RecordedScaler(Protocol):
+    """A dynamic loss scale as the recorder sees it."""
+
+    rule: LossScaleRule
+    current: LossScale
+
+
 @dataclass
 class Recorder:
     """The results of one traced step, its closures, and its update.
@@ -67,7 +76,11 @@ class Recorder:
     schedulers: list[RecordedScheduler] = field(default_factory=list)
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
-    loss_scale: float = 1.0
+    loss_scale: float | LossScaleRule = 1.0
+    scaler: RecordedScaler | None = None  # if the loss scale is dynamic
+    is_unscaled: bool = False
+    has_scaled_step: bool = False  # the optimizer was stepped by the scaler
+    has_new_scale: bool = False  # the scaler was updated
 
     def hand_out(self, tree: Any) -> Any:
         """Make every tensor in a pytree a result of the step; returns placeholders."""
@@ -80,6 +93,7 @@ class Recorder:
     def clip_value(self, max_value: float) -> None:
         """Clamp gradients to [-max_value, max_value] before the update."""
         self._refuse_after_step("clipping")
+        self._refuse_scaled()
         if self.max_gradient_value is not None:
             raise _refusal("gradients are clipped by value twice", "clipped-twice", "once per step")
         if self.max_gradient_norm is not None:
@@ -93,15 +107,39 @@ class Recorder:
     def clip_norm(self, max_norm: float) -> None:
         """Scale gradients to a global L2 norm of at most ``max_norm`` before the update."""
         self._refuse_after_step("clipping")
+        self._refuse_scaled()
         if self.max_gradient_norm is not None:
             raise _refusal("gradients are clipped by norm twice", "clipped-twice", "once per step")
         self.max_gradient_norm = float(max_norm)
 
     def scale_loss(self, loss_scale: float) -> None:
         """Divide gradients by ``loss_scale``, by which the step multiplies the loss."""
-        if self.loss_scale != 1.0:
-            raise _refusal("the loss is scaled twice", "loss-scaled-twice", "once per step")
+        self._refuse_second_scale()
         self.loss_scale = float(loss_scale)
+
+    def scale_loss_by(self, scaler: RecordedScaler) -> torch.Tensor:
+        """Divide gradients by the scale of each step; skip the update if one is not finite.
+
+        Returns:
+            The scale, as a scalar of the step.
+        """
+        self._refuse_second_scale()
+        self.loss_scale, self.scaler = scaler.rule, scaler
+        return loss_scale_placeholder()
+
+    def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
+        """Set the loss scale, and the step count of the schedulers.
+
+        Args:
+            steps: Steps of training that have been done since the beginning.
+            loss_scale: The scale after them, if it is dynamic. Steps that it has skipped do not
+                count for schedulers.
+        """
+        if self.scaler is not None and loss_scale is not None:
+            self.scaler.current = loss_scale
+            steps -= loss_scale.num_skipped_steps
+        for scheduler in self.schedulers:
+            scheduler.note_done(steps)
 
     def step_optimizer(self, optimizer: RecordedOptimizer) -> None:
         """Make the update that of ``optimizer``."""
@@ -132,6 +170,12 @@ class Recorder:
         """
         if self.optimizer is None:
             return None
+        if self.scaler is not None and not (self.has_scaled_step and self.has_new_scale):
+            raise _refusal(
+                "a dynamic loss scale takes part in the update",
+                "loss-scale-left-out",
+                "scaler.step(optimizer) instead of optimizer.step(), then scaler.update()",
+            )
         for scheduler in self.schedulers:
             scheduler.cover(num_steps)
         return replace(
@@ -140,6 +184,18 @@ class Recorder:
             max_gradient_value=self.max_gradient_value,
             loss_scale=self.loss_scale,
         )
+
+    def _refuse_second_scale(self) -> None:
+        if self.loss_scale != 1.0:
+            raise _refusal("the loss is scaled twice", "loss-scaled-twice", "once per step")
+
+    def _refuse_scaled(self) -> None:
+        if self.scaler is not None and not self.is_unscaled:
+            raise _refusal(
+                "gradients are clipped before they are unscaled",
+                "clipped-before-unscaled",
+                "scaler.unscale_(optimizer) before clipping: the limit is for unscaled gradients",
+            )
 
     def _refuse_after_step(self, what: str) -> None:
         if self.optimizer is not None:

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
+from appliance.coordinator import StepResult
 from wsc.core.errors import WaferStreamError
+from wsc.core.loss_scale import LossScale
 from wsc.core.role import Value
 
 
@@ -23,9 +25,25 @@ class Reader(Protocol):
 class StepCall:
     """One call of a traced step in a loop: the values of its results, once the step has run."""
 
-    def __init__(self, loop: Reader | None = None, values: tuple[Value, ...] | None = None) -> None:
+    def __init__(
+        self,
+        loop: Reader | None = None,
+        values: tuple[Value, ...] | None = None,
+        loss_scale: LossScale | None = None,
+    ) -> None:
         self.values = values
+        self.loss_scale = loss_scale
+        """The loss scale after the step, if it is dynamic."""
         self._loop = loop
+
+    @classmethod
+    def of(cls, result: StepResult) -> StepCall:
+        """Return a call that has run."""
+        return cls(values=result.values, loss_scale=result.loss_scale)
+
+    def note(self, result: StepResult) -> None:
+        """Note the values of the step, which has run."""
+        self.values, self.loss_scale = result.values, result.loss_scale
 
     def result(self, position: int) -> torch.Tensor:
         """Return a result; the steps up to this call are run first if they have not run yet.
@@ -34,6 +52,23 @@ class StepCall:
             WaferStreamError: There is no value: nothing is executed, the loop was left before the
                 step ran, or the result is a tensor of a step between two activation steps.
         """
+        value = self._known()[position]
+        if value is None:
+            raise WaferStreamError(
+                "a tensor that a traced step returned was not kept",
+                code="tensor-result-not-kept",
+                rule="tensors come back at activation steps; scalars at every step",
+                remedy="lower activation_steps of the DataExecutor, or read it in its iteration",
+            )
+        return torch.tensor(value) if isinstance(value, float) else value
+
+    def of_loss_scale(self, name: str) -> torch.Tensor:
+        """Return a number of the loss scale after the step, by its name in LossScale."""
+        self._known()
+        return torch.tensor(getattr(self.loss_scale, name))
+
+    def _known(self) -> tuple[Value, ...]:
+        """Return the values of the step, which runs now if it has not run yet."""
         if self.values is None and self._loop is not None:
             self._loop.run_for_reading()
         if self.values is None:
@@ -43,15 +78,7 @@ class StepCall:
                 rule="the step runs in its loop, and neither with compile_only nor validate_only",
                 remedy="read it inside the loop, or in a @cstorch.step_closure",
             )
-        value = self.values[position]
-        if value is None:
-            raise WaferStreamError(
-                "a tensor that a traced step returned was not kept",
-                code="tensor-result-not-kept",
-                rule="tensors come back at activation steps; scalars at every step",
-                remedy="lower activation_steps of the DataExecutor, or read it in its iteration",
-            )
-        return torch.tensor(value) if isinstance(value, float) else value
+        return self.values
 
 
 class StepValue:
@@ -109,6 +136,27 @@ class StepValue:
         return self.tensor().__reduce_ex__(protocol)
 
     __hash__ = object.__hash__
+
+
+class LossScaleValue(StepValue):
+    """A number of the loss scale after a step; ``name`` as in LossScale."""
+
+    def __init__(self, name: str, call: StepCall | None = None) -> None:
+        self.name = name
+        self._call = call
+
+    def of(self, call: StepCall) -> LossScaleValue:
+        return LossScaleValue(self.name, call)
+
+    def tensor(self, call: StepCall | None = None) -> torch.Tensor:
+        source = self._call or call
+        assert source is not None, "inside a trace the scale of its end is not known"
+        return source.of_loss_scale(self.name)
+
+    def __repr__(self) -> str:
+        if self._call is None or self._call.values is None:
+            return f"<{self.name} of the loss scale, known after the traced step has run>"
+        return repr(self.tensor())
 
 
 _OPERATORS = (

@@ -40,6 +40,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import InputFeed
 from wsc.core.loading import Loading
+from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
@@ -112,10 +113,15 @@ class TracedStep:
         """Step closures that were called inside the trace: repeated for every step."""
         return self._installed.recorder.closures
 
-    def note_done(self, steps: int) -> None:
-        """Set the step count of the schedulers that the step called."""
-        for scheduler in self._installed.recorder.schedulers:
-            scheduler.note_done(steps)
+    @property
+    def loss_scale(self) -> LossScale | None:
+        """The loss scale of the next step, None if it is fixed."""
+        scaler = self._installed.recorder.scaler
+        return None if scaler is None else scaler.current
+
+    def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
+        """Set the loss scale, and the step count of the schedulers that the step called."""
+        self._installed.recorder.note_done(steps, loss_scale)
 
     def compiled_for(
         self, size: int, *args: Any, **kwargs: Any

@@ -1,8 +1,9 @@
 """Collects the gradients of one server: from subtrees to the sums that the optimizer applies.
 
 Subtrees of a bucket arrive in any order and are added in the reduce order. The sum of the whole
-batch is unscaled and clamped; if gradients are clipped by their global norm, the sums of a step
-wait until all servers have agreed on it (NormExchange).
+batch is unscaled and clamped; if gradients are clipped by their global norm, or the loss scale is
+dynamic, the sums of a step wait until all servers have agreed on the norm, and on whether all
+gradients are finite (NormExchange).
 """
 
 from __future__ import annotations
@@ -48,29 +49,35 @@ class GradientCollector:
         self._optimizer = optimizer
         self._position = {name: place for place, name in enumerate(program.trained)}
         self._mergers: dict[tuple[int, int], Merger[PartialSum]] = {}  # by step and bucket
-        self._waiting: dict[int, Sums] = {}  # by step, until the norm is known
+        self._waiting: dict[int, Sums] = {}  # by step, until all servers agree
+        self._overflowed: set[int] = set()  # steps with a gradient that is not finite
 
-    def take(self, message: GradientReady, release: Callable[[], None]) -> Collected:
-        """Add one subtree of a gradient bucket; ``release`` is called once it has been read."""
-        whole = self._add(message, release)
+    def take(
+        self, message: GradientReady, release: Callable[[], None], loss_scale: float
+    ) -> Collected:
+        """Add one subtree of a gradient bucket; ``release`` is called once it has been read.
+
+        ``loss_scale`` is that of the step; the sum is divided by it.
+        """
+        whole = self._add(message, release, loss_scale)
         if whole is None:
             return Collected()
-        if self._limits.max_gradient_norm is None:
+        if not self._limits.waits_for_all:
             return Collected({message.bucket: whole})
         waiting = self._waiting.setdefault(message.step, {})
         waiting[message.bucket] = whole
         if len(waiting) < len(self._buckets):
             return Collected()
-        return Collected(partial=self._norms(message.step, waiting))
+        return Collected(partial=self._partial(message.step, waiting))
 
-    def clip(self, step: int, norm: float) -> Sums:
+    def settle(self, total: NormTotal) -> Sums:
         """Return the sums of a step, scaled so that their global norm is within the limit."""
+        sums = self._waiting.pop(total.step)
         limit = self._limits.max_gradient_norm
-        assert limit is not None, "without a limit no sum waits for the norm"
-        sums = self._waiting.pop(step)
-        coefficient = clip_coefficient(norm, limit)
-        for whole in sums.values():
-            whole.flat.mul_(coefficient)
+        if limit is not None and total.is_finite:
+            coefficient = clip_coefficient(total.norm, limit)
+            for whole in sums.values():
+                whole.flat.mul_(coefficient)
         return sums
 
     def gradients(self, sums: Sums) -> dict[str, torch.Tensor]:
@@ -86,7 +93,9 @@ class GradientCollector:
         assert self._optimizer is not None, "an evaluation program has no gradients"
         return self._optimizer
 
-    def _add(self, message: GradientReady, release: Callable[[], None]) -> PartialSum | None:
+    def _add(
+        self, message: GradientReady, release: Callable[[], None], loss_scale: float
+    ) -> PartialSum | None:
         """Add a subtree; return the sum of the whole batch, unscaled and clamped, when complete."""
         key = (message.step, message.bucket)
         merger = self._mergers.setdefault(key, Merger(self._num_micro_batches, _add))
@@ -100,17 +109,25 @@ class GradientCollector:
             return None
         del self._mergers[key]
         ((_, whole),) = merger.take()
-        if self._limits.loss_scale != 1.0:
-            whole.flat.div_(self._limits.loss_scale)
+        if loss_scale != 1.0:
+            whole.flat.div_(loss_scale)
+        # Before values are clamped, which would hide an overflow.
+        if self._limits.scale_rule is not None and not all_finite(whole.flat):
+            self._overflowed.add(message.step)
         if self._limits.max_gradient_value is not None:
             clip_value_([whole.flat], self._limits.max_gradient_value)
         return whole
 
-    def _norms(self, step: int, sums: Sums) -> NormPartial:
+    def _partial(self, step: int, sums: Sums) -> NormPartial:
+        """Return the part of this server in what all have to agree on."""
+        is_finite = step not in self._overflowed
+        self._overflowed.discard(step)
+        if self._limits.max_gradient_norm is None:
+            return NormPartial(step, self._server, (), is_finite)
         gradients = self.gradients(sums)
         norms = gradient_norms(list(gradients.values()))
         places = (self._position[name] for name in gradients)
-        return NormPartial(step, self._server, tuple(zip(places, norms, strict=True)))
+        return NormPartial(step, self._server, tuple(zip(places, norms, strict=True)), is_finite)
 
 
 class NormExchange:
@@ -118,7 +135,8 @@ class NormExchange:
 
     Each server sends its part to the leader, the lowest server that owns a gradient. The leader
     adds the per-tensor norms in master order, as ``torch.nn.utils.clip_grad_norm_`` does, so the
-    total never depends on which server owns which parameter.
+    total never depends on which server owns which parameter. The gradients of a step are finite if
+    those of every server are.
     """
 
     def __init__(self, servers: Sequence[int]) -> None:
@@ -139,8 +157,14 @@ class NormExchange:
         del self._partials[partial.step]
         norms = dict(pair for part in arrived.values() for pair in part.norms)
         total = total_norm([norms[position] for position in sorted(norms)])
+        is_finite = all(part.is_finite for part in arrived.values())
         for server in self._servers:
-            yield server_name(server), NormTotal(partial.step, total)
+            yield server_name(server), NormTotal(partial.step, total, is_finite)
+
+
+def all_finite(flat: torch.Tensor) -> bool:
+    """Return whether no element is infinite or NaN, which both extremes would show."""
+    return all(bool(torch.isfinite(extreme)) for extreme in torch.aminmax(flat))
 
 
 def _add(left: PartialSum, right: PartialSum) -> PartialSum:

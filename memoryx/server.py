@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from memoryx.collector import GradientCollector, NormExchange, Sums
+from memoryx.loss_scaling import LossScaling
 from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
 from wsc.compiler.precision import DTYPES
@@ -117,6 +118,10 @@ class ServerJob(JobState[WeightServer]):
         )
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
         self._collector = GradientCollector(index, program, collected, installed.optimizer)
+        self._scaling = LossScaling(installed.optimizer, job)
+        self._clips_by_norm = (
+            installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
+        )
 
     def start(self) -> Iterator[Envelope]:
         yield from self._stream()
@@ -130,11 +135,8 @@ class ServerJob(JobState[WeightServer]):
             case NormPartial() as partial:
                 for target, total in self._norms.take(partial):
                     yield self.envelope(target, total)
-            case NormTotal(step, norm):
-                self._report.norms[step] = norm
-                with self.role.context.cores.lease():
-                    sums = self._collector.clip(step, norm)
-                yield from self._update(step, sums)
+            case NormTotal() as total:
+                yield from self._settle(total)
             case message:
                 raise self.refusal(message)
         yield from self._stream()
@@ -148,7 +150,7 @@ class ServerJob(JobState[WeightServer]):
 
     def _stream(self) -> Iterator[Envelope]:
         for ready in self._streamer.send(self._cast):
-            yield self.envelope(self.role.spec.root, ready)
+            yield self.envelope(self.role.spec.root, self._scaling.stated_in(ready))
 
     def _cast(self, bucket: Bucket) -> Slab:
         """Return a slab with the bucket's masters in stream dtype: the cast is the only copy."""
@@ -165,18 +167,28 @@ class ServerJob(JobState[WeightServer]):
         )
         credit = Credit(self.envelope(source, released), self._credits)
         with self.role.context.cores.lease():
-            collected = self._collector.take(gradient, credit)
+            collected = self._collector.take(gradient, credit, self._scaling.scale)
         yield from self._update(gradient.step, collected.sums)
         if collected.partial is not None:
             yield self.envelope(self._norms.leader, collected.partial)
 
-    def _update(self, step: int, sums: Sums) -> Iterator[Envelope]:
+    def _settle(self, total: NormTotal) -> Iterator[Envelope]:
+        """Apply or skip the update of a step on which all servers have agreed."""
+        if self._clips_by_norm:
+            self._report.norms[total.step] = total.norm
+        with self.role.context.cores.lease():
+            sums = self._collector.settle(total)
+        yield from self._update(total.step, sums, is_skipped=not total.is_finite)
+        self._scaling.advance(total, self._report)
+
+    def _update(self, step: int, sums: Sums, is_skipped: bool = False) -> Iterator[Envelope]:
         """Apply the optimizer to the parameters of some buckets; yield the credits that are due."""
         if sums:
             gradients = self._collector.gradients(sums)
             with self.role.context.cores.lease():
                 start_ns = time.perf_counter_ns()
-                self.role.store.update(gradients, step)
+                if not is_skipped:
+                    self.role.store.update(gradients, self._scaling.applied(step))
                 stop_ns = time.perf_counter_ns()
             detail = f"{len(gradients)} tensors"
             self._report.intervals.append(Interval("update", start_ns, stop_ns, step, detail))

@@ -23,6 +23,7 @@ from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
 from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Params, load_params
+from waferstream.training.build import make_scaler
 from wsc.compiler.autocast import autocast
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
@@ -58,21 +59,46 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     masters = list(model.parameters())
     optimizer = make_optimizer(init, masters)
     size = micro_batch_size(init, batch_size)
-    for step, batch in enumerate(batches):
+    applied, scaling = 0, LossScaling(init)
+    for batch in batches:
         micro_batches = [
             {name: tensor[first : first + size] for name, tensor in batch.items()}
             for first in range(0, batch_size, size)
         ]
         shares = [weight / len(micro_batches) for weight in label_weights(model, micro_batches)]
-        gradients_of = partial(backward, model, init, micro_batches, shares)
+        gradients_of = partial(backward, model, init, micro_batches, shares, scaling.scale)
         for master, gradient in zip(
             masters, tree_sum(gradients_of, len(micro_batches)), strict=True
         ):
-            master.grad = gradient / init.precision.loss_scaling_factor
-        clip(init, masters)
-        follow_schedules(init, optimizer, step)
-        optimizer.step()
+            master.grad = gradient / scaling.scale
+        if not scaling.has_overflowed(masters):
+            clip(init, masters)
+            follow_schedules(init, optimizer, applied)
+            optimizer.step()
+            applied += 1
     return model
+
+
+class LossScaling:
+    """The loss scale of a run: fixed, or dynamic as in ``wsc.core.loss_scale``."""
+
+    def __init__(self, init: InitConfig) -> None:
+        scaler = make_scaler(init)
+        self._rule = scaler.rule if scaler.dynamic else None
+        self._current = scaler.current
+
+    @property
+    def scale(self) -> float:
+        """The scale of the step that comes next."""
+        return self._current.scale
+
+    def has_overflowed(self, masters: Iterable[nn.Parameter]) -> bool:
+        """Return whether the step must be skipped, and go on to the next scale."""
+        if self._rule is None:
+            return False
+        is_finite = all(bool(p.grad.isfinite().all()) for p in masters if p.grad is not None)
+        self._current = self._rule.after(self._current, is_finite)
+        return not is_finite
 
 
 def label_weights(model: nn.Module, micro_batches: list[Batch]) -> list[float]:
@@ -101,6 +127,7 @@ def backward(
     init: InitConfig,
     micro_batches: list[Batch],
     shares: list[float],
+    loss_scale: float,
     index: int,
 ) -> Gradients:
     """Return the part of a micro-batch in the gradients of the mean loss of the batch."""
@@ -116,7 +143,7 @@ def backward(
         return [torch.zeros_like(weight, dtype=torch.float32) for weight in weights.values()]
     with autocast(precision):
         loss = torch.func.functional_call(model, weights, kwargs=micro_batches[index])
-    scaled = loss * init.precision.loss_scaling_factor
+    scaled = loss * loss_scale
     share = torch.full_like(scaled, shares[index])
     gradients = torch.autograd.grad(scaled, list(weights.values()), share)
     return [gradient.float() for gradient in gradients]

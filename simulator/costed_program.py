@@ -20,9 +20,9 @@ from wsc.core.schedule import Schedule, schedule_of
 class CostedProgram:
     """A program with its schedule, the costs of its segments on one system, and its memory tiers.
 
-    ``update`` is the cost of the optimizer (memoryx.optim.cost.update_cost). With ``clips_by_norm``
-    no parameter is updated before the global gradient norm is known, which takes the gradients of
-    all parameters.
+    ``update`` is the cost of the optimizer (memoryx.optim.cost.update_cost). With ``waits_for_all``
+    no parameter is updated before the gradients of all parameters are known: their norm, or, with a
+    dynamic loss scale, whether they are finite. A skipped step takes as long as any other.
     """
 
     program: Program
@@ -32,7 +32,7 @@ class CostedProgram:
     loading: Loading
     load_ps: int  # of one micro-batch, by the input workers of one system
     update: UpdateCost
-    clips_by_norm: bool
+    waits_for_all: bool
 
     @classmethod
     def of(
@@ -42,7 +42,7 @@ class CostedProgram:
         machine: MachineSpec,
         *,
         update: UpdateCost = NO_UPDATE,
-        clips_by_norm: bool = False,
+        waits_for_all: bool = False,
         loading: Loading = UNKNOWN_LOADING,
     ) -> CostedProgram:
         """Cost a program on machines of one kind, whatever their number of systems.
@@ -57,7 +57,7 @@ class CostedProgram:
             loading=loading,
             load_ps=_load_ps(program, machine, loading),
             update=update,
-            clips_by_norm=clips_by_norm,
+            waits_for_all=waits_for_all,
         )
 
     def with_program(self, program: Program, machine: MachineSpec) -> CostedProgram:

@@ -79,7 +79,7 @@ class RoundTiming:
             else:
                 self._execute_alike(costed, alike, this)
         self._node.release_batch()
-        if this.is_last and costed.clips_by_norm:
+        if this.is_last and costed.waits_for_all:
             self._update_all(costed)
         if this.is_last:
             self._node.idle_until("reduce", self._memoryx.updated_ps(costed.first_weights))
@@ -181,4 +181,4 @@ class RoundTiming:
 
 def _updates(costed: CostedProgram, this: Round) -> bool:
     """Return whether weights are updated as soon as their own gradients are summed."""
-    return this.is_last and not costed.clips_by_norm
+    return this.is_last and not costed.waits_for_all

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from memoryx.optim.cost import NO_UPDATE, UpdateCost, clips_by_norm, update_cost
+from memoryx.optim.cost import NO_UPDATE, UpdateCost, update_cost, waits_for_all
 from simulator.cluster_timing import ClusterTiming, RoundCache
 from simulator.costed_program import CostedProgram
 from simulator.layouts import Layouts
@@ -63,7 +63,7 @@ class Prediction:
 class Simulator:
     """Simulates a step of one model, on clusters of one kind of machine.
 
-    ``update``, ``clips_by_norm`` and ``loading`` are as for ``CostedProgram.of``. Predictions share
+    ``update``, ``waits_for_all`` and ``loading`` are as for ``CostedProgram.of``. Predictions share
     two caches: settled steps by micro-batch size, rounds and tree depth (with jitter: systems), and
     the effects of rounds. Costs and SRAM plans are cached by ``Layouts``.
     """
@@ -72,7 +72,7 @@ class Simulator:
     machine: MachineSpec
     num_servers: int = 1
     update: UpdateCost = NO_UPDATE
-    clips_by_norm: bool = False
+    waits_for_all: bool = False
     loading: Loading = UNKNOWN_LOADING
     _settled: dict[tuple[int, int, int], _Settled] = field(
         default_factory=dict, init=False, repr=False
@@ -94,7 +94,7 @@ class Simulator:
             machine,
             num_servers,
             update=update_cost(optimizer, program.parameter),
-            clips_by_norm=clips_by_norm(optimizer),
+            waits_for_all=waits_for_all(optimizer),
             loading=loading,
         )
 
@@ -183,7 +183,7 @@ class Simulator:
             plan_streams(program, self.num_servers),
             self.machine,
             update=self.update,
-            clips_by_norm=self.clips_by_norm,
+            waits_for_all=self.waits_for_all,
             loading=self.loading,
         )
 

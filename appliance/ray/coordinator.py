@@ -23,6 +23,7 @@ from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
+from wsc.core.loss_scale import LossScale
 from wsc.core.messages import COORDINATOR
 from wsc.core.program import Mode
 from wsc.core.role import Interval, RoleSpec
@@ -125,9 +126,14 @@ class RayCluster(RayHosted[Coordinator]):
         self.invoke(Coordinator.install, installation)
 
     def run(
-        self, mode: Mode, first_step: int, last_step: int, check_finite: bool = True
+        self,
+        mode: Mode,
+        first_step: int,
+        last_step: int,
+        check_finite: bool = True,
+        loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
-        return self.invoke(Coordinator.run, mode, first_step, last_step, check_finite)
+        return self.invoke(Coordinator.run, mode, first_step, last_step, check_finite, loss_scale)
 
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
         self.invoke(Coordinator.load_weights, values)

@@ -52,6 +52,6 @@ def _mean(
     return -(-total // max(1, sum(spec.num_elements for spec, _ in pairs)))
 
 
-def clips_by_norm(optimizer: OptimizerSpec | None) -> bool:
-    """Return whether updates wait for the global gradient norm, which takes all gradients."""
-    return optimizer is not None and optimizer.max_gradient_norm is not None
+def waits_for_all(optimizer: OptimizerSpec | None) -> bool:
+    """Return whether every update waits for the gradients of all parameters."""
+    return optimizer is not None and optimizer.waits_for_all

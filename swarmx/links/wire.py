@@ -71,6 +71,8 @@ def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
 
 def _from_wire(name: str, body: Any) -> Any:
     value = getattr(body, name)
+    if name == "loss_scale":
+        return value if body.HasField(name) else None
     if name == "subtree":
         return Subtree(value.lo, value.level)
     if name == "norms":

@@ -17,7 +17,7 @@ from tests.support.cstorch_program import executor, loader, losses, running_back
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config
 from waferstream.config.params import InitConfig
-from waferstream.training.build import make_optimizer, training_step
+from waferstream.training.build import make_optimizer, make_scaler, training_step
 from wsc.core.errors import DataError
 
 ROWS, TOKENS, CLASSES = 12, 6, 5
@@ -164,7 +164,7 @@ def gpt_digest(init: InitConfig, num_csx: int) -> str:
         backends.csx.precision.optimization_level = init.precision.precision_opt_level
         backends.csx.performance.micro_batch_size = 2
         model = cstorch.compile(build_model(init.model.dump(), init.seed), backend)
-        step = training_step(init, model, *make_optimizer(init, model))
+        step = training_step(init, model, *make_optimizer(init, model), make_scaler(init))
         for batch in executor(3, loader(Masked)):
             step(batch)
         return backend.weights_digest()

@@ -82,7 +82,7 @@ def make_timing(
     *,
     num_nodes: int = 1,
     num_servers: int = 1,
-    clips_by_norm: bool = False,
+    waits_for_all: bool = False,
     record: bool = False,
     others: Sequence[Program] = (),
 ) -> ClusterTiming:
@@ -93,7 +93,7 @@ def make_timing(
             plan_streams(each, num_servers),
             cluster.machine,
             update=ADAMW,
-            clips_by_norm=clips_by_norm,
+            waits_for_all=waits_for_all,
         )
         cluster.load_program(costed)
     return cluster
@@ -115,7 +115,7 @@ shapes = st.fixed_dictionaries(
     {
         "num_nodes": st.integers(1, 10),
         "num_servers": st.integers(1, 3),
-        "clips_by_norm": st.booleans(),
+        "waits_for_all": st.booleans(),
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 
@@ -17,6 +18,6 @@ SGD = {
 """All hyperparameters of SGD, optional ones switched off."""
 
 
-def plain_sgd(names: Iterable[str], lr: float, **limits: float) -> OptimizerSpec:
+def plain_sgd(names: Iterable[str], lr: float, **limits: Any) -> OptimizerSpec:
     """Return SGD at rate ``lr`` for one group of parameters; ``limits`` clip their gradients."""
     return OptimizerSpec("SGD", (ParamGroup(tuple(names), {**SGD, "lr": lr}),), **limits)

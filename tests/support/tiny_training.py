@@ -17,7 +17,7 @@ from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
 from tests.support.tiny_models import NO_DROPOUT, SIZES
 from waferstream.config.params import InitConfig
-from waferstream.training.build import make_optimizer, training_step
+from waferstream.training.build import make_optimizer, make_scaler, training_step
 from wsc.core.config import validate
 
 GPT = {"name": "gpt2", **SIZES, **NO_DROPOUT, "vocab_size": 64, "max_position_embeddings": 8}
@@ -105,14 +105,17 @@ def train_on_cluster(
         with backend.device:
             model = build_model(init.model.dump(), init.seed)
         compiled = cstorch.compile(model, backend)
-        step = training_step(init, compiled, *make_optimizer(init, compiled))
+        scaler = make_scaler(init)
+        if restore is not None:
+            scaler.load_state_dict(cstorch.load(restore).get("grad_scaler", {}))
+        step = training_step(init, compiled, *make_optimizer(init, compiled), scaler)
         loader = cstorch.utils.data.DataLoader(build_source, LOADER, "test")
         executor = cstorch.utils.data.DataExecutor(
             loader, num_steps=steps, checkpoint_steps=steps if save else None
         )
         for batch in executor:
             step(batch)
-            _save(save, backend)
+            _save(save, backend, scaler)
         return inspect(backend)
     finally:
         backend.shutdown()
@@ -120,8 +123,9 @@ def train_on_cluster(
 
 
 @cstorch.checkpoint_closure
-def _save(path: Path, backend: cstorch.Backend) -> None:
-    cstorch.save({"model": {}, "optimizer": {}, "global_step": backend.global_step}, path)
+def _save(path: Path, backend: cstorch.Backend, scaler: amp.GradScaler) -> None:
+    state = {"model": {}, "optimizer": {}, "global_step": backend.global_step}
+    cstorch.save({**state, "grad_scaler": scaler.state_dict()}, path)
 
 
 def _set_precision(init: InitConfig) -> None:

@@ -246,7 +246,7 @@ def test_updates_overlap_unless_clipped_by_norm() -> None:
     program = make_program(layers=8, elements=10 * MEGA, flops=5 * TERA, micro_batches=1)
     machine = machine_with_memory(500 * GIGA)
     overlapped, clipped = (
-        run(make_timing(program, machine, clips_by_norm=clips))[-1] for clips in (False, True)
+        run(make_timing(program, machine, waits_for_all=clips))[-1] for clips in (False, True)
     )
     assert clipped.attribution.reduce > 2 * overlapped.attribution.reduce
     assert clipped.attribution.compute == overlapped.attribution.compute

@@ -96,20 +96,28 @@ class PrecisionConfig(Section):
         HalfType, not_yet("cbfloat16", remedy="bfloat16 has the same size and needs no loss scale")
     ] = "bfloat16"
     precision_opt_level: Literal[0, 1, 2] = 1
-    loss_scaling_factor: Annotated[
-        PositiveFloat, not_yet("dynamic", remedy="give a number; bfloat16 needs no other than 1.0")
-    ] = 1.0
-    """Factor on the loss before the backward pass; gradients are divided by it afterwards."""
-    initial_loss_scale: NotYet = None
-    steps_per_increase: NotYet = None
-    min_loss_scale: NotYet = None
-    max_loss_scale: NotYet = None
+    loss_scaling_factor: PositiveFloat | Literal["dynamic"] = 1.0
+    """Factor on the loss before the backward pass; gradients are divided by it afterwards.
+
+    ``dynamic`` follows the gradients (``wsc.core.loss_scale``); the next four keys are for it, and
+    null is the default of ``cstorch.amp.GradScaler``.
+    """
+    initial_loss_scale: PositiveFloat | None = None
+    steps_per_increase: PositiveInt = 2000
+    min_loss_scale: PositiveFloat | None = None
+    max_loss_scale: PositiveFloat | None = None
     max_gradient_norm: PositiveFloat | None = None
     """Largest global L2 norm of the gradients."""
     max_gradient_value: PositiveFloat | None = None
     """Largest absolute value of a gradient element."""
-    log_loss_scale: bool = False
-    """Log the loss scale."""
+    log_loss_scale: bool | None = None
+    """Write a dynamic loss scale to the events; null is yes."""
+
+    @property
+    def scales_dynamically(self) -> bool:
+        """Whether the loss scale is dynamic; bfloat16 and fp32 have the range of fp32 anyway."""
+        has_range = not self.enabled or self.fp16_type == "bfloat16"
+        return self.loss_scaling_factor == "dynamic" and not has_range
 
     @property
     def stream_dtype(self) -> FloatType:

@@ -24,13 +24,18 @@ import cstorch
 from appliance.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
-from memoryx.optim.cost import UpdateCost, clips_by_norm, update_cost
+from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import known_config, parameter_shapes
 from modelzoo.models.transformer_config import TransformerConfig
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections import DataLoaderConfig
-from waferstream.training.build import make_model, make_optimizer, training_step
+from waferstream.training.build import (
+    make_model,
+    make_optimizer,
+    make_scaler,
+    training_step,
+)
 from wsc.compiler.depth import CAPTURED_LAYERS, Stack
 from wsc.compiler.scale import CAPTURED_SIZES, ScalableProgram
 from wsc.core.errors import ConfigError, DataError
@@ -60,7 +65,7 @@ class CapturedStep:
     small: Program
     large: Program
     update: UpdateCost
-    clips_by_norm: bool
+    waits_for_all: bool
     tokens_per_sample: int | None
     """None for a model that does not read tokens."""
 
@@ -166,7 +171,7 @@ def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
         small=small.program,
         large=large.program,
         update=update_cost(optimizer, small.program.parameter),
-        clips_by_norm=clips_by_norm(optimizer),
+        waits_for_all=waits_for_all(optimizer),
         tokens_per_sample=_tokens_per_sample(batch),
     )
 
@@ -191,7 +196,7 @@ def _capture_at(
         model = make_model(init)
     backend.unregister()  # it may hold the model at another depth
     cstorch.compile(model, backend)
-    step = training_step(init, model, *make_optimizer(init, model))
+    step = training_step(init, model, *make_optimizer(init, model), make_scaler(init))
     assert isinstance(step, TracedStep)
     return compile_at(step, batch, sizes)
 

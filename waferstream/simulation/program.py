@@ -118,7 +118,7 @@ def _study(
             backend.cluster_config.cluster.machine,
             backend.size().num_servers,
             update=step.update,
-            clips_by_norm=step.clips_by_norm,
+            waits_for_all=step.waits_for_all,
             loading=UNKNOWN_LOADING,
         )
     finally:

@@ -151,7 +151,7 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
         cluster.machine,
         num_servers,
         update=step.update,
-        clips_by_norm=step.clips_by_norm,
+        waits_for_all=step.waits_for_all,
         loading=training_loading(params.trainer),
     )
     return Study(

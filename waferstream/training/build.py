@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import cstorch
+from cstorch.amp import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from modelzoo.data.registry import build_source, check_section
@@ -21,6 +23,8 @@ from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections import DataLoaderConfig
 from wsc.core.errors import DataError
 from wsc.core.hyper_schedules.build import argument_names
+
+log = logging.getLogger("waferstream")
 
 FAMILIES = {
     "lr": cstorch.optim.lr_scheduler,
@@ -66,12 +70,30 @@ def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:
         yield kind(optimizer=optimizer, param_group_tags=config.param_group_tags, **arguments)
 
 
+def make_scaler(init: InitConfig) -> GradScaler:
+    """Build the loss scale; a dynamic one only for half types that need it."""
+    section = init.precision
+    if section.loss_scaling_factor == "dynamic" and not section.scales_dynamically:
+        log.info("The type %s needs no loss scale: none is used", section.stream_dtype)
+        return GradScaler()
+    return GradScaler(
+        section.loss_scaling_factor,
+        init_scale=section.initial_loss_scale,
+        steps_per_increase=section.steps_per_increase,
+        min_loss_scale=section.min_loss_scale,
+        max_loss_scale=section.max_loss_scale,
+    )
+
+
 def training_step(
-    init: InitConfig, model: nn.Module, optimizer: Optimizer, schedulers: list[Scheduler]
+    init: InitConfig,
+    model: nn.Module,
+    optimizer: Optimizer,
+    schedulers: list[Scheduler],
+    scaler: GradScaler,
 ) -> Step:
     """Return the traced training step: forward, backward, clipping, update, schedule."""
     loss_of = make_loss_of(init, model)
-    scaler = cstorch.amp.GradScaler(init.precision.loss_scaling_factor)
 
     @cstorch.trace
     def train(batch: Any) -> torch.Tensor:

@@ -26,6 +26,7 @@ class TrainingLog:
     losses: tuple[tuple[int, float], ...]
     gradient_norm: float | None
     learning_rate: float | None
+    loss_scale: float | None  # of the next step, if it is dynamic and to be logged
     rate: float  # samples/s, measured, smoothed
     global_rate: float
     emulated_rate: float
@@ -124,6 +125,7 @@ class Events:
             "train/emulated_rate": log.emulated_rate,
             "train/gradient_norm": log.gradient_norm,
             "train/lr": log.learning_rate,
+            "train/loss_scale": log.loss_scale,
         }
         for name, value in scalars.items():
             if value is not None:
@@ -165,7 +167,8 @@ class History:
 class TrainingReporter:
     """Collector of a run's steps; notifies observers at log steps.
 
-    ``rate`` is the schedule of the learning rate, None where it is constant.
+    ``rate`` is the schedule of the learning rate, None where it is constant; ``logs_scale`` asks
+    for a dynamic loss scale.
     """
 
     def __init__(
@@ -174,7 +177,9 @@ class TrainingReporter:
         profiler: Profiler,
         rate: HyperSchedule | None,
         observers: Sequence[Observer],
+        logs_scale: bool = True,
     ) -> None:
+        self._logs_scale = logs_scale
         self._plan = plan
         self._profiler = profiler
         self._rate = rate
@@ -195,11 +200,14 @@ class TrainingReporter:
 
     def _log(self, stage: Stage) -> TrainingLog:
         newest, tracker = self._untold[-1], self._profiler.rate_tracker
+        scale = newest.loss_scale
+        applied = newest.step if scale is None else newest.step - scale.num_skipped_steps
         return TrainingLog(
             step=newest.step,
             losses=tuple((result.step, result.loss) for result in self._untold),
             gradient_norm=newest.gradient_norm,
-            learning_rate=None if self._rate is None else self._rate.at(newest.step - 1),
+            learning_rate=None if self._rate is None else self._rate.at(max(applied - 1, 0)),
+            loss_scale=scale.scale if scale and self._logs_scale else None,
             rate=tracker.rate,
             global_rate=tracker.global_rate,
             emulated_rate=self._profiler.emulated_rate,

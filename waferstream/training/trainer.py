@@ -10,11 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 import cstorch
 from appliance.checkpoints import CheckpointFolder
+from cstorch.amp import GradScaler
 from cstorch.backend import Backend
 from cstorch.cluster import STATES
 from cstorch.utils.data import DataExecutor, DataLoader
@@ -28,6 +30,7 @@ from waferstream.training.build import (
     make_loader,
     make_model,
     make_optimizer,
+    make_scaler,
     training_step,
 )
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
@@ -62,6 +65,8 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._checkpoint: Path | None = None
+        self._restored_scale: dict[str, float] = {}
+        self._scaler = GradScaler()
         self._profiler = Profiler()  # over all training stages
         with backend.device:
             self.model: nn.Module = make_model(self._init)
@@ -94,10 +99,13 @@ class Trainer:
         if not plan.stages:
             return self._nothing_left(plan)
         optimizer, schedulers = make_optimizer(self._init, self.model)
-        step = training_step(self._init, self.model, optimizer, schedulers)
+        self._scaler = make_scaler(self._init)
+        self._scaler.load_state_dict(self._restored_scale)
+        step = training_step(self._init, self.model, optimizer, schedulers, self._scaler)
         rates = [scheduler.schedule for scheduler in schedulers if scheduler.key == "lr"]
         rate = rates[0] if rates else None
-        reporter = TrainingReporter(plan, self._profiler, rate, self._observers)
+        logs_scale = self._init.precision.log_loss_scale is not False
+        reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
         for stage in plan.stages:
             self._set_micro_batch("train")
             self._train(loader, step, plan, stage, reporter)
@@ -218,7 +226,9 @@ class Trainer:
     def _save(self, step: int) -> None:
         log.info("Saving checkpoint at step %d", step)
         with self._folder.draft(step) as draft:
-            objects = {"global_step": step, "seed": self._init.seed}
+            objects: dict[str, Any] = {"global_step": step, "seed": self._init.seed}
+            if self._scaler.dynamic:
+                objects["grad_scaler"] = self._scaler.state_dict()
             self._backend.save(draft.partial, CLUSTER_STATES, objects)
         self._checkpoint = draft.final
         log.info("Saved checkpoint %s", draft.final)
@@ -237,7 +247,9 @@ class Trainer:
         if checkpoint.strict_version:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
-        self._backend.restore(path, self._states(), strict)
+        objects = self._backend.restore(path, self._states(), strict)
+        if "grad_scaler" in self._states():
+            self._restored_scale = objects.get("grad_scaler", {})
         self._checkpoint = path
         log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
 

@@ -11,6 +11,7 @@ The passes read these entries of each node's ``meta``:
     ``layer``          path of the innermost module that ran (forward nodes)
     ``backward``       whether autograd made the node
     ``seed``           whether it is the gradient at which a backward pass starts
+    ``loss_scale``     whether it is the dynamic loss scale
 
 make_fx records these entries only with help: see ``_recorded_layers`` and ``_scaled_backward``. The
 private modules of torch used here were checked with the version that pyproject.toml requires.
@@ -46,6 +47,9 @@ LAYER_KEY = "waferstream_layer"
 
 SEED_KEY = "waferstream_seed"
 """Key of the custom annotation of the gradient at which a backward pass starts."""
+
+LOSS_SCALE_KEY = "waferstream_loss_scale"
+"""Key of the custom annotation of a dynamic loss scale."""
 
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """The user's step on the flat inputs of one micro-batch; returns scalar results, loss first."""
@@ -204,6 +208,7 @@ def _annotate(graph: fx.Graph) -> None:
         node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
         node.meta["backward"] = bool(node.meta.get("autograd_backward"))
         node.meta["seed"] = SEED_KEY in node.meta.get("custom", {})
+        node.meta["loss_scale"] = LOSS_SCALE_KEY in node.meta.get("custom", {})
 
 
 @contextmanager
@@ -236,6 +241,12 @@ def _recorded_layers(model: nn.Module) -> Iterator[None]:
         # A forward that raised has skipped its hook: leave its annotation, which is global state.
         while running:
             running.pop().__exit__(None, None, None)
+
+
+def loss_scale_placeholder() -> torch.Tensor:
+    """Return a scalar of a step whose value, the dynamic loss scale, each step is told."""
+    with fx_traceback.annotate({LOSS_SCALE_KEY: True}):
+        return torch.full((), 1.0, dtype=torch.float32)
 
 
 @contextmanager

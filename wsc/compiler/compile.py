@@ -13,10 +13,12 @@ from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture import Captured, Step, capture
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.label_means import weigh_label_means
+from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.segments import build_segments
+from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program import Program, TensorResult
 from wsc.version import VERSION
 
@@ -70,6 +72,7 @@ def compile_step(
 def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled:
     """Run the passes over a captured step and cut it into segments."""
     label_means, label_counts = weigh_label_means(captured)
+    fill_from_input(captured, "loss_scale", LOSS_SCALE_INPUT)
     run_passes(captured, request.disabled_passes)
     recompute_layers(captured, request.recomputed_layers)
     segments, kernels = build_segments(captured)
@@ -108,6 +111,8 @@ def step_digest(captured: Captured, request: CompileRequest) -> str:
     for node in captured.graph.nodes:
         digest.update(node.format_node(include_tensor_metadata=False).encode())
         digest.update(repr((node.meta["layer"], node.meta["backward"])).encode())
+        if node.meta["loss_scale"]:
+            digest.update(b"loss scale")
     for name, constant in sorted(captured.module.named_buffers()):
         digest.update(name.encode())
         digest.update(constant.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

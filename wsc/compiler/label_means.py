@@ -22,6 +22,7 @@ from torch import fx
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.ops import RANDOM_OPS, op_name
+from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.storages import needed_for, overwritten, tensors_of
 from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.label_means import SEED_INPUT, LabelMean
@@ -63,7 +64,7 @@ def weigh_label_means(captured: Captured) -> tuple[tuple[LabelMean, ...], Kernel
         if terms.counts:
             groups.setdefault(terms, []).append(position)
     if loss.counts:
-        _start_from_input(captured, seeds)
+        fill_from_input(captured, "seed", SEED_INPUT)
     counts = list(dict.fromkeys(count for terms in groups for count in terms.counts))
     counts.sort(key=list(captured.graph.nodes).index)
     kernel = finder.kernel(counts) if counts else None
@@ -90,16 +91,6 @@ def _union(terms: Iterator[Terms]) -> Terms:
     for each in terms:
         found |= each
     return found
-
-
-def _start_from_input(captured: Captured, seeds: Sequence[fx.Node]) -> None:
-    """Replace the constant at which the backward pass starts by a graph input."""
-    graph = captured.graph
-    with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
-        gradient = graph.placeholder(SEED_INPUT)
-    gradient.meta.update(layer="", backward=False)
-    for seed in seeds:
-        seed.update_arg(1, gradient)
 
 
 class _Finder:

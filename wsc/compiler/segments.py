@@ -22,11 +22,12 @@ from wsc.compiler.storages import internals, needed_for
 from wsc.compiler.work import work_of
 from wsc.core.kernel_source import KernelSource, kernel_source
 from wsc.core.label_means import SEED_INPUT
+from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program import Segment, Stash
 
 Key = TypeVar("Key")
 
-_KEPT = {KEY_INPUT, SEED_INPUT}  # numbers that every micro-batch keeps to its end
+_KEPT = {KEY_INPUT, SEED_INPUT, LOSS_SCALE_INPUT}  # numbers that every micro-batch keeps to its end
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,17 @@ from wsc.core.reduce_order import Subtree
 
 @dataclass(frozen=True)
 class WeightsReady:
-    """One bucket of a segment's weights, in stream dtype, for one round."""
+    """One bucket of a segment's weights, in stream dtype, for one round.
+
+    ``loss_scale`` is the dynamic loss scale of the step, if there is one. A server that has nothing
+    to update streams ahead of it; a weight that is trained never does, and the loss depends on one.
+    """
 
     step: int
     round: int
     bucket: int
     payload: Payload
+    loss_scale: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,19 +87,25 @@ class BatchReleased:
 
 @dataclass(frozen=True)
 class NormPartial:
-    """L2 norm of each gradient that one server owns, by position in master order."""
+    """L2 norm of each gradient that one server owns, by position in master order.
+
+    There are no norms where gradients are not clipped by norm. ``is_finite`` says whether all
+    gradients of the server are; it is only examined with a dynamic loss scale.
+    """
 
     step: int
     server: int
     norms: tuple[tuple[int, float], ...]
+    is_finite: bool = True
 
 
 @dataclass(frozen=True)
 class NormTotal:
-    """The global gradient norm of a step, agreed by all servers."""
+    """The global gradient norm of a step, and whether all gradients are finite: agreed by all."""
 
     step: int
     norm: float
+    is_finite: bool = True
 
 
 Message = (

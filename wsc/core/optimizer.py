@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.loss_scale import LossScaleRule
 
 
 @dataclass(frozen=True)
@@ -42,4 +43,15 @@ class OptimizerSpec:
     groups: tuple[ParamGroup, ...]
     max_gradient_norm: float | None = None
     max_gradient_value: float | None = None
-    loss_scale: float = 1.0  # of the loss; gradients are divided by it before clipping
+    loss_scale: float | LossScaleRule = 1.0
+    """Factor of the loss, or the rule of a dynamic one; gradients are divided by it at first."""
+
+    @property
+    def scale_rule(self) -> LossScaleRule | None:
+        """The rule of a dynamic loss scale, None if the scale is fixed."""
+        return self.loss_scale if isinstance(self.loss_scale, LossScaleRule) else None
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether an update takes the gradients of all parameters: their norm, or an overflow."""
+        return self.max_gradient_norm is not None or self.scale_rule is not None

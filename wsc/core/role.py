@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from wsc.core.installation import Installation
+from wsc.core.loss_scale import LossScale
 from wsc.core.messages import Envelope, Message
 from wsc.core.payload import Arena
 from wsc.core.program import Mode
@@ -36,6 +37,7 @@ class Job:
     mode: Mode
     first_step: int
     last_step: int
+    loss_scale: LossScale | None = None  # of the first step, if it is dynamic
 
     @property
     def steps(self) -> range:
@@ -58,13 +60,15 @@ class Report:
     """Results of one role after a job.
 
     ``results`` maps (step, micro-batch) to the results of the micro-batch by position (CS nodes
-    only); tensors are None except for the last step of the job. ``norms`` maps step to the global
-    gradient norm before clipping (weight servers that clip by it).
+    only); tensors are None except for the last step of the job. Of weight servers, ``norms``
+    maps step to the global gradient norm before clipping, where they clip by it, and
+    ``loss_scales`` maps step to the loss scale after it, where it is dynamic.
     """
 
     role: str
     results: dict[tuple[int, int], tuple[Value, ...]] = field(default_factory=dict)
     norms: dict[int, float] = field(default_factory=dict)
+    loss_scales: dict[int, LossScale] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)
 

@@ -232,7 +232,7 @@ class DataExecutor:
         if self.is_activation_step:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
-            call = StepCall(values=self.results[-1].values) if self.results else self._call
+            call = StepCall.of(self.results[-1]) if self.results else self._call
             if after_transfer:
                 for position in range(len(call.values or ())):
                     after_transfer(call.result(position), f"result_{position}")
@@ -248,15 +248,15 @@ class DataExecutor:
             return
         before = self._backend.global_step if step.mode == "train" else self._done
         started_s = time.perf_counter()
-        results = self._backend.run(step.mode, before + 1, before + count)
+        results = self._backend.run(step.mode, before + 1, before + count, step.loss_scale)
         elapsed_s = time.perf_counter() - started_s
         self.profiler.add(results, step.batch_size, elapsed_s)
         self._pending_results += results
         for iteration_done, result in enumerate(results, self._done + 1):
             if (call := self._calls.pop(iteration_done, None)) is not None:
-                call.values = result.values
+                call.note(result)
         self._done += count
-        step.note_done(self._backend.global_step)
+        step.note_done(self._backend.global_step, results[-1].loss_scale)
 
     def _steps_of(self, asked: Cadence | Schedule | None) -> Cadence | None:
         """Return the steps of a schedule, counted from 1; anything else as it is."""

@@ -188,28 +188,6 @@ def test_loss_scale_keeps_small_gradients(scale: float, backend: cstorch.Backend
     assert moved == (scale > 1)
 
 
-@pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
-def test_loss_scale_must_be_positive(scale: float) -> None:
-    """A scale of zero would train nothing."""
-    with raises(ConfigError, "loss-scale-not-positive"):
-        amp.GradScaler(scale)
-
-
-@pytest.mark.parametrize("scale", ["dynamic", None, True])
-def test_loss_scale_that_is_no_number_is_refused(scale: Any) -> None:
-    """The scale is fixed, and the remedy says what to write."""
-    with raises(ConfigError, "loss-scale-not-a-number") as caught:
-        amp.GradScaler(scale)
-    assert "bfloat16" in (caught.value.remedy or "")
-
-
-def test_loss_is_not_scaled_outside_of_a_trace() -> None:
-    """The user's process has no gradients to divide."""
-    scaler = amp.GradScaler(8.0)
-    assert scaler.scale(torch.tensor(2.0)) == 2.0
-    assert scaler.get_scale() == 8.0
-
-
 def test_scaling_twice_is_refused(backend: cstorch.Backend) -> None:
     """A step has one loss and one scale."""
     model = cstorch.compile(Regression(), backend)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import cstorch
-from cstorch.step_value import StepCall, StepValue, resolve
+from cstorch.step_value import LossScaleValue, StepCall, StepValue, resolve
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,
@@ -25,6 +25,7 @@ from tests.support.cstorch_program import (
 from tests.support.errors import raises
 from tests.support.local_machine import Regression
 from wsc.core.errors import WaferStreamError
+from wsc.core.loss_scale import LossScale
 
 USES = {
     "item": (lambda value: value.item(), 2.5),
@@ -116,3 +117,13 @@ def test_result_of_a_loop_that_was_left_is_refused() -> None:
             break
         with raises(WaferStreamError, "step-value-without-run"):
             loss.item()
+
+
+def test_loss_scale_value_reads_the_scale_after_the_step() -> None:
+    """Counts stay integers."""
+    call = StepCall(values=(0.0,), loss_scale=LossScale(8.0, num_skipped_steps=3))
+    scale, skipped = resolve([LossScaleValue("scale"), LossScaleValue("num_skipped_steps")], call)
+    assert scale == 8.0
+    assert (skipped.dtype, int(skipped)) == (torch.int64, 3)
+    assert LossScaleValue("scale").of(call).item() == 8.0
+    assert "scale" in repr(LossScaleValue("scale"))

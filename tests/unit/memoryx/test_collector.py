@@ -15,6 +15,7 @@ from memoryx.optim.clip import gradient_norms, total_norm
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import program
+from wsc.core.loss_scale import LossScaleRule
 from wsc.core.messages import GradientReady, NormPartial, NormTotal
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import Subtree, leaf, root
@@ -34,7 +35,12 @@ class Bench:
         self.arena = StrictArena()
 
     def take(
-        self, bucket: int, value: float, subtree: Subtree | None = None, step: int = 1
+        self,
+        bucket: int,
+        value: float,
+        subtree: Subtree | None = None,
+        step: int = 1,
+        scale: float = 1.0,
     ) -> Collected:
         slab = self.arena.allocate(PLAN.gradients[bucket].num_bytes)
         slab.view(torch.float32).fill_(value)
@@ -44,7 +50,8 @@ class Bench:
             self.released.append((bucket, subtree))
             slab.free()
 
-        return self.collector.take(GradientReady(step, 0, bucket, subtree, slab), release)
+        ready = GradientReady(step, 0, bucket, subtree, slab)
+        return self.collector.take(ready, release, loss_scale=scale)
 
 
 @pytest.mark.parametrize("bucket", range(NUM_BUCKETS))
@@ -115,17 +122,44 @@ def test_take_yields_the_norms_of_a_complete_step() -> None:
     )
 
 
-def test_clip_scales_every_sum_of_the_step() -> None:
+def test_settle_scales_every_sum_of_the_step() -> None:
     """Every gradient is scaled by limit / total."""
     bench = Bench(max_gradient_norm=2.0)
     bench.take(0, 4.0)
     bench.take(1, 4.0)
-    sums = bench.collector.clip(1, norm=8.0)
+    sums = bench.collector.settle(NormTotal(1, 8.0))
     gradients = bench.collector.gradients(sums)
     assert set(gradients) == set(PROGRAM.trained)
     for gradient in gradients.values():
         assert gradient.flatten().tolist() == pytest.approx([1.0] * gradient.numel())
     assert bench.released == []
+
+
+DYNAMIC = LossScaleRule(2000, 1.0, 2.0**15)
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("limits", [{}, {"max_gradient_norm": 1.0}, {"max_gradient_value": 1.0}])
+def test_take_finds_an_overflow_under_a_dynamic_scale(bad: float, limits: dict[str, Any]) -> None:
+    """In any bucket, also where a clamp would hide it; other steps are not concerned."""
+    bench = Bench(loss_scale=DYNAMIC, **limits)
+    bench.take(0, bad, step=1)
+    bench.take(0, 8.0, step=2, scale=4.0)
+    found = [bench.take(1, 8.0, step=step, scale=4.0).partial for step in (1, 2)]
+    assert [partial and partial.is_finite for partial in found] == [False, True]
+    sums = bench.collector.settle(NormTotal(2, norm=0.5))
+    expected = 1.0 if "max_gradient_value" in limits else 2.0
+    assert all((whole.flat == expected).all() for whole in sums.values())
+
+
+def test_exchange_agrees_on_an_overflow_of_one_server() -> None:
+    exchange = NormExchange([0, 2])
+    assert list(exchange.take(NormPartial(5, 2, (), is_finite=False))) == []
+    totals = dict(exchange.take(NormPartial(5, 0, ())))
+    assert {name: total.is_finite for name, total in totals.items()} == {
+        "wgt-0": False,
+        "wgt-2": False,
+    }
 
 
 GENERATOR = torch.Generator().manual_seed(0)

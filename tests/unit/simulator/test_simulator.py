@@ -160,6 +160,6 @@ def test_the_optimizer_of_a_step_is_part_of_its_time(program: ScalableProgram) -
     with_update = Simulator.of(program, optimizer, MACHINE, 2)
     assert with_update.update == update_cost(optimizer, program.parameter)
     assert with_update.update.state_bytes == 8
-    assert with_update.clips_by_norm
+    assert with_update.waits_for_all
     without = Simulator.of(program, None, MACHINE, 2)
-    assert (without.update, without.clips_by_norm) == (NO_UPDATE, False)
+    assert (without.update, without.waits_for_all) == (NO_UPDATE, False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from memoryx.optim.cost import NO_UPDATE, clips_by_norm, update_cost
+from memoryx.optim.cost import NO_UPDATE, update_cost, waits_for_all
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
+from wsc.core.loss_scale import LossScaleRule
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
 
@@ -31,14 +33,22 @@ def test_update_cost_follows_rule_and_state() -> None:
 def test_update_cost_of_a_step_without_optimizer_is_zero() -> None:
     """An evaluation keeps no state, does no operations, and waits for no norm."""
     assert update_cost(None, {"weight": WEIGHT}) == NO_UPDATE
-    assert not clips_by_norm(None)
+    assert not waits_for_all(None)
 
 
-@pytest.mark.parametrize(("limit", "waits"), [(None, False), (1.0, True)])
-def test_clips_by_norm_only_with_a_limit_of_the_norm(limit: float | None, waits: bool) -> None:
-    """Clipping by value needs no gradient but the parameter's own."""
-    update = replace(spec("SGD"), max_gradient_norm=limit, max_gradient_value=0.5)
-    assert clips_by_norm(update) == waits
+@pytest.mark.parametrize(
+    ("options", "waits"),
+    [
+        ({}, False),
+        ({"loss_scale": 1024.0}, False),
+        ({"max_gradient_norm": 1.0}, True),
+        ({"loss_scale": LossScaleRule(2000, 1.0, 2.0**15)}, True),
+    ],
+)
+def test_waits_for_all_with_a_norm_or_a_dynamic_scale(options: Any, waits: bool) -> None:
+    """Clipping by value and a fixed scale need no gradient but the parameter's own."""
+    update = replace(spec("SGD"), max_gradient_value=0.5, **options)
+    assert waits_for_all(update) == waits
 
 
 def test_update_cost_of_an_unknown_rule_is_refused() -> None:

@@ -27,6 +27,7 @@ from wsc.core.reduce_order import Subtree
 SLAB = MemoryArena().allocate(48)
 MESSAGES = (
     WeightsReady(1, 2, 3, SLAB),
+    WeightsReady(1, 2, 3, SLAB, loss_scale=2.0**-14),
     WeightsReleased(2**40, 0, 3),
     GradientReady(1, 0, 3, Subtree(8, 3), SLAB),
     GradientReleased(0, 0, 0, Subtree(0, 0)),
@@ -34,8 +35,9 @@ MESSAGES = (
     BatchReady(1, 5, SLAB, (0.1, 1.0)),
     BatchReleased(1, 5),
     NormPartial(1, 2, ((0, 0.1), (7, 1e300))),
-    NormPartial(1, 2, ()),
+    NormPartial(1, 2, (), is_finite=False),
     NormTotal(1, float("inf")),
+    NormTotal(1, 0.0, is_finite=False),
 )
 
 

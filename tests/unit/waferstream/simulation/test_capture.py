@@ -48,7 +48,7 @@ def test_stack_deepened_equals_a_capture_of_all_layers(name: str) -> None:
 @pytest.fixture(scope="module")
 def step() -> CapturedStep:
     small, large = (captured("gpt2", 1, size) for size in (2, 4))
-    return CapturedStep(small, large, UpdateCost(8, 15), clips_by_norm=True, tokens_per_sample=16)
+    return CapturedStep(small, large, UpdateCost(8, 15), waits_for_all=True, tokens_per_sample=16)
 
 
 def test_load_captured_restores_the_step(tmp_path: Path, step: CapturedStep) -> None:
