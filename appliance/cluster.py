@@ -19,9 +19,9 @@ from appliance.coordinator import Coordinator, Roles, StepResult
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
+from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
-from timing.hardware import MachineSpec
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
@@ -88,8 +88,8 @@ def start_cluster(
         ApplianceResourceExhausted: The model does not fit MemoryX.
         ClusterJobInitError: The roles do not start.
     """
-    roles = elaborate(parameters, size, spec.machine, seed)
-    make = partial(_make_coordinator, tuple(parameters), size, spec.machine, record)
+    roles = with_logs(elaborate(parameters, size, spec.machine, seed), spec.runtime.log)
+    make = partial(_make_coordinator, tuple(parameters), size, spec, record)
     if spec.runtime.kind == "local":
         return make(LocalRoles(roles))
     from appliance.ray.coordinator import RayCluster  # noqa: PLC0415  (takes half a second)
@@ -108,10 +108,11 @@ def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
 def _make_coordinator(
     parameters: tuple[TensorSpec, ...],
     size: ClusterSize,
-    machine: MachineSpec,
+    spec: ClusterSpec,
     record: bool,
     roles: Roles,
 ) -> Coordinator:
     """Build the coordinator in the process where it will run, once its roles have started."""
-    timing = ClusterTiming(machine, size.num_csx, size.num_servers, record=record)
+    timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
+    roles = coordinated_with_logs(roles, spec.runtime.log)
     return Coordinator(parameters, size.num_servers, timing, roles)

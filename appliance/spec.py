@@ -12,6 +12,18 @@ from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
 
 
+class RoleLogSpec(Config):
+    """Logs of the roles, by the vendor's short names of tasks (``--wsc_log_level``)."""
+
+    folder: Path | None = None
+    """Folder of one file for each role; None logs nothing."""
+
+    levels: dict[str, int | str] = Field(default_factory=dict)
+    """Level by task: ``crd`` the coordinator, ``wgt`` weight servers, ``br`` switches, ``act`` CS
+    nodes, ``wrk`` input workers; the others have no role here. A task without level logs nothing.
+    """
+
+
 class RuntimeSpec(Config):
     """How the emulated machine is mapped to this computer or to a Ray cluster."""
 
@@ -38,6 +50,9 @@ class RuntimeSpec(Config):
 
     stall_timeout_s: PositiveFloat = 600.0
     """Fail if a role waits longer than this for a message."""
+
+    log: RoleLogSpec = Field(default_factory=RoleLogSpec)
+    """Logs of the roles; a run of a params file sets them from ``logging.wsc_log_level``."""
 
 
 class ClusterSpec(Config):

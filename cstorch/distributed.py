@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from appliance.site import site_defaults
 from cstorch import cluster
 from wsc.core.config import validate
 
@@ -20,7 +21,8 @@ class ClusterConfig:
     """Job settings of the real machine; ``cstorch.backend`` accepts them.
 
     Sizes, labels and the time limit take effect, and ``python_paths`` is added to the search path
-    of this process and the input workers. The other fields have no counterpart here.
+    of this process and the input workers, as are those of the site (``appliance.site``). The other
+    fields have no counterpart here.
     """
 
     mgmt_address: str | None = None
@@ -53,7 +55,8 @@ class ClusterConfig:
         Raises:
             ConfigError: A value is out of range.
         """
-        sys.path.extend(path for path in self.python_paths or () if path not in sys.path)
+        own = [*(self.python_paths or ()), *map(str, site_defaults().python_paths)]
+        sys.path.extend(path for path in own if path not in sys.path)
         taken = {
             "num_csx": self.num_csx,
             "max_wgt_servers": self.max_wgt_servers,

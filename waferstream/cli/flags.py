@@ -206,6 +206,30 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         collect=dict,
         how="merge",
     ),
+    _key(
+        LOGGING,
+        "wsc_log_level",
+        "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf); roles "
+        "write files below the run folder",
+        options={**_WORDS, "metavar": "LEVEL"},
+        collect=levels,
+        how="merge",
+    ),
+    _key(
+        CLUSTER,
+        "mount_dirs",
+        "folders of the job, before those of the params file (disable_mount_check: false checks "
+        "them)",
+        options={**_WORDS, "metavar": "DIR"},
+        how="prepend",
+    ),
+    _key(
+        CLUSTER,
+        "python_paths",
+        "folders that user code is imported from, before those of the params file",
+        options={**_WORDS, "metavar": "DIR"},
+        how="prepend",
+    ),
     _key(CLUSTER, "job_time_sec", "stop the run after this many seconds", options=_NUMBER),
 )
 
@@ -230,14 +254,6 @@ COMMAND_FLAGS: tuple[Flag, ...] = (
 
 REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
     _key(
-        LOGGING,
-        "wsc_log_level",
-        "log level of the cluster: one for all, or task=level (crd wrk wgt act cmd br chf)",
-        options={**_WORDS, "metavar": "LEVEL"},
-        collect=levels,
-        how="merge",
-    ),
-    _key(
         CLUSTER,
         "num_act_servers",
         "at most this many activation servers per system; 0 lets the cluster choose (default: 0)",
@@ -249,20 +265,6 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         "job_priority",
         "priority of the job, p1 first (default: p2)",
         options={"choices": ("p1", "p2", "p3")},
-    ),
-    _key(
-        CLUSTER,
-        "mount_dirs",
-        "folders that the cluster may read, before those of the params file",
-        options={**_WORDS, "metavar": "DIR"},
-        how="prepend",
-    ),
-    _key(
-        CLUSTER,
-        "python_paths",
-        "entries for PYTHONPATH of the input workers, before those of the params file",
-        options={**_WORDS, "metavar": "DIR"},
-        how="prepend",
     ),
     _key(CLUSTER, "credentials_path", "certificate for cluster access"),
     _key(CLUSTER, "mgmt_address", "host:port of the cluster management"),
@@ -277,6 +279,7 @@ REAL_MACHINE_FLAGS: tuple[Flag, ...] = (
         how="merge",
         key="csx.debug.debug_args",
     ),
+    _key((*CALLBACKS, "DebugArgsPath"), "debug_args_path", "file of debug settings of the servers"),
     _key(
         GLOBAL_FLAGS,
         "ini",

@@ -18,6 +18,7 @@ from waferstream.cli import INTERRUPTED
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
+from waferstream.config.backend import search_path
 from waferstream.config.params import Params, check_phases, load_params, load_phases
 from waferstream.scaling.sweep import SimulationRequest
 from wsc.core.errors import ConfigError, WaferStreamError
@@ -83,7 +84,9 @@ def _run(arguments: Arguments) -> None:
     # Importing torch takes seconds: report a wrong command line or file before that.
     from appliance.user_code import importing_from  # noqa: PLC0415
 
-    with _terminable(), importing_from((arguments.params.parent, Path())):
+    jobs = (params.trainer.init.backend.cluster_config for params in phases)
+    own = [path for job in jobs for path in search_path(job)]
+    with _terminable(), importing_from((arguments.params.parent, Path(), *own)):
         if arguments.simulation is not None:
             _simulate(arguments, arguments.simulation)
         else:

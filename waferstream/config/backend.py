@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from appliance.site import check_mounts, site_defaults
 from timing.hardware.streams import MOST_SERVERS
 from waferstream.config.section import NotYet, Section, one_or_many
 
@@ -52,10 +53,13 @@ class ClusterConfig(Section):
     job_time_sec: PositiveInt | None = None
     """End the run after this many seconds; queue time is not counted."""
     mount_dirs: Paths = ()
+    """Folders of the job; roles read the file system of their host, so nothing is mounted."""
     python_paths: Paths = ()
+    """Folders that user code is imported from, in this process and on input workers."""
     automount: bool = True
     mount_all: bool = True
     disable_mount_check: bool = True
+    """False: ``mount_dirs`` and ``python_paths`` must exist."""
     disable_version_check: bool = False
     mgmt_address: str | None = None
     """``host:port`` of the cluster management."""
@@ -64,6 +68,19 @@ class ClusterConfig(Section):
     cbcore_image: str | None = None
     workflow_id: str | None = None
     notifications: NotYet = None
+
+
+def search_path(job: ClusterConfig) -> tuple[Path, ...]:
+    """Return the folders that user code is imported from: those of the job, then of the site.
+
+    Raises:
+        ConfigError: The file of the site is wrong, or a folder is missing and the job checks it.
+    """
+    site = site_defaults()
+    paths = (*job.python_paths, *site.python_paths)
+    if not job.disable_mount_check:
+        check_mounts((*job.mount_dirs, *site.mount_dirs, *paths))
+    return paths
 
 
 class BackendConfig(Section):

@@ -62,6 +62,12 @@ class LoadCheckpointStates(Named):
     ] = "all"
 
 
+class DebugArgsPath(Named):
+    """File of debug settings; they configure the vendor's servers and have no effect here."""
+
+    debug_args_path: Path
+
+
 class ProgressLogger(Named):
     """Progress line on the terminal and in run.log."""
 
@@ -127,6 +133,7 @@ CallbackConfig = Annotated[
     | Annotated[ComputeNorm, Tag("ComputeNorm")]
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
+    | Annotated[DebugArgsPath, Tag("DebugArgsPath")]
     | Annotated[GlobalFlags, Tag("GlobalFlags")]
     | Annotated[ScopedTrainFlags, Tag("ScopedTrainFlags")]
     | Annotated[ScopedValidateFlags, Tag("ScopedValidateFlags")],

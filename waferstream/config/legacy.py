@@ -76,6 +76,7 @@ RUNCONFIG: dict[str, KeyPath] = {
     ),
     "max_checkpoints": (*CALLBACKS, "KeepNCheckpoints", "n"),
     **_same((*CALLBACKS, "LoadCheckpointStates"), "load_checkpoint_states"),
+    **_same((*CALLBACKS, "DebugArgsPath"), "debug_args_path"),
     "logging": (*LOGGING, "log_level"),
     **_same(LOGGING, "log_steps wsc_log_level enable_act_frequency"),
     **_flags("performance", "transfer_processes"),
@@ -108,7 +109,6 @@ GPU_ONLY = (
 NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
     "model": ("lora_params", "selective_grad", "compression"),
     "runconfig": (
-        "debug_args_path",
         "log_input_summaries",
         "op_profiler_config",
         "dump_activations",

@@ -249,9 +249,15 @@ class LoggingConfig(Section):
     wsc_log_level: Annotated[dict[str, Level], BeforeValidator(levels_by_role)] = Field(
         default_factory=dict
     )
-    """Log levels of the real cluster's tasks; no effect here."""
+    """Log levels of the cluster's tasks, as ``task[.tag][.phase]``."""
     enable_act_frequency: bool = False
     """Fetch losses on log steps only; an emulated cluster always does."""
+
+    @property
+    def role_levels(self) -> dict[str, int | str]:
+        """Level by task while it executes; parts of a task have no log of their own."""
+        named = {key.removesuffix(".execute"): level for key, level in self.wsc_log_level.items()}
+        return {task: level for task, level in named.items() if task in ROLES}
 
 
 def _refuse_micro_batch(value: object) -> None:

@@ -8,6 +8,7 @@ model_dir/
         run.log                           all log lines
         trainer_params.yaml, cluster.yaml the resolved configuration
         events.out.tfevents.*             for TensorBoard
+        roles/<role>.log                  of the roles that --wsc_log_level names
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import cstorch
-from appliance.spec import ClusterSpec, load_cluster
+from appliance.spec import ClusterSpec, RoleLogSpec, load_cluster
 from cstorch.backend import Backend
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
@@ -46,6 +46,7 @@ def run_session(
     history = History()
     with ExitStack() as stack:
         folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
+        cluster = _with_role_logs(cluster, params, folder)
         folder.save_configuration(params, cluster)
         backend = make_backend(params, cluster, record=trace is not None)
         stack.callback(backend.shutdown)
@@ -63,6 +64,16 @@ def run_session(
     log_throughput(history, cluster.machine, summary.num_csx)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
+
+
+def _with_role_logs(cluster: ClusterSpec, params: Params, folder: RunFolder) -> ClusterSpec:
+    """Return a cluster whose roles log into the run folder at ``logging.wsc_log_level``."""
+    levels = params.trainer.init.logging.role_levels
+    if not levels:
+        return cluster
+    log = RoleLogSpec(folder=(folder.path / "roles").resolve(), levels=levels)
+    runtime = cluster.runtime.model_copy(update={"log": log})
+    return cluster.model_copy(update={"runtime": runtime})
 
 
 def check_trace(path: Path) -> None:

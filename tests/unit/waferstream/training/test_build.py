@@ -112,3 +112,18 @@ def test_evaluation_drops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         summary = json.loads((tmp_path / "model_dir" / "run_summary.json").read_text())
         losses.append(summary["eval"])
     assert losses[0] == losses[1] != []
+
+
+def test_python_paths_of_a_job_hold_its_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The module lies neither beside the params file nor in the working folder."""
+    data = {"class": "kept_apart:named", "batch_size": 8}
+    trainer = user_trainer({"class": "kept_apart:NetWithLoss"}, data)
+    flags = write_program(tmp_path, "kept_apart", trainer)
+    code_folder = tmp_path / "code"
+    code_folder.mkdir()
+    (tmp_path / "kept_apart.py").rename(code_folder / "kept_apart.py")
+    assert run_here([*flags, "--validate_only"], capsys)[0] == 1
+    code, _, err = run_here([*flags, "--validate_only", "--python_paths", str(code_folder)], capsys)
+    assert code == 0, err

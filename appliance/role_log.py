@@ -1,0 +1,222 @@
+"""Logs of the roles: one file for each, at the level of its kind.
+
+A role does no I/O. ``LoggedSpec`` builds it inside a shell that has the same methods and writes
+what is called, with its time, on any kind of cluster. Roles without a level have no shell.
+
+    ERROR   what the role raised
+    INFO    programs, jobs, weights filled, saved and restored
+    DEBUG   every message that the role takes
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from appliance.coordinator import Roles
+from appliance.spec import RoleLogSpec
+from wsc.core.installation import Installation
+from wsc.core.messages import COORDINATOR, Envelope
+from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob, WeightHolder
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_TASK_OF: Mapping[str, str] = {"csx": "act"}
+"""The vendor's task of a kind of role that has another name: activation servers feed systems."""
+
+
+def with_logs(specs: Sequence[RoleSpec], log: RoleLogSpec) -> list[RoleSpec]:
+    """Return the specs of roles that log as ``log`` says."""
+    levels = {spec.name: level_of(spec.name, log) for spec in specs}
+    return [
+        spec
+        if (level := levels[spec.name]) is None or log.folder is None
+        else LoggedSpec(spec, log.folder, level)
+        for spec in specs
+    ]
+
+
+def coordinated_with_logs(roles: Roles, log: RoleLogSpec) -> Roles:
+    """Return the roles as the coordinator calls them, logged as ``log`` says of it."""
+    level = level_of(COORDINATOR, log)
+    if level is None or log.folder is None:
+        return roles
+    return LoggedRoles(roles, open_log(log.folder, COORDINATOR, level))
+
+
+def level_of(role: str, log: RoleLogSpec) -> str | int | None:
+    """Return the level of a role (``wgt-0``), None if it does not log."""
+    kind = role.split("-", maxsplit=1)[0]
+    return log.levels.get(_TASK_OF.get(kind, kind))
+
+
+def open_log(folder: Path, role: str, level: str | int) -> logging.Logger:
+    """Return a logger that appends to ``<folder>/<role>.log``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logger = logging.Logger(role, level)  # unknown to other loggers: nothing is printed twice
+    logger.addHandler(_Appender(folder / f"{role}.log"))
+    return logger
+
+
+class _Appender(logging.Handler):
+    """Handler that holds no open file, since a role can end at any moment."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self.setFormatter(logging.Formatter(_FORMAT))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(self.format(record) + "\n")
+
+
+@contextmanager
+def _logged(log: logging.Logger, what: str) -> Iterator[None]:
+    """Log what is done in the block, with its time, or what it raises."""
+    start_s = time.perf_counter()
+    try:
+        yield
+    except Exception:
+        log.exception("%s failed", what)
+        raise
+    log.info("%s: %.3f s", what, time.perf_counter() - start_s)
+
+
+@dataclass(frozen=True)
+class LoggedSpec:
+    """How to build a role in its shell, where the role will run."""
+
+    spec: RoleSpec
+    folder: Path
+    level: str | int
+
+    @property
+    def name(self) -> str:
+        """The role's name."""
+        return self.spec.name
+
+    def build(self, context: RoleContext) -> Role:
+        """Build the role in its shell."""
+        log = open_log(self.folder, self.name, self.level)
+        with _logged(log, "Build"):
+            role = self.spec.build(context)
+        return (
+            LoggedHolder(role, role, log) if isinstance(role, WeightHolder) else Logged(role, log)
+        )
+
+
+class Logged:
+    """The shell of a role."""
+
+    def __init__(self, role: Role, log: logging.Logger) -> None:
+        self.name = role.name
+        self._role = role
+        self._log = log
+
+    def install(self, installation: Installation) -> None:
+        with _logged(self._log, f"Install the {installation.mode} program"):
+            self._role.install(installation)
+
+    def begin(self, job: Job) -> RunningJob:
+        self._log.info("Begin %s steps %d to %d", job.mode, job.first_step, job.last_step)
+        return LoggedJob(self._role.begin(job), self._log)
+
+
+class LoggedHolder(Logged):
+    """The shell of a role that holds weights."""
+
+    def __init__(self, role: Role, holder: WeightHolder, log: logging.Logger) -> None:
+        super().__init__(role, log)
+        self._holder = holder
+
+    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
+        with _logged(self._log, f"Fill {len(values)} weights"):
+            self._holder.fill(values)
+
+    def save(self, path: Path, state: str) -> None:
+        with _logged(self._log, f"Save {state} to {path}"):
+            self._holder.save(path, state)
+
+    def restore(self, path: Path, state: str, strict: bool) -> None:
+        with _logged(self._log, f"Restore {state} from {path}"):
+            self._holder.restore(path, state, strict)
+
+    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
+        with _logged(self._log, f"Return {len(names)} weights"):
+            return self._holder.masters(names)
+
+
+class LoggedJob:
+    """The shell of a running job."""
+
+    def __init__(self, job: RunningJob, log: logging.Logger) -> None:
+        self._job = job
+        self._log = log
+        self._start_s = time.perf_counter()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the role has done its part."""
+        return self._job.finished
+
+    def start(self) -> Iterator[Envelope]:
+        return self._passed_on(self._job.start())
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        self._log.debug("%s from %s", type(envelope.message).__name__, envelope.source)
+        return self._passed_on(self._job.handle(envelope))
+
+    def report(self) -> Report:
+        self._log.info("End of the job: %.3f s", time.perf_counter() - self._start_s)
+        return self._job.report()
+
+    def _passed_on(self, messages: Iterator[Envelope]) -> Iterator[Envelope]:
+        try:
+            yield from messages
+        except Exception:
+            self._log.exception("The job failed")
+            raise
+
+
+class LoggedRoles:
+    """All roles as the coordinator calls them."""
+
+    def __init__(self, roles: Roles, log: logging.Logger) -> None:
+        self._roles = roles
+        self._log = log
+
+    def run(self, job: Job) -> list[Report]:
+        with _logged(self._log, f"Run {job.mode} steps {job.first_step} to {job.last_step}"):
+            return self._roles.run(job)
+
+    def install(self, installation: Installation) -> None:
+        with _logged(self._log, f"Install the {installation.mode} program on all roles"):
+            self._roles.install(installation)
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
+        with _logged(self._log, f"Fill {len(values)} weights of {server}"):
+            self._roles.fill(server, values)
+
+    def save(self, server: str, path: Path, state: str) -> None:
+        with _logged(self._log, f"Save {state} of {server} to {path}"):
+            self._roles.save(server, path, state)
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        with _logged(self._log, f"Restore {state} of {server} from {path}"):
+            self._roles.restore(server, path, state, strict)
+
+    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
+        with _logged(self._log, f"Fetch {len(names)} weights of {server}"):
+            return self._roles.masters(server, names)
+
+    def shutdown(self) -> None:
+        with _logged(self._log, "Shut down"):
+            self._roles.shutdown()

@@ -1,0 +1,61 @@
+"""Each role writes a file of its own at the level of its kind, or none."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from appliance.coordinator import Roles
+from appliance.role_log import Logged, LoggedHolder, LoggedJob, LoggedRoles, level_of, with_logs
+from appliance.spec import ClusterSpec, RoleLogSpec, RuntimeSpec
+from tests.support.tiny_run import digest_of, run_here, write_run
+from wsc.core.role import Role, RunningJob, WeightHolder
+
+
+def test_level_of_a_role_is_that_of_its_task() -> None:
+    log = RoleLogSpec(levels={"wgt": "DEBUG", "act": 20})
+    assert [level_of(role, log) for role in ("wgt-1", "csx-0", "br-0")] == ["DEBUG", 20, None]
+
+
+def test_role_without_level_has_no_shell() -> None:
+    assert with_logs([], RoleLogSpec()) == []
+    assert ClusterSpec().runtime == RuntimeSpec(log=RoleLogSpec())
+
+
+@pytest.mark.parametrize(
+    ("shell", "protocol"),
+    [
+        (Logged, Role),
+        (LoggedHolder, WeightHolder),
+        (LoggedJob, RunningJob),
+        (LoggedRoles, Roles),
+    ],
+)
+def test_shell_has_every_method_of_what_it_holds(shell: type, protocol: type) -> None:
+    methods = {name for name, _ in inspect.getmembers(protocol, inspect.isfunction)}
+    assert {name for name in methods if not name.startswith("_")} <= set(dir(shell))
+
+
+def test_roles_log_at_their_level_and_change_no_bit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through the flag: weight servers every message, switches their jobs, workers nothing."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 2}, init__checkpoint={"steps": 2})
+    code, out, err = run_here([*flags, "--mode=train", "--num_csx=2"], capsys)
+    assert code == 0, err
+    levels = ["--wsc_log_level", "wgt=DEBUG", "br=INFO", "crd=INFO", "wrk.execute=ERROR"]
+    fresh = [flag for flag in flags if "model_dir" not in flag]
+    model_dir = tmp_path / "logged"
+    logged = [*fresh, f"--model_dir={model_dir}", "--mode=train", "--num_csx=2", *levels]
+    code, again, err = run_here(logged, capsys)
+    assert code == 0, err
+    assert digest_of(again) == digest_of(out)
+    folder = (model_dir / "latest_run.log").resolve().parent / "roles"
+    texts = {path.stem: path.read_text() for path in folder.iterdir()}
+    assert {name.split("-")[0] for name in texts} == {"wgt", "br", "crd"}
+    assert "Begin train steps 2 to 2" in texts["wgt-0"]
+    assert "DEBUG wgt-0: " in texts["wgt-0"]
+    assert "DEBUG" not in texts["br-0"]
+    assert "Save model of wgt-0" in texts["crd-0"]
