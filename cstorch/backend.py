@@ -20,6 +20,7 @@ from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
 from cstorch import distributed, flags
+from cstorch.artifacts import DEFAULT, Artifacts
 from cstorch.backend_type import BackendType
 from cstorch.client.management import ClusterManagement
 from cstorch.cluster import STATES, ClusterConfig, launch
@@ -55,6 +56,7 @@ class Backend:
     def __init__(
         self,
         backend_type: BackendType = BackendType.CSX,
+        artifact_dir: Path | str | None = None,
         *,
         cluster_config: ClusterConfig | distributed.ClusterConfig | None = None,
         compile_dir: Path | str | None = None,
@@ -81,7 +83,9 @@ class Backend:
         self.check_loss = check_loss
         self.has_ended = False
         self._execution = Execution(self.cluster_config, seed, check_loss)
-        self.cache = ArtifactCache(Path(compile_dir)) if compile_dir is not None else None
+        if artifact_dir is None and command is not None:
+            artifact_dir = DEFAULT  # a program that was written for the real machine
+        self.artifacts = Artifacts(artifact_dir, compile_dir)
         self.model: nn.Module | None = None
         self.weights: Weights | None = None
         self.loop: Loop | None = None
@@ -92,6 +96,20 @@ class Backend:
     def _impl(self) -> Backend:
         """This backend: the vendor's holds another object under this name."""
         return self
+
+    @property
+    def artifact_dir(self) -> Path:
+        """The folder for what the program leaves beside its checkpoints (``Artifacts``)."""
+        return self.artifacts.folder
+
+    @artifact_dir.setter
+    def artifact_dir(self, folder: Path | str) -> None:
+        self.artifacts.folder = folder
+
+    @property
+    def cache(self) -> ArtifactCache | None:
+        """The compile cache, if there is one."""
+        return self.artifacts.cache
 
     @property
     def running_cluster(self) -> Cluster | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from inspect import signature
+from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -21,10 +22,18 @@ _latest: Backend | None = None
 _is_input_worker = False  # of a CSX, in a process without a backend
 
 
-def backend(backend_type: str | None = None, **options: Any) -> Backend:
+def backend(
+    backend_type: str | None = None,
+    artifact_dir: Path | str | None = None,
+    **options: Any,
+) -> Backend:
     """Make the backend of this process, or return it when called without arguments.
 
-    Options are those of ``Backend``.
+    Args:
+        backend_type: CSX, CPU or GPU; by default CSX.
+        artifact_dir: The folder for the compile cache and for a folder of every executor loop; if
+            None, nothing is written.
+        options: Other options of ``Backend``.
 
     Raises:
         RuntimeError: There is a backend already.
@@ -32,6 +41,8 @@ def backend(backend_type: str | None = None, **options: Any) -> Backend:
     """
     global _latest  # noqa: PLW0603  (the one backend of this process)
     _check_options(options)
+    if artifact_dir is not None:
+        options["artifact_dir"] = artifact_dir
     if backend_type is None and not options:
         return current_backend()
     if existing_backend() is not None:

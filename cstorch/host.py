@@ -31,8 +31,8 @@ class HostBackend(Backend):
 
     is_csx = False
 
-    def __init__(self, backend_type: BackendType, **options: Any) -> None:
-        super().__init__(backend_type, **options)
+    def __init__(self, backend_type: BackendType, *arguments: Any, **options: Any) -> None:
+        super().__init__(backend_type, *arguments, **options)
         self.is_cpu, self.is_gpu = backend_type.is_cpu, backend_type.is_gpu
         if not self.is_e2e_execution:
             raise ConfigError(

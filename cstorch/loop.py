@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -41,6 +42,10 @@ class Step(Protocol):
 
 class Loop(Protocol):
     """The running executor loop, as closures and traced steps see it."""
+
+    @property
+    def artifact_dir(self) -> Path:
+        """The folder for files about this loop."""
 
     @property
     def source(self) -> Callable[[], Any]:

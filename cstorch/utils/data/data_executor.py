@@ -14,6 +14,8 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -88,6 +90,11 @@ class DataExecutor:
         self._pending_results: list[StepResult] = []  # since the last activation step
         self._queued: list[tuple[Callable[..., Any], Any]] = []
 
+    @cached_property
+    def artifact_dir(self) -> Path:
+        """The folder for files about this loop, made when the loop begins or when it is asked."""
+        return self._backend.artifacts.new_executor()
+
     @property
     def source(self) -> Callable[[], Any]:
         """The function that makes the loader, on any input worker."""
@@ -156,6 +163,8 @@ class DataExecutor:
         self._pending_results.clear()
         self._queued.clear()  # calls of a loop that was left early
         self._calls.clear()
+        if self._backend.artifacts.is_chosen:
+            log.debug("Files about this loop: %s", self.artifact_dir)
         self._batches = batches_of(self._backend, self.dataloader)
         try:
             for iteration in range(self.num_steps):

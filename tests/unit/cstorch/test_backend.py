@@ -61,12 +61,12 @@ def test_unknown_backend_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "remedy"), [("compile_onyl", "compile_only"), ("artifacts", "leave it out")]
+    ("option", "remedy"), [("compile_onyl", "compile_only"), ("retries", "leave it out")]
 )
 def test_unknown_backend_option_is_refused(option: str, remedy: str) -> None:
     """The remedy names a similar option; a refused backend does not block another one."""
     with raises(ConfigError, "unknown-backend-option") as caught:
-        cstorch.backend("CSX", **{option: True})
+        cstorch.backend("CSX", None, **{option: True})
     assert option in caught.value.what
     assert remedy in (caught.value.remedy or "")
     with running_backend():

@@ -164,4 +164,4 @@ def test_gpu_without_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compile_only_is_refused_on_cpu(option: str) -> None:
     """There is nothing to compile."""
     with raises(ConfigError, "compile-only-not-csx"):
-        cstorch.backend("CPU", **{option: True})
+        cstorch.backend("CPU", None, **{option: True})
