@@ -103,7 +103,7 @@ LLAMA3 = {
     **{"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0},
     **{"high_freq_factor": 4.0, "original_max_position_embeddings": 8},
 }
-YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 WINDOWED = {**GROUPED, "head_dim": 8, "sliding_window": 4}
 
@@ -127,7 +127,7 @@ DECODERS = [
     causal("llama-eager", "Llama", attn_implementation="eager"),
     causal("llama2-grouped-queries", "Llama", tokens, **GROUPED),
     causal("llama3-rope", "Llama", **GROUPED, rope_parameters=LLAMA3),
-    causal("llama-yarn", "Llama", tokens, rope_parameters={"rope_theta": 10000.0, **YARN}),
+    causal("llama-dynamic-rope", "Llama", tokens, rope_parameters=DYNAMIC),
     causal("qwen2", "Qwen2", **GROUPED),
     causal("qwen3", "Qwen3", **GROUPED, head_dim=8),
     causal("gemma", "Gemma", **GROUPED, head_dim=8),

@@ -36,7 +36,9 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.autocast import autocast
 from wsc.compiler.capture_errors import explain
+from wsc.compiler.host_draws import refuse_host_draws
 from wsc.compiler.host_reads import RefuseHostReads
+from wsc.compiler.known_values import KnownValues
 from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.compiler.shape_rules import own_shape_rules
 from wsc.core.errors import ApplianceCompilationError
@@ -160,7 +162,12 @@ def _flat_step(
 
     def flat_step(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
         streamed = dict(zip(names, weights, strict=True))
-        with live_weights(model, streamed, precision) as live, RefuseHostReads():
+        with (
+            live_weights(model, streamed, precision) as live,
+            RefuseHostReads(),
+            KnownValues(model),
+            refuse_host_draws(),
+        ):
             results = step(batch)
         trained.extend(name for name in names if live[name].grad is not None)
         gradients = [live[name].grad for name in trained]
