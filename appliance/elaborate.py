@@ -128,6 +128,7 @@ def plan_installation(
         feed=feed,
         optimizer=optimizer,
         label_counts=compiled.label_counts,
+        short=compiled.short,
     )
 
 

@@ -13,7 +13,7 @@ The passes read these entries of each node's ``meta``:
     ``seed``           whether it is the gradient at which a backward pass starts
     ``loss_scale``     whether it is the dynamic loss scale
 
-make_fx records these entries only with help: see ``_recorded_layers`` and ``_scaled_backward``. The
+make_fx records these entries only with help: see ``_recorded_layers`` and ``_marked_backward``. The
 private modules of torch used here were checked with the version that pyproject.toml requires.
 """
 
@@ -27,10 +27,16 @@ from unittest import mock
 
 import torch
 from torch import fx, nn
+from torch._dynamo.source import ConstantSource
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._subclasses import FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
@@ -85,6 +91,11 @@ class Captured:
         return {node: spec.name for node, spec in zip(placeholders, self.inputs, strict=False)}
 
     @property
+    def seeds(self) -> tuple[fx.Node, ...]:
+        """Gradients at which backward passes start."""
+        return tuple(node for node in self.graph.nodes if node.meta.get("seed"))
+
+    @property
     def results(self) -> tuple[fx.Node, ...]:
         """Return values of the step, loss first."""
         return self._outputs[: len(self._outputs) - len(self.trained)]
@@ -105,17 +116,18 @@ def capture(
     model: nn.Module,
     inputs: Sequence[tuple[str, torch.Tensor]],
     precision: StreamPrecision,
-    num_micro_batches: int,
+    shapes: ShapeEnv | None = None,
 ) -> Captured:
     """Record ``step`` on one micro-batch.
+
+    The gradient of the loss starts at 1; ``wsc.compiler.compile`` sets the share of a micro-batch.
 
     Args:
         step: The user's step.
         model: The model whose parameters the step reads.
         inputs: Named example tensors of micro-batch shape; their values do not matter.
         precision: Dtypes of streamed weights and of computation.
-        num_micro_batches: Micro-batches of a batch. The gradient of the loss starts at its inverse,
-            so that gradients summed over a batch are those of the mean.
+        shapes: Where given, the samples of a micro-batch are a symbol of this environment.
 
     Raises:
         ApplianceCompilationError: The step cannot be traced (the error names op, line and remedy),
@@ -126,22 +138,22 @@ def capture(
     trained: list[str] = []
     # Buffers and constants of the model are real tensors among fake ones, in the fake mode and in
     # make_fx, which both refuse them by default.
-    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     with fake_mode:
         weights = [torch.empty(p.shape, dtype=precision.stream_dtype) for p in masters.values()]
-    batch = [fake_mode.from_tensor(tensor) for _, tensor in inputs]
+    batch = [_fake(fake_mode, name, tensor) for name, tensor in inputs]
     flat_step = _flat_step(step, model, precision, trained)
     tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
     with (
         fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
         _recorded_layers(model),
-        _scaled_backward(num_micro_batches),
+        _marked_backward(),
         own_shape_rules(),
         fake_mode,
         explain(model),
     ):
         module = tracer(weights, batch)
-    _annotate(module.graph)
+    annotate_layers(module.graph)
     return Captured(
         module=module,
         parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters.items()),
@@ -209,7 +221,17 @@ def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
             )
 
 
-def _annotate(graph: fx.Graph) -> None:
+def _fake(mode: FakeTensorMode, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without memory; if the mode has shapes, its samples are their symbol."""
+    if mode.shape_env is None:
+        return mode.from_tensor(tensor)
+    # Extents of one hint are one symbol (DUCK), so that all inputs have the same samples.
+    dims = [DimDynamic.DUCK] + [DimDynamic.STATIC] * (tensor.ndim - 1)
+    context: Any = StatelessSymbolicContext(dynamic_sizes=dims)
+    return mode.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
+
+
+def annotate_layers(graph: fx.Graph) -> None:
     """Set each node's layer and direction under the names that the passes read."""
     for node in graph.nodes:
         node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
@@ -257,8 +279,8 @@ def loss_scale_placeholder() -> torch.Tensor:
 
 
 @contextmanager
-def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
-    """Make ``loss.backward()`` start from 1/num_micro_batches and link backward to forward nodes.
+def _marked_backward() -> Iterator[None]:
+    """Mark the gradient at which ``loss.backward()`` starts, and link backward to forward nodes.
 
     ``Tensor.backward`` is replaced while the step is traced, since the user's step calls it and
     takes no argument for the first gradient.
@@ -284,7 +306,7 @@ def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
             # and the backward mark from the autograd node whose formula is about to run.
             setup_stacktrace_preservation_hooks([loss.grad_fn])
         with fx_traceback.annotate({SEED_KEY: True}):
-            seed = torch.full_like(loss, 1.0 / num_micro_batches)
+            seed = torch.full_like(loss, 1.0)
         torch.autograd.backward(loss, seed, retain_graph=retain_graph)
 
     with mock.patch.object(torch.Tensor, "backward", backward):
