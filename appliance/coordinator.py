@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from appliance.step_results import combine
+from appliance.step_state import StateHolder, steps_per_job
 from memoryx.optim.cost import update_cost, waits_for_all
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
@@ -104,6 +105,7 @@ class Coordinator:
         self._running_roles: Roles | None = roles
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
+        self._state = StateHolder()
         self._reports: list[Report] = []
         self._owner = assign_servers(parameters, num_servers)
         self._servers = [server_name(index) for index in range(num_servers)]
@@ -111,6 +113,7 @@ class Coordinator:
     def install(self, installation: Installation) -> None:
         """Give every role its part of a program."""
         self._roles.install(installation)
+        self._state.install(installation)
         program, optimizer = installation.program, installation.optimizer
         costed = CostedProgram.of(
             program,
@@ -148,18 +151,27 @@ class Coordinator:
         """
         if loss_scale is not None:
             check_skipped(loss_scale, first_step)
-        job = Job(mode, first_step, last_step, loss_scale)
-        self._reports = self._roles.run(job)
-        results = list(self._step_results(job, self._reports))
+        program = self._programs[mode]
+        count = last_step - first_step + 1
+        results: list[StepResult] = []
+        for first in range(first_step, last_step + 1, steps_per_job(program) or count):
+            last = min(first + (steps_per_job(program) or count) - 1, last_step)
+            job = Job(mode, first, last, loss_scale, self._state.read_by(program))
+            self._reports = self._roles.run(job)
+            results += self._step_results(job, self._reports)
+            loss_scale = results[-1].loss_scale
         if check_finite:
             for result in results:
                 _check_result(result, mode)
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Send initial weights to the weight servers that own them."""
+        """Send initial weights to the weight servers that own them; keep buffers here."""
+        self._state.fill({n: value for n, value in values.items() if n not in self._owner})
         for index, server in enumerate(self._servers):
-            owned = {name: value for name, value in values.items() if self._owner[name] == index}
+            owned = {
+                name: value for name, value in values.items() if self._owner.get(name) == index
+            }
             self._roles.fill(server, owned)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
@@ -190,10 +202,10 @@ class Coordinator:
                     self._roles.restore(server, path, state, strict)
 
     def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return copies of the fp32 masters of these parameters."""
-        found: dict[str, np.ndarray] = {}
+        """Return copies of the fp32 masters of these parameters, and of buffers."""
+        found = self._state.arrays(names)
         for index, server in enumerate(self._servers):
-            owned = [name for name in names if self._owner[name] == index]
+            owned = [name for name in names if self._owner.get(name) == index]
             if owned:
                 found.update(zip(owned, self._roles.masters(server, owned), strict=True))
         return found
@@ -227,14 +239,14 @@ class Coordinator:
 
     def _step_results(self, job: Job, reports: Sequence[Report]) -> Iterator[StepResult]:
         program = self._programs[job.mode]
-        values = {key: value for report in reports for key, value in report.results.items()}
+        returned = {key: value for report in reports for key, value in report.results.items()}
         norms = {step: norm for report in reports for step, norm in report.norms.items()}
         scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
         for step in job.steps:
-            parts = [values[step, index] for index in range(program.num_micro_batches)]
+            parts = [returned[step, index] for index in range(program.num_micro_batches)]
+            values = combine(program, parts, self._state.advance(program, parts))
             timing = self._timing.step(job.mode, step)
-            combined = combine(program, parts)
-            yield StepResult(step, combined, norms.get(step), timing, scales.get(step))
+            yield StepResult(step, values, norms.get(step), timing, scales.get(step))
 
 
 def cluster_ended() -> ApplianceRuntimeServerError:

@@ -128,7 +128,7 @@ def plan_installation(
         feed=feed,
         optimizer=optimizer,
         label_counts=compiled.label_counts,
-        short=compiled.short,
+        state_update=compiled.state_update,
     )
 
 

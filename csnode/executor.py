@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -57,8 +58,9 @@ class MicroBatch:
 
     ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
     segment that ran last, ``results`` the step's results by position: tensors at the positions
-    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means, by
-    position; ``has_labels`` is False where it has no label of the loss, and its gradients are 0.
+    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means over
+    labels, by position; ``has_labels`` is False where it has no label of the loss, and its
+    gradients are 0.
     """
 
     index: int
@@ -109,31 +111,40 @@ class Executor:
         self.program = installation.program
         self.rounds = installation.rounds
         self.schedule = installation.schedule
-        self._tensors = frozenset(result.position for result in self.program.tensor_results)
-        self._segments = [sized.segments for sized in installation.sized]
-        self._kernels = [
-            [kernel.build() for kernel in sized.kernels] for sized in installation.sized
-        ]
+        first = self.program.num_results
+        self._tensors = frozenset(
+            (
+                *(result.position for result in self.program.tensor_results),
+                *range(first, first + len(self.program.state.contributions)),
+            )
+        )
+        self._kernels = [kernel.build() for kernel in installation.kernels]
         self._seed = seed
         self._arena = context.arena
         self._cores = context.cores
         self._lanes = lanes
 
     def unpack(
-        self, step: int, index: int, payload: Payload, label_weights: Sequence[float] = ()
+        self,
+        step: int,
+        index: int,
+        payload: Payload,
+        label_weights: Sequence[float] = (),
+        state: Mapping[str, torch.Tensor] = MappingProxyType({}),
     ) -> MicroBatch:
         """Copy the inputs of a micro-batch out of their payload, which can be released then.
 
-        ``label_weights`` are its weights in the program's means over labels.
+        ``label_weights`` are its weights in the program's means over labels, ``state`` the buffers
+        that the program reads.
         """
         flat = payload.view(torch.uint8)
-        values: dict[str, object] = {
+        values: dict[str, object] = dict(state)
+        values |= {
             spec.name: flat[start:stop].clone().view(DTYPES[spec.dtype]).view(spec.shape)
-            for spec, start, stop in byte_ranges(self.program.inputs_of(index))
+            for spec, start, stop in byte_ranges(self.program.inputs)
         }
         values[KEY_INPUT] = stream_key(self._seed, step, index)
-        results = range(self.program.num_results)
-        weights = {place: self.program.weights_of(place)[index] for place in results}
+        weights: dict[int, float] = {}
         has_labels = True
         for mean, weight in zip(self.program.label_means, label_weights, strict=True):
             weights.update(dict.fromkeys(mean.results, weight))
@@ -164,15 +175,15 @@ class Executor:
         Returns:
             When each micro-batch was computed.
         """
+        segment = self.program.segments[segment_step.segment]
+        kernel = self._kernels[segment.index]
         views = self._weights(segment_step, payloads)
+        weights = [views[name] for name in segment.weights]
         if loss_scale is not None:
             for batch in batches:
                 batch.values[LOSS_SCALE_INPUT] = loss_scale
 
         def run_one(batch: MicroBatch) -> Interval:
-            segment = self.segment(segment_step, batch)
-            kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
-            weights = [views[name] for name in segment.weights]
             with self._cores.lease():
                 detail = f"{segment_step.label}, micro-batch {batch.index}"
                 start_ns = time.perf_counter_ns()
@@ -184,10 +195,6 @@ class Executor:
             return Interval("compute", start_ns, stop_ns, step, detail)
 
         return self._lanes.map(run_one, batches)
-
-    def segment(self, segment_step: SegmentStep, batch: MicroBatch) -> Segment:
-        """Return the segment of a step for micro-batches of one's size."""
-        return self._segments[self.program.is_short(batch.index)][segment_step.segment]
 
     def pack(
         self, bucket: Bucket, batches: Sequence[MicroBatch]

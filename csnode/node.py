@@ -123,6 +123,7 @@ class NodeJob(JobState[CSNode]):
         super().__init__(role)
         self._mode = job.mode
         self._last_step = job.last_step
+        self._state = dict(job.state)
         # The position: round of a step, segment steps executed in it, micro-batches taken.
         self._now = RoundOfStep(job.first_step, 0)
         self._num_executed = 0
@@ -190,7 +191,7 @@ class NodeJob(JobState[CSNode]):
 
     def _take_batch(self, step: int, index: int) -> Envelope:
         ready = self._inputs.pop((step, index))
-        batch = self._executor.unpack(step, index, ready.payload, ready.label_weights)
+        batch = self._executor.unpack(step, index, ready.payload, ready.label_weights, self._state)
         self._batches.append(batch)
         return self.envelope(self.role.spec.worker, BatchReleased(step, index))
 
@@ -208,7 +209,7 @@ class NodeJob(JobState[CSNode]):
         if step.stashes:
             self._account()
         for batch in self._batches:
-            batch.drop(self._executor.segment(step, batch).drops)
+            batch.drop(step.drops)
         if self._batches:
             for bucket in step.gradients:
                 yield from self._send_gradient(bucket)
@@ -223,12 +224,12 @@ class NodeJob(JobState[CSNode]):
     def _end_round(self) -> None:
         program = self._executor.program
         is_last_step = self._now.step == self._last_step
-        unread = set() if is_last_step else {result.position for result in program.tensor_results}
+        unread = set(program.state.results)
+        if not is_last_step:
+            unread |= {result.position for result in program.tensor_results}
+        places = range(program.num_results + len(program.state.contributions))
         for batch in self._batches:
-            results = tuple(
-                None if place in unread else batch.results[place]
-                for place in range(program.num_results)
-            )
+            results = tuple(None if place in unread else batch.results[place] for place in places)
             self._report.results[self._now.step, batch.index] = results
         self._batches = []
         self._account()

@@ -35,6 +35,7 @@ from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
+from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.installation import InputFeed
 from wsc.core.loss_scale import LossScale
@@ -163,6 +164,18 @@ class Backend:
     def unregister(self) -> None:
         """Forget the registered model, so that a capture can register it at another depth."""
         self.model = self.weights = None
+
+    def traced_buffers(self) -> TracedBuffers:
+        """Return the buffers that a step may write, for one trace."""
+        return self._registered().state.traced()
+
+    def constants(self) -> list[tuple[torch.Tensor, int]]:
+        """Return the buffers that programs read as constants, and how often each was written."""
+        return self._registered().state.constants()
+
+    def adopt_state(self, names: Collection[str]) -> bool:
+        """Let the cluster hold buffers; return whether one was a constant until now."""
+        return self._registered().state.adopt(names)
 
     def settle(self) -> None:
         """Run the steps of the current loop that were called and have not run yet."""

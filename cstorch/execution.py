@@ -19,11 +19,7 @@ from cstorch.weights import Weights
 from timing.start_up import StartUp
 from wsc.checkpoint.reader import Reader
 from wsc.compiler.compiled import Compiled
-from wsc.core.errors import (
-    ApplianceNanError,
-    ApplianceRuntimeJobTimeoutError,
-    WaferStreamError,
-)
+from wsc.core.errors import ApplianceError, ApplianceNanError, WaferStreamError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
@@ -50,6 +46,7 @@ class Execution:
         self.start_up: StartUp | None = None
         """Start-up of the emulated machine with the program that started the cluster."""
         self.restored: Restored | None = None
+        self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
         self._ends_at_s = math.inf  # of time.monotonic()
 
     def size(self) -> ClusterSize:
@@ -118,6 +115,8 @@ class Execution:
         """
         size = self.size()
         machine = self._config.cluster.machine
+        program = compiled.program
+        self._writes[program.mode] = tuple(spec.name for spec in program.state.writes)
         installation = plan_installation(compiled, feed, optimizer, size, machine)
         if self.cluster is None:
             self.cluster = self._start(installation, size, weights)
@@ -133,7 +132,7 @@ class Execution:
         weights: Weights,
         loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
-        """Run steps of an installed program.
+        """Run steps of an installed program; ApplianceError when the time of the job is over.
 
         If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
         were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
@@ -144,6 +143,7 @@ class Execution:
         self.send_changes(weights)
         if mode == "train":
             weights.outdate()
+        weights.state.outdate(self._writes[mode])
         try:
             return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale)
         except ApplianceNanError:
@@ -208,7 +208,7 @@ class Execution:
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:
-            raise ApplianceRuntimeJobTimeoutError(
+            raise ApplianceError(
                 "the job ran out of time",
                 code="job-time-over",
                 where="job_time_sec",

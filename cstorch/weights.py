@@ -10,6 +10,7 @@ from torch import nn
 
 from cstorch.lazy import LazyTensor
 from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor
+from cstorch.step_buffers import StepBuffers
 from wsc.core.errors import ConfigError
 
 
@@ -22,6 +23,7 @@ class Weights:
         self._remotes = {
             name: _adopt(name, parameter, holder) for name, parameter in model.named_parameters()
         }
+        self.state = StepBuffers(lambda: {"": model}, holder)
 
     def local(self) -> dict[str, torch.Tensor]:
         """Return the storages in this process as they are, by name."""
@@ -30,7 +32,8 @@ class Weights:
     def initial_parts(self) -> Iterator[dict[str, torch.Tensor]]:
         """Yield all values, first those in memory; a lazy one is initialized, yielded and freed."""
         lazy = [r for r in self._remotes.values() if isinstance(r, LazyTensor) and r.is_pending]
-        yield {name: r.plain for name, r in self._remotes.items() if r not in lazy}
+        in_memory = {name: r.plain for name, r in self._remotes.items() if r not in lazy}
+        yield {**in_memory, **self.state.local()}
         for record in dict.fromkeys(remote.record for remote in lazy):
             for remote in record.values():
                 yield {remote.name: remote.plain} if remote in lazy else {}
@@ -50,15 +53,18 @@ class Weights:
         return {
             name: value._remote.name
             for name, value in self._model.state_dict().items()
-            if isinstance(value, RemoteTensor) and name not in self._remotes
+            if name not in self._remotes
+            and isinstance(value, RemoteTensor)
+            and value._remote.name in self._remotes
         }
 
     def buffers(self) -> dict[str, torch.Tensor]:
-        """Return the tensors of ``model.state_dict()`` that are no parameters: they stay here."""
+        """Return the tensors of ``model.state_dict()`` that are no parameters."""
+        others = {*self._remotes, *self.tied()}
         return {
             name: value
             for name, value in self._model.state_dict().items()
-            if isinstance(value, torch.Tensor) and not isinstance(value, RemoteTensor)
+            if isinstance(value, torch.Tensor) and name not in others
         }
 
     def are_in(self, state_dict: Mapping[str, object]) -> bool:
@@ -76,10 +82,11 @@ class Weights:
 
     def take_changes(self) -> dict[str, torch.Tensor]:
         """Return the values that were written in this process since the last call."""
-        return {name: r.plain for name, r in self._remotes.items() if r.take_change()}
+        changed = {name: r.plain for name, r in self._remotes.items() if r.take_change()}
+        return {**changed, **self.state.take_changes()}
 
     def adopt_replaced(self) -> None:
-        """Take parameters that the user has put in place of registered ones.
+        """Take parameters and buffers that the user has put in place of registered ones.
 
         Steps that were called before are run with the old ones.
 
@@ -109,6 +116,7 @@ class Weights:
         for name in replaced:
             self._remotes[name] = _adopt(name, found[name], self._holder)
             self._remotes[name].note_change()
+        self.state.adopt_replaced()
 
 
 def as_arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ One dataset per tensor, named by its dotted path:
 
     model.<parameter>                        fp32 master
     model.<tied name>                        link to the parameter that has this name, too
-    model.<buffer>                           buffer of the user's process; bfloat16 as float32
+    model.<buffer>                           buffer; bfloat16 as float32
     optimizer.state.<parameter>.<state>      fp32 optimizer state
 
 and, in attributes of the file,

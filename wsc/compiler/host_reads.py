@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from wsc.compiler.capture_errors import calling_line
+from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 
 _READS: Mapping[Any, str] = {
@@ -28,8 +29,21 @@ _READS: Mapping[Any, str] = {
 """Functions that read a tensor on the host, as the user calls them."""
 
 
+_NUMBERS = frozenset(
+    getattr(torch.Tensor, name)
+    for name in ("item", "tolist", "__float__", "__int__", "__bool__", "__index__")
+)
+
+
 class RefuseHostReads(TorchFunctionMode):
-    """Raise ApplianceCompilationError for a call that reads the value of a traced tensor."""
+    """Raise ApplianceCompilationError for a call that reads the value of a traced tensor.
+
+    Buffers have values, which may be read as long as no step writes them.
+    """
+
+    def __init__(self, buffers: TracedBuffers) -> None:
+        super().__init__()
+        self._buffers = buffers
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -42,4 +56,6 @@ class RefuseHostReads(TorchFunctionMode):
                 rule="tensors have values only after the step has run",
                 remedy="return the tensor from the step and read it in a cstorch.step_closure",
             )
+        if func in _READS or func in _NUMBERS:
+            self._buffers.note_host_read(tree_leaves(args))
         return func(*args, **kwargs or {})

@@ -8,11 +8,11 @@ Buffers of the model do not count as constants, because a step may write to them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -28,9 +28,9 @@ _INDEXED = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.defaul
 class KnownValues(TorchDispatchMode):
     """Runs ops that need the values of tensors, where constants alone decide them."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, buffers: Collection[torch.Tensor]) -> None:
         TorchDispatchMode.__init__(self)
-        self._buffers = tuple(model.buffers())
+        self._buffers = tuple(buffers)
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None

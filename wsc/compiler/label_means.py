@@ -58,9 +58,13 @@ def weigh_label_means(captured: Captured) -> tuple[tuple[LabelMean, ...], Kernel
     finder = _Finder(captured)
     seeds = [node for node in captured.graph.nodes if node.meta.get("seed")]
     loss = _union(finder.terms(seed.args[0]) for seed in seeds)
-    results = [_scalar_terms(finder, node) for node in captured.results]
+    results = {
+        position: _scalar_terms(finder, node)
+        for position, node in captured.results.items()
+        if position < captured.num_results
+    }
     groups: dict[Terms, list[int]] = {loss: []} if loss.counts else {}
-    for position, terms in enumerate(results):
+    for position, terms in results.items():
         if terms.counts:
             groups.setdefault(terms, []).append(position)
     if loss.counts:

@@ -134,10 +134,10 @@ def _forget(live: dict[int, Footprint], storages: Iterable[int]) -> None:
 
 def _of_batch(captured: Captured) -> set[fx.Node]:
     """Return the inputs of the step and every node that depends on them."""
-    parameters = set(captured.weights)
+    given = {*captured.weights, *captured.state}
     found: set[fx.Node] = set()
     for node in captured.graph.nodes:
-        is_input = node.op == "placeholder" and node not in parameters
+        is_input = node.op == "placeholder" and node not in given
         if is_input or any(operand in found for operand in node.all_input_nodes):
             found.add(node)
     return found

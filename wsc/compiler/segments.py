@@ -52,7 +52,7 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     """
     segments, kernels = [], []
     streamed = {*captured.weights, *weight_only(captured)}
-    names = {**captured.weights, **captured.batch}
+    names = {**captured.weights, **captured.batch, **captured.state}
     cuts = tuple(_cuts(captured))
     memory = Memory(captured, streamed)
     rerun = _rerun(cuts)
@@ -72,7 +72,7 @@ def _cuts(captured: Captured) -> Iterator[Cut]:
     home = {node: position for position, run in enumerate(runs) for node in run}
     last_read = _last_reads(home)
     weights = captured.weights
-    all_results = _by_home(enumerate(captured.results), home)
+    all_results = _by_home(captured.results.items(), home)
     all_gradients = _by_home(captured.gradients.items(), home)
     for position, run in enumerate(runs):
         results = all_results.get(position, ())

@@ -18,7 +18,6 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from wsc.core.label_means import LabelMean
-from wsc.core.micro_batches import Cut
 
 Mode = Literal["train", "eval"]
 Phase = Literal["forward", "backward"]
@@ -160,6 +159,23 @@ class TensorResult:
 
 
 @dataclass(frozen=True)
+class StepState:
+    """The buffers of the model that a step reads or writes; the coordinator holds them.
+
+    ``reads`` are inputs of the kernels. Micro-batches return ``contributions`` behind the results
+    of the step; with those of one micro-batch after the other, and the buffers
+    ``arguments``, the update kernel computes the new values of ``writes`` and the step's results
+    at the positions ``results``.
+    """
+
+    reads: tuple[TensorSpec, ...] = ()
+    writes: tuple[TensorSpec, ...] = ()
+    arguments: tuple[str, ...] = ()
+    contributions: tuple[TensorSpec, ...] = ()
+    results: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Program:
     """One captured step, for one micro-batch, the same for every node and every ``num_csx``."""
 
@@ -174,47 +190,11 @@ class Program:
     num_micro_batches: int
     label_means: tuple[LabelMean, ...] = ()
     tensor_results: tuple[TensorResult, ...] = ()
-    num_short: int = 0  # micro-batches at the end that have one sample less
-    totals: tuple[int, ...] = ()  # positions of results that are sums over samples, not means
+    state: StepState = StepState()
 
     @property
     def batch_size(self) -> int:
-        return self.micro_batch_size * self.num_micro_batches - self.num_short
-
-    @property
-    def cut(self) -> Cut:
-        """The global batch in micro-batches."""
-        return Cut(self.batch_size, self.num_micro_batches)
-
-    def is_short(self, micro_batch: int) -> bool:
-        """Return whether a micro-batch has one sample less than the first."""
-        return micro_batch >= self.num_micro_batches - self.num_short
-
-    def rows_of(self, micro_batch: int) -> slice:
-        """Return the rows of the global batch that are a micro-batch."""
-        size, num_full = self.micro_batch_size, self.num_micro_batches - self.num_short
-        first = size * micro_batch - max(0, micro_batch - num_full)
-        return slice(first, first + size - self.is_short(micro_batch))
-
-    def inputs_of(self, micro_batch: int) -> tuple[TensorSpec, ...]:
-        """Return the inputs of one micro-batch."""
-        return self._short_inputs if self.is_short(micro_batch) else self.inputs
-
-    @cached_property
-    def _short_inputs(self) -> tuple[TensorSpec, ...]:
-        samples = self.micro_batch_size - 1
-        return tuple(TensorSpec(i.name, (samples, *i.shape[1:]), i.dtype) for i in self.inputs)
-
-    def weights_of(self, result: int) -> tuple[float, ...]:
-        """Return the weight of each micro-batch in a result that is no mean over labels."""
-        return (1.0,) * self.num_micro_batches if result in self.totals else self.sample_weights
-
-    @cached_property
-    def sample_weights(self) -> tuple[float, ...]:
-        """Weight of each micro-batch in a mean over samples; 1.0 if all have equally many."""
-        rows = map(self.rows_of, range(self.num_micro_batches))
-        count, total = self.num_micro_batches, self.batch_size
-        return tuple((row.stop - row.start) * count / total for row in rows)
+        return self.micro_batch_size * self.num_micro_batches
 
     @cached_property
     def parameter(self) -> dict[str, TensorSpec]:

@@ -32,12 +32,14 @@ class Job:
     """Run steps ``first_step`` to ``last_step`` (inclusive, counted from 1) of one program.
 
     A step number is also the sample position: step s of a training job reads global batch s - 1.
+    ``state`` holds the buffers that the program reads.
     """
 
     mode: Mode
     first_step: int
     last_step: int
     loss_scale: LossScale | None = None  # of the first step, if it is dynamic
+    state: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @property
     def steps(self) -> range:
@@ -60,9 +62,10 @@ class Report:
     """Results of one role after a job.
 
     ``results`` maps (step, micro-batch) to the results of the micro-batch by position (CS nodes
-    only); tensors are None except for the last step of the job. Of weight servers, ``norms``
-    maps step to the global gradient norm before clipping, where they clip by it, and
-    ``loss_scales`` maps step to the loss scale after it, where it is dynamic.
+    only), followed by its contributions to the step state; tensors of results are None except for
+    the last step of the job. Of weight servers, ``norms`` maps step to the global gradient norm
+    before clipping, where they clip by it, and ``loss_scales`` maps step to the loss scale after
+    it, where it is dynamic.
     """
 
     role: str

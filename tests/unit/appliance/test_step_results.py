@@ -20,14 +20,14 @@ def with_tensors(*results: TensorResult) -> Program:
 
 def test_combine_averages_scalars_in_index_order() -> None:
     """The sum has the bits of a plain loop."""
-    assert combine(with_tensors(), [(0.1,), (0.2,)]) == ((0.1 + 0.2) / 2,)
+    assert combine(with_tensors(), [(0.1,), (0.2,)], {}) == ((0.1 + 0.2) / 2,)
 
 
 def test_combine_puts_samples_one_after_the_other() -> None:
     """The rows are those of the global batch, in its dtype."""
     rows = torch.arange(8).view(4, 2)
     parts = [(1.0, rows[:2]), (3.0, rows[2:])]
-    loss, found = combine(with_tensors(TensorResult(1, "samples")), parts)
+    loss, found = combine(with_tensors(TensorResult(1, "samples")), parts, {})
     assert loss == 2.0
     assert isinstance(found, torch.Tensor)
     assert torch.equal(found, rows)
@@ -38,7 +38,7 @@ def test_combine_averages_other_tensors() -> None:
     means = with_tensors(TensorResult(1, "mean"), TensorResult(2, "mean"))
     half = torch.ones(3, dtype=torch.bfloat16)
     parts = [(0.0, half, torch.tensor([True, False])), (0.0, half * 2, torch.tensor([True, True]))]
-    _, mean, share = combine(means, parts)
+    _, mean, share = combine(means, parts, {})
     assert isinstance(mean, torch.Tensor)
     assert isinstance(share, torch.Tensor)
     assert torch.equal(mean, half * 1.5)
@@ -47,5 +47,5 @@ def test_combine_averages_other_tensors() -> None:
 
 def test_combine_leaves_out_tensors_that_did_not_come_back() -> None:
     """Scalars come back at every step."""
-    results = combine(with_tensors(TensorResult(1, "mean")), [(1.0, None), (1.0, None)])
+    results = combine(with_tensors(TensorResult(1, "mean")), [(1.0, None), (1.0, None)], {})
     assert results == (1.0, None)

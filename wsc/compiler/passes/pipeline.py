@@ -152,9 +152,8 @@ def _refuse_update(node: fx.Node) -> None:
         f"op {op_name(node)} writes to a buffer, an input or a parameter of the model",
         code="write-to-constant",
         where=line_of_node(node.meta.get("stack_trace")),
-        rule="buffers are constants while the step runs; state lives in MemoryX",
-        remedy="use a layer without running statistics (LayerNorm instead of BatchNorm, or "
-        "BatchNorm with track_running_stats=False), or write out of place",
+        rule="a step may write buffers of its model, and nothing else that outlives it",
+        remedy="register the tensor as a buffer of the model, or write out of place",
     )
 
 

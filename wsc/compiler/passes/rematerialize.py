@@ -57,7 +57,7 @@ def weight_only(captured: Captured) -> set[fx.Node]:
 def _derived_and_constant(captured: Captured) -> tuple[set[fx.Node], set[fx.Node]]:
     """Return the weight-only ops, and the pure ops that depend on constants alone."""
     weights, buffers = set(captured.weights), set(captured.graph.find_nodes(op="get_attr"))
-    outputs = {*captured.results, *captured.gradients.values()}
+    outputs = {*captured.results.values(), *captured.gradients.values()}
     written = storages_of(filter(None, map(overwritten, captured.graph.nodes))).keys()
     derived: set[fx.Node] = set()
     constant: set[fx.Node] = set()

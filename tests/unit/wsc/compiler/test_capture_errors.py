@@ -65,13 +65,10 @@ class DrawsFromGenerator(Regression):
         return super().forward(x + torch.randn(4, generator=torch.Generator()), y)  # here
 
 
-class FunctionalStatistics(Regression):
+class AttributeStatistics(Regression):
     def __init__(self) -> None:
         super().__init__()
-        self.mean: torch.Tensor
-        self.variance: torch.Tensor
-        self.register_buffer("mean", torch.zeros(4))
-        self.register_buffer("variance", torch.ones(4))
+        self.mean, self.variance = torch.zeros(4), torch.ones(4)
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x = nn.functional.batch_norm(x, self.mean, self.variance, training=True)  # here
@@ -81,15 +78,6 @@ class FunctionalStatistics(Regression):
 class WrongShape(Regression):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return self.layers[0](x).view(3, 7).sum()  # here
-
-
-class RunningStatistics(Regression):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm1d(4)
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return super().forward(self.norm(x), y)  # here
 
 
 class WritesInput(Regression):
@@ -115,6 +103,12 @@ class DrawsInPlace(WritesView):
         return Regression.forward(self, x + self.steps, y)
 
 
+class DrawsState(WritesView):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.steps.bernoulli_(0.5)  # here
+        return Regression.forward(self, x, y)
+
+
 CASES = [
     (Item, "op-depends-on-values", "aten._local_scalar_dense", "step_closure"),
     (Branch, "op-depends-on-values", "aten._local_scalar_dense", "torch.where"),
@@ -126,11 +120,11 @@ CASES = [
     (Ctc, "op-depends-on-values", "aten._ctc_loss", "CrossEntropyLoss"),
     (DrawsFromGenerator, "generator-in-step", "randn", "seed of the run"),
     (WrongShape, "traced-step-failed", "[3, 7]", None),
-    (RunningStatistics, "write-to-constant", "", "track_running_stats=False"),
-    (FunctionalStatistics, "write-to-constant", "native_batch_norm", "track_running_stats=False"),
+    (AttributeStatistics, "write-to-constant", "update_mean", "buffer of the model"),
     (WritesInput, "write-to-constant", "mul_", "out of place"),
-    (WritesView, "write-to-constant", "add_", "out of place"),
-    (DrawsInPlace, "write-to-constant", "bernoulli_", "out of place"),
+    (WritesView, "state-in-gradient", "gradient", "BatchNorm"),
+    (DrawsInPlace, "state-in-gradient", "gradient", "BatchNorm"),
+    (DrawsState, "state-in-random-op", "random", "BatchNorm"),
 ]
 
 

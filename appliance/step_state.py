@@ -1,0 +1,79 @@
+"""Step state: buffers that programs write, which the coordinator holds.
+
+Micro-batches are computed side by side; what they contribute to a buffer comes back with their
+results. The coordinator applies the contributions of one micro-batch after the other, in index
+order, as a plain loop over the micro-batches does: the cluster's shape cannot change a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from wsc.core.installation import Installation
+from wsc.core.program import Mode, Program
+from wsc.core.role import Value
+
+MOST_BYTES = 64 * 2**20
+"""Contributions of a job; a longer run is cut into several jobs, which changes no result."""
+
+
+class StateHolder:
+    """The buffers that installed programs read or write, by name."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, torch.Tensor] = {}
+        self._updates: dict[Mode, Callable[..., tuple[Any, ...]]] = {}
+
+    def install(self, installation: Installation) -> None:
+        """Keep the update of a program."""
+        if installation.state_update is not None:
+            self._updates[installation.mode] = installation.state_update.build()
+
+    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy values of buffers."""
+        self.values.update({name: value.detach().clone() for name, value in values.items()})
+
+    def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return copies of buffers; half dtypes become fp32, as numpy lacks one of them."""
+        return {
+            name: (value.float() if value.dtype == torch.bfloat16 else value).numpy().copy()
+            for name in names
+            if (value := self.values.get(name)) is not None
+        }
+
+    def read_by(self, program: Program) -> dict[str, torch.Tensor]:
+        """Return the buffers that the kernels of a program read."""
+        return {spec.name: self.values[spec.name] for spec in program.state.reads}
+
+    def advance(self, program: Program, parts: Sequence[Sequence[Value]]) -> dict[int, Value]:
+        """Apply the contributions of a step; return the step results that depend on the buffers.
+
+        Args:
+            program: The program of the step.
+            parts: What each micro-batch has returned, in index order.
+        """
+        state = program.state
+        if not state.writes:
+            return {}
+        returned: tuple[Any, ...] = ()
+        for part in parts:
+            arguments = [self.values[name] for name in state.arguments]
+            contributions = part[program.num_results :]
+            returned = self._updates[program.mode](*arguments, *contributions)
+            news = dict(zip((spec.name for spec in state.writes), returned, strict=False))
+            # A copy, since a value may be a view of a contribution or of another buffer.
+            self.values.update({name: new.clone() for name, new in news.items()})
+        return dict(zip(state.results, returned[len(state.writes) :], strict=True))
+
+
+def steps_per_job(program: Program) -> int | None:
+    """Return how many steps a job may have so that its contributions stay small, None for any."""
+    state = program.state
+    if not state.contributions:
+        return None
+    num_bytes = sum(spec.num_bytes for spec in state.contributions) * program.num_micro_batches
+    return max(1, MOST_BYTES // max(1, num_bytes))

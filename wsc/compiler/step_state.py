@@ -1,0 +1,293 @@
+"""Step state: buffers that a step writes, such as the running statistics of a batch norm.
+
+A plain loop updates them once per micro-batch, in order. So does the cluster, although nodes
+compute micro-batches side by side: the captured step is cut in two.
+
+    kernels   everything that needs no written buffer; nodes run it, and return for each micro-batch
+              the values that the update reads (its contributions)
+    update    everything that depends on a written buffer; the coordinator runs it on the
+              contributions of one micro-batch after the other, in index order
+
+Buffers that are only read are inputs of the kernels. A gradient that depends on a buffer which the
+same step writes would make every micro-batch wait for the one before, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from wsc.compiler.batch_norm import split_batch_norms
+from wsc.compiler.capture_errors import line_of_node
+from wsc.compiler.ops import RANDOM_OPS, op_kind, op_name
+from wsc.compiler.storages import needed_for, overwritten, storages_of
+from wsc.compiler.traced_buffers import TracedBuffers
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.kernel_source import KernelSource, kernel_source
+from wsc.core.program import StepState, TensorSpec
+
+Results = tuple[tuple[int, fx.Node], ...]
+"""Values that the kernels return, by position."""
+
+
+@dataclass(frozen=True)
+class StateUpdate:
+    """What a step does to buffers: as data, and the kernel that does it for one micro-batch.
+
+    The kernel takes ``state.arguments`` and the contributions, and returns the new values of
+    ``state.writes`` and the step results ``state.results``. It is None where nothing is written.
+    """
+
+    state: StepState
+    kernel: KernelSource | None
+
+
+def separate_state(
+    module: fx.GraphModule,
+    buffers: TracedBuffers,
+    results: Sequence[fx.Node],
+    gradients: Sequence[fx.Node],
+    replaced: Mapping[str, fx.Node],
+) -> tuple[StateUpdate, Results]:
+    """Move the updates of buffers out of a captured step.
+
+    Args:
+        module: The captured step; buffers become its last placeholders.
+        buffers: The buffers, as they were during the trace.
+        results: Results of the step.
+        gradients: Gradients of parameters.
+        replaced: New values of buffers that the step has assigned.
+
+    Returns:
+        The update, and what the kernels still return: results of the step, then contributions.
+
+    Raises:
+        ApplianceCompilationError: A gradient, or a random op, depends on a buffer that is written.
+    """
+    graph = module.graph
+    split_batch_norms(graph)
+    constants = _buffer_constants(module, buffers)
+    roots = {_root(node) for node in map(overwritten, graph.nodes) if node is not None}
+    varying = _varying(graph, constants)
+    written = {constants[root] for root in roots if root in constants}
+    written |= {name for name, node in replaced.items() if node in varying}
+    _refuse_host_reads(buffers.host_reads & (written | buffers.state))
+    used = written | (buffers.state & set(constants.values()))
+    if not used:
+        return StateUpdate(StepState(), None), tuple(enumerate(results))
+    names = [name for name in buffers.names.values() if name in used]
+    inputs = _as_inputs(module, constants, names)
+    finals = {name: replaced.get(name) or inputs[name] for name in names if name in written}
+    results = [inputs.get(constants.get(node, ""), node) for node in results]
+    cut = _Cut(
+        graph, {node for name, node in inputs.items() if name in written}, finals.values(), results
+    )
+    cut.refuse(gradients, [name for name in names if name in written])
+    arguments = [node for node in inputs.values() if cut.reads(node)]
+    kernel = cut.kernel(module, arguments)
+    returned = (*cut.early, *enumerate(cut.contributions, len(results)))
+    (output,) = graph.find_nodes(op="output")
+    output.args = ([*(node for _, node in returned), *gradients],)
+    cut.erase()
+    name_of = {node: name for name, node in inputs.items()}
+    read = [node for node in inputs.values() if node.users]
+    for node in inputs.values():
+        if not node.users:
+            graph.erase_node(node)
+    state = StepState(
+        reads=tuple(_spec(name_of[node], node) for node in read),
+        writes=tuple(_spec(name, node) for name, node in finals.items()),
+        arguments=tuple(name_of[node] for node in arguments),
+        contributions=tuple(_spec(node.name, node) for node in cut.contributions),
+        results=tuple(place for place, _ in cut.late),
+    )
+    return StateUpdate(state, kernel if written else None), returned
+
+
+def _refuse_host_reads(names: Collection[str]) -> None:
+    if names:
+        raise ApplianceCompilationError(
+            "Python reads the value of a buffer that a step writes",
+            code="state-read-on-host",
+            value=", ".join(sorted(names)),
+            rule="the traced step runs once in Python; its buffers change on the cluster",
+            remedy="compute with the tensor instead of its number (torch.where), and give "
+            "nn.BatchNorm a momentum",
+        )
+
+
+def _spec(name: str, node: fx.Node) -> TensorSpec:
+    value = node.meta["val"]
+    return TensorSpec(name, tuple(value.shape), str(value.dtype).removeprefix("torch."))
+
+
+def _buffer_constants(module: fx.GraphModule, buffers: TracedBuffers) -> dict[fx.Node, str]:
+    """Return the name of the buffer that a constant of the graph is."""
+    constants = {
+        node: getattr(module, str(node.target)) for node in module.graph.find_nodes(op="get_attr")
+    }
+    return {
+        node: buffers.names[value]
+        for node, value in constants.items()
+        if isinstance(value, torch.Tensor) and value in buffers.names
+    }
+
+
+def _as_inputs(
+    module: fx.GraphModule, constants: Mapping[fx.Node, str], names: Sequence[str]
+) -> dict[str, fx.Node]:
+    """Replace constants that are these buffers by placeholders; return those by name."""
+    graph = module.graph
+    inputs: dict[str, fx.Node] = {}
+    for name in names:
+        own = [node for node, buffer in constants.items() if buffer == name]
+        if not own:  # the step assigns it unread
+            continue
+        with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
+            inputs[name] = graph.placeholder(f"state_{len(inputs)}")
+        inputs[name].meta = {**own[0].meta, "layer": "", "is_state": True}
+        inputs[name].meta.update(backward=False, seed=False)
+        for node in own:
+            node.replace_all_uses_with(inputs[name])
+            graph.erase_node(node)
+        # Several nodes may have had the same attribute.
+        for target in {str(node.target) for node in own}:
+            delattr(module, target)
+    return inputs
+
+
+def _root(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a value is: the first of a chain of views and overwrites."""
+    while node.op == "call_function":
+        if op_kind(node) == "view":
+            node = node.all_input_nodes[0]
+        elif (operand := overwritten(node)) is not None:
+            node = operand
+        else:
+            break
+    return node
+
+
+def _varying(graph: fx.Graph, buffers: Collection[fx.Node] = ()) -> set[fx.Node]:
+    """Return the nodes whose values depend on an input, a parameter, chance or these buffers."""
+    found = set(buffers)
+    for node in graph.nodes:
+        is_source = node.op == "placeholder" or op_name(node) in RANDOM_OPS
+        if is_source or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+class _Cut:
+    """A captured step, cut into what depends on a written buffer (``update``) and the rest.
+
+    Args:
+        graph: The step; buffers are placeholders.
+        written: Placeholders of the buffers that the step writes.
+        finals: Their values after the step.
+        results: The results of the step.
+    """
+
+    def __init__(
+        self,
+        graph: fx.Graph,
+        written: Collection[fx.Node],
+        finals: Collection[fx.Node],
+        results: Sequence[fx.Node],
+    ) -> None:
+        self._graph = graph
+        self._written = set(written)
+        self._tainted: set[int] = set()  # storages of other values that the update overwrites
+        self.update: dict[fx.Node, None] = {}
+        for node in graph.nodes:
+            if node.op == "call_function" and any(map(self._is_late, node.all_input_nodes)):
+                self.update[node] = None
+                target = overwritten(node)
+                if target is not None and not self._is_late(target):
+                    self._tainted |= storages_of([target]).keys()
+        places = list(enumerate(results))
+        self.late = [(place, node) for place, node in places if self._is_late(node)]
+        self.early = [(place, node) for place, node in places if not self._is_late(node)]
+        self._returned = [*finals, *(node for _, node in self.late)]
+        self._copy_overwritten()
+        self._constant = self._constants()
+        overwriting = [node for node in self.update if overwritten(node) is not None]
+        nodes = dict.fromkeys(
+            node for node in graph.nodes if node in self.update or node in self._constant
+        )
+        needed = needed_for([*self._returned, *overwriting], nodes)
+        self._nodes = [node for node in nodes if node in needed]
+        operands = [node for own in self._nodes for node in own.all_input_nodes]
+        own = {*self._nodes, *graph.find_nodes(op="get_attr")}
+        outside = [node for node in dict.fromkeys([*operands, *self._returned]) if node not in own]
+        self._read = set(outside)
+        self.contributions = [node for node in outside if not node.meta.get("is_state")]
+
+    def refuse(self, gradients: Sequence[fx.Node], names: Sequence[str]) -> None:
+        """Raise for a gradient or a random op that depends on a written buffer."""
+        late = [node for node in gradients if self._is_late(node)]
+        drawn = [node for node in self.update if op_name(node) in RANDOM_OPS]
+        if not late and not drawn:
+            return
+        node = next(iter(self.update)) if late else drawn[0]
+        what = "a gradient" if late else "a random number"
+        raise ApplianceCompilationError(
+            f"{what} depends on a buffer that the same step writes",
+            code="state-in-gradient" if late else "state-in-random-op",
+            where=line_of_node(node.meta.get("stack_trace")),
+            value=", ".join(names),
+            rule="micro-batches are computed side by side, so none can wait for the buffers that "
+            "the one before has written",
+            remedy="read the buffer in evaluation only, as nn.BatchNorm does, or make it a "
+            "parameter that the optimizer trains",
+        )
+
+    def reads(self, node: fx.Node) -> bool:
+        """Return whether the update reads a value from outside."""
+        return node in self._read
+
+    def kernel(self, module: fx.GraphModule, arguments: Sequence[fx.Node]) -> KernelSource:
+        """Return the update of one micro-batch, from buffers and contributions."""
+        inputs = [*arguments, *self.contributions]
+        return kernel_source(module, self._nodes, inputs, self._returned)
+
+    def erase(self) -> None:
+        """Erase the update from the step, of which no output is left."""
+        for node in reversed(self.update):
+            self._graph.erase_node(node)
+
+    def _is_late(self, node: fx.Node) -> bool:
+        if node in self._written or node in self.update:
+            return True
+        return bool(self._tainted) and not self._tainted.isdisjoint(storages_of([node]))
+
+    def _copy_overwritten(self) -> None:
+        """Let the update read copies of values that the rest of the step overwrites."""
+        rest = [node for node in self._graph.nodes if node not in self.update]
+        changed = storages_of(filter(None, map(overwritten, rest))).keys()
+        for reader in self.update:
+            for operand in reader.all_input_nodes:
+                is_own = operand in self.update or operand.op in {"get_attr", "placeholder"}
+                if not is_own and storages_of([operand]).keys() & changed:
+                    with self._graph.inserting_before(reader):
+                        copy = self._graph.call_function(torch.ops.aten.clone.default, (operand,))
+                    value = operand.meta["val"]
+                    copy.meta = {**operand.meta, "val": value.new_empty(value.shape)}
+                    reader.replace_input_with(operand, copy)
+
+    def _constants(self) -> set[fx.Node]:
+        """Return the ops of the rest that depend on nothing and that nothing overwrites."""
+        rest = [node for node in self._graph.nodes if node not in self.update]
+        changed = storages_of(filter(None, map(overwritten, self._graph.nodes))).keys()
+        varying = _varying(self._graph)
+        return {
+            node
+            for node in rest
+            if node.op == "call_function"
+            and node not in varying
+            and overwritten(node) is None
+            and not storages_of([node]).keys() & changed
+        }
