@@ -161,12 +161,11 @@ def _batch_size(batch: Any) -> int:
 
 
 def _without_values(model: nn.Module) -> nn.Module:
-    """Return a copy whose weights and buffers take no memory; the model itself stays as it is."""
-    memo: dict[int, Any] = {}
-    for tensor in (*model.parameters(), *model.buffers()):
-        empty = torch.empty_like(tensor, device="meta")
-        is_weight = isinstance(tensor, nn.Parameter)
-        memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_weight else empty
+    """Return a copy whose weights take no memory; it shares the buffers, which nothing changes."""
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
+    for weight in model.parameters():
+        empty = torch.empty_like(weight, device="meta")
+        memo[id(weight)] = nn.Parameter(empty, weight.requires_grad)
     return copy.deepcopy(model, memo)
 
 

@@ -52,6 +52,26 @@ def test_simulate_leaves_the_model_to_be_trained() -> None:
     assert model.weight.grad is not None
 
 
+class Shifted(nn.Module):
+    """Adds a buffer to the input, which lies on a real device, before the weights are used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift: torch.Tensor
+        self.register_buffer("shift", torch.arange(8.0))
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.layer(x + self.shift * torch.arange(8))
+
+
+def test_simulate_takes_a_model_with_buffers() -> None:
+    model = Shifted()
+    found = cstorch.simulate(model, BATCH, loss_fn=nn.CrossEntropyLoss())
+    assert found.result.model.parameters == 8 * 4 + 4
+    assert torch.equal(model.shift, torch.arange(8.0))
+
+
 def sgd(parameters: Any) -> Any:
     return cstorch.optim.SGD(parameters, lr=0.1)
 
