@@ -9,7 +9,8 @@ selects the layer (A attention, F feed-forward, N a separate norm at each place)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -152,6 +153,11 @@ class Attention(nn.Module):
         return heads.repeat_interleave(self._queries_per_kv, dim=2)
 
 
+_NONLINEARITIES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingProxyType(
+    {"gelu": F.gelu, "gelu_new": partial(F.gelu, approximate="tanh"), "relu": F.relu}
+)
+
+
 class FeedForward(nn.Module):
     """Two projections with a nonlinearity in between; SwiGLU adds a gate (Shazeer 2020, eq. 6)."""
 
@@ -162,7 +168,7 @@ class FeedForward(nn.Module):
         is_gated = config.nonlinearity == "swiglu"
         self.gate = nn.Linear(hidden, filters, bias=bias) if is_gated else None
         self.down = nn.Linear(filters, hidden, bias=bias)
-        self._nonlinearity = F.relu if config.nonlinearity == "relu" else F.gelu
+        self._nonlinearity = _NONLINEARITIES.get(config.nonlinearity, F.gelu)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return (B, T, C) through F inner elements, (B, T, C)."""

@@ -17,7 +17,8 @@ from wsc.core.config import Config
 
 Rate = Field(default=0.1, ge=0, lt=1)
 
-Nonlinearity = Literal["gelu", "relu", "swiglu"]
+Nonlinearity = Literal["gelu", "gelu_new", "relu", "swiglu"]
+"""``gelu_new`` is the approximation by tanh of GPT-2 (Hendrycks and Gimpel 2016, section 2)."""
 
 Residual = Literal["pre_norm", "post_norm", "parallel"]
 """How a layer adds to the residual stream; see modelzoo.models.layers."""

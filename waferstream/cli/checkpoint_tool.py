@@ -1,4 +1,4 @@
-"""``waferstream checkpoint``: info, diff, copy, move, delete."""
+"""``waferstream checkpoint``: info, diff, copy, move, delete, and the conversions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from waferstream.cli.convert_tool import COMMANDS as CONVERSIONS
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError, ConfigError
@@ -129,6 +130,7 @@ def _path(name: str, meaning: str = "checkpoint file") -> Any:
 _SOURCE_AND_TARGET = (_path("source_path"), _path("dest_path", "file, or folder that ends in /"))
 
 COMMANDS = (
+    *CONVERSIONS,
     Command(
         "info",
         "summarize a checkpoint",

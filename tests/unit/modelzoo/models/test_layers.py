@@ -94,7 +94,11 @@ def test_rotary_position_is_precise_in_bf16() -> None:
 
 @pytest.mark.parametrize(
     ("nonlinearity", "function"),
-    [("gelu", nn.functional.gelu), ("relu", nn.functional.relu)],
+    [
+        ("gelu", nn.functional.gelu),
+        ("gelu_new", nn.GELU(approximate="tanh")),
+        ("relu", nn.functional.relu),
+    ],
 )
 def test_feed_forward_matches_the_formula(nonlinearity: str, function: nn.Module) -> None:
     """Up, nonlinearity, down."""

@@ -1,0 +1,1 @@
+"""Weights and configurations of transformers' models, to those of modelzoo and back."""

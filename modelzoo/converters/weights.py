@@ -1,0 +1,154 @@
+"""Rules that pair the weights of transformers' models with ours, and apply them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from modelzoo.models.registry import parameter_shapes
+from wsc.core.errors import CheckpointError, did_you_mean
+
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A weight of transformers, and ours that it holds one after the other.
+
+    ``{i}`` is a layer, ``{p}`` weight or bias. Rules for weights that a model lacks are unused.
+    """
+
+    theirs: str
+    ours: tuple[str, ...]
+    is_transposed: bool = False
+    """Whether a matrix is stored (inputs, outputs), as by transformers' Conv1D."""
+    pairs_neighbours: bool = False
+    """Whether rotated rows of a head are neighbours; the pairs of ours are half a head apart."""
+
+
+def rule(theirs: str, *ours: str, **more: Any) -> Rule:
+    """Declare a rule."""
+    return Rule(theirs, ours, **more)
+
+
+def matched(
+    rules: Sequence[Rule], weights: Mapping[str, torch.Tensor], section: Mapping[str, Any]
+) -> Weights:
+    """Return the weights of transformers that our model of a section has."""
+    names = {theirs for theirs, *_ in _pairs(rules, parameter_shapes(section), section)}
+    return {name: weight for name, weight in weights.items() if name in names}
+
+
+def to_ours(
+    rules: Sequence[Rule], weights: Mapping[str, torch.Tensor], section: Mapping[str, Any]
+) -> Weights:
+    """Return the weights of our model of a section of params.yaml.
+
+    Raises:
+        CheckpointError: A weight is missing or left over, or has another shape.
+    """
+    shapes = parameter_shapes(section)
+    found: Weights = {}
+    used = set()
+    for theirs, ours, each in _pairs(rules, shapes, section):
+        tensor = _known(weights, theirs).float()
+        used.add(theirs)
+        if each.is_transposed and tensor.ndim == 2:
+            tensor = tensor.t()
+        parts = tensor.split([shapes[name][0] for name in ours] if len(ours) > 1 else len(tensor))
+        if each.pairs_neighbours:
+            parts = tuple(_halves(part, section) for part in parts)
+        found |= zip(ours, (part.contiguous() for part in parts), strict=True)
+    if _is_tied(section):
+        found["head.weight"] = found["embedding.weight"]
+    for name, shape in shapes.items():
+        if tuple(_known(found, name).shape) != shape:
+            raise CheckpointError(
+                f"weight {name!r} has another shape than in the model",
+                code="tensor-mismatch",
+                value=f"{tuple(found[name].shape)}, expected {shape}",
+                remedy="convert it with the configuration of the same model",
+            )
+    _refuse_rest(weights, used | ({"lm_head.weight"} if _is_tied(section) else set()))
+    return found
+
+
+def to_theirs(
+    rules: Sequence[Rule], weights: Mapping[str, torch.Tensor], section: Mapping[str, Any]
+) -> Weights:
+    """Return the weights of transformers' model; arguments and errors as of ``to_ours``."""
+    found: Weights = {}
+    used: set[str] = set()
+    for theirs, ours, each in _pairs(rules, parameter_shapes(section), section):
+        parts = [_known(weights, name) for name in ours]
+        used |= {*ours}
+        if each.pairs_neighbours:
+            parts = [_neighbours(part, section) for part in parts]
+        tensor = torch.cat(parts)
+        if each.is_transposed and tensor.ndim == 2:
+            tensor = tensor.t()
+        found[theirs] = tensor.contiguous()
+    if _is_tied(section):
+        found["lm_head.weight"] = next(iter(found.values()))  # the embedding, by the first rule
+    _refuse_rest(weights, used | ({"head.weight"} if _is_tied(section) else set()))
+    return found
+
+
+def _pairs(
+    rules: Sequence[Rule], shapes: Mapping[str, object], section: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str], Rule]]:
+    """Yield their name, our names and the rule of every weight that our model has."""
+    for each in rules:
+        for i in range(section["num_hidden_layers"]) if "{i}" in each.theirs else (0,):
+            for p in ("weight", "bias") if "{p}" in each.theirs else ("",):
+                ours = [name.format(i=i, p=p) for name in each.ours]
+                if ours[0] in shapes:
+                    yield each.theirs.format(i=i, p=p), ours, each
+
+
+def _is_tied(section: Mapping[str, Any]) -> bool:
+    return bool(section["share_embedding_weights"])
+
+
+def _known(weights: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
+    if name not in weights:
+        raise CheckpointError(
+            f"the checkpoint holds no weight {name!r}",
+            code="no-such-tensor",
+            remedy=did_you_mean(name, weights),
+        )
+    return weights[name]
+
+
+def _refuse_rest(weights: Mapping[str, torch.Tensor], used: set[str]) -> None:
+    rest = [name for name in weights if name not in used]
+    if rest:
+        raise CheckpointError(
+            "every weight of the checkpoint must have a place in the model",
+            code="unmatched-weights",
+            value=", ".join(rest[:5]) + (f", ... ({len(rest)} in total)" if rest[5:] else ""),
+            remedy="convert with the configuration of the same model, or --drop-unmatched-keys",
+        )
+
+
+def _halves(rows: torch.Tensor, section: Mapping[str, Any]) -> torch.Tensor:
+    """Reorder rotated rows from neighbours (0, 1), (2, 3) to halves (0, 2), (1, 3) of a head."""
+    heads, rotated = _heads(rows, section)
+    turned = torch.cat([heads[:, :rotated:2], heads[:, 1:rotated:2]], dim=1)
+    return torch.cat([turned, heads[:, rotated:]], dim=1).flatten(0, 1)
+
+
+def _neighbours(rows: torch.Tensor, section: Mapping[str, Any]) -> torch.Tensor:
+    """Reorder rotated rows from halves of a head to neighbours."""
+    heads, rotated = _heads(rows, section)
+    pairs = torch.stack([heads[:, : rotated // 2], heads[:, rotated // 2 : rotated]], dim=2)
+    return torch.cat([pairs.flatten(1, 2), heads[:, rotated:]], dim=1).flatten(0, 1)
+
+
+def _heads(rows: torch.Tensor, section: Mapping[str, Any]) -> tuple[torch.Tensor, int]:
+    """Return rows by head, and the rotated rows of a head."""
+    heads = rows.unflatten(0, (section["num_heads"], -1))
+    return heads, section["rotary_dim"] or heads.shape[1]

@@ -1,0 +1,112 @@
+"""Models of transformers and ours compute the same scores from converted weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from modelzoo.converters.families import FAMILIES
+from modelzoo.models.registry import build_model
+from tests.support.errors import raises
+from wsc.core.errors import CheckpointError, ConfigError
+
+TOKENS: dict[str, Any] = {"vocab_size": 13, "bos_token_id": 1, "eos_token_id": 2}
+GPT = {**TOKENS, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
+LLAMA = {
+    **TOKENS,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 8,
+    "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+}
+CASES = {
+    "gpt2": GPT,
+    "gptj": {**GPT, "rotary_dim": 4, "tie_word_embeddings": False},
+    "llama": LLAMA,
+    "llama-tied": {**LLAMA, "num_key_value_heads": 4, "tie_word_embeddings": True},
+}
+
+
+def theirs(case: str) -> Any:
+    """Return a model of transformers with random weights, biases too."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    family = case.split("-", maxsplit=1)[0]
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **CASES[case])).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_converted_model_computes_the_same_scores(case: str) -> None:
+    """And converted back it is the same, bit for bit."""
+    model = theirs(case)
+    family = FAMILIES[model.config.model_type]
+    section = family.section(model.config.to_dict())
+    weights = model.state_dict()
+    ours: Any = build_model(section, seed=0).eval()
+    converted = family.to_ours(weights, section)
+    ours.load_state_dict(converted)
+    tokens = torch.arange(16).view(2, 8) % 13
+    with torch.no_grad():
+        expected = model(tokens).logits
+        torch.testing.assert_close(ours.logits(tokens), expected, rtol=1e-5, atol=1e-5)
+    back = family.to_theirs(ours.state_dict(), section)
+    assert set(back) == set(weights)
+    assert all(torch.equal(back[name], weights[name]) for name in weights)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_configuration_goes_there_and_back(case: str) -> None:
+    config = theirs(case).config.to_dict()
+    family = FAMILIES[config["model_type"]]
+    section = family.section(config)
+    again = family.configuration(section)
+    assert family.section(again) == section
+    same = {key: value for key, value in again.items() if value is not None and key in config}
+    same.pop("architectures", None)
+    expected = {key: config[key] for key in same}
+    if expected.get("n_inner", 0) is None:
+        expected["n_inner"] = 64
+    assert same == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        ("gpt2", {"model_type": "bert"}),
+        ("gpt2", {"activation_function": "tanh"}),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+        ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1.0}}),
+        ("llama", {"attention_bias": True}),
+        ("llama", {"head_dim": 8}),
+    ],
+)
+def test_configuration_that_computes_something_else_is_refused(
+    family: str, change: dict[str, Any]
+) -> None:
+    with raises(ConfigError, "config-not-convertible"):
+        FAMILIES[family].section({**CASES[family], "model_type": family, **change})
+
+
+def test_weights_of_another_model_are_refused() -> None:
+    weights = theirs("gpt2").state_dict()
+    family = FAMILIES["gpt2"]
+    section = family.section({**GPT, "model_type": "gpt2"})
+    for code, wrong in (
+        ("unmatched-weights", {**weights, "score.weight": torch.zeros(1)}),
+        ("no-such-tensor", {k: w for k, w in weights.items() if "wpe" not in k}),
+        ("tensor-mismatch", {**weights, "transformer.ln_f.bias": torch.zeros(3)}),
+    ):
+        with raises(CheckpointError, code):
+            family.to_ours(wrong, section)
+    more = {**weights, "score.weight": torch.zeros(1)}
+    assert "score.weight" not in family.matched(more, section)

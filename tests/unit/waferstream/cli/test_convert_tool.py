@@ -1,0 +1,90 @@
+"""``waferstream checkpoint convert``: files of transformers become ours, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.tools import rows, tool
+from waferstream.cli.convert_tool import read_hf, write_hf
+from waferstream.config.params import load_params
+from wsc.checkpoint.reader import Reader
+
+CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
+TO_OURS = ("--model=gpt2", "--src-fmt=hf", "--tgt-fmt=cs-current")
+TO_HF = ("--model=gpt2", "--src-fmt=cs-auto", "--tgt-fmt=hf")
+
+
+@pytest.fixture
+def hf(tmp_path: Path) -> Path:
+    """A folder as transformers writes it."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    folder = tmp_path / "hf"
+    sizes = {key: value for key, value in CONFIG.items() if key != "model_type"}
+    config = GPT2Config(**sizes, n_positions=8, bos_token_id=1, eos_token_id=2)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("flags", [[], ["--export-safetensors"], ["--hf-shard-size=1KB"]])
+def test_checkpoint_goes_there_and_back(
+    hf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    """transformers reads what comes back: the same weights in one file or several."""
+    from transformers import GPT2LMHeadModel
+
+    config = ("--config", hf / "config.json")
+    out = tool(capsys, "checkpoint", "convert", hf, *TO_OURS, *config, "--output-dir", tmp_path)
+    weights, params = map(Path, out.split())
+    assert load_params(params).trainer.init.model.name == "gpt2"
+    assert "model.decoder.0.attention.query.weight" in Reader(weights).tensors
+    back = tmp_path / "back"
+    words = (weights, *TO_HF, "--config", params, "--output-dir", back, *flags)
+    tool(capsys, "checkpoint", "convert", *words)
+    before, after = (GPT2LMHeadModel.from_pretrained(each).state_dict() for each in (hf, back))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert set(read_hf(back)) == set(after)
+    assert "[file-exists]" in tool(capsys, "checkpoint", "convert", *words, code=1)
+
+
+def test_configuration_is_converted_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    words = ("checkpoint", "convert-config", tmp_path / "config.json", *TO_OURS)
+    params = Path(tool(capsys, *words).strip())
+    back = tool(
+        capsys, "checkpoint", "convert-config", params, *TO_HF, "--output-dir", tmp_path / "b"
+    )
+    assert json.loads(Path(back.strip()).read_text())["n_embd"] == 8
+
+
+def test_list_names_the_families(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {row["model"] for row in rows(capsys, "checkpoint", "list")} == {"gpt2", "gptj", "llama"}
+    assert len(rows(capsys, "checkpoint", "list", "gpt2")) == 1
+
+
+def test_what_cannot_be_converted_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    words = ("checkpoint", "convert", tmp_path, *TO_OURS, "--config", config, "--output-dir")
+    assert "[hf-weights-not-readable]" in tool(capsys, *words, tmp_path / "a", code=1)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"no weights")
+    assert "[hf-weights-not-readable]" in tool(capsys, *words, tmp_path / "b", code=1)
+    same = ("--model=gpt2", "--src-fmt=cs-auto", "--tgt-fmt=cs-current", "--config", config)
+    err = tool(capsys, "checkpoint", "convert", tmp_path, *same, code=1)
+    assert "[formats-not-convertible]" in err
+
+
+def test_parts_hold_every_weight_once(tmp_path: Path) -> None:
+    weights = {f"w{i}": torch.full((4,), float(i)) for i in range(5)}
+    index, *files = write_hf(tmp_path, weights, part_bytes=40, as_safetensors=False)
+    assert len(files) == 3
+    again = read_hf(index)
+    assert all(torch.equal(again[name], weights[name]) for name in weights)

@@ -1,0 +1,261 @@
+"""``waferstream checkpoint convert``, ``convert-config`` and ``list``: to transformers and back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modelzoo.converters.families import FAMILIES, Family
+from modelzoo.converters.weights import Weights
+from waferstream.cli.model_tool import write_weights
+from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
+from waferstream.config.params import load_params
+from wsc.checkpoint import MODEL
+from wsc.checkpoint.reader import Reader
+from wsc.core.config import dump_yaml
+from wsc.core.errors import CheckpointError, ConfigError
+from wsc.core.files import replacing, write_json
+
+HF = "hf"
+OURS = ("cs-auto", "cs-current")
+_INDEX = ".index.json"
+
+
+def _list(given: argparse.Namespace) -> int:
+    rows = [
+        {"model": name, "ours": family.name, "formats": "hf, cs-current", "as": family.architecture}
+        for name, family in sorted(FAMILIES.items())
+        if given.model in (None, name)
+    ]
+    return show(given, rows)
+
+
+def _convert(given: argparse.Namespace) -> int:
+    """Convert weights and configuration; print the files that were written."""
+    family, folder = FAMILIES[given.model], given.output_dir or given.checkpoint.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if _direction(given) == HF:
+        section, config = _to_hf_config(family, given.config, folder)
+        weights = family.to_theirs(_our_weights(given.checkpoint), section)
+        written = write_hf(folder, weights, given.hf_shard_size, given.export_safetensors)
+    else:
+        section, config = _to_our_config(family, given.config, folder)
+        weights = read_hf(given.checkpoint)
+        if given.drop_unmatched_keys:
+            weights = family.matched(weights, section)
+        written = [_fresh(folder / f"{given.checkpoint.stem.split('.')[0]}_to_cs.mdl")]
+        write_weights(written[0], family.to_ours(weights, section), {"global_step": 0})
+    for path in (*written, config):
+        print(path)
+    return 0
+
+
+def _convert_config(given: argparse.Namespace) -> int:
+    family, folder = FAMILIES[given.model], given.output_dir or given.config.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    make = _to_hf_config if _direction(given) == HF else _to_our_config
+    print(make(family, given.config, folder)[1])
+    return 0
+
+
+def _direction(given: argparse.Namespace) -> str:
+    """Return the target format; ConfigError unless one side is transformers."""
+    if (given.src_fmt == HF) == (given.tgt_fmt == HF):
+        raise ConfigError(
+            "one of the formats must be hf, the other ours",
+            code="formats-not-convertible",
+            where="--src-fmt, --tgt-fmt",
+            value=f"{given.src_fmt}, {given.tgt_fmt}",
+        )
+    return str(given.tgt_fmt)
+
+
+def _to_our_config(family: Family, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
+    """Write a params file with the model of a config.json; return its section and its path."""
+    section = family.section(_json(path))
+    target = _fresh(folder / f"{path.stem}_to_cs.yaml")
+    with replacing(target) as partial:
+        partial.write_text(dump_yaml({"trainer": {"init": {"model": section}}}), encoding="utf-8")
+    return section, target
+
+
+def _to_hf_config(family: Family, path: Path, folder: Path) -> tuple[dict[str, Any], Path]:
+    """Write config.json for the model of a params file; return the file's section and the path."""
+    section = load_params(path).trainer.init.model.dump()
+    target = _fresh(folder / "config.json")
+    write_json(target, family.configuration(section))
+    return section, target
+
+
+def _fresh(path: Path) -> Path:
+    if path.exists():
+        raise CheckpointError(
+            "the file must not exist yet",
+            code="file-exists",
+            where=str(path),
+            remedy="name another folder with --output-dir",
+        )
+    return path
+
+
+def _our_weights(path: Path) -> Weights:
+    reader = Reader(path)
+    return {name: torch.from_numpy(reader[f"{MODEL}.{name}"]) for name in reader.names(MODEL)}
+
+
+def read_hf(path: Path) -> Weights:
+    """Read weights that transformers wrote: a file, the index of several, or their folder."""
+    if path.is_dir():
+        names = (f"{stem}{end}" for end in ("", _INDEX) for stem in _STEMS)
+        path = next((path / name for name in names if (path / name).is_file()), path)
+    if not path.is_file():
+        raise _unreadable(path, "no weights of transformers")
+    if not path.name.endswith(_INDEX):
+        return _read_file(path)
+    files = sorted(set(_json(path).get("weight_map", {}).values()))
+    return {name: w for file in files for name, w in _read_file(path.parent / file).items()}
+
+
+_STEMS = ("model.safetensors", "pytorch_model.bin")
+
+
+def _read_file(path: Path) -> Weights:
+    try:
+        if path.suffix == ".safetensors":
+            loaded: Weights = _safetensors().load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # each format has errors of its own
+        raise _unreadable(path, error) from error
+    return loaded
+
+
+def _unreadable(path: Path, value: object) -> CheckpointError:
+    return CheckpointError(
+        "the weights cannot be read",
+        code="hf-weights-not-readable",
+        where=str(path),
+        value=value,
+        rule="model.safetensors, pytorch_model.bin, the index of their parts, or their folder",
+    )
+
+
+def write_hf(folder: Path, weights: Weights, part_bytes: int, as_safetensors: bool) -> list[Path]:
+    """Write weights as transformers reads them, in parts of at most ``part_bytes`` with an index.
+
+    Returns:
+        The files, the index first.
+    """
+    name = _STEMS[0] if as_safetensors else _STEMS[1]
+    parts = list(_parts(weights, part_bytes))
+    if len(parts) == 1:
+        return [_write_file(_fresh(folder / name), weights)]
+    stem, _, suffix = name.partition(".")
+    files = [f"{stem}-{i:05}-of-{len(parts):05}.{suffix}" for i in range(1, len(parts) + 1)]
+    index = {
+        "metadata": {"total_size": sum(weight.nbytes for weight in weights.values())},
+        "weight_map": {key: file for file, part in zip(files, parts, strict=True) for key in part},
+    }
+    written = [
+        _write_file(_fresh(folder / file), part) for file, part in zip(files, parts, strict=True)
+    ]
+    write_json(_fresh(folder / f"{name}{_INDEX}"), index)
+    return [folder / f"{name}{_INDEX}", *written]
+
+
+def _parts(weights: Weights, part_bytes: int) -> Iterator[Weights]:
+    """Yield the weights in order, in parts of at most ``part_bytes`` or of one weight."""
+    part: Weights = {}
+    for name, weight in weights.items():
+        if part and sum(other.nbytes for other in part.values()) + weight.nbytes > part_bytes:
+            yield part
+            part = {}
+        part[name] = weight
+    yield part
+
+
+def _write_file(path: Path, weights: Weights) -> Path:
+    own = {name: weight.clone() for name, weight in weights.items()}  # no storage of its views
+    with replacing(path, durable=True) as partial:
+        if path.suffix == ".safetensors":
+            _safetensors().save_file(own, partial, metadata={"format": "pt"})
+        else:
+            torch.save(own, partial)
+    return path
+
+
+def _safetensors() -> Any:
+    try:
+        return import_module("safetensors.torch")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "the package safetensors must be installed",
+            code="safetensors-missing",
+            remedy="pip install safetensors, or use pytorch_model.bin",
+        ) from error
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(
+            "the file is not JSON", code="file-not-json", where=str(path), value=error
+        ) from error
+    if not isinstance(found, dict):
+        raise ConfigError("the file must be a mapping", code="file-not-a-mapping", where=str(path))
+    return found
+
+
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def _num_bytes(text: str) -> int:
+    """Parse ``10GB``; ValueError for any other text, which argparse reports."""
+    number, unit = text[:-2], text[-2:].upper()
+    if unit not in _UNITS or float(number) <= 0:
+        raise ValueError(text)
+    return int(float(number) * _UNITS[unit])
+
+
+_FORMATS = (
+    argument("--model", required=True, choices=sorted(FAMILIES), help="family of the model"),
+    argument("--src-fmt", required=True, choices=(HF, *OURS), help="format of the source"),
+    argument("--tgt-fmt", required=True, choices=(HF, *OURS), help="format of the target"),
+    argument("--output-dir", type=Path, help="folder of the target (default: of the source)"),
+)
+_CONFIG_HELP = "config.json of transformers, or a params file"
+
+COMMANDS = (
+    Command(
+        "convert",
+        "convert weights to transformers or from it",
+        _convert,
+        (
+            argument("checkpoint", type=Path, help="weights of transformers, or a .mdl file"),
+            *_FORMATS,
+            argument("--config", type=Path, required=True, help=_CONFIG_HELP),
+            argument("--hf-shard-size", type=_num_bytes, default="10GB", help="size of a file"),
+            argument("--export-safetensors", action="store_true", help="write safetensors"),
+            argument("--drop-unmatched-keys", action="store_true", help="leave others out"),
+        ),
+    ),
+    Command(
+        "convert-config",
+        "convert a configuration only",
+        _convert_config,
+        (argument("config", type=Path, help=_CONFIG_HELP), *_FORMATS),
+    ),
+    Command(
+        "list",
+        "list what can be converted",
+        _list,
+        (argument("model", nargs="?", help="family of a model"), *TABLE_FLAGS),
+    ),
+)
