@@ -84,13 +84,16 @@ from cstorch.tensors import (
     zeros_like,
 )
 from cstorch.trace import trace
+from cstorch.trainer import CSConfig, Trainer
 from wsc.version import VERSION
 
 __version__ = VERSION
 
 __all__ = [
     "Backend",
+    "CSConfig",
     "ClusterConfig",
+    "Trainer",
     "__version__",
     "add_debug_name",
     "amp",

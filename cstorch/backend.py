@@ -76,7 +76,10 @@ class Backend:
             cluster_config = cluster_config.for_cluster()
         config = cluster_config or ClusterConfig()
         command = launch.get()
-        self.cluster_config = config if command is None else command.applied_to(config)
+        if command is None:
+            self.cluster_config = config.with_found_machine() if self.is_csx else config
+        else:
+            self.cluster_config = command.applied_to(config)
         self.compile_only = compile_only
         self.validate_only = validate_only
         self.seed = seed
@@ -268,6 +271,18 @@ class Backend:
         """End the cluster and allow another backend. Idempotent."""
         self._execution.shutdown()
         self.has_ended = True
+
+    def end_idle(self) -> None:
+        """Fetch all weights into the model, then shut down. Idempotent.
+
+        Raises:
+            RuntimeError: A loop runs.
+        """
+        if self.loop is not None:
+            raise RuntimeError("the backend cannot end: its executor loop runs")
+        if self.weights is not None and self.running_cluster is not None:
+            self.weights.fetch()
+        self.shutdown()
 
     def write_trace(self, path: Path) -> None:
         """Write emulated and measured activities so far as a Perfetto trace.

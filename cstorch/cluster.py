@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
-from appliance.spec import ClusterSpec
+from appliance.spec import ClusterSpec, load_cluster
 from cstorch.weights import Weights
 from timing.hardware.streams import MOST_SERVERS
 from wsc.checkpoint import CLUSTER_STATES, MODEL
 from wsc.checkpoint.reader import Reader
-from wsc.core.config import Config
+from wsc.core.config import Config, validate
 from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
@@ -55,6 +56,36 @@ class ClusterConfig(Config):
 
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""
+
+    def with_found_machine(self) -> ClusterConfig:
+        """Return the settings with the machine of cluster.yaml, unless they name one.
+
+        The file is looked for beside the program and in the working folder.
+
+        Raises:
+            ConfigError: The file is malformed.
+        """
+        if "cluster" in self.model_fields_set:
+            return self
+        program = getattr(sys.modules["__main__"], "__file__", None)
+        folders = [Path(program).parent] if program else []
+        for path in (folder / "cluster.yaml" for folder in [*folders, Path()]):
+            if path.is_file():
+                log.info("The machine is that of %s", path)
+                return self.model_copy(update={"cluster": load_cluster(path)})
+        return self
+
+    def with_system(self, name: str) -> ClusterConfig:
+        """Return the settings with another kind of system, ``CS-2`` or ``CS-3``.
+
+        Raises:
+            ConfigError: There is no such kind.
+        """
+        if self.cluster.machine.system.name == name:
+            return self
+        machine = {**self.cluster.machine.model_dump(mode="json"), "system": name}
+        spec = {**self.cluster.model_dump(mode="json"), "machine": machine}
+        return self.model_copy(update={"cluster": validate(ClusterSpec, spec, name)})
 
 
 @dataclass(frozen=True)

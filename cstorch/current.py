@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -17,6 +19,8 @@ from cstorch.cluster import ClusterConfig
 from cstorch.host import HostBackend
 from cstorch.loop import Loop
 from wsc.core.errors import ConfigError, did_you_mean
+
+log = logging.getLogger("waferstream")
 
 _latest: Backend | None = None
 _is_input_worker = False  # of a CSX, in a process without a backend
@@ -39,16 +43,37 @@ def backend(
         RuntimeError: There is a backend already.
         ConfigError: An option is unknown, or has a wrong type or value.
     """
-    global _latest  # noqa: PLW0603  (the one backend of this process)
     _check_options(options)
     if artifact_dir is not None:
         options["artifact_dir"] = artifact_dir
     if backend_type is None and not options:
         return current_backend()
-    if existing_backend() is not None:
+    earlier = existing_backend()
+    if earlier is not None and not _is_interactive():
         raise RuntimeError("a backend exists already; there is one per process")
-    _latest = _make(BackendType.from_str(backend_type or "CSX"), options)
+    return replace_backend(backend_type or "CSX", **options)
+
+
+def replace_backend(backend_type: str, **options: Any) -> Backend:
+    """Make a backend; one that exists and runs no loop is ended first.
+
+    A notebook whose cells are run again calls ``backend`` again, and expects to start anew.
+
+    Raises:
+        RuntimeError: There is a backend, and its loop runs.
+    """
+    global _latest  # noqa: PLW0603  (the one backend of this process)
+    kind, earlier = BackendType.from_str(backend_type), existing_backend()
+    if earlier is not None:
+        earlier.end_idle()
+        log.info("The earlier backend has ended; its model keeps the trained weights")
+    _latest = _make(kind, options)
     return _latest
+
+
+def _is_interactive() -> bool:
+    """Return whether people type this program line by line, or in the cells of a notebook."""
+    return hasattr(sys, "ps1")
 
 
 @overload

@@ -74,6 +74,11 @@ class Weights:
             for name, remote in self._remotes.items()
         )
 
+    def fetch(self) -> None:
+        """Bring every parameter up to date in this process."""
+        for remote in self._remotes.values():
+            remote.read()
+
     def outdate(self, names: Collection[str] | None = None) -> None:
         """Note that MemoryX, or a checkpoint, has other values for ``names`` (default: all)."""
         for name, remote in self._remotes.items():

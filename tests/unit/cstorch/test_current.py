@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,15 @@ import torch
 
 import cstorch
 from cstorch import current
-from tests.support.cstorch_program import executor, loader
+from tests.support.cstorch_program import (
+    executor,
+    loader,
+    losses,
+    model_of,
+    training_step,
+)
+from wsc.core.config import validate
+from wsc.core.digest import weights_digest
 
 
 def test_accessors_answer_without_a_backend() -> None:
@@ -41,3 +51,32 @@ def test_to_cpu_takes_structures(backend: cstorch.Backend) -> None:
     found = backend.to_cpu(value)
     assert torch.equal(found["x"], value["x"])
     assert found["more"][1] == "text"
+
+
+def test_backend_of_an_earlier_cell_is_replaced(
+    backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its model keeps the trained weights; a backend whose loop runs is kept."""
+    losses(training_step(backend), executor(1))
+    trained = backend.weights_digest()
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    for _ in executor(1):
+        with pytest.raises(RuntimeError, match="its executor loop runs"):
+            cstorch.backend("CPU")
+    newer = cstorch.backend("CPU")
+    assert cstorch.current_backend() is newer
+    assert weights_digest(model_of(backend).state_dict().items()) == trained
+    newer.shutdown()
+
+
+def test_cluster_file_in_the_working_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that the program names itself wins."""
+    (tmp_path / "cluster.yaml").write_text("machine: {system: CS-3}\nruntime: {kind: local}\n")
+    monkeypatch.chdir(tmp_path)
+    for own, expected in ({}, "CS-3"), ({"cluster": {"machine": {"system": "CS-2"}}}, "CS-2"):
+        config = validate(cstorch.ClusterConfig, own, "test")
+        backend = cstorch.backend("CSX", cluster_config=config)
+        assert backend.cluster_config.cluster.machine.system.name == expected
+        backend.shutdown()

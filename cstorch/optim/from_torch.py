@@ -1,0 +1,74 @@
+"""Torch's optimizers as optimizers of MemoryX, with the hyper-parameters that torch gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from cstorch import optim
+from cstorch.optim.optimizer import Optimizer
+from memoryx.optim.rule import RULES
+from wsc.core.errors import ConfigError, did_you_mean
+
+_OTHER_RULES = frozenset({"Adafactor", "Muon"})
+"""Names under which torch has another rule than MemoryX, which has the vendor's."""
+
+_IMPLEMENTATION = frozenset({"foreach", "fused", "capturable", "differentiable"})
+"""Options of torch that choose among implementations of one rule."""
+
+_IMPLIED: Mapping[tuple[str, str], object] = {("AdamW", "decoupled_weight_decay"): True}
+"""Options whose value follows from the class here; all others without a counterpart must be off."""
+
+
+def from_torch(optimizer: torch.optim.Optimizer) -> Optimizer:
+    """Return the optimizer of the same name, with the groups and values of torch's.
+
+    Raises:
+        ConfigError: MemoryX has no such optimizer, lacks an option that is on, or the optimizer
+            has done steps already.
+    """
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    name = type(optimizer).__name__
+    module, known = type(optimizer).__module__, [n for n in RULES if n not in _OTHER_RULES]
+    if module.split(".")[0] != "torch" or name not in known:
+        raise ConfigError(
+            f"MemoryX has no optimizer {module}.{name}",
+            code="unknown-optimizer",
+            where="cstorch.Trainer",
+            value=name,
+            rule=f"one of cstorch.optim, or of torch.optim: {', '.join(known)}",
+            remedy=did_you_mean(name, known),
+        )
+    if any(state and state.get("step", 1) > 0 for state in optimizer.state.values()):
+        raise ConfigError(
+            "an optimizer that has done steps cannot be taken over",
+            code="torch-optimizer-with-state",
+            where=name,
+            remedy="make a new one before training",
+        )
+    groups = [_group(name, group) for group in optimizer.param_groups]
+    made: Optimizer = getattr(optim, name)(groups)
+    return made
+
+
+def _group(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a parameter group with the hyper-parameters that the rule knows."""
+    known = RULES[name].Arguments.model_fields
+    taken: dict[str, Any] = {"params": group["params"]}
+    skipped = {"params", "param_names", "initial_lr", *_IMPLEMENTATION}
+    for key, value in group.items():
+        if key in known:
+            taken[key] = value.item() if isinstance(value, torch.Tensor) else value
+        elif key not in skipped and value not in (None, _IMPLIED.get((name, key), False)):
+            raise ConfigError(
+                f"{name} of MemoryX has no option {key}",
+                code="torch-option-missing",
+                where=f"torch.optim.{name}",
+                value=f"{key}={value}",
+                rule=f"options: {', '.join(known)}",
+                remedy="leave it out, or choose another optimizer",
+            )
+    return taken

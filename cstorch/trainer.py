@@ -1,0 +1,195 @@
+"""``cstorch.Trainer``: train a PyTorch model in three lines, for example in a notebook.
+
+trainer = cstorch.Trainer(
+    model=model,
+    optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3),
+    config=cstorch.CSConfig(target_device="cs3", max_steps=100),
+    loss_fn=torch.nn.functional.cross_entropy,
+)
+trainer.fit(dataloader)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import nn
+
+from appliance.spec import ClusterSpec
+from cstorch.closures import step_closure
+from cstorch.cluster import ClusterConfig
+from cstorch.compile import compile
+from cstorch.current import replace_backend
+from cstorch.optim.from_torch import from_torch
+from cstorch.trace import trace
+from cstorch.utils.data.data_executor import DataExecutor
+from cstorch.utils.data.dataloader import DataLoader
+from wsc.core.config import Config, validate
+from wsc.core.errors import ConfigError
+
+log = logging.getLogger("waferstream")
+
+TARGETS = ("labels", "label", "targets", "target", "y")
+"""Keys of a batch that ``loss_fn`` compares the model's output with."""
+
+_SYSTEMS = {"cs2": "CS-2", "cs3": "CS-3"}
+
+
+class CSConfig(Config):
+    """What a ``Trainer`` runs on, and for how long."""
+
+    target_device: Literal["cs2", "cs3", "csx", "cpu", "gpu"] = "csx"
+    """The device: a kind of system, or ``csx`` for that of cluster.yaml."""
+
+    max_steps: PositiveInt | None = None
+    """Steps of one call of ``fit``; None for one epoch."""
+
+    num_csx: PositiveInt = 1
+    log_steps: PositiveInt = 1
+    """Interval of steps at which losses come back."""
+
+    seed: int = 0
+    cluster: ClusterSpec | None = None
+    """The emulated machine; None for cluster.yaml beside the program or in the working folder."""
+
+    def for_cluster(self) -> ClusterConfig:
+        """Return the settings of the cluster.
+
+        Raises:
+            ConfigError: A value is out of range.
+        """
+        taken: dict[str, Any] = {"num_csx": self.num_csx}
+        if self.cluster is not None:
+            taken["cluster"] = self.cluster
+        config = validate(ClusterConfig, taken, "CSConfig").with_found_machine()
+        system = _SYSTEMS.get(self.target_device)
+        return config if system is None else config.with_system(system)
+
+
+class Trainer:
+    """Training of one model.
+
+    After ``fit`` the model has the trained weights, fetched when they are read. A new Trainer ends
+    the backend of an earlier one.
+
+    Args:
+        model: The model. Called with a batch, it returns the loss, or what ``loss_fn`` takes.
+        optimizer: One of ``cstorch.optim`` or of torch over the parameters of the model.
+        config: Device, steps and sizes.
+        loss_fn: Called with the model's output and the target: the last element of a tuple, or
+            the entry ``labels``, ``label``, ``targets``, ``target`` or ``y`` of a dict.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        config: CSConfig | None = None,
+        loss_fn: Callable[[Any, Any], torch.Tensor] | None = None,
+    ) -> None:
+        self.config = config or CSConfig()
+        self.model = model
+        self.optimizer = from_torch(optimizer)
+        device = self.config.target_device.upper()
+        self.backend = replace_backend(
+            device if device in ("CPU", "GPU") else "CSX",
+            cluster_config=self.config.for_cluster(),
+            seed=self.config.seed,
+        )
+        compile(model, self.backend)
+        self._loss_fn = loss_fn
+        self._step = trace(self._training_step)
+
+    def fit(self, dataloader: Iterable[Any] | Callable[[], Iterable[Any]]) -> list[float]:
+        """Train on a loader; returns the losses at an interval of ``log_steps``.
+
+        Args:
+            dataloader: A loader of global batches (tuples or dicts), as torch's DataLoader, or a
+                function that makes one. Every input worker gets a copy.
+
+        Raises:
+            ConfigError: The loss is no scalar and there is no ``loss_fn``, or a batch is neither a
+                tuple nor a dict.
+        """
+        source = dataloader if callable(dataloader) else lambda: dataloader
+        executor = DataExecutor(
+            DataLoader(source), self.config.max_steps, activation_steps=self.config.log_steps
+        )
+        losses: list[float] = []
+
+        @step_closure
+        def note(loss: torch.Tensor) -> None:
+            losses.append(loss.item())
+
+        for batch in executor:
+            note(self._step(batch))
+        return losses
+
+    def shutdown(self) -> None:
+        """Fetch the weights into the model and end the cluster. Idempotent."""
+        self.backend.end_idle()
+
+    def _training_step(self, batch: Any) -> torch.Tensor:
+        loss = self._loss(batch)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss
+
+    def _loss(self, batch: Any) -> torch.Tensor:
+        arguments, named, target = self._split(batch)
+        output = self.model(*arguments, **named)
+        if self._loss_fn is not None:
+            return _checked(self._loss_fn(output, target), "the result of loss_fn")
+        found = output.get("loss") if isinstance(output, Mapping) else output
+        return _checked(getattr(found, "loss", found), "the model's output")
+
+    def _split(self, batch: Any) -> tuple[list[Any], dict[str, Any], Any]:
+        """Return the positional and named arguments of the model, and the target."""
+        if isinstance(batch, Mapping):
+            named = dict(batch)
+            return [], named, named.pop(_target_of(named)) if self._loss_fn else None
+        if isinstance(batch, tuple | list) and batch:
+            arguments = list(batch)
+            return arguments, {}, arguments.pop() if self._loss_fn else None
+        raise ConfigError(
+            "a batch must be a tuple or a dict",
+            code="batch-not-tuple-or-dict",
+            where="cstorch.Trainer",
+            value=type(batch).__name__,
+            remedy="yield (input, target), or a dict of the model's arguments",
+        )
+
+
+def _target_of(batch: Mapping[str, Any]) -> str:
+    """Return the key of the target in a batch."""
+    found = [key for key in TARGETS if key in batch]
+    if len(found) != 1:
+        raise ConfigError(
+            "a batch for loss_fn must have one target",
+            code="target-not-found",
+            where="cstorch.Trainer",
+            value=", ".join(batch),
+            rule=f"one of the keys {', '.join(TARGETS)}",
+            remedy="rename the entry that loss_fn compares the output with",
+        )
+    return found[0]
+
+
+def _checked(loss: Any, what: str) -> torch.Tensor:
+    """Return the loss; ConfigError unless it is a scalar."""
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        return loss
+    shape = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+    raise ConfigError(
+        f"{what} must be a scalar loss",
+        code="loss-not-scalar",
+        where="cstorch.Trainer",
+        value=shape,
+        remedy="pass loss_fn=..., a function of output and target that returns a scalar",
+    )

@@ -1,0 +1,67 @@
+"""Torch's optimizers as optimizers of MemoryX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import cstorch
+from cstorch.optim.from_torch import from_torch
+from memoryx.optim.rule import RULES
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError
+
+
+def parameters() -> list[torch.nn.Parameter]:
+    return [torch.nn.Parameter(torch.ones(2, 2))]
+
+
+SHARED = sorted(n for n in RULES if hasattr(torch.optim, n) and n not in ("Adafactor", "Muon"))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_every_optimizer_of_torch_keeps_its_defaults(name: str) -> None:
+    """Also where the vendor's class has another default, such as eps."""
+    theirs: Any = getattr(torch.optim, name)(parameters())
+    ours = from_torch(theirs)
+    assert type(ours) is getattr(cstorch.optim, name)
+    (group,), (expected,) = ours.param_groups, theirs.param_groups
+    shared = expected.keys() & RULES[name].Arguments.model_fields.keys()
+    assert len(shared) > 2
+    for key in shared:
+        assert group[key] == expected[key]
+
+
+def test_parameter_groups_are_kept() -> None:
+    """Each has values of its own."""
+    first, second = parameters(), parameters()
+    groups = [{"params": first, "lr": 0.5}, {"params": second, "weight_decay": 0.0}]
+    ours = from_torch(torch.optim.AdamW(groups, lr=0.1, weight_decay=0.2))
+    assert [(g["lr"], g["weight_decay"]) for g in ours.param_groups] == [(0.5, 0.2), (0.1, 0.0)]
+    assert ours.param_groups[1]["params"] == second
+    assert from_torch(ours) is ours
+
+
+def test_optimizers_that_memoryx_lacks_are_refused() -> None:
+    """The error names what exists."""
+    with raises(ConfigError, "unknown-optimizer"):
+        from_torch(torch.optim.LBFGS(parameters()))
+    with raises(ConfigError, "unknown-optimizer"):
+        from_torch(torch.optim.Adafactor(parameters()))  # another rule than the vendor's
+
+
+def test_options_that_memoryx_lacks_are_refused() -> None:
+    """An option that is off by default must stay off."""
+    with raises(ConfigError, "torch-option-missing"):
+        from_torch(torch.optim.Adam(parameters(), decoupled_weight_decay=True))
+
+
+def test_optimizer_with_state_is_refused() -> None:
+    """Its momentum would be lost."""
+    optimizer = torch.optim.Adam(parameters())
+    optimizer.param_groups[0]["params"][0].grad = torch.ones(2, 2)
+    optimizer.step()
+    with raises(ConfigError, "torch-optimizer-with-state"):
+        from_torch(optimizer)

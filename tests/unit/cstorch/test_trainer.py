@@ -1,0 +1,171 @@
+"""``cstorch.Trainer``: a torch model, optimizer and loader as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+import cstorch
+from appliance.spec import ClusterSpec, RuntimeSpec
+from cstorch import backends
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError, WaferStreamError
+
+LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
+
+
+@pytest.fixture(autouse=True)
+def plain_precision() -> Iterator[None]:
+    """Compute in fp32, as the plain loop does; end the backend."""
+    cstorch.amp.enable_mixed_precision(False)
+    backends.csx.performance.micro_batch_size = 8
+    yield
+    backend = cstorch.current_backend(raise_exception=False)
+    if backend is not None:
+        backend.shutdown()
+    backends.reset()
+
+
+def data() -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(24, 4, generator=generator)
+    return TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
+
+
+def tuples() -> torch.utils.data.DataLoader[Any]:
+    return torch.utils.data.DataLoader(data(), batch_size=8)
+
+
+def dicts() -> list[dict[str, torch.Tensor]]:
+    return [{"input": x, "labels": y} for x, y in tuples()]
+
+
+def layer() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(4, 1)
+
+
+def config(device: Any = "cs3", **options: Any) -> cstorch.CSConfig:
+    return cstorch.CSConfig(target_device=device, max_steps=5, cluster=LOCAL, **options)
+
+
+def plain_weight(make: type[torch.optim.Optimizer], **options: Any) -> torch.Tensor:
+    """Return the weight that a plain loop ends with."""
+    model = layer()
+    optimizer = make(model.parameters(), **options)
+    for step, (x, y) in enumerate([*tuples(), *tuples()]):
+        if step < 5:
+            functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return model.weight.detach()
+
+
+OPTIMIZERS: Mapping[str, tuple[Any, dict[str, Any]]] = {
+    "Adam": (torch.optim.Adam, {"lr": 0.05}),
+    "AdamW": (torch.optim.AdamW, {"lr": 0.05}),
+    "SGD": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
+    "RMSprop": (torch.optim.RMSprop, {"lr": 0.05}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_torch_optimizer_is_taken_with_its_defaults(name: str) -> None:
+    """The weights are those of the plain loop, bit for bit, and are read from the model."""
+    make, options = OPTIMIZERS[name]
+    model = layer()
+    trainer = cstorch.Trainer(
+        model=model,
+        optimizer=make(model.parameters(), **options),
+        config=config(),
+        loss_fn=functional.mse_loss,
+    )
+    losses = trainer.fit(tuples())
+    assert len(losses) == 5
+    assert losses[3] < losses[0]  # of the same batch
+    assert torch.equal(model.weight.detach(), plain_weight(make, **options))
+
+
+@pytest.mark.parametrize("device", ["cs2", "csx", "cpu"])
+def test_batches_may_be_dicts_on_any_device(device: str) -> None:
+    """The target is found by its key; a new Trainer ends the backend of the one before."""
+    weights = []
+    for source in (tuples(), dicts()):
+        model = layer()
+        trainer = cstorch.Trainer(
+            model=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+            config=config(device),
+            loss_fn=functional.mse_loss,
+        )
+        trainer.fit(source)
+        assert trainer.backend is cstorch.current_backend()
+        weights.append(model.weight)
+    assert torch.equal(*(weight.detach() for weight in weights))
+
+
+class Scored(nn.Module):
+    """A model that returns its loss in one of several forms."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.layer = layer()
+        self.form = form
+
+    def forward(self, input: torch.Tensor, labels: torch.Tensor) -> Any:
+        output = self.layer(input)
+        loss = functional.mse_loss(output, labels)
+        return {"tensor": loss, "dict": {"loss": loss, "logits": output}, "logits": output}[
+            self.form
+        ]
+
+
+def trainer_of(model: nn.Module, **options: Any) -> cstorch.Trainer:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    return cstorch.Trainer(model=model, optimizer=optimizer, config=config("cpu"), **options)
+
+
+@pytest.mark.parametrize("form", ["tensor", "dict"])
+@pytest.mark.parametrize("source", [tuples, dicts])
+def test_loss_may_be_the_output_of_the_model(form: str, source: Any) -> None:
+    """A loader may be given as a function that makes it."""
+    losses = trainer_of(Scored(form)).fit(source)
+    assert losses[3] < losses[0]  # of the same batch
+
+
+def test_output_that_is_no_scalar_needs_loss_fn() -> None:
+    """The error names the argument."""
+    with raises(ConfigError, "loss-not-scalar") as caught:
+        trainer_of(Scored("logits")).fit(tuples())
+    assert "loss_fn" in str(caught.value.remedy)
+
+
+def test_batch_of_another_kind_is_refused() -> None:
+    """The error says what a batch is."""
+    with raises(ConfigError, "batch-not-tuple-or-dict"):
+        trainer_of(layer()).fit([torch.ones(8, 4)])
+    with raises(ConfigError, "target-not-found"):
+        trainer_of(layer(), loss_fn=functional.mse_loss).fit([{"input": torch.ones(8, 4)}])
+
+
+def test_unknown_settings_are_refused() -> None:
+    """CSConfig knows its keys and devices."""
+    with pytest.raises(ValueError, match="target_device"):
+        cstorch.CSConfig(target_device="cs4")  # type: ignore[arg-type]
+
+
+def test_weights_stay_in_the_model_after_shutdown() -> None:
+    """The cluster is no longer needed to read them."""
+    model = layer()
+    trainer = trainer_of(model, loss_fn=functional.mse_loss)
+    trainer.fit(tuples())
+    trainer.shutdown()
+    assert torch.equal(model.weight.detach(), plain_weight(torch.optim.SGD, lr=0.05))
+    with pytest.raises((RuntimeError, WaferStreamError)):
+        trainer.fit(tuples())
