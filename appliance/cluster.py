@@ -25,6 +25,7 @@ from simulator.cluster_timing import ClusterTiming
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Interval
 
@@ -48,8 +49,11 @@ class Cluster(Protocol):
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
 
-    def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Send initial weights to the weight servers that own them."""
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same parameters."""
+
+    def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Send weights, or optimizer state, to the weight servers that own them."""
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         """Write a checkpoint file: states that are tensors, then ``objects``."""
@@ -57,8 +61,8 @@ class Cluster(Protocol):
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         """Read states that are tensors from a checkpoint file."""
 
-    def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return copies of the fp32 masters of these parameters."""
+    def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
+        """Return copies of fp32 masters, or of optimizer state, by name."""
 
     def digest(self) -> str:
         """Return the SHA-256 of all weights."""

@@ -8,8 +8,8 @@ the protocol ``Roles``, which ``LocalRoles`` (this process) and ``RayRoles`` (ac
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, Conf
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import server_name
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, TensorSpec, assign_servers
 from wsc.core.role import Interval, Job, Report, Value
 
@@ -76,7 +77,10 @@ class Roles(Protocol):
     def install(self, installation: Installation) -> None:
         """Give every role its part of a program, in parallel where possible."""
 
-    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
+        """Call ``WeightHolder.train_with`` of one weight server."""
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Call ``WeightHolder.fill`` of one weight server."""
 
     def save(self, server: str, path: Path, state: str) -> None:
@@ -85,7 +89,7 @@ class Roles(Protocol):
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         """Call ``WeightHolder.restore`` of one weight server."""
 
-    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         """Call ``WeightHolder.masters`` of one weight server."""
 
     def shutdown(self) -> None:
@@ -106,6 +110,7 @@ class Coordinator:
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
+        self._training: Installation | None = None
         self._reports: list[Report] = []
         self._owner = assign_servers(parameters, num_servers)
         self._servers = [server_name(index) for index in range(num_servers)]
@@ -114,7 +119,27 @@ class Coordinator:
         """Give every role its part of a program."""
         self._roles.install(installation)
         self._state.install(installation)
+        self._load_program(installation)
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same parameters.
+
+        Only the weight servers hear of it, so that hyper-parameters may change between steps.
+        """
+        before = self._training
+        assert before is not None, "an update belongs to an installed training program"
+        for server in self._servers:
+            self._roles.train_with(server, optimizer)
+        costs = {update_cost(o, before.program.parameter) for o in (before.optimizer, optimizer)}
+        self._training = replace(before, optimizer=optimizer)
+        if len(costs) > 1:
+            self._load_program(self._training)
+
+    def _load_program(self, installation: Installation) -> None:
+        """Load a program into the emulated clock."""
         program, optimizer = installation.program, installation.optimizer
+        if program.mode == "train":
+            self._training = installation
         costed = CostedProgram.of(
             program,
             installation.plan,
@@ -165,14 +190,17 @@ class Coordinator:
                 _check_result(result, mode)
         return results
 
-    def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Send initial weights to the weight servers that own them; keep buffers here."""
-        self._state.fill({n: value for n, value in values.items() if n not in self._owner})
-        for index, server in enumerate(self._servers):
-            owned = {
-                name: value for name, value in values.items() if self._owner.get(name) == index
-            }
-            self._roles.fill(server, owned)
+    def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Send tensors to the weight servers that own them; keep buffers here.
+
+        Args:
+            values: Tensors of ``state`` by their names in a checkpoint.
+            state: The key of CLUSTER_STATES that they belong to.
+        """
+        if state == "model":
+            self._state.fill({name: v for name, v in values.items() if name not in self._owner})
+        for server, names in self._names_by_server(values, state).items():
+            self._roles.fill(server, {name: values[name] for name in names}, state)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         """Write a new checkpoint file: each server appends its tensors in turn, then ``objects``.
@@ -201,13 +229,16 @@ class Coordinator:
                 for server in self._servers:
                     self._roles.restore(server, path, state, strict)
 
-    def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return copies of the fp32 masters of these parameters, and of buffers."""
-        found = self._state.arrays(names)
-        for index, server in enumerate(self._servers):
-            owned = [name for name in names if self._owner.get(name) == index]
-            if owned:
-                found.update(zip(owned, self._roles.masters(server, owned), strict=True))
+    def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
+        """Return copies of fp32 tensors, and of buffers.
+
+        Args:
+            names: Their names in a checkpoint.
+            state: The key of CLUSTER_STATES that they belong to; ``model`` are masters and buffers.
+        """
+        found = self._state.arrays(names) if state == "model" else {}
+        for server, owned in self._names_by_server(names, state).items():
+            found.update(zip(owned, self._roles.masters(server, owned, state), strict=True))
         return found
 
     def digest(self) -> str:
@@ -230,6 +261,15 @@ class Coordinator:
         if self._running_roles is not None:
             self._running_roles.shutdown()
             self._running_roles = None
+
+    def _names_by_server(self, names: Iterable[str], state: str) -> dict[str, list[str]]:
+        """Return the tensors of a state that each weight server owns, for those that own some."""
+        owned: dict[str, list[str]] = {}
+        for name in names:
+            parameter = name if state == "model" else name.rpartition(".")[0]
+            if parameter in self._owner:  # others are buffers
+                owned.setdefault(self._servers[self._owner[parameter]], []).append(name)
+        return owned
 
     @property
     def _roles(self) -> Roles:

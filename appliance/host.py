@@ -45,6 +45,11 @@ class HostCluster(Coordinator):
         """Return the fp32 master of a parameter, which later updates change."""
         return self._server.store.masters[name]
 
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let the next steps end with this update."""
+        self._server.store.train_with(optimizer)
+        self._server.persistence.catch_up()
+
     def update(
         self,
         gradients: Mapping[str, torch.Tensor],
@@ -84,8 +89,6 @@ class HostCluster(Coordinator):
             coefficient = clip_coefficient(norm, optimizer.max_gradient_norm)
             for gradient in flat:
                 gradient.mul_(coefficient)
-        self._server.store.train_with(optimizer)
-        self._server.persistence.catch_up()
         self._server.store.update(totals, step)
 
 

@@ -19,6 +19,7 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import Installation
 from wsc.core.messages import Envelope
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob, WeightHolder
 
 
@@ -58,9 +59,13 @@ class LocalRoles:
             with _failures_of(name):
                 role.install(installation)
 
-    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
         with _failures_of(server):
-            self.holder(server).fill(values)
+            self.holder(server).train_with(optimizer)
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        with _failures_of(server):
+            self.holder(server).fill(values, state)
 
     def save(self, server: str, path: Path, state: str) -> None:
         with _failures_of(server):
@@ -70,9 +75,9 @@ class LocalRoles:
         with _failures_of(server):
             self.holder(server).restore(path, state, strict)
 
-    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         with _failures_of(server):
-            return self.holder(server).masters(names)
+            return self.holder(server).masters(names, state)
 
     def shutdown(self) -> None:
         self._roles.clear()

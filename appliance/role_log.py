@@ -24,6 +24,7 @@ from appliance.coordinator import Roles
 from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
 from wsc.core.messages import COORDINATOR, Envelope
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob, WeightHolder
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -137,9 +138,13 @@ class LoggedHolder(Logged):
         super().__init__(role, log)
         self._holder = holder
 
-    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
-        with _logged(self._log, f"Fill {len(values)} weights"):
-            self._holder.fill(values)
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        with _logged(self._log, f"Train with {optimizer.rule}"):
+            self._holder.train_with(optimizer)
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        with _logged(self._log, f"Fill {len(values)} tensors of {state}"):
+            self._holder.fill(values, state)
 
     def save(self, path: Path, state: str) -> None:
         with _logged(self._log, f"Save {state} to {path}"):
@@ -149,9 +154,9 @@ class LoggedHolder(Logged):
         with _logged(self._log, f"Restore {state} from {path}"):
             self._holder.restore(path, state, strict)
 
-    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
-        with _logged(self._log, f"Return {len(names)} weights"):
-            return self._holder.masters(names)
+    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        with _logged(self._log, f"Return {len(names)} tensors of {state}"):
+            return self._holder.masters(names, state)
 
 
 class LoggedJob:
@@ -201,9 +206,13 @@ class LoggedRoles:
         with _logged(self._log, f"Install the {installation.mode} program on all roles"):
             self._roles.install(installation)
 
-    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
-        with _logged(self._log, f"Fill {len(values)} weights of {server}"):
-            self._roles.fill(server, values)
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
+        with _logged(self._log, f"Train with {optimizer.rule} on {server}"):
+            self._roles.train_with(server, optimizer)
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        with _logged(self._log, f"Fill {len(values)} tensors of {state} of {server}"):
+            self._roles.fill(server, values, state)
 
     def save(self, server: str, path: Path, state: str) -> None:
         with _logged(self._log, f"Save {state} of {server} to {path}"):
@@ -213,9 +222,9 @@ class LoggedRoles:
         with _logged(self._log, f"Restore {state} of {server} from {path}"):
             self._roles.restore(server, path, state, strict)
 
-    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
-        with _logged(self._log, f"Fetch {len(names)} weights of {server}"):
-            return self._roles.masters(server, names)
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        with _logged(self._log, f"Fetch {len(names)} tensors of {state} of {server}"):
+            return self._roles.masters(server, names, state)
 
     def shutdown(self) -> None:
         with _logged(self._log, "Shut down"):

@@ -27,6 +27,7 @@ from cstorch.cluster import STATES, ClusterConfig, launch
 from cstorch.execution import Execution
 from cstorch.lazy import lazy_creation
 from cstorch.loop import Loop
+from cstorch.optim.state import OptimizerState, SavedState
 from cstorch.recorder import active_recorder
 from cstorch.weights import Weights, as_arrays
 from timing.start_up import StartUp
@@ -185,13 +186,18 @@ class Backend:
         if self.loop is not None:
             self.loop.run_pending()
 
-    def fetch(self, name: str) -> np.ndarray:
-        """Return the current value of a parameter from MemoryX, or from the restored checkpoint.
+    def fetch(self, name: str, state: str = "model") -> np.ndarray:
+        """Return the current value of a tensor from MemoryX, or from the restored checkpoint.
 
         Raises:
             WaferStreamError: The value ended with the cluster.
         """
-        return self._execution.fetch(name)
+        return self._execution.fetch(name, state)
+
+    @property
+    def saved_state(self) -> SavedState | None:
+        """The optimizer state of the checkpoint to start from, until an optimizer has taken it."""
+        return self._execution.saved_state
 
     def restore(
         self, path: Path, states: Collection[str] = STATES, strict: bool = True
@@ -225,13 +231,24 @@ class Backend:
         """Return the number of actors of each role."""
         return self._execution.size()
 
-    def install(self, compiled: Compiled, feed: InputFeed, optimizer: OptimizerSpec | None) -> None:
+    def install(
+        self,
+        compiled: Compiled,
+        feed: InputFeed,
+        optimizer: OptimizerSpec | None,
+        state: OptimizerState | None = None,
+    ) -> None:
         """Install a program on the cluster; the first one starts the cluster and sends the weights.
 
-        If starting fails there is no cluster afterwards, so that it can be tried again.
+        MemoryX takes the ``state`` of the optimizer. If starting fails there is no cluster
+        afterwards, so that it can be tried again.
         """
         self.installed.pop(compiled.program.mode, None)  # soon no longer installed in all roles
-        self._execution.install(compiled, feed, optimizer, self._registered())
+        self._execution.install(compiled, feed, optimizer, self._registered(), state)
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same optimizer."""
+        self._execution.train_with(optimizer)
 
     def run(
         self, mode: Mode, first_step: int, last_step: int, loss_scale: LossScale | None = None
@@ -254,6 +271,9 @@ class Backend:
         and links for tied names.
         """
         cluster, weights = self._up_to_date(), self._registered()
+        held = self._execution.optimizer_state
+        if "optimizer" in states and held is not None:
+            objects = {**objects, "optimizer": held.description()}
         if "model" in states:
             append_tensors(path, MODEL, as_arrays(weights.buffers()))
             append_links(path, MODEL, weights.tied())
@@ -262,6 +282,11 @@ class Backend:
     def holds(self, state_dict: Mapping[str, Any]) -> bool:
         """Return whether a dict has every parameter of the model, as MemoryX holds it."""
         return self.weights is not None and self.weights.are_in(state_dict)
+
+    def holds_state(self, optimizer_dict: Mapping[str, Any]) -> bool:
+        """Return whether the state dict of an optimizer is what MemoryX holds."""
+        held = self._execution.optimizer_state
+        return held is not None and held.holds(optimizer_dict.get("state", {}))
 
     def weights_digest(self) -> str:
         """Return the SHA-256 of the weights that MemoryX holds now."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from appliance.cluster import Cluster
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.weights import Weights
 from timing.hardware.streams import MOST_SERVERS
-from wsc.checkpoint import CLUSTER_STATES, MODEL
+from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
 from wsc.core.config import Config, validate
 from wsc.core.errors import CheckpointError
@@ -143,6 +144,22 @@ class Restored:
     def weight(self, name: str) -> np.ndarray:
         """Return one weight; CheckpointError if the file is damaged."""
         return Reader(self.path)[f"{MODEL}.{name}"]
+
+    @cached_property
+    def state_names(self) -> frozenset[str]:
+        """The tensors of the optimizer state that the checkpoint has."""
+        return frozenset(Reader(self.path).names(OPTIMIZER_STATE))
+
+    @property
+    def updates(self) -> int:
+        """Updates that the optimizer state has seen; earlier files have as many as steps."""
+        objects = Reader(self.path).objects
+        steps = objects.get("global_step", 0) if self.state_names else 0
+        return int(objects.get("optimizer", {}).get("updates", steps))
+
+    def state(self, name: str) -> np.ndarray:
+        """Return one tensor of the optimizer state; CheckpointError if the file is damaged."""
+        return Reader(self.path)[f"{OPTIMIZER_STATE}.{name}"]
 
     def load_buffers(self, buffers: Mapping[str, torch.Tensor]) -> None:
         """Read buffers of the model in place; those that the checkpoint lacks stay unchanged.

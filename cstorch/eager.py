@@ -72,8 +72,11 @@ class EagerStep:
         """The loss scale of the next step, None if it is fixed."""
         return None if self._recorder.scaler is None else self._recorder.scaler.current
 
+    def note_called(self, steps: int) -> None:
+        """Do nothing: the step runs at once."""
+
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
-        """Set the loss scale, and the step count of the schedulers that the step called."""
+        """Set the loss scale, and the counts of the optimizer and the schedulers of the step."""
         self._recorder.note_done(steps, loss_scale)
 
     def run(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> Any:
@@ -94,7 +97,8 @@ class EagerStep:
         step = backend.global_step + 1
         if computed.optimizer is not None:
             scale = self.loss_scale
-            call.loss_scale = backend.update(computed.gradients, computed.optimizer, scale)
+            state = self._recorder.optimizer_state
+            call.loss_scale = backend.update(computed.gradients, computed.optimizer, scale, state)
             self.note_done(backend.global_step, call.loss_scale)
         call.values = tuple(map(_value, self._recorder.results))
         if backend.check_loss and call.loss_scale and call.loss_scale.has_overflowed:
@@ -114,7 +118,8 @@ class EagerStep:
         ):
             outputs = recorder.hand_out(self._function(*args, **kwargs))
         gradients = {name: t.grad for name, t in live.items() if t.grad is not None}
-        optimizer = update_of(recorder, model, loop.last_step, trains=bool(gradients))
+        trains, done = bool(gradients), backend.global_step
+        optimizer = update_of(recorder, model, loop.last_step, trains, done)
         return _Computed(outputs, gradients, optimizer)
 
 

@@ -15,6 +15,7 @@ from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from cstorch.cluster import ClusterConfig, Restored, load_weights
+from cstorch.optim.state import OptimizerState
 from cstorch.weights import Weights
 from timing.start_up import StartUp
 from wsc.checkpoint.reader import Reader
@@ -47,6 +48,8 @@ class Execution:
         """Start-up of the emulated machine with the program that started the cluster."""
         self.restored: Restored | None = None
         self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
+        self.optimizer_state: OptimizerState | None = None
+        """That of the optimizer whose state MemoryX holds."""
         self._ends_at_s = math.inf  # of time.monotonic()
 
     def size(self) -> ClusterSize:
@@ -83,15 +86,25 @@ class Execution:
             weights.take_changes()  # the checkpoint replaces them
             self.restored.load_buffers(weights.buffers())
             self.restored.load(self.cluster, weights)
+            if self.optimizer_state is not None and "optimizer" in self.restored.states:
+                self.optimizer_state.reload(self.restored.updates)
 
-    def fetch(self, name: str) -> np.ndarray:
-        """Return the current value of a parameter from MemoryX, or from the restored checkpoint.
+    @property
+    def saved_state(self) -> Restored | None:
+        """The checkpoint to start from, if an optimizer is to take its state."""
+        restored = self.restored
+        if self.optimizer_state is not None or restored is None:
+            return None
+        return restored if "optimizer" in restored.states else None
+
+    def fetch(self, name: str, state: str = "model") -> np.ndarray:
+        """Return the current value of a tensor from MemoryX, or from the restored checkpoint.
 
         Raises:
             WaferStreamError: The value ended with the cluster.
         """
         if self.cluster is not None:
-            return self.cluster.masters([name])[name]
+            return self.cluster.masters([name], state)[name]
         if self.restored is None:
             raise WaferStreamError(
                 "a weight was read after the cluster had ended",
@@ -108,21 +121,33 @@ class Execution:
         feed: InputFeed,
         optimizer: OptimizerSpec | None,
         weights: Weights,
+        state: OptimizerState | None,
     ) -> None:
         """Install a program on the cluster; the first one starts the cluster and sends the weights.
 
-        If starting fails there is no cluster afterwards, so that it can be tried again.
+        The ``state`` of the optimizer goes to MemoryX; that of another one returns from there. If
+        starting fails there is no cluster afterwards, so that it can be tried again.
         """
         size = self.size()
         machine = self._config.cluster.machine
         program = compiled.program
         self._writes[program.mode] = tuple(spec.name for spec in program.state.writes)
         installation = plan_installation(compiled, feed, optimizer, size, machine)
+        if state is not None:
+            self.make_way(state)
         if self.cluster is None:
             self.cluster = self._start(installation, size, weights)
             self._log_start_up(installation)
         else:
             self.cluster.install(installation)
+        if state is not None:
+            self.take(state)
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same optimizer."""
+        self.running().train_with(optimizer)
+        if self.optimizer_state is not None:
+            self.take(self.optimizer_state)
 
     def run(
         self,
@@ -144,6 +169,8 @@ class Execution:
         if mode == "train":
             weights.outdate()
         weights.state.outdate(self._writes[mode])
+        if mode == "train" and self.optimizer_state is not None:
+            self.optimizer_state.outdate()
         try:
             return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale)
         except ApplianceNanError:
@@ -153,17 +180,20 @@ class Execution:
             raise
 
     def up_to_date(self, weights: Weights) -> Cluster:
-        """Return the running cluster after sending it all weights that were changed."""
-        cluster = self.running()
+        """Return the running cluster after sending it all weights and states that were changed."""
         weights.adopt_replaced()
+        if self.optimizer_state is not None:
+            self.optimizer_state.adopt_replaced()
         self.send_changes(weights)
-        return cluster
+        return self.running()
 
     def send_changes(self, weights: Weights) -> None:
-        """Send the weights that the user's program has written to MemoryX."""
+        """Send what the user's program has written to MemoryX."""
         if changes := weights.take_changes():
             log.info("Sending %d weights that the program has changed", len(changes))
             self.running().load_weights(changes)
+        if self.optimizer_state is not None:
+            self._send_state(self.optimizer_state)
 
     def running(self) -> Cluster:
         """Return the cluster; WaferStreamError if there is none."""
@@ -205,6 +235,26 @@ class Execution:
             self.start_up,
             format_ps(checkpoint_ps),
         )
+
+    def make_way(self, state: OptimizerState) -> None:
+        """Bring the state of another optimizer back before MemoryX forgets it."""
+        state.adopt_replaced()
+        before = self.optimizer_state
+        if before is not None and before is not state:
+            before.keep()
+            state.keep()
+
+    def take(self, state: OptimizerState) -> None:
+        """Let MemoryX hold the state of an optimizer, whose rule has been installed."""
+        self.optimizer_state = state
+        state.note_installed()
+        self._send_state(state)
+        state.outdate()
+
+    def _send_state(self, state: OptimizerState) -> None:
+        if changes := state.take_changes():
+            log.info("Sending %d tensors of the optimizer's state", len(changes))
+            self.running().load_weights(changes, "optimizer")
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:

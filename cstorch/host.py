@@ -16,6 +16,7 @@ from appliance.host import HostCluster
 from cstorch.backend import Backend
 from cstorch.backend_type import BackendType
 from cstorch.cluster import load_weights
+from cstorch.optim.state import OptimizerState
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
@@ -72,10 +73,19 @@ class HostBackend(Backend):
         gradients: Mapping[str, torch.Tensor],
         optimizer: OptimizerSpec,
         loss_scale: LossScale | None,
+        state: OptimizerState | None,
     ) -> LossScale | None:
-        """End a step of training with its update; return the next loss scale if it is dynamic."""
-        step = self.global_step + 1
-        after = self._host().update(gradients, optimizer, step, loss_scale)
+        """End a step of training with its update, of which the weight server has the ``state``.
+
+        Returns the next loss scale if it is dynamic.
+        """
+        step, host = self.global_step + 1, self._host()
+        if state is not None:
+            self._execution.make_way(state)
+        host.train_with(optimizer)
+        if state is not None:
+            self._execution.take(state)
+        after = host.update(gradients, optimizer, step, loss_scale)
         self._registered().outdate()
         self.global_step = step
         return after

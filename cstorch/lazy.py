@@ -45,7 +45,7 @@ class LazyTensor(Remote):
 
     def move_to(self, name: str, parameter: torch.Tensor, holder: Holder) -> None:
         """Become a parameter of a compiled model, whose holder will have the value."""
-        self.name, self.tensor, self._holder = name, parameter, holder
+        self.name, self.tensor, self.holder = name, parameter, holder
 
     def defer(self, func: Callable[..., Any], args: Any, kwargs: Any) -> bool:
         if not self.is_pending or not _is_in_place(func, args, kwargs):
@@ -172,7 +172,7 @@ class InitRecord:
     def settle(self) -> None:
         """Do nothing: no step of the user has been called."""
 
-    def fetch(self, name: str) -> np.ndarray:
+    def fetch(self, name: str, state: str = "model") -> np.ndarray:  # noqa: ARG002
         raise AssertionError(f"a lazy tensor is initialized before it is read: {name}")
 
     @contextmanager

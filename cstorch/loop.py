@@ -36,6 +36,9 @@ class Step(Protocol):
     def loss_scale(self) -> LossScale | None:
         """The loss scale of the next step, None if it is fixed."""
 
+    def note_called(self, steps: int) -> None:
+        """Note how many steps of training have been called since the beginning."""
+
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
         """Note how many steps of training have been done since the beginning, and the scale now."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -25,6 +25,9 @@ from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer import OptimizerSpec
 
+if TYPE_CHECKING:
+    from cstorch.optim.state import OptimizerState
+
 
 class RecordedScheduler(Protocol):
     """A scheduler as the recorder sees it: a hyper-parameter that follows a schedule."""
@@ -33,11 +36,22 @@ class RecordedScheduler(Protocol):
     def key(self) -> str:
         """The hyper-parameter."""
 
+    @property
+    def offset(self) -> int:
+        """Steps that the scheduler had taken before step 1 of training."""
+
+    @property
+    def num_loads(self) -> int:
+        """How often its count was loaded."""
+
+    def start_at(self, done: int) -> None:
+        """Note how many steps of training are done, before the update is installed."""
+
     def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:
         """Return its value at each step, for a parameter group."""
 
     def cover(self, num_steps: int) -> None:
-        """Make the schedule known for at least the first ``num_steps`` steps."""
+        """Make the schedule known for at least ``num_steps`` steps of its own count."""
 
     def sets(self, group: Mapping[str, Any]) -> bool:
         """Return whether the scheduler sets the hyper-parameter of a parameter group."""
@@ -49,10 +63,17 @@ class RecordedScheduler(Protocol):
 class RecordedOptimizer(Protocol):
     """An optimizer as the recorder sees it."""
 
+    @property
+    def remote_state(self) -> OptimizerState:
+        """Its state, held by MemoryX."""
+
     def spec(
-        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler]
+        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler], done: int
     ) -> OptimizerSpec:
-        """Return the update as data; ``names`` as of ``Recorder.spec``."""
+        """Return the update as data; arguments as of ``Recorder.spec``."""
+
+    def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
+        """Return all that decides further updates and that no scheduler sets."""
 
 
 class RecordedScaler(Protocol):
@@ -128,18 +149,29 @@ class Recorder:
         return loss_scale_placeholder()
 
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
-        """Set the loss scale, and the step count of the schedulers.
+        """Set the loss scale, and the counts of the optimizer and the schedulers.
 
         Args:
             steps: Steps of training that have been done since the beginning.
             loss_scale: The scale after them, if it is dynamic. Steps that it has skipped do not
-                count for schedulers.
+                count for the optimizer and the schedulers.
         """
         if self.scaler is not None and loss_scale is not None:
             self.scaler.current = loss_scale
-            steps -= loss_scale.num_skipped_steps
+        if self.optimizer is not None:
+            self.optimizer.remote_state.note_done(self._applied(steps))
         for scheduler in self.schedulers:
-            scheduler.note_done(steps)
+            scheduler.note_done(self._applied(steps))
+
+    def note_called(self, steps: int) -> None:
+        """Set the counts of the schedulers, unless a dynamic loss scale may still skip steps."""
+        if self.scaler is None:
+            for scheduler in self.schedulers:
+                scheduler.note_done(steps)
+
+    def _applied(self, steps: int) -> int:
+        """Return how many of the first steps were not skipped by a dynamic loss scale."""
+        return steps if self.scaler is None else steps - self.scaler.current.num_skipped_steps
 
     def step_optimizer(self, optimizer: RecordedOptimizer) -> None:
         """Make the update that of ``optimizer``."""
@@ -161,12 +193,27 @@ class Recorder:
             )
         self.schedulers.append(scheduler)
 
-    def spec(self, names: Mapping[torch.Tensor, str], num_steps: int = 1) -> OptimizerSpec | None:
+    @property
+    def optimizer_state(self) -> OptimizerState | None:
+        """The state of the optimizer, None if the trace steps no optimizer."""
+        return None if self.optimizer is None else self.optimizer.remote_state
+
+    def settings(self) -> list[object]:
+        """Return all that decides further updates; equal to before if the user changed nothing."""
+        if self.optimizer is None:
+            return []
+        loads = [scheduler.num_loads for scheduler in self.schedulers]
+        return [loads, self.optimizer.settings(self.schedulers)]
+
+    def spec(
+        self, names: Mapping[torch.Tensor, str], num_steps: int = 1, done: int = 0
+    ) -> OptimizerSpec | None:
         """Return the update that follows the step; None if the trace steps no optimizer.
 
         Args:
             names: The name in the model of each parameter.
             num_steps: Steps of training, from the first on, that the schedules have to cover.
+            done: Steps of training that are done.
         """
         if self.optimizer is None:
             return None
@@ -176,10 +223,12 @@ class Recorder:
                 "loss-scale-left-out",
                 "scaler.step(optimizer) instead of optimizer.step(), then scaler.update()",
             )
+        applied = self._applied(done)
         for scheduler in self.schedulers:
-            scheduler.cover(num_steps)
+            scheduler.start_at(applied)
+            scheduler.cover(num_steps + scheduler.offset)
         return replace(
-            self.optimizer.spec(names, self.schedulers),
+            self.optimizer.spec(names, self.schedulers, applied),
             max_gradient_norm=self.max_gradient_norm,
             max_gradient_value=self.max_gradient_value,
             loss_scale=self.loss_scale,
@@ -231,14 +280,14 @@ def names_of(model: nn.Module) -> dict[torch.Tensor, str]:
 
 
 def update_of(
-    recorder: Recorder, model: nn.Module, num_steps: int, trains: bool
+    recorder: Recorder, model: nn.Module, num_steps: int, trains: bool, done: int
 ) -> OptimizerSpec | None:
-    """Return the update of a step, None if it ``trains`` nothing; ``num_steps`` as of ``spec``.
+    """Return the update of a step, None if it ``trains`` nothing; other arguments as of ``spec``.
 
     Raises:
         ApplianceCompilationError: There are gradients, and no optimizer takes them.
     """
-    optimizer = recorder.spec(names_of(model), num_steps)
+    optimizer = recorder.spec(names_of(model), num_steps, done)
     if trains and optimizer is None:
         raise ApplianceCompilationError(
             "the step computes gradients but steps no optimizer",

@@ -69,8 +69,8 @@ class Holder(Protocol):
     def settle(self) -> None:
         """Run the steps that the user has called and that have not run yet."""
 
-    def fetch(self, name: str) -> np.ndarray:
-        """Return the current value of a tensor in fp32."""
+    def fetch(self, name: str, state: str = "model") -> np.ndarray:
+        """Return the current value of a tensor of one checkpoint state in fp32."""
 
 
 class Remote:
@@ -80,7 +80,7 @@ class Remote:
         self.name = name
         self.tensor = tensor
         self.shape = tensor.shape
-        self._holder = holder
+        self.holder = holder
         self._is_fresh = is_fresh
         self._digest: bytes | None = None  # of the storage when it was first handed out
 
@@ -92,9 +92,9 @@ class Remote:
 
     def read(self) -> torch.Tensor:
         """Bring the storage up to date and return a plain alias of it."""
-        self._holder.settle()
+        self.holder.settle()
         if not self._is_fresh:
-            value = torch.from_numpy(self._holder.fetch(self.name))
+            value = torch.from_numpy(self.holder.fetch(self.name))
             self.allocate()
             with torch._C.DisableTorchFunctionSubclass():
                 self.tensor.data.copy_(value)
@@ -105,7 +105,7 @@ class Remote:
 
     def overwrite(self) -> None:
         """Note that every element is about to be overwritten."""
-        self._holder.settle()
+        self.holder.settle()
         self.allocate()
         self.note_change()
 

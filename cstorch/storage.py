@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from cstorch.current import current_backend
+from cstorch.optim.packing import packed, unpacked
 from cstorch.weights import as_arrays
-from wsc.checkpoint import CLUSTER_STATES, MODEL
+from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, writing
 from wsc.core.errors import CheckpointError
@@ -27,7 +28,8 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
         state_dict: States by name. ``model`` and ``optimizer`` are written by the weight servers
             as they hold them now, whatever their values here, with one exception: a ``model`` of
             other tensors than the parameters of the compiled model (averaged weights, or some
-            parameters only) is written as it is. All other values must be of JSON types.
+            parameters only), or the state of an optimizer that has not been installed, is written
+            as it is. All other values must be of JSON types.
         path: The file.
 
     Raises:
@@ -51,6 +53,11 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
             if given and not backend.holds(given):
                 states.remove("model")
                 append_tensors(partial, MODEL, as_arrays(given))
+            optimizer = state_dict.get("optimizer")
+            if optimizer and not backend.holds_state(optimizer):
+                states.remove("optimizer")
+                tensors, objects["optimizer"] = unpacked(optimizer)
+                append_tensors(partial, OPTIMIZER_STATE, as_arrays(tensors))
             backend.save(partial, states, objects)
 
 
@@ -61,8 +68,12 @@ def load(path: Path | str) -> dict[str, Any]:
     into this process. CheckpointError if the file is damaged.
     """
     reader = Reader(_local(path))
-    tensors = {state: LazyTensors(reader, state) for state in CLUSTER_STATES}
-    return {**reader.objects, **{state: lazy for state, lazy in tensors.items() if lazy}}
+    states = dict(reader.objects)
+    if model := LazyTensors(reader, MODEL):
+        states["model"] = model
+    if "optimizer" in reader.objects or reader.names(OPTIMIZER_STATE):
+        states["optimizer"] = packed(reader)
+    return states
 
 
 def _local(path: Path | str) -> Path:

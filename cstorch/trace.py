@@ -92,8 +92,8 @@ class TracedStep:
         if (self, loop.source) not in backend.installed.values() or self._is_outdated(backend):
             self._install(backend, loop, _Call.of(self._function, args, kwargs))
             backend.installed[self.mode] = (self, loop.source)
-        elif loop.last_step > self._installed.num_steps:
-            self._cover(backend, loop)
+        else:
+            self._renew_update(backend, loop)
         call = loop.attach(self)
         outputs = self._installed.outputs
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), outputs)
@@ -119,8 +119,12 @@ class TracedStep:
         scaler = self._installed.recorder.scaler
         return None if scaler is None else scaler.current
 
+    def note_called(self, steps: int) -> None:
+        """Set the step count of the schedulers that the step called."""
+        self._installed.recorder.note_called(steps)
+
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
-        """Set the loss scale, and the step count of the schedulers that the step called."""
+        """Set the loss scale, and the counts of the optimizer and the schedulers of the step."""
         self._installed.recorder.note_done(steps, loss_scale)
 
     def compiled_for(
@@ -143,12 +147,13 @@ class TracedStep:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed)
         recorded = _record_fitting(backend, call, loop.loading)
-        self._recorded, self._feed = recorded, feed
+        self._recorded = recorded
         if backend.is_e2e_execution:
             state = recorded.compiled.program.state
             if backend.adopt_state([spec.name for spec in (*state.reads, *state.writes)]):
                 backend.installed.clear()  # other programs have read them as constants
-            backend.install(recorded.compiled, feed, recorded.optimizer)
+            held = recorded.recorder.optimizer_state
+            backend.install(recorded.compiled, feed, recorded.optimizer, held)
         self._constants = backend.constants()
 
     def _is_outdated(self, backend: Backend) -> bool:
@@ -159,14 +164,26 @@ class TracedStep:
             for (a, version), (b, before) in zip(now, then, strict=True)
         )
 
-    def _cover(self, backend: Backend, loop: Loop) -> None:
-        """Install the update again if its tables of hyper-parameters end before the loop does."""
-        recorded = self._installed
-        optimizer = recorded.recorder.spec(names_of(model_of(backend)), loop.last_step)
-        self._recorded = replace(recorded, optimizer=optimizer, num_steps=loop.last_step)
-        if optimizer != recorded.optimizer and backend.is_e2e_execution:
-            backend.install(recorded.compiled, self._feed, optimizer)
-            backend.installed[self.mode] = (self, loop.source)
+    def _renew_update(self, backend: Backend, loop: Loop) -> None:
+        """Install the update again if the user has changed hyper-parameters or counts.
+
+        The same where tables of hyper-parameters end before the loop does.
+        """
+        recorded, recorder = self._installed, self._installed.recorder
+        if recorder.optimizer_state is None:
+            return
+        recorder.optimizer_state.adopt_replaced()
+        settings = recorder.settings()
+        if settings == recorded.settings and loop.last_step <= recorded.num_steps:
+            return
+        backend.settle()  # the steps called so far end with the update as it was
+        names, done = names_of(model_of(backend)), backend.global_step
+        optimizer = recorder.spec(names, loop.last_step, done)
+        self._recorded = replace(
+            recorded, optimizer=optimizer, settings=settings, num_steps=loop.last_step
+        )
+        if optimizer is not None and optimizer != recorded.optimizer and backend.is_e2e_execution:
+            backend.train_with(optimizer)
 
 
 @dataclass(frozen=True)
@@ -212,6 +229,7 @@ class _Recorded:
     outputs: Any  # the placeholders that the step returns to the loop
     recorder: Recorder
     optimizer: OptimizerSpec | None  # None if the step trains nothing
+    settings: list[object]  # of the recorder when the update was read
     num_steps: int  # that the schedules of the optimizer cover
 
 
@@ -256,5 +274,6 @@ def _record(
         )
     num_steps = 1 if backend.loop is None else backend.loop.last_step
     trains = compiled.program.mode == "train"
-    optimizer = update_of(recorder, model, num_steps, trains)
-    return _Recorded(compiled, was_cached, outputs, recorder, optimizer, num_steps)
+    optimizer = update_of(recorder, model, num_steps, trains, backend.global_step)
+    settings = recorder.settings()
+    return _Recorded(compiled, was_cached, outputs, recorder, optimizer, settings, num_steps)

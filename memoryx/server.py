@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from wsc.core.messages import (
     WeightsReleased,
     server_name,
 )
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.partial_sum import Credit
 from wsc.core.payload import (
     Slab,
@@ -79,9 +80,14 @@ class WeightServer:
     def begin(self, job: Job) -> ServerJob:
         return ServerJob(self, job)
 
-    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Copy initial values into the masters of these parameters."""
-        self.store.fill(values)
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same parameters."""
+        self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
+        self.store.train_with(optimizer)
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Overwrite tensors of one checkpoint state."""
+        self.store.fill(values, state)
 
     def save(self, path: Path, state: str) -> None:
         """Append the tensors of one checkpoint state to a file."""
@@ -91,9 +97,10 @@ class WeightServer:
         """Read the tensors of one checkpoint state from a file."""
         self.persistence.restore(path, state, strict)
 
-    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
-        """Return copies of the fp32 masters of these parameters."""
-        return [self.store.masters[name].numpy().copy() for name in names]
+    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        """Return copies of fp32 tensors of one checkpoint state."""
+        own = self.store.tensors(state)
+        return [own[name].numpy().copy() for name in names]
 
 
 class ServerJob(JobState[WeightServer]):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from memoryx.optim.rule import Parameter, State, init_state, rule_named
+from memoryx.optim.rule import Hyper, Parameter, State, init_state, rule_named
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors
@@ -40,25 +39,36 @@ class WeightStore:
         return self._optimizer is not None
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Allocate the optimizer's state, all zeros, for every parameter trained on this server.
+        """Allocate the optimizer's state for every parameter trained on this server.
 
-        Installing the same optimizer again keeps its state, also with other schedules.
+        Installing the same rule again keeps the state, also with other hyper-parameters; those
+        may need further states, which begin at their initial values.
         """
         installed, self._optimizer = self._optimizer, optimizer
-        if installed is not None and _unscheduled(optimizer) == _unscheduled(installed):
-            return
+        kept = self.states if installed and installed.rule == optimizer.rule else {}
         self._rule = rule_named(optimizer.rule)
         self.states = {
-            name: init_state(self._rule, tuple(self.masters[name].shape), group.hyper)
+            name: self._state_of(name, group.hyper, kept.get(name, {}))
             for group in optimizer.groups
             for name in group.names
             if name in self.masters
         }
 
-    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Overwrite masters with initial values."""
+    def tensors(self, state: str) -> dict[str, torch.Tensor]:
+        """Return the tensors of one of CLUSTER_STATES by their names in a checkpoint."""
+        if state == "model":
+            return self.masters
+        return {
+            f"{name}.{key}": tensor
+            for name, tensors in self.states.items()
+            for key, tensor in tensors.items()
+        }
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Overwrite tensors of one of CLUSTER_STATES."""
+        own = self.tensors(state)
         for name, value in values.items():
-            self.masters[name].copy_(value)
+            own[name].copy_(value)
 
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
@@ -70,13 +80,15 @@ class WeightStore:
                 if name in gradients
             ]
             if parameters:
-                self._rule.update(parameters, group.at(step), step)
+                updates = step + self._optimizer.earlier_updates
+                self._rule.update(parameters, group.at(step), updates)
 
-
-def _unscheduled(optimizer: OptimizerSpec) -> OptimizerSpec:
-    """Return the optimizer without its schedules."""
-    groups = tuple(replace(group, schedules={}) for group in optimizer.groups)
-    return replace(optimizer, groups=groups)
+    def _state_of(self, name: str, hyper: Hyper, kept: State) -> State:
+        """Return the state of a parameter: what is kept, and initial values of what is missing."""
+        shape = tuple(self.masters[name].shape)
+        if self._rule.state_shapes(shape, hyper).keys() <= kept.keys():
+            return kept
+        return {**init_state(self._rule, shape, hyper), **kept}
 
 
 class Persistence:
@@ -92,7 +104,7 @@ class Persistence:
         Raises:
             CheckpointError: The file cannot be written.
         """
-        append_tensors(path, CLUSTER_STATES[state], self._tensors(state))
+        append_tensors(path, CLUSTER_STATES[state], self._arrays(state))
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         """Read the tensors of one of CLUSTER_STATES in place.
@@ -106,7 +118,7 @@ class Persistence:
         if state == "optimizer" and not self._store.has_optimizer:
             self._postponed = partial(self.restore, path, state, strict)
             return
-        prefix, own = CLUSTER_STATES[state], self._tensors(state)
+        prefix, own = CLUSTER_STATES[state], self._arrays(state)
         reader = Reader(path)
         present = own if strict else own.keys() & set(reader.names(prefix))
         reader.read_into({f"{prefix}.{name}": own[name] for name in present})
@@ -117,12 +129,6 @@ class Persistence:
             self._postponed()
             self._postponed = None
 
-    def _tensors(self, state: str) -> dict[str, np.ndarray]:
+    def _arrays(self, state: str) -> dict[str, np.ndarray]:
         """Return views of the store's tensors of a state, by their names in a checkpoint."""
-        if state == "model":
-            return {name: master.numpy() for name, master in self._store.masters.items()}
-        return {
-            f"{name}.{key}": tensor.numpy()
-            for name, tensors in self._store.states.items()
-            for key, tensor in tensors.items()
-        }
+        return {name: tensor.numpy() for name, tensor in self._store.tensors(state).items()}

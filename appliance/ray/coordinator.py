@@ -25,6 +25,7 @@ from timing.timeline import Occupancy
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import COORDINATOR
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.role import Interval, RoleSpec
 
@@ -135,8 +136,11 @@ class RayCluster(RayHosted[Coordinator]):
     ) -> list[StepResult]:
         return self.invoke(Coordinator.run, mode, first_step, last_step, check_finite, loss_scale)
 
-    def load_weights(self, values: Mapping[str, torch.Tensor]) -> None:
-        self.invoke(Coordinator.load_weights, values)
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        self.invoke(Coordinator.train_with, optimizer)
+
+    def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        self.invoke(Coordinator.load_weights, values, state)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         self.invoke(Coordinator.save, path, states, objects)
@@ -144,8 +148,8 @@ class RayCluster(RayHosted[Coordinator]):
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         self.invoke(Coordinator.restore, path, states, strict)
 
-    def masters(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        return self.invoke(Coordinator.masters, names)
+    def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
+        return self.invoke(Coordinator.masters, names, state)
 
     def digest(self) -> str:
         return self.invoke(Coordinator.digest)

@@ -26,6 +26,7 @@ from appliance.user_code import UserCode
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0
@@ -87,8 +88,11 @@ class RayRoles:
         futures = {role: a.install.remote(shared) for role, a in self._actors.items()}
         gather(futures, self._logs)
 
-    def fill(self, server: str, values: Mapping[str, torch.Tensor]) -> None:
-        self.call(server, WeightHolder.fill, values)
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
+        self.call(server, WeightHolder.train_with, optimizer)
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        self.call(server, WeightHolder.fill, values, state)
 
     def save(self, server: str, path: Path, state: str) -> None:
         self.call(server, WeightHolder.save, path, state)
@@ -96,8 +100,8 @@ class RayRoles:
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         self.call(server, WeightHolder.restore, path, state, strict)
 
-    def masters(self, server: str, names: Sequence[str]) -> list[np.ndarray]:
-        return self.call(server, WeightHolder.masters, names)
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        return self.call(server, WeightHolder.masters, names, state)
 
     def call(
         self,

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, ClassVar
 
 import torch
 from torch.optim.optimizer import ParamsT as Params
+from torch.utils.hooks import RemovableHandle
 
+from cstorch.optim.loading import load_state, loaded_hyper
+from cstorch.optim.state import STEP, OptimizerState
 from cstorch.recorder import RecordedScheduler, active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
+
+Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 
 _BOOKKEEPING = frozenset(
     {"params", "param_names", "name", "tags", "adjust_learning_rate", "adjust_val"}
@@ -36,7 +45,58 @@ class Optimizer(torch.optim.Optimizer):
         given = self.__signature__.bind(params, *arguments, **named)
         given.apply_defaults()
         del given.arguments["params"]
+        self.remote_state = OptimizerState(self)
+        self._zero_grad_pre_hooks: OrderedDict[int, Hook] = OrderedDict()
+        self._zero_grad_post_hooks: OrderedDict[int, Hook] = OrderedDict()
         super().__init__(params, given.arguments)
+
+    @property  # type: ignore[override]
+    def state(self) -> dict[torch.Tensor, dict[str, Any]]:
+        """The state of every parameter, held by MemoryX: each tensor is fetched when it is read."""
+        self.remote_state.settle()
+        return self.remote_state.tensors()
+
+    @state.setter
+    def state(self, tensors: Mapping[torch.Tensor, dict[str, Any]]) -> None:
+        self.remote_state.put(tensors)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return state and groups in torch's layout; the tensors are fetched when they are read.
+
+        A group has the names of its parameters, too, once its model is compiled.
+        """
+        packed = super().state_dict()
+        for tensors in packed["state"].values():
+            tensors[STEP] = tensors[STEP].clone()
+        for group, own in zip(packed["param_groups"], self.param_groups, strict=True):
+            if names := self.remote_state.names(own):
+                group["param_names"] = names
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take state and hyper-parameters of a dict in torch's layout, from the next step on.
+
+        It may come from this class, from torch's optimizer of the same name, or from a checkpoint.
+
+        Raises:
+            ConfigError: It does not fit this optimizer.
+        """
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
+        self.remote_state.settle()
+        hyper = loaded_hyper(self.rule, self.param_groups, state_dict["param_groups"])
+        before = [dict(group) for group in self.param_groups]
+        try:
+            for index, (group, loaded) in enumerate(zip(self.param_groups, hyper, strict=True)):
+                group.update(self._checked({**group, **loaded}, f"parameter group {index}"))
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            load_state(self.rule, self.remote_state, parameters, state_dict["state"])
+        except ConfigError:
+            for group, kept in zip(self.param_groups, before, strict=True):
+                group.update(kept)
+            raise
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group after checking its hyper-parameters; ConfigError names a wrong one."""
@@ -62,9 +122,21 @@ class Optimizer(torch.optim.Optimizer):
         recorder.step_optimizer(self)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear gradients; does nothing in a trace, as MemoryX keeps none between steps."""
+        """Clear gradients; in a trace only the hooks run, as MemoryX keeps none between steps."""
+        for hook in self._zero_grad_pre_hooks.values():
+            hook(self, (set_to_none,), {})
         if active_recorder.get() is None:
             super().zero_grad(set_to_none)
+        for hook in self._zero_grad_post_hooks.values():
+            hook(self, (set_to_none,), {})
+
+    def register_zero_grad_pre_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before ``zero_grad``; in a trace, once."""
+        return _registered(self._zero_grad_pre_hooks, hook)
+
+    def register_zero_grad_post_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after ``zero_grad``; in a trace, once."""
+        return _registered(self._zero_grad_post_hooks, hook)
 
     def preinitialize(self) -> None:
         """Do nothing: MemoryX allocates the state of every parameter before the first step.
@@ -72,19 +144,79 @@ class Optimizer(torch.optim.Optimizer):
         Programs written for the vendor's optimizers may call it.
         """
 
+    def visit_state(self, function: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
+        """Call a function on every tensor of the state; what it returns takes the place."""
+        for tensors in self.state.values():
+            for key, tensor in tensors.items():
+                if (value := function(tensor)) is not None:
+                    tensors[key] = value
+
+    def apply(self, sparsity: object) -> None:
+        """Refuse to make state sparse.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            "sparsity is not supported by running clusters",
+            code="sparsity-not-supported",
+            where=f"{type(self).__name__}.apply",
+            value=type(sparsity).__name__,
+            remedy="train without sparsity",
+        )
+
+    def increment_global_step(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Refuse to count updates here: MemoryX counts them.
+
+        Raises:
+            WaferStreamError: Always.
+        """
+        raise WaferStreamError(
+            "the number of updates is counted by MemoryX",
+            code="step-counted-in-memoryx",
+            where=f"{type(self).__name__}.increment_global_step",
+            value=f"a parameter of shape {tuple(parameter.shape)}",
+            rule="the update of an optimizer is a rule of memoryx.optim",
+            remedy="add a rule, or read optimizer.state[parameter]['step']",
+        )
+
     def spec(
-        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler] = ()
+        self,
+        names: Mapping[torch.Tensor, str],
+        schedulers: Sequence[RecordedScheduler] = (),
+        done: int = 0,
     ) -> OptimizerSpec:
         """Return the update as data, complete with every hyper-parameter.
 
-        ``names`` maps each parameter to its name in the model. WaferStreamError for
-        a parameter without a name, ConfigError for a group without a learning rate.
+        ``names`` maps each parameter to its name in the model; ``done`` is the number of steps of
+        training that are done. WaferStreamError for a parameter without a name, ConfigError for a
+        group without a learning rate.
         """
         groups = (
             self._group_spec(index, group, names, schedulers)
             for index, group in enumerate(self.param_groups)
         )
-        return OptimizerSpec(rule=self.rule.name, groups=tuple(groups))
+        return OptimizerSpec(
+            rule=self.rule.name,
+            groups=tuple(groups),
+            earlier_updates=self.remote_state.earlier_updates(done),
+        )
+
+    def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
+        """Return all that decides further updates and that no scheduler sets.
+
+        Two calls return equal lists if the user has changed nothing in between.
+        """
+        settings: list[object] = [self.remote_state.num_loads]
+        for group in self.param_groups:
+            scheduled = {scheduler.key for scheduler in schedulers if scheduler.sets(group)}
+            own = {key: value for key, value in group.items() if key not in scheduled}
+            settings.append({**own, "params": len(own["params"])})
+        return copy.deepcopy(settings)
+
+    def hyper(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the hyper-parameters of a group, complete and checked."""
+        return self._checked(group, "a parameter group")
 
     def _group_spec(
         self,
@@ -95,7 +227,7 @@ class Optimizer(torch.optim.Optimizer):
     ) -> ParamGroup:
         where = f"parameter group {index}"
         setters = [scheduler for scheduler in schedulers if scheduler.sets(group)]
-        schedules = {scheduler.key: scheduler.schedule_of(group) for scheduler in setters}
+        schedules = {scheduler.key: _schedule_of(scheduler, group) for scheduler in setters}
         if len(schedules) < len(setters):
             raise ConfigError(
                 "two schedulers set the same hyper-parameter",
@@ -158,6 +290,18 @@ def _class_of(rule: Rule, module: str) -> type[Optimizer]:
         "rule": rule,
     }
     return type(rule.name, (Optimizer,), attributes)
+
+
+def _schedule_of(scheduler: RecordedScheduler, group: Mapping[str, Any]) -> HyperSchedule:
+    """Return the schedule that a group follows from step 1 of training on."""
+    schedule, offset = scheduler.schedule_of(group), scheduler.offset
+    return ShiftedLR(scheduler=schedule, offset=offset) if offset else schedule
+
+
+def _registered(hooks: OrderedDict[int, Hook], hook: Hook) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
 
 
 def _name_of(parameter: torch.Tensor, names: Mapping[torch.Tensor, str]) -> str:

@@ -44,6 +44,11 @@ class Scheduler:
         self._refuse_foreign_parts()
         self.schedule = self._build()
         self.last_epoch = 0  # torch's name for the number of steps taken
+        self.offset = 0
+        """Steps taken before step 1 of training; negative if it began later."""
+        self.num_loads = 0
+        """How often a count was loaded, so that a changed offset is noticed."""
+        self._is_loaded = False  # since the offset was set
         if not any(self.sets(group) for group in optimizer.param_groups):
             raise ConfigError(
                 "no parameter group carries a tag of the scheduler",
@@ -70,18 +75,24 @@ class Scheduler:
         """Count one step; inside a trace, record that the hyper-parameter follows the schedule."""
         recorder = active_recorder.get()
         if recorder is None:
-            self.note_done(self.last_epoch + 1)
+            self._set_count(self.last_epoch + 1)
         else:
             recorder.step_scheduler(self)
 
+    def start_at(self, done: int) -> None:
+        """Note how many steps of training are done; a count that was loaded continues from there.
+
+        A scheduler whose count was not loaded follows the steps of training.
+        """
+        if self._is_loaded:
+            self.offset, self._is_loaded = self.last_epoch - done, False
+
     def note_done(self, steps: int) -> None:
-        """Set the number of steps done, and the groups to the values of the next step."""
-        self.cover(steps + 1)
-        self.last_epoch = steps
-        self._write()
+        """Note the steps of training done, and set the groups to the values of the next step."""
+        self._set_count(steps + self.offset)
 
     def cover(self, num_steps: int) -> None:
-        """Make the schedule known for at least the first ``num_steps`` steps.
+        """Make the schedule known for at least ``num_steps`` steps of its own count.
 
         Most schedules are formulas; those of LambdaLR are tables, which grow here.
         """
@@ -90,13 +101,29 @@ class Scheduler:
                 part.cover(num_steps)
             self.schedule = self._build()
 
-    def state_dict(self) -> dict[str, int]:
-        """Return the number of steps taken; all else is configuration."""
-        return {"last_epoch": self.last_epoch}
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of steps taken, and the values then; all else is configuration."""
+        self._settle()
+        values = [group[self.key] for group in self.optimizer.param_groups if self.sets(group)]
+        return {"last_epoch": self.last_epoch, f"_last_{self.key}": values}
 
-    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Continue from the step count of another scheduler."""
-        self.note_done(state_dict["last_epoch"])
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from the step count of another scheduler, ours or torch's."""
+        self._settle()
+        self._set_count(int(state_dict["last_epoch"]))
+        self._is_loaded = True
+        self.num_loads += 1
+
+    def _settle(self) -> None:
+        """Run the steps that the user has called; a dynamic loss scale may skip some of them."""
+        state = getattr(self.optimizer, "remote_state", None)
+        if state is not None:
+            state.settle()
+
+    def _set_count(self, steps: int) -> None:
+        self.cover(steps + 1)
+        self.last_epoch = steps
+        self._write()
 
     def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arguments by name.

@@ -177,6 +177,7 @@ class NAdam(Rule):
     """
 
     flops_per_element = 18
+    derived_states = ("mu_product",)
 
     class Arguments(Config):
         """Hyper-parameters."""

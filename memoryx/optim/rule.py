@@ -58,10 +58,13 @@ class Rule(ABC):
         flops_per_element: Additions, multiplications, divisions, roots and signs of one update,
             counted in the formulas of the rule with all options on. Factors that are the same for
             all elements are not counted.
+        derived_states: States of torch's optimizer that follow from the number of updates, and that
+            the rule therefore does not keep.
     """
 
     Arguments: ClassVar[type[Config]]
     flops_per_element: ClassVar[int]
+    derived_states: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self) -> str:

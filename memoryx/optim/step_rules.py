@@ -37,6 +37,7 @@ class ASGD(Rule):
     """
 
     flops_per_element = 8
+    derived_states = ("eta", "mu")
 
     class Arguments(Config):
         """Hyper-parameters."""

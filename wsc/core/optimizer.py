@@ -46,6 +46,9 @@ class OptimizerSpec:
     loss_scale: float | LossScaleRule = 1.0
     """Factor of the loss, or the rule of a dynamic one; gradients are divided by it at first."""
 
+    earlier_updates: int = 0
+    """Updates that the state has seen before step 1 of training; negative if it began later."""
+
     @property
     def scale_rule(self) -> LossScaleRule | None:
         """The rule of a dynamic loss scale, None if the scale is fixed."""

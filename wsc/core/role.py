@@ -20,6 +20,7 @@ import torch
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import Envelope, Message
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
 from wsc.core.program import Mode
 
@@ -137,8 +138,14 @@ class Role(Protocol):
 class WeightHolder(Protocol):
     """A role that owns parameters: fp32 masters and their optimizer state."""
 
-    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Copy initial values into the masters of these parameters."""
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update; the program stays the same.
+
+        States that the rule has already are kept.
+        """
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Overwrite tensors of one checkpoint state by name; ``model`` are the masters."""
 
     def save(self, path: Path, state: str) -> None:
         """Append the tensors of one checkpoint state (``model``, ``optimizer``) to a file.
@@ -156,8 +163,8 @@ class WeightHolder(Protocol):
             CheckpointError: The file is damaged or does not match the parameters.
         """
 
-    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
-        """Return copies of the fp32 masters of these parameters."""
+    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        """Return copies of fp32 tensors of one checkpoint state; ``model`` are the masters."""
 
 
 class Cores(Protocol):

@@ -186,6 +186,7 @@ class DataExecutor:
         self._step = step
         self._called = self.user_iteration
         self._call = self._calls.setdefault(self._called, StepCall(self))
+        step.note_called(self._start + self._called)
         if not self._backend.is_csx:
             self._done = self._called  # the step runs at once
         return self._call

@@ -14,6 +14,7 @@ from appliance.local import LocalRoles
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages import Envelope, WeightsReleased
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Report, RoleContext
 
 JOB = Job("train", 1, 1)
@@ -64,17 +65,20 @@ class Toy:
 class Holder(Toy):
     """A role that holds named weights."""
 
-    def fill(self, values: Mapping[str, torch.Tensor]) -> None:
-        self.held = dict(values)
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        self.held["rule"] = torch.tensor(len(optimizer.rule))
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        self.held = {f"{state}.{name}": value for name, value in values.items()}
 
     def save(self, path: Path, state: str) -> None:
         path.write_text(state)
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
-        self.held = {path.read_text(): torch.tensor(strict)}
+        self.held = {f"{state}.{path.read_text()}": torch.tensor(strict)}
 
-    def masters(self, names: Sequence[str]) -> list[np.ndarray]:
-        return [self.held[name].numpy() for name in names]
+    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        return [self.held[f"{state}.{name}"].numpy() for name in names]
 
 
 def test_oldest_message_is_handled_first() -> None:
@@ -106,6 +110,8 @@ def test_calls_reach_the_named_weight_holder(tmp_path: Path) -> None:
     roles.restore("wgt-1", path, "model", strict=True)
     assert int(roles.masters("wgt-0", ["w"])[0]) == 0
     assert bool(roles.masters("wgt-1", ["model"])[0])
+    roles.fill("wgt-1", {"w.step": torch.tensor(2)}, "optimizer")
+    assert int(roles.masters("wgt-1", ["w.step"], "optimizer")[0]) == 2
     with raises(ApplianceRuntimeServerError, "role-failed") as caught:
         roles.fill("a", {})
     assert caught.value.where == "a"

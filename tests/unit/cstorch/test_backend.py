@@ -290,7 +290,8 @@ def test_restore_of_all_states_continues_the_training(
     """The third step has the weights, momentum and number of an uninterrupted run."""
     expected = Checkpoints.write(tmp_path / "c.mdl")
     continued = Checkpoints.go_on(tmp_path / "c.mdl", evaluates_first)
-    assert continued == (expected, 3, {"global_step": 2})
+    digest, step, objects = continued
+    assert (digest, step, objects["global_step"]) == (expected, 3, 2)
 
 
 def test_restore_of_the_model_alone_starts_at_step_0(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class Holder:
     def settle(self) -> None:
         """Do nothing."""
 
-    def fetch(self, name: str) -> np.ndarray:
+    def fetch(self, name: str, state: str = "model") -> np.ndarray:
         raise AssertionError(name)
 
 

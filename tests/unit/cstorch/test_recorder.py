@@ -116,7 +116,7 @@ def test_scheduler_counts_the_steps_done(backend: cstorch.Backend) -> None:
             step(batch)
             note()
     assert seen == pytest.approx([0.08, 0.06, 0.05])
-    assert scheduler.state_dict() == {"last_epoch": 5}
+    assert scheduler.state_dict() == {"last_epoch": 5, "_last_lr": [0.05]}
 
 
 def stepped_by(make_scheduler: Callable[[cstorch.optim.Optimizer], LRScheduler]) -> MakeStep:

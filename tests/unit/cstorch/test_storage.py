@@ -50,7 +50,7 @@ def test_load_returns_what_was_saved(backend: cstorch.Backend, tmp_path: Path) -
     assert set(state["model"]) == set(masters)
     for name, array in masters.items():
         assert torch.equal(state["model"][name], torch.from_numpy(array))
-    assert "state.layers.0.weight.momentum_buffer" in state["optimizer"]
+    assert state["optimizer"]["state"][0].keys() == {"step", "momentum_buffer"}
 
 
 def test_save_of_the_model_alone(backend: cstorch.Backend, tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def counted_reads(backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch) -> 
     fetched: list[str] = []
     original = cluster_of(backend).masters
 
-    def masters(names: list[str]) -> dict[str, np.ndarray]:
+    def masters(names: list[str], state: str = "model") -> dict[str, np.ndarray]:
         fetched.extend(names)
-        return original(names)
+        return original(names, state)
 
     monkeypatch.setattr(backend.running_cluster, "masters", masters)
     return fetched

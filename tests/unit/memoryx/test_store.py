@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +82,48 @@ def test_store_states_cover_trained_parameters_only() -> None:
 
 
 def test_train_with_same_optimizer_keeps_state() -> None:
-    """A program that is installed again, with other data, goes on; another optimizer begins."""
+    """A program that is installed again goes on, also with other hyper-parameters."""
     made = store(group("a", momentum=0.5))
     made.update({"a": torch.ones(2, 3)}, step=1)
     made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.5),)))
     assert (made.states["a"]["momentum_buffer"] == 1).all()
     made.train_with(OptimizerSpec("SGD", (group("a", momentum=0.25),)))
+    assert (made.states["a"]["momentum_buffer"] == 1).all()
+
+
+def test_train_with_another_rule_begins() -> None:
+    """Its states have other meanings, even under the same names."""
+    made = store(group("a", momentum=0.5))
+    made.update({"a": torch.ones(2, 3)}, step=1)
+    muon = {"lr": 0.1, "weight_decay": 0.0, "momentum": 0.9, "nesterov": True, "ns_steps": 1}
+    made.train_with(OptimizerSpec("Muon", (ParamGroup(("a",), muon),)))
     assert (made.states["a"]["momentum_buffer"] == 0).all()
+
+
+def test_train_with_adds_states_that_are_missing() -> None:
+    """A maximum that is switched on begins at zero; the moments stay."""
+    made = store(ParamGroup(("a",), ADAM), rule="Adam")
+    made.update({"a": torch.ones(2, 3)}, step=1)
+    kept = made.states["a"]["exp_avg"]
+    made.train_with(OptimizerSpec("Adam", (ParamGroup(("a",), {**ADAM, "amsgrad": True}),)))
+    assert made.states["a"]["exp_avg"] is kept
+    assert (made.states["a"]["max_exp_avg_sq"] == 0).all()
+
+
+def test_update_counts_the_updates_of_an_earlier_run() -> None:
+    """Adam's bias correction goes on: its first step with a loaded state is no first step."""
+    one, other = WeightStore(SPECS), WeightStore(SPECS)
+    spec = OptimizerSpec("Adam", (ParamGroup(("c",), ADAM),))
+    one.train_with(spec)
+    for step in (1, 2, 3):
+        one.update({"c": torch.tensor(1.0)}, step)
+        if step == 2:
+            saved = {name: tensor.clone() for name, tensor in one.tensors("optimizer").items()}
+            other.fill({"c": one.masters["c"]})
+    other.train_with(replace(spec, earlier_updates=2))
+    other.fill(saved, "optimizer")
+    other.update({"c": torch.tensor(1.0)}, step=1)
+    assert torch.equal(one.masters["c"], other.masters["c"])
 
 
 def test_train_with_other_schedules_keeps_state() -> None:

@@ -98,3 +98,16 @@ class TabulatedLR(HyperSchedule):
 
     def at(self, step: int) -> float:
         return self.values[step]
+
+
+class ShiftedLR(HyperSchedule):
+    """A schedule that has been followed for ``offset`` steps when training begins.
+
+    A negative offset begins later; until then the value is the first one.
+    """
+
+    scheduler: HyperSchedule
+    offset: int
+
+    def at(self, step: int) -> float:
+        return self.scheduler.at(max(0, step + self.offset))

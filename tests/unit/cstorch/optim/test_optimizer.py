@@ -249,13 +249,12 @@ def test_parameter_of_another_model_is_refused(
 
 
 def test_state_dict_keeps_the_groups(weights: list[nn.Parameter]) -> None:
-    """Hyper-parameters survive a round trip; state tensors are MemoryX's."""
+    """Hyper-parameters survive a round trip."""
     optimizer = optim.AdamW(weights, lr=0.5, betas=(0.8, 0.9))
     optimizer.preinitialize()
     saved = optimizer.state_dict()
     other = optim.AdamW(weights)
     other.load_state_dict(saved)
-    assert saved["state"] == {}
     assert (other.param_groups[0]["lr"], other.param_groups[0]["betas"]) == (0.5, (0.8, 0.9))
 
 

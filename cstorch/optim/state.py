@@ -1,0 +1,259 @@
+"""The state of an optimizer (moments, momentum, ...): tensors whose values MemoryX holds.
+
+``optimizer.state`` has remote tensors, which behave like the weights of a compiled model
+(``cstorch.remote``): a read fetches the value, a change is sent before the next job. Before an
+optimizer has been installed on the cluster, its values are those of the checkpoint that the backend
+starts from, or the initial ones of its rule.
+
+    new -> [loaded] -> installed with a traced step -> [taken back for another optimizer]
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+
+from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
+from memoryx.optim.rule import Hyper, Rule
+
+STEP = "step"
+"""The key of a parameter's number of updates in torch's layout."""
+
+
+class SavedState(Protocol):
+    """The optimizer state of a checkpoint."""
+
+    @property
+    def updates(self) -> int:
+        """Updates that it has seen."""
+
+    @property
+    def state_names(self) -> Collection[str]:
+        """Names of its tensors, ``<parameter>.<key>``."""
+
+    def state(self, name: str) -> np.ndarray:
+        """Return one tensor; CheckpointError if the file is damaged."""
+
+
+class StateHolder(Holder, Protocol):
+    """The backend, as the state of an optimizer sees it."""
+
+    @property
+    def saved_state(self) -> SavedState | None:
+        """That of the checkpoint to start from, until an optimizer has been installed."""
+
+
+class Owner(Protocol):
+    """The optimizer that a state belongs to."""
+
+    @property
+    def rule(self) -> Rule:
+        """Its rule in MemoryX."""
+
+    @property
+    def param_groups(self) -> Sequence[Mapping[str, Any]]:
+        """Its parameter groups."""
+
+    def hyper(self, group: Mapping[str, Any]) -> Hyper:
+        """Return the hyper-parameters of a group, complete and checked."""
+
+
+class OptimizerState:
+    """The remote tensors of one optimizer, and the number of updates that they have seen."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._remotes: dict[torch.Tensor, dict[str, Remote]] = {}
+        self._tensors: dict[torch.Tensor, dict[str, Any]] = defaultdict(dict)
+        self._updates = 0
+        self._earlier_updates = 0
+        self._saved: SavedState | None = None  # the newest checkpoint that counts for it
+        self.is_in_memoryx = False
+        self._installed: frozenset[str] = frozenset()  # names of the tensors in MemoryX
+        self.num_loads = 0
+        """How often values were loaded, so that a changed count of updates is noticed."""
+
+    def tensors(self) -> dict[torch.Tensor, dict[str, Any]]:
+        """Return the state of every parameter, as ``torch.optim.Optimizer.state`` has it."""
+        self._follow_checkpoint()
+        for parameter, hyper in self._parameters():
+            remotes = self._remotes.setdefault(parameter, {})
+            state = self._tensors[parameter]
+            for key, shape in self._shapes(parameter, hyper).items():
+                if key not in remotes:
+                    origin = _Origin(self, parameter)
+                    remotes[key] = Remote(key, torch.empty(shape), origin, is_fresh=False)
+                    state.setdefault(key, alias_of(remotes[key]))
+            state.setdefault(STEP, torch.tensor(0.0)).fill_(self._updates)
+        return self._tensors
+
+    def put(self, tensors: Mapping[torch.Tensor, dict[str, Any]]) -> None:
+        """Take other tensors in place of the present ones; their values are sent later."""
+        self._tensors = defaultdict(dict, tensors)
+
+    @property
+    def updates(self) -> int:
+        """Updates that the state has seen."""
+        self._follow_checkpoint()
+        return self._updates
+
+    def set_updates(self, updates: int) -> None:
+        """Note that the state has values that were loaded, after so many updates."""
+        self._updates = updates
+        self.num_loads += 1
+
+    def earlier_updates(self, done: int) -> int:
+        """Return the updates before step 1 of training, of which ``done`` steps are done."""
+        self._earlier_updates = self.updates - done
+        return self._earlier_updates
+
+    def note_done(self, steps: int) -> None:
+        """Note how many steps of training have been applied since step 1."""
+        self._updates = steps + self._earlier_updates
+
+    def settle(self) -> None:
+        """Run the steps that the user has called and that have not run yet."""
+        if (holder := self._holder()) is not None:
+            holder.settle()
+
+    def names(self, group: Mapping[str, Any]) -> list[str] | None:
+        """Return the names of a group's parameters; None before the model is compiled."""
+        names = [_name(parameter) for parameter in group["params"]]
+        return None if None in names else cast(list[str], names)
+
+    def value(self, parameter: torch.Tensor, key: str) -> np.ndarray:
+        """Return the current value of one tensor."""
+        self._follow_checkpoint()
+        holder, name = self._holder(), f"{_name(parameter)}.{key}"
+        if name in self._installed and holder is not None:
+            return holder.fetch(name, "optimizer")
+        if self._saved is not None and name in self._saved.state_names:
+            return self._saved.state(name)
+        initial = self.initial_value(parameter, key)
+        return np.full(self._remotes[parameter][key].shape, initial, np.float32)
+
+    def initial_value(self, parameter: torch.Tensor, key: str) -> float:
+        """Return the value of every element of a tensor before the first update."""
+        hyper = next(hyper for other, hyper in self._parameters() if other is parameter)
+        return self._owner.rule.initial_value(key, hyper)
+
+    def holds(self, state: Mapping[Any, Mapping[str, Any]]) -> bool:
+        """Return whether all tensors of a packed state are those of this optimizer."""
+        own = {remote for remotes in self._remotes.values() for remote in remotes.values()}
+        return all(
+            isinstance(tensor, RemoteTensor) and tensor._remote in own
+            for tensors in state.values()
+            for key, tensor in tensors.items()
+            if key != STEP
+        )
+
+    def description(self) -> dict[str, Any]:
+        """Return what a checkpoint says about the state besides its tensors, of JSON types."""
+        groups, start = [], 0
+        for group in self._owner.param_groups:
+            stop = start + len(group["params"])
+            places = {"params": list(range(start, stop)), "param_names": self.names(group)}
+            groups.append({**self._owner.hyper(group), **places})
+            start = stop
+        return {"updates": self.updates, "param_groups": groups}
+
+    def take_changes(self) -> dict[str, torch.Tensor]:
+        """Return the values that were written in this process since the last call, by name."""
+        changes = {}
+        for parameter, remotes in self._remotes.items():
+            for key, remote in remotes.items():
+                if remote.take_change():
+                    changes[f"{_name(parameter)}.{key}"] = remote.plain
+        return changes
+
+    def outdate(self) -> None:
+        """Note that MemoryX holds other values from now on."""
+        for remote in self._all():
+            remote.outdate()
+
+    def reload(self, updates: int) -> None:
+        """Note that MemoryX has read other values from a checkpoint."""
+        self.outdate()
+        self.set_updates(updates)
+
+    def keep(self) -> None:
+        """Bring all values to this process, from where they are sent when they are needed again."""
+        self.tensors()
+        for remote in self._all():
+            remote.read()
+            remote.note_change()
+        self.is_in_memoryx, self._installed = False, frozenset()
+
+    def note_installed(self) -> None:
+        """Note that MemoryX holds all tensors of this optimizer from now on."""
+        self.tensors()
+        self.is_in_memoryx = True
+        self._installed = frozenset(
+            f"{_name(parameter)}.{key}"
+            for parameter, remotes in self._remotes.items()
+            for key in remotes
+        )
+
+    def adopt_replaced(self) -> None:
+        """Take the values of tensors that the user has put in place of the remote ones."""
+        for parameter, remotes in self._remotes.items():
+            own = self._tensors[parameter]
+            for key, remote in remotes.items():
+                given = own.get(key)
+                if getattr(given, "_remote", None) is not remote:
+                    own[key] = alias_of(remote)
+                    if isinstance(given, torch.Tensor):
+                        own[key].copy_(given)
+
+    def _follow_checkpoint(self) -> None:
+        """Start from the checkpoint that the backend starts from, if one was named since."""
+        holder = self._holder()
+        saved = None if holder is None or self.is_in_memoryx else holder.saved_state
+        if saved is not None and saved is not self._saved:
+            self._saved = saved
+            self.reload(saved.updates)
+
+    def _holder(self) -> StateHolder | None:
+        for group in self._owner.param_groups:
+            for parameter in group["params"]:
+                if isinstance(parameter, RemoteParameter):
+                    return cast(StateHolder, parameter._remote.holder)
+        return None
+
+    def _parameters(self) -> Iterator[tuple[torch.Tensor, Hyper]]:
+        """Yield every parameter with the hyper-parameters of its group."""
+        for group in self._owner.param_groups:
+            hyper = self._owner.hyper(group)
+            for parameter in group["params"]:
+                yield parameter, hyper
+
+    def _shapes(self, parameter: torch.Tensor, hyper: Hyper) -> dict[str, tuple[int, ...]]:
+        return self._owner.rule.state_shapes(tuple(parameter.shape), hyper)
+
+    def _all(self) -> Iterator[Remote]:
+        for remotes in self._remotes.values():
+            yield from remotes.values()
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where one remote tensor gets its value from."""
+
+    state: OptimizerState
+    parameter: torch.Tensor
+
+    def settle(self) -> None:
+        self.state.settle()
+
+    def fetch(self, name: str, state: str = "optimizer") -> np.ndarray:  # noqa: ARG002
+        return self.state.value(self.parameter, name)
+
+
+def _name(parameter: torch.Tensor) -> str | None:
+    """Return the name of a parameter in the compiled model, None if it is not in one."""
+    return parameter._remote.name if isinstance(parameter, RemoteParameter) else None
