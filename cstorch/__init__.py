@@ -54,7 +54,7 @@ A complete program, which a test runs::
     backend.shutdown()
 """
 
-from cstorch import amp, distributed, optim, utils
+from cstorch import amp, distributed, metrics, optim, utils
 from cstorch import flags as backends
 from cstorch.backend import Backend
 from cstorch.closures import checkpoint_closure, step_closure
@@ -112,6 +112,7 @@ __all__ = [
     "get_debug_name",
     "load",
     "make_constant",
+    "metrics",
     "name_scope",
     "ones",
     "ones_like",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import torch
 from torch import nn
 
+from cstorch.metrics.metric import Metric
 from cstorch.remote import Holder, Remote, RemoteTensor
 from wsc.compiler.traced_buffers import TracedBuffers
 
@@ -38,9 +39,12 @@ class StepBuffers:
 
     def constants(self) -> list[tuple[torch.Tensor, int]]:
         """Return the buffers that programs read as constants, and how often each was written."""
+        parts = [part for module in self._modules().values() for part in module.modules()]
         return [
             (buffer, buffer._version)
-            for _, buffer in self._found()
+            for part in parts
+            if not isinstance(part, Metric)  # a program that reads its buffers writes them
+            for buffer in part.buffers(recurse=False)
             if not isinstance(buffer, RemoteTensor)
         ]
 

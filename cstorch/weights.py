@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from cstorch.lazy import LazyTensor
+from cstorch.metrics.metric import standing_alone
 from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor
 from cstorch.step_buffers import StepBuffers
 from wsc.core.errors import ConfigError
@@ -23,7 +24,7 @@ class Weights:
         self._remotes = {
             name: _adopt(name, parameter, holder) for name, parameter in model.named_parameters()
         }
-        self.state = StepBuffers(lambda: {"": model}, holder)
+        self.state = StepBuffers(lambda: {"": model, **standing_alone(model)}, holder)
 
     def local(self) -> dict[str, torch.Tensor]:
         """Return the storages in this process as they are, by name."""
