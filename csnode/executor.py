@@ -16,15 +16,16 @@ from typing import Any, TypeVar
 
 import torch
 
+from wsc.compiler import cbfloat16
 from wsc.compiler.keyed_random import KEY_INPUT
-from wsc.compiler.precision import DTYPES
+from wsc.compiler.precision import CARRIED, DTYPES, read_stream
 from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.partial_sum import Operands, PartialSum
 from wsc.core.payload import Payload, byte_ranges, unpack
-from wsc.core.program import Bucket, Segment
+from wsc.core.program import Bucket, Program, Segment
 from wsc.core.reduce_order import Merger, Subtree, leaf
 from wsc.core.rng import stream_key
 from wsc.core.role import Interval, RoleContext, Value
@@ -119,6 +120,7 @@ class Executor:
             )
         )
         self._kernels = [kernel.build() for kernel in installation.kernels]
+        self._pieces = _planned_pieces(self.program)
         self._seed = seed
         self._arena = context.arena
         self._cores = context.cores
@@ -138,9 +140,11 @@ class Executor:
         that the program reads.
         """
         flat = payload.view(torch.uint8)
-        values: dict[str, object] = dict(state)
+        values: dict[str, object] = {name: self._held(value) for name, value in state.items()}
         values |= {
-            spec.name: flat[start:stop].clone().view(DTYPES[spec.dtype]).view(spec.shape)
+            spec.name: self._held(flat[start:stop].clone().view(DTYPES[spec.dtype])).view(
+                spec.shape
+            )
             for spec, start, stop in byte_ranges(self.program.inputs)
         }
         values[KEY_INPUT] = stream_key(self._seed, step, index)
@@ -217,14 +221,30 @@ class Executor:
             part.own(allocate, self._for_each)
         return sums
 
+    def _held(self, values: torch.Tensor) -> torch.Tensor:
+        """Return an input as kernels hold it: float16 stands for cbfloat16 where that streams."""
+        is_proxy = values.dtype == cbfloat16.PROXY and self.program.stream_dtype == "cbfloat16"
+        return cbfloat16.rounded(values) if is_proxy else values
+
+    def held_bytes(self, batch: MicroBatch) -> int:
+        """Return the bytes of a micro-batch on the wafer.
+
+        Kernels hold cbfloat16 in fp32, so what it takes there is planned instead of measured.
+        """
+        if self.program.stream_dtype != "cbfloat16":
+            return batch.num_bytes
+        held = {self._pieces[name] for name in batch.values if name in self._pieces}
+        return sum(num_bytes for _, num_bytes in held)
+
     def _weights(
         self, step: SegmentStep, payloads: Mapping[int, Payload]
     ) -> dict[str, torch.Tensor]:
         """Return the segment's weights as views of the slabs in which they arrived."""
-        dtype = DTYPES[self.program.stream_dtype]
+        dtype = self.program.stream_dtype
         views: dict[str, torch.Tensor] = {}
         for bucket in step.weights:
-            tensors = unpack(payloads[bucket.index].view(dtype), bucket.specs)
+            elements = payloads[bucket.index].view(CARRIED[dtype])
+            tensors = unpack(read_stream(elements, dtype), bucket.specs)
             views.update(zip(bucket.names, tensors, strict=True))
         return views
 
@@ -241,6 +261,18 @@ class Executor:
                 act(*each)
 
         self._lanes.map(on_a_core, operands)
+
+
+def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:
+    """Return, for each stashed value or input, a number of its memory and the bytes of it."""
+    pieces = [piece for segment in program.segments for piece in segment.stash]
+    found = {
+        name: (index, piece.footprint.of(program.micro_batch_size))
+        for index, piece in enumerate(pieces)
+        for name in piece.values
+    }
+    inputs = enumerate(program.inputs, len(pieces))
+    return {**found, **{spec.name: (index, spec.num_bytes) for index, spec in inputs}}
 
 
 def _kernel_failed(where: str, error: Exception) -> ApplianceError:

@@ -246,6 +246,6 @@ class NodeJob(JobState[CSNode]):
 
         The emulated wafer takes one micro-batch at a time; the others are the host's.
         """
-        held_bytes = max((batch.num_bytes for batch in self._batches), default=0)
+        held_bytes = max(map(self._executor.held_bytes, self._batches), default=0)
         self._sram.change("activations", held_bytes - self._activation_bytes)
         self._activation_bytes = held_bytes

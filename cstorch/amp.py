@@ -10,20 +10,32 @@ from cstorch import flags
 from cstorch.grad_scaler import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from wsc.compiler.autocast import autocast as wafer_autocast
-from wsc.compiler.precision import DTYPES, StreamPrecision
+from wsc.compiler.precision import NAMES, StreamPrecision, dtype_in_program
 from wsc.core.errors import ConfigError
 
 __all__ = ["GradScaler", "autocast", "optimizer_step"]
 
 
-def set_half_dtype(name: str) -> None:
-    """Stream weights in ``bfloat16`` or ``float16``; ConfigError for anything else."""
+def set_half_dtype(value: str | torch.dtype) -> torch.dtype:
+    """Stream weights in a half type: ``bfloat16``, ``float16`` or ``cbfloat16``.
+
+    Returns:
+        The type to use in the model: torch's, or float16 in place of cbfloat16.
+
+    Raises:
+        ConfigError: There is no such half type.
+    """
     try:
+        name = NAMES.get(value, str(value)) if isinstance(value, torch.dtype) else value
         flags.amp.half_dtype = name  # type: ignore[assignment]  # checked when it is assigned
     except ConfigError as error:
         raise ConfigError(
-            "the half dtype must be bfloat16 or float16", code="unknown-half-dtype", value=name
+            "the half dtype must be bfloat16, float16 or cbfloat16",
+            code="unknown-half-dtype",
+            where="cstorch.amp.set_half_dtype",
+            value=value,
         ) from error
+    return get_half_dtype()
 
 
 def get_half_dtype_str() -> str:
@@ -32,8 +44,18 @@ def get_half_dtype_str() -> str:
 
 
 def get_half_dtype() -> torch.dtype:
-    """Return the half dtype as torch has it."""
-    return DTYPES[flags.amp.half_dtype]
+    """Return the half dtype to use in a model; float16 stands for cbfloat16."""
+    return dtype_in_program(flags.amp.half_dtype)
+
+
+def is_cbfloat16_tensor(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor of a model holds cbfloat16, for which float16 stands."""
+    return flags.amp.half_dtype == "cbfloat16" and tensor.dtype == get_half_dtype()
+
+
+def mixed_precision() -> bool:
+    """Return whether half precision is on."""
+    return flags.amp.enabled
 
 
 def get_floating_point_dtype_str() -> str:
@@ -43,7 +65,7 @@ def get_floating_point_dtype_str() -> str:
 
 def get_floating_point_dtype() -> torch.dtype:
     """Return the dtype of streamed weights as torch has it."""
-    return DTYPES[get_floating_point_dtype_str()]
+    return dtype_in_program(get_floating_point_dtype_str())
 
 
 def enable_mixed_precision(enabled: bool = True) -> None:

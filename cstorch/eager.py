@@ -30,6 +30,8 @@ from cstorch.recorder import (
 )
 from cstorch.step_value import StepValue
 from wsc.compiler.capture import live_weights
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
@@ -109,6 +111,7 @@ class EagerStep:
 
     def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
         model, precision = model_of(backend), stream_precision()
+        _refuse_cbfloat16(precision)
         self._recorder = recorder = EagerRecorder()
         with (
             recording(recorder),
@@ -121,6 +124,18 @@ class EagerStep:
         trains, done = bool(gradients), backend.global_step
         optimizer = update_of(recorder, model, loop.last_step, trains, done)
         return _Computed(outputs, gradients, optimizer)
+
+
+def _refuse_cbfloat16(precision: StreamPrecision) -> None:
+    if precision.stream == "cbfloat16":
+        raise ConfigError(
+            "the half type must be one of PyTorch's",
+            code="cbfloat16-not-csx",
+            where="cstorch.amp.set_half_dtype",
+            value=precision.stream,
+            rule="cbfloat16 is a type of the wafer; PyTorch has none on CPU and GPU",
+            remedy='cstorch.amp.set_half_dtype("bfloat16")',
+        )
 
 
 def _value(result: torch.Tensor) -> Value:

@@ -197,7 +197,7 @@ class CsxFlags(_Flags):
 class AmpSettings(_Flags):
     """Settings of mixed precision."""
 
-    half_dtype: Literal["bfloat16", "float16"] = "bfloat16"
+    half_dtype: Literal["bfloat16", "float16", "cbfloat16"] = "bfloat16"
     enabled: bool = True
 
 

@@ -17,9 +17,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from cstorch import flags
 from cstorch.loop import Closure
 from cstorch.step_value import StepValue
 from wsc.compiler.capture import loss_scale_placeholder
+from wsc.compiler.cbfloat16 import PROXY
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.loss_scale import LossScale, LossScaleRule
@@ -108,6 +110,8 @@ class Recorder:
         return pytree.tree_map_only(torch.Tensor, self._result, tree)
 
     def _result(self, tensor: torch.Tensor) -> StepValue:
+        if flags.amp.half_dtype == "cbfloat16" and tensor.dtype == PROXY:
+            tensor = _leaving_the_wafer(tensor)
         self.results.append(tensor)
         return StepValue(len(self.results) - 1)
 
@@ -253,6 +257,21 @@ class Recorder:
                 "clipped-after-step",
                 "before it, after loss.backward()",
             )
+
+
+def _leaving_the_wafer(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a cbfloat16 result in fp32, if the user's program allows the cast."""
+    if flags.csx.debug.implicit_cast_cb16_to_fp32:
+        return tensor.float()
+    raise ApplianceCompilationError(
+        "a result of type cbfloat16 must be cast to float32 before it leaves the wafer",
+        code="cbfloat16-result",
+        where="the traced step",
+        value=f"shape {tuple(tensor.shape)}",
+        rule="PyTorch has no cbfloat16",
+        remedy="return tensor.to(torch.float32), or set "
+        "cstorch.backends.csx.debug.implicit_cast_cb16_to_fp32 = True",
+    )
 
 
 def _refusal(what: str, code: str, rule: str) -> ApplianceCompilationError:

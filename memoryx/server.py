@@ -18,7 +18,7 @@ from memoryx.collector import GradientCollector, NormExchange, Sums
 from memoryx.loss_scaling import LossScaling
 from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
-from wsc.compiler.precision import DTYPES
+from wsc.compiler.precision import CARRIED, write_stream
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
@@ -162,10 +162,10 @@ class ServerJob(JobState[WeightServer]):
     def _cast(self, bucket: Bucket) -> Slab:
         """Return a slab with the bucket's masters in stream dtype: the cast is the only copy."""
         slab = self.role.context.arena.allocate(bucket.num_bytes)
-        views = unpack(slab.view(DTYPES[self._stream_dtype]), bucket.specs)
+        views = unpack(slab.view(CARRIED[self._stream_dtype]), bucket.specs)
         with self.role.context.cores.lease():
             for name, view in zip(bucket.names, views, strict=True):
-                view.copy_(self.role.store.masters[name])
+                write_stream(self.role.store.masters[name], view, self._stream_dtype)
         return slab
 
     def _collect(self, source: str, gradient: GradientReady) -> Iterator[Envelope]:

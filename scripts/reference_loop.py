@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Params, load_params
 from waferstream.training.build import make_scaler
 from wsc.compiler.autocast import autocast
+from wsc.compiler.cbfloat16_tensor import Cbfloat16Mode, to_cbfloat16
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
@@ -133,20 +135,25 @@ def backward(
     """Return the part of a micro-batch in the gradients of the mean loss of the batch."""
     precision = stream_precision(init)
     weights = {
-        name: master.detach()
-        .to(precision.stream_dtype)
-        .to(precision.compute_dtype)
-        .requires_grad_()
+        name: streamed(master, precision).to(precision.compute_dtype).requires_grad_()
         for name, master in model.named_parameters()
     }
     if not shares[index]:
         return [torch.zeros_like(weight, dtype=torch.float32) for weight in weights.values()]
-    with autocast(precision):
+    rounding = Cbfloat16Mode() if precision.stream == "cbfloat16" else nullcontext()
+    with rounding, autocast(precision):
         loss = torch.func.functional_call(model, weights, kwargs=micro_batches[index])
-    scaled = loss * loss_scale
-    share = torch.full_like(scaled, shares[index])
-    gradients = torch.autograd.grad(scaled, list(weights.values()), share)
+        scaled = loss * loss_scale
+        share = torch.full_like(scaled, shares[index])
+        gradients = torch.autograd.grad(scaled, list(weights.values()), share)
     return [gradient.float() for gradient in gradients]
+
+
+def streamed(master: torch.Tensor, precision: StreamPrecision) -> torch.Tensor:
+    """Return a weight in the type in which it streams."""
+    if precision.stream == "cbfloat16":
+        return to_cbfloat16(master.detach())
+    return master.detach().to(precision.stream_dtype)
 
 
 def stream_precision(init: InitConfig) -> StreamPrecision:

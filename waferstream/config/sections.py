@@ -26,7 +26,6 @@ from waferstream.config.section import (
     StepCount,
     StepInterval,
     not_supported,
-    not_yet,
     one_or_many,
 )
 from wsc.core.errors import nearest
@@ -74,8 +73,8 @@ class ModelConfig(Section):
         return self.name or re.split("[.:]", str(self.class_path))[-1]
 
 
-HalfType = Literal["bfloat16", "float16"]
-FloatType = Literal["float32", "bfloat16", "float16"]
+HalfType = Literal["bfloat16", "float16", "cbfloat16"]
+FloatType = Literal["float32", "bfloat16", "float16", "cbfloat16"]
 
 
 class PrecisionConfig(Section):
@@ -92,9 +91,7 @@ class PrecisionConfig(Section):
     """
 
     enabled: bool = True
-    fp16_type: Annotated[
-        HalfType, not_yet("cbfloat16", remedy="bfloat16 has the same size and needs no loss scale")
-    ] = "bfloat16"
+    fp16_type: HalfType = "bfloat16"
     precision_opt_level: Literal[0, 1, 2] = 1
     loss_scaling_factor: PositiveFloat | Literal["dynamic"] = 1.0
     """Factor on the loss before the backward pass; gradients are divided by it afterwards.
@@ -112,6 +109,14 @@ class PrecisionConfig(Section):
     """Largest absolute value of a gradient element."""
     log_loss_scale: bool | None = None
     """Write a dynamic loss scale to the events; null is yes."""
+
+    @model_validator(mode="after")
+    def _needs_scale(self) -> Self:
+        if self.enabled and self.fp16_type == "cbfloat16" and self.loss_scaling_factor == 1.0:
+            raise ValueError(
+                "gradients may leave the range of cbfloat16; give loss_scaling_factor: dynamic"
+            )
+        return self
 
     @property
     def scales_dynamically(self) -> bool:

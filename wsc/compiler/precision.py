@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from wsc.compiler import cbfloat16
+
 DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -18,6 +20,9 @@ DTYPES = {
     "uint8": torch.uint8,
     "bool": torch.bool,
 }
+CARRIED = {**DTYPES, "cbfloat16": cbfloat16.CODE}
+"""Torch dtype of the elements of a stream; cbfloat16 travels as codes."""
+
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -38,9 +43,24 @@ class StreamPrecision:
     @property
     def stream_dtype(self) -> torch.dtype:
         """Torch dtype of streamed weights."""
-        return DTYPES[self.stream]
+        return dtype_in_program(self.stream)
 
     @property
     def compute_dtype(self) -> torch.dtype:
         """Torch dtype of weights inside a kernel."""
-        return DTYPES[self.compute]
+        return dtype_in_program(self.compute)
+
+
+def dtype_in_program(name: str) -> torch.dtype:
+    """Return the torch dtype of values in a user's program."""
+    return cbfloat16.PROXY if name == "cbfloat16" else DTYPES[name]
+
+
+def write_stream(masters: torch.Tensor, elements: torch.Tensor, name: str) -> None:
+    """Round fp32 masters to a type and write them as elements of a stream."""
+    elements.copy_(cbfloat16.encode(masters) if name == "cbfloat16" else masters)
+
+
+def read_stream(elements: torch.Tensor, name: str) -> torch.Tensor:
+    """Return the elements of a stream in the form in which kernels hold them."""
+    return cbfloat16.decode(elements) if name == "cbfloat16" else elements

@@ -15,6 +15,7 @@ from torch import fx
 
 from wsc.compiler.capture import Captured
 from wsc.compiler.keyed_random import KEY_INPUT
+from wsc.compiler.lower_cbfloat16 import lowering_of
 from wsc.compiler.memory import Memory
 from wsc.compiler.passes.layers import SegmentKey
 from wsc.compiler.passes.rematerialize import weight_only
@@ -56,12 +57,15 @@ def build_segments(captured: Captured) -> tuple[tuple[Segment, ...], tuple[Kerne
     cuts = tuple(_cuts(captured))
     memory = Memory(captured, streamed)
     rerun = _rerun(cuts)
+    lowering = lowering_of(captured.stream_dtype)
     stashes = memory.stashes([cut.outputs for cut in cuts])
     for index, (cut, stash) in enumerate(zip(cuts, stashes, strict=True)):
         segments.append(_segment(index, cut, names, streamed, memory, stash, rerun))
         returned = [*cut.outputs, *(n for _, n in cut.gradients), *(n for _, n in cut.results)]
         kernels.append(
-            kernel_source(captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned)
+            kernel_source(
+                captured.module, cut.nodes, [*cut.weights, *cut.inputs], returned, lowering
+            )
         )
     return tuple(segments), tuple(kernels)
 

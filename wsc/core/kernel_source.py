@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -46,25 +46,41 @@ class KernelSource:
         return run
 
 
+class Lowering(Protocol):
+    """Another type for values of a kernel than its graph has."""
+
+    def constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a constant as kernels hold it."""
+
+    def call(self, node: fx.Node, copy: fx.Node) -> fx.Node:
+        """Edit the copy of a call; return the node with its value."""
+
+
 def kernel_source(
     module: fx.GraphModule,
     nodes: Sequence[fx.Node],
     inputs: Sequence[fx.Node],
     outputs: Sequence[fx.Node],
+    lowering: Lowering | None = None,
 ) -> KernelSource:
-    """Write the function ``inputs -> outputs`` that runs ``nodes`` in order."""
+    """Write the function ``inputs -> outputs`` that runs ``nodes`` in order.
+
+    ``lowering`` rewrites constants and calls; without it they are those of the graph.
+    """
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {node: graph.placeholder(node.name) for node in inputs}
     constants: dict[str, torch.Tensor] = {}
 
     def copied(node: fx.Node) -> fx.Node:
         if node not in copies and node.op == "get_attr":
-            constants[str(node.target)] = getattr(module, str(node.target)).detach()
+            constant = getattr(module, str(node.target)).detach()
+            constants[str(node.target)] = lowering.constant(constant) if lowering else constant
             copies[node] = graph.get_attr(str(node.target))
         return copies[node]
 
     for node in nodes:
-        copies[node] = graph.node_copy(node, copied)
+        copy = graph.node_copy(node, copied)
+        copies[node] = lowering.call(node, copy) if lowering else copy
     graph.output(tuple(copied(node) for node in outputs))
     code = graph.python_code("self")
     ours = {

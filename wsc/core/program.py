@@ -23,7 +23,7 @@ Mode = Literal["train", "eval"]
 Phase = Literal["forward", "backward"]
 
 BYTES_PER_ELEMENT = {
-    "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2,
+    "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "cbfloat16": 2,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 MASTER_BYTES = 4  # masters are fp32, in messages, in MemoryX and on disk

@@ -40,6 +40,7 @@ def backend(backend: cstorch.Backend) -> cstorch.Backend:
         (True, "bfloat16", 0, ("bfloat16", "float32")),
         (True, "float16", 1, ("float16", "float16")),
         (True, "float16", 0, ("float16", "float32")),
+        (True, "cbfloat16", 1, ("cbfloat16", "cbfloat16")),
         (False, "float16", 1, ("float32", "float32")),
     ],
 )
@@ -54,16 +55,53 @@ def test_stream_precision_follows_the_settings(
     stream, compute = expected
     assert amp.stream_precision() == StreamPrecision(stream, compute, softmax_in_half=in_half)
     assert amp.get_half_dtype_str() == half
-    assert amp.get_half_dtype() == getattr(torch, half)
-    assert amp.get_floating_point_dtype_str() == stream
-    assert amp.get_floating_point_dtype() == getattr(torch, stream)
 
 
 def test_other_half_dtypes_are_refused() -> None:
     """The setting stays unchanged."""
-    with raises(ConfigError, "unknown-half-dtype"):
-        amp.set_half_dtype("cbfloat16")
+    for other in ("float8", torch.float32):
+        with raises(ConfigError, "unknown-half-dtype"):
+            amp.set_half_dtype(other)
     assert amp.get_half_dtype_str() == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "dtype"),
+    [
+        ("bfloat16", "bfloat16", torch.bfloat16),
+        (torch.float16, "float16", torch.float16),
+        ("cbfloat16", "cbfloat16", torch.float16),
+    ],
+)
+def test_half_dtype_has_a_name_and_a_type(
+    value: Any, name: str, dtype: torch.dtype, backend: cstorch.Backend
+) -> None:
+    """float16 stands for cbfloat16, which torch does not have."""
+    assert amp.set_half_dtype(value) == amp.get_half_dtype() == dtype
+    assert amp.get_half_dtype_str() == amp.get_floating_point_dtype_str() == name
+    assert amp.get_floating_point_dtype() == dtype
+    assert amp.is_cbfloat16_tensor(torch.zeros(1, dtype=dtype)) == (name == "cbfloat16")
+    amp.enable_mixed_precision(False)
+    assert not amp.mixed_precision()
+    assert amp.get_floating_point_dtype() == torch.float32
+    backend.shutdown()
+
+
+def test_cbfloat16_leaves_the_wafer_as_fp32_only(backend: cstorch.Backend) -> None:
+    """Another result is refused, or cast where the flag asks for it."""
+    amp.set_half_dtype("cbfloat16")
+    model = cstorch.compile(Regression(), backend)
+
+    @cstorch.trace
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        return (loss * 0 + 1.0009765625).to(amp.get_half_dtype())  # 1 + 2**-10, a tie
+
+    with raises(ApplianceCompilationError, "cbfloat16-result"):
+        losses(step, executor(1))
+    backends.csx.debug.implicit_cast_cb16_to_fp32 = True
+    (found,) = losses(step, executor(1))
+    assert found == 1.0
 
 
 class PlainNet(torch.nn.Module):

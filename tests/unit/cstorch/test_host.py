@@ -165,3 +165,11 @@ def test_compile_only_is_refused_on_cpu(option: str) -> None:
     """There is nothing to compile."""
     with raises(ConfigError, "compile-only-not-csx"):
         cstorch.backend("CPU", None, **{option: True})
+
+
+def test_cbfloat16_is_refused_on_cpu(cpu: cstorch.Backend) -> None:
+    """PyTorch has no such type, and the vendor's CPU package has none either."""
+    cstorch.amp.set_half_dtype("cbfloat16")
+    cstorch.amp.enable_mixed_precision()
+    with raises(ConfigError, "cbfloat16-not-csx"):
+        losses(training_step(cpu), executor(1))

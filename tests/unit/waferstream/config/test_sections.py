@@ -110,7 +110,7 @@ def test_a_dataloader_keeps_the_keys_of_its_processor() -> None:
         (ClusterConfig, {"job_priority": "p0"}, "'p1', 'p2' or 'p3'"),
         (ClusterConfig, {"job_labels": ["a"]}, "key=value"),
         (ClusterConfig, {"notifications": [{"mailto": "x"}]}, "not supported here"),
-        (PrecisionConfig, {"fp16_type": "cbfloat16"}, "not supported here"),
+        (PrecisionConfig, {"fp16_type": "cbfloat16"}, "loss_scaling_factor: dynamic"),
         (PrecisionConfig, {"loss_scaling_factor": "static"}, "loss_scaling_factor"),
         (PrecisionConfig, {"steps_per_increase": 0}, "greater than 0"),
         (PrecisionConfig, {"precision_opt_level": 3}, "0, 1 or 2"),
