@@ -1,8 +1,7 @@
 """Backend flags with dotted names (cluster_interface.md, section 2.3).
 
-A flag is None where a file does not set it. Only the micro-batch size affects an emulated cluster.
-Flags that tune the real machine are accepted, so that a file written for it runs unchanged; flags
-that would change the result of a run are refused.
+A flag is None where a file does not set it. A run sets those of ``cstorch.backends``, where each
+acts or has no effect (``cstorch.flags``); flags that would change the result are refused.
 """
 
 from __future__ import annotations
@@ -29,6 +28,10 @@ def _micro_batch_size(value: object) -> object:
     if isinstance(value, dict):
         return validate(Explore, value, FLAG)
     return "none" if value is None else value
+
+
+Kind = Literal["cs2", "cs3"]
+"""A kind of system."""
 
 
 def _flag(name: str) -> Any:
@@ -71,7 +74,7 @@ class Flags(Named):
     check_constraints: bool | None = _flag("debug.check_constraints")
     op_definition_module: Path | None = _flag("debug.op_definition_module")
     skip_connectivity_check: bool | None = _flag("debug.skip_connectivity_check")
-    fabric_type_blacklist: Literal["cs2", "cs3"] | None = _flag("debug.fabric_type_blacklist")
+    fabric_type_blacklist: tuple[Kind, ...] | Kind | None = _flag("debug.fabric_type_blacklist")
     compile_crd_memory_gi: PositiveFloat | None = _flag("debug.compile_crd_memory_gi")
     execute_crd_memory_gi: PositiveFloat | None = _flag("debug.execute_crd_memory_gi")
     wrk_memory_gi: PositiveFloat | None = _flag("debug.wrk_memory_gi")
@@ -79,6 +82,16 @@ class Flags(Named):
     cmd_memory_gi: PositiveFloat | None = _flag("debug.cmd_memory_gi")
     wgt_memory_gi: PositiveFloat | None = _flag("debug.wgt_memory_gi")
     chf_memory_gi: PositiveFloat | None = _flag("debug.chf_memory_gi")
+
+    def values(self) -> dict[str, Any]:
+        """Return the flags that are set, by dotted name, but for the micro-batch size.
+
+        The policy of the micro-batch size is that of a scope (``InitConfig.micro_batch_policy``).
+        """
+        fields = type(self).model_fields.items()
+        found = {str(field.alias): getattr(self, name) for name, field in fields}
+        found.pop("csx.performance.micro_batch_size")
+        return {path: value for path, value in found.items() if value is not None}
 
 
 class GlobalFlags(Flags):

@@ -16,6 +16,7 @@ from cstorch.backend import Backend
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
+from waferstream.training.flags import global_flags
 from waferstream.training.observers import Events, History, Observer, Progress
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.summary import log_throughput, summarize, write_results
@@ -48,6 +49,7 @@ def run_session(
         folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
         cluster = _with_role_logs(cluster, params, folder)
         folder.save_configuration(params, cluster)
+        stack.enter_context(global_flags(params.trainer.init))
         backend = make_backend(params, cluster, record=trace is not None)
         stack.callback(backend.shutdown)
         observers = [history, *_observers(params, cluster, folder)]

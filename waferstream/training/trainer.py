@@ -22,7 +22,7 @@ from cstorch.cluster import STATES
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
-from waferstream.config.params import InitConfig, Params, Scope
+from waferstream.config.params import InitConfig, Params
 from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.build import (
     Step,
@@ -33,6 +33,7 @@ from waferstream.training.build import (
     make_scaler,
     training_step,
 )
+from waferstream.training.flags import scoped_flags
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epoch
 from wsc.checkpoint import CLUSTER_STATES
@@ -107,8 +108,8 @@ class Trainer:
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
         for stage in plan.stages:
-            self._set_micro_batch("train")
-            self._train(loader, step, plan, stage, reporter)
+            with scoped_flags(self._init, "train"):
+                self._train(loader, step, plan, stage, reporter)
             if stage.evaluates:
                 self._evaluate_all(evaluations)
             if not self._backend.is_e2e_execution:
@@ -200,9 +201,9 @@ class Trainer:
         ]
 
     def _evaluate_all(self, loaders: Sequence[DataLoader]) -> None:
-        self._set_micro_batch("validate")
-        for loader in loaders:
-            self._evaluate(loader)
+        with scoped_flags(self._init, "validate"):
+            for loader in loaders:
+                self._evaluate(loader)
 
     def _evaluate(self, loader: DataLoader) -> None:
         steps = self._init.loop.eval_steps or steps_of_epoch(_length(loader), "eval_steps")
@@ -262,10 +263,6 @@ class Trainer:
     def _keep(self) -> int | None:
         callback = self._init.callback(KeepNCheckpoints)
         return None if callback is None else callback.n
-
-    def _set_micro_batch(self, scope: Scope) -> None:
-        policy = self._init.micro_batch_policy(scope)
-        cstorch.backends.csx.performance.micro_batch_size = policy.requested
 
     def _nothing_left(self, plan: RunPlan) -> Outcome:
         """Report that the checkpoint is at the last step, with the digest of its weights."""

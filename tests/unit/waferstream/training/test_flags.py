@@ -1,0 +1,55 @@
+"""Flags of params.yaml become those of ``cstorch.backends``, each in its scope."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cstorch
+from tests.support.tiny_run import run_here, write_run
+from waferstream.config.flags import Flags
+from waferstream.config.params import InitConfig
+from waferstream.training.flags import global_flags, scoped_flags
+
+FLAGS: Any = cstorch.backends.csx
+
+
+def init(*callbacks: dict[str, Any]) -> InitConfig:
+    return InitConfig.model_validate({"model": {"name": "gpt2"}, "callbacks": list(callbacks)})
+
+
+def test_scoped_flags_win_and_end_with_their_scope() -> None:
+    config = init(
+        {"GlobalFlags": {"csx.performance.transfer_processes": 2, "csx.debug.ini": {"a": 1}}},
+        {"ScopedTrainFlags": {"csx.performance.transfer_processes": 3}},
+        {"ScopedValidateFlags": {"csx.performance.micro_batch_size": 4}},
+    )
+    before = FLAGS.performance.transfer_processes, FLAGS.performance.micro_batch_size
+    with global_flags(config):
+        assert FLAGS.debug.ini.a == 1
+        with scoped_flags(config, "train"):
+            assert FLAGS.performance.transfer_processes == 3
+            assert FLAGS.performance.micro_batch_size == "auto"
+        with scoped_flags(config, "validate"):
+            assert FLAGS.performance.transfer_processes == 2
+            assert FLAGS.performance.micro_batch_size == 4
+    assert (FLAGS.performance.transfer_processes, FLAGS.performance.micro_batch_size) == before
+
+
+def test_every_flag_of_the_configuration_exists_in_python() -> None:
+    for field in Flags.model_fields.values():
+        holder: Any = cstorch.backends
+        for name in str(field.alias).split("."):
+            assert name in dir(holder) or name in type(holder).model_fields
+            holder = getattr(holder, name)
+
+
+def test_flag_of_a_run_acts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A CS-2 is excluded, and nothing else is in the cluster."""
+    callbacks = [{"GlobalFlags": {"csx.debug.fabric_type_blacklist": ["cs2"]}}]
+    code, _, err = run_here(write_run(tmp_path, init__callbacks=callbacks), capsys)
+    assert code == 1
+    assert "csx.debug.fabric_type_blacklist" in err
+    assert FLAGS.debug.fabric_type_blacklist == ()
