@@ -125,7 +125,7 @@ class WorkerJob(JobState[InputWorker]):
         slab = self._pack(step, micro_batch)
         self._unreleased[step, micro_batch] = slab
         self._num_sent[node] += 1
-        self.role.batches[self._job.mode].drop_before(self._oldest_step - 1)
+        self.role.batches[self._job.mode].drop_before(self._batch_of(self._oldest_step))
         self.role.label_weights[self._job.mode].drop_before(self._oldest_step)
         weights = self._label_weights(step, micro_batch)
         yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
@@ -146,9 +146,12 @@ class WorkerJob(JobState[InputWorker]):
     def _inputs(self, step: int, micro_batch: int) -> list[torch.Tensor]:
         """Return the rows of a micro-batch of each input of the program."""
         size = self._installed.program.micro_batch_size
-        leaves = self.role.batches[self._job.mode].leaves(step - 1)
+        leaves = self.role.batches[self._job.mode].leaves(self._batch_of(step))
         first = micro_batch * size
         return [leaves[leaf][first : first + size] for leaf in self._installed.feed.leaves]
+
+    def _batch_of(self, step: int) -> int:
+        return self._installed.feed.batch_of(self._job.mode, step)
 
     def _label_weights(self, step: int, micro_batch: int) -> tuple[float, ...]:
         known = self.role.label_weights[self._job.mode]

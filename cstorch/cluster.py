@@ -27,7 +27,7 @@ from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
 
-STATES = (*CLUSTER_STATES, "global_step", "grad_scaler")
+STATES = (*CLUSTER_STATES, "global_step", "grad_scaler", "schedulers", "dataloader")
 """The states that a checkpoint can restore."""
 
 

@@ -59,6 +59,10 @@ class Loop(Protocol):
         """The seed of the loader's random numbers."""
 
     @property
+    def offset(self) -> int:
+        """Global batches that the loader is ahead of the steps of training."""
+
+    @property
     def loading(self) -> Loading:
         """The loader of the batches on the emulated machine."""
 

@@ -145,7 +145,7 @@ class TracedStep:
 
     def _install(self, backend: Backend, loop: Loop, call: _Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
-        feed = InputFeed(loop.source, leaves, loop.loading, loop.seed)
+        feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         recorded = _record_fitting(backend, call, loop.loading)
         self._recorded = recorded
         if backend.is_e2e_execution:

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
 from cstorch.cluster import STATES
+from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataExecutor, DataLoader
+from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
 from waferstream.config.params import InitConfig, Params
@@ -40,6 +43,8 @@ from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ConfigError
+from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.hyper_schedules.composed import ShiftedLR
 
 log = logging.getLogger("waferstream")
 
@@ -66,8 +71,9 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._checkpoint: Path | None = None
-        self._restored_scale: dict[str, float] = {}
+        self._restored: dict[str, Any] = {}  # states of the checkpoint to start from
         self._scaler = GradScaler()
+        self._schedulers: list[Scheduler] = []
         self._profiler = Profiler()  # over all training stages
         with backend.device:
             self.model: nn.Module = make_model(self._init)
@@ -99,12 +105,11 @@ class Trainer:
         )
         if not plan.stages:
             return self._nothing_left(plan)
-        optimizer, schedulers = make_optimizer(self._init, self.model)
+        optimizer, self._schedulers = make_optimizer(self._init, self.model)
         self._scaler = make_scaler(self._init)
-        self._scaler.load_state_dict(self._restored_scale)
-        step = training_step(self._init, self.model, optimizer, schedulers, self._scaler)
-        rates = [scheduler.schedule for scheduler in schedulers if scheduler.key == "lr"]
-        rate = rates[0] if rates else None
+        self._load_states(loader)
+        step = training_step(self._init, self.model, optimizer, self._schedulers, self._scaler)
+        rate = self._rate()
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
         for stage in plan.stages:
@@ -176,14 +181,16 @@ class Trainer:
 
         @cstorch.checkpoint_closure
         def save() -> None:
-            self._save(stage.first + executor.iteration)
+            self._save(self._objects(stage.first + executor.iteration, loader))
+
+        initial = self._objects(plan.start, loader) if self._saves_initially else {}
 
         for batch in executor:
             loss = step(
                 batch
             )  # the first call installs the program; a step runs when its iteration ends
             if self._saves_initially:
-                self._save(plan.start)
+                self._save(initial)
             report(loss)
             save()
 
@@ -224,12 +231,45 @@ class Trainer:
         for observer in self._observers:
             observer.evaluated(evaluation)
 
-    def _save(self, step: int) -> None:
+    def _objects(self, step: int, loader: DataLoader) -> dict[str, Any]:
+        """Return the states of a checkpoint after a step that are not tensors."""
+        objects: dict[str, Any] = {
+            "global_step": step,
+            "seed": self._init.seed,
+            "schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
+            "dataloader": loader.state_dict(),
+        }
+        if self._scaler.dynamic:
+            objects["grad_scaler"] = self._scaler.state_dict()
+        return objects
+
+    def _load_states(self, loader: DataLoader) -> None:
+        """Let scale, schedulers and loader go on from the checkpoint, or begin, as asked for.
+
+        Checkpoints of earlier versions have no states of schedulers and loader, which followed the
+        global step then.
+        """
+        self._scaler.load_state_dict(self._restored.get("grad_scaler", {}))
+        if self._checkpoint is None:
+            return
+        counts = self._restored.get("schedulers", [])
+        for scheduler, count in zip_longest(self._schedulers, counts[: len(self._schedulers)]):
+            scheduler.load_state_dict(count or {"last_epoch": 0})
+        loader.load_state_dict(self._restored.get("dataloader", {BATCHES: 0}))
+
+    def _rate(self) -> HyperSchedule | None:
+        """Return the learning rate by the number of applied steps of training."""
+        done = self._backend.global_step - self._scaler.current.num_skipped_steps
+        for scheduler in self._schedulers:
+            if scheduler.key == "lr":
+                offset = scheduler.last_epoch - done
+                return ShiftedLR(scheduler=scheduler.schedule, offset=offset)
+        return None
+
+    def _save(self, objects: dict[str, Any]) -> None:
+        step = objects["global_step"]
         log.info("Saving checkpoint at step %d", step)
         with self._folder.draft(step) as draft:
-            objects: dict[str, Any] = {"global_step": step, "seed": self._init.seed}
-            if self._scaler.dynamic:
-                objects["grad_scaler"] = self._scaler.state_dict()
             self._backend.save(draft.partial, CLUSTER_STATES, objects)
         self._checkpoint = draft.final
         log.info("Saved checkpoint %s", draft.final)
@@ -248,9 +288,15 @@ class Trainer:
         if checkpoint.strict_version:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
-        objects = self._backend.restore(path, self._states(), strict)
-        if "grad_scaler" in self._states():
-            self._restored_scale = objects.get("grad_scaler", {})
+        states = self._states()
+        objects = self._backend.restore(path, states, strict)
+        step = objects.get("global_step", 0)
+        earlier = {
+            "schedulers": [{"last_epoch": step}] * len(self._init.schedulers),
+            "dataloader": {BATCHES: step},
+        }
+        found = {**earlier, **objects}
+        self._restored = {state: found[state] for state in states & found.keys()}
         self._checkpoint = path
         log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
 
@@ -258,7 +304,10 @@ class Trainer:
         callback = self._init.callback(LoadCheckpointStates)
         if callback is None or callback.load_checkpoint_states == "all":
             return frozenset(STATES)
-        return frozenset(STATES) & set(callback.load_checkpoint_states)
+        asked = set(callback.load_checkpoint_states)
+        if "lr_scheduler" in asked:  # the name of earlier releases
+            asked.add("schedulers")
+        return frozenset(STATES) & asked
 
     def _keep(self) -> int | None:
         callback = self._init.callback(KeepNCheckpoints)

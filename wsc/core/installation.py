@@ -28,13 +28,19 @@ class InputFeed:
 
     ``source`` is run on the input worker and returns a loader; ``leaves`` picks, of a batch's
     tensors in pytree order, those that are the program's inputs; ``loading`` describes the pipeline
-    to the timing models; ``seed`` starts the loader's random numbers, on every worker alike.
+    to the timing models; ``seed`` starts the loader's random numbers, on every worker alike. Step s
+    of training reads global batch s - 1 + ``offset``: a loader may go on from another run.
     """
 
     source: Callable[[], Any]
     leaves: tuple[int, ...]
     loading: Loading = UNKNOWN_LOADING
     seed: int = 0
+    offset: int = 0
+
+    def batch_of(self, mode: Mode, step: int) -> int:
+        """Return the global batch, counted from 0, that a step of a job reads."""
+        return step - 1 + (self.offset if mode == "train" else 0)
 
 
 @dataclass(frozen=True)

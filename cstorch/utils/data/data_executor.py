@@ -106,6 +106,11 @@ class DataExecutor:
         return self.dataloader.seed
 
     @property
+    def offset(self) -> int:
+        """Global batches that the loader is ahead of the steps of training."""
+        return self.dataloader.offset
+
+    @property
     def loading(self) -> Loading:
         """The loader of the batches on the emulated machine."""
         workers = self._backend.cluster_config.num_workers_per_csx
@@ -157,6 +162,7 @@ class DataExecutor:
                 rule="the cluster runs one job at a time",
                 remedy="end the first loop before the second begins",
             )
+        self.dataloader.start_at(self._backend.global_step)
         self._backend.loop = self
         self._start = self._backend.global_step
         self._done = self._called = 0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 import torch
 
 from appliance.batches import GlobalBatches
-from cstorch.current import call_on_worker
+from cstorch.current import call_on_worker, existing_backend
 from wsc.core.errors import DataError
 from wsc.core.loading import Loading
+
+BATCHES = "batches"
+"""Key of a loader's state: global batches that training has read."""
 
 
 class DataLoader:
@@ -29,8 +32,12 @@ class DataLoader:
                 code="input-fn-not-callable",
                 value=input_fn,
             )
-        self.source: Callable[[], Any] = partial(call_on_worker, input_fn, *args, **kwargs)
+        self._call = partial(call_on_worker, input_fn, *args, **kwargs)
+        self.source: Callable[[], Any] = self._call
         self.seed = torch.initial_seed()
+        self.offset = 0
+        """Global batches that the loader is ahead of the steps of training."""
+        self._loaded: int | None = None  # batches read when the next loop begins
 
     @cached_property
     def _batches(self) -> GlobalBatches:
@@ -59,6 +66,46 @@ class DataLoader:
         """
         stated: Loading | None = getattr(self.local, "loading", None)
         return stated or Loading(num_workers=getattr(self.local, "num_workers", 0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far training has read the loader: the same for any number of workers."""
+        backend = existing_backend()
+        if backend is not None:
+            backend.settle()
+        done = 0 if backend is None else backend.global_step
+        return {BATCHES: done + self.offset if self._loaded is None else self._loaded}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Let the next loop of training go on where another one ended.
+
+        A loader without a state goes on with the steps of training. A source with a ``batch``
+        method starts there at once; any other is read up to the batch.
+
+        Args:
+            state_dict: The state of a loader over the same data.
+            strict: Refuse a state of another kind, instead of leaving this one as it is.
+
+        Raises:
+            DataError: ``strict`` is set, and the state does not say how far its loader was read.
+        """
+        batches = state_dict.get(BATCHES)
+        if isinstance(batches, int) and batches >= 0:
+            self._loaded = batches
+            self.source = partial(self._call)  # another object: the step is installed again
+        elif strict:
+            raise DataError(
+                "the state of a loader must say how many global batches were read",
+                code="loader-state-unknown",
+                where="cstorch.utils.data.DataLoader",
+                value=state_dict,
+                rule=f"{{'{BATCHES}': a number of at least 0}}",
+                remedy="load what DataLoader.state_dict() has returned, or pass strict=False",
+            )
+
+    def start_at(self, done: int) -> None:
+        """Note that a loop begins after so many steps of training."""
+        if self._loaded is not None:
+            self.offset, self._loaded = self._loaded - done, None
 
     def __len__(self) -> int:
         """Return the global batches of an epoch; TypeError if the loader has no length."""

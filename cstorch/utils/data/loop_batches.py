@@ -51,7 +51,8 @@ class EveryBatch:
     def read(self, iteration: int) -> Any:
         """Return the batch of an iteration, counted from 0."""
         self._iteration = iteration
-        first = self._global_step if self._mode == "train" else 0
+        trained = self._global_step + self._dataloader.offset
+        first = trained if self._mode == "train" else 0
         batch, _ = self._dataloader.batch(first + iteration)
         batch = pytree.tree_map_only(torch.Tensor, self._on_device, batch)
         self.leaves = [x for x in pytree.tree_leaves(batch) if isinstance(x, torch.Tensor)]
@@ -63,7 +64,7 @@ class EveryBatch:
         if mode == self._mode:
             return arguments
         self._mode = mode
-        if not self._global_step:
+        if not self._global_step + self._dataloader.offset:
             return arguments
         before = self.leaves
         self.read(self._iteration)

@@ -132,3 +132,35 @@ def test_mode_eval_evaluates_one_checkpoint(
     assert "GlobalStep=4, Batch=1," in line
     assert "| Train" not in out
     assert digest_of(out) == digest_of(trained)
+
+
+STATE_SETS = {
+    "all but the step": "model,optimizer,schedulers,dataloader,grad_scaler",
+    "old data": "model,optimizer,lr_scheduler",
+    "old rate": "model,optimizer,dataloader",
+    "new moments": "model,schedulers,dataloader",
+}
+
+
+def test_each_state_is_restored_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With all that matters the weights are those of one run; each state left out changes them."""
+    line = {"initial_learning_rate": 0.02, "end_learning_rate": 0.001, "total_iters": 4}
+    keys: dict[str, Any] = {
+        "init__model__dropout_rate": 0.0,
+        "init__schedulers": [{"LinearLR": line}],
+        "init__checkpoint": {"steps": 2},
+    }
+    flags = write_run(tmp_path, **keys, init__loop={"max_steps": 4})
+    digests = {"one run": digest_of(run_here(flags, capsys)[1])}
+    half = f"--checkpoint_path={tmp_path / 'model_dir' / 'checkpoint_2.mdl'}"
+    states = Reader(tmp_path / "model_dir" / "checkpoint_2.mdl").objects
+    assert states["dataloader"] == {"batches": 2}
+    assert [state["last_epoch"] for state in states["schedulers"]] == [2]
+    assert states["optimizer"]["updates"] == 2
+    for name, chosen in STATE_SETS.items():
+        again = [*flags, half, f"--load_checkpoint_states={chosen}", "--max_steps=2"]
+        code, out, err = run_here(again, capsys)
+        assert code == 0, err
+        digests[name] = digest_of(out)
+    assert digests.pop("all but the step") == digests["one run"]
+    assert len(set(digests.values())) == len(digests)

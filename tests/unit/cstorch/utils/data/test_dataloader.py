@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from cstorch.utils.data import DataLoader
+from tests.support.cstorch_program import (
+    ROWS,
+    executor,
+    loader,
+    losses,
+    running_backend,
+    training_step,
+)
 from tests.support.errors import raises
+from tests.support.local_machine import random_batches
 from wsc.core.errors import DataError
 from wsc.core.loading import Loading
 
@@ -89,3 +99,36 @@ def test_loading_is_stated_by_the_loader() -> None:
     assert DataLoader(CsvLoader).loading == Loading("csv", num_workers=4)
     assert DataLoader(torch_loader).loading == Loading(num_workers=1)
     assert DataLoader(numbers, 3).loading == Loading()
+
+
+def weighted(step: int) -> list[dict[str, torch.Tensor]]:
+    """Return batches of ``Regression`` from one step of an endless row on."""
+    return random_batches(12, ROWS)[step:]
+
+
+@pytest.mark.parametrize("kind", ["CSX", "CPU"])
+def test_loaded_loader_goes_on_where_training_ended(kind: str) -> None:
+    """The losses are those of the batches that were not read yet; a new loader follows the step."""
+    with running_backend(device=kind) as backend:
+        step, data = training_step(backend, lr=0.0), loader(partial(weighted, 0))
+        losses(step, executor(3, data))
+        state = data.state_dict()
+        expected = losses(step, executor(2, data))
+    assert state == {"batches": 3}
+    with running_backend(device=kind) as backend:
+        step, data = training_step(backend, lr=0.0), loader(partial(weighted, 0))
+        data.load_state_dict(state)
+        assert data.state_dict() == state
+        assert losses(step, executor(2, data)) == expected
+        assert data.state_dict() == {"batches": 5}
+        data.load_state_dict(state)
+        assert losses(step, executor(2, data)) == expected
+
+
+def test_unknown_state_of_a_loader_is_refused() -> None:
+    """Without ``strict`` the loader stays as it is."""
+    data = DataLoader(numbers, 3)
+    with raises(DataError, "loader-state-unknown"):
+        data.load_state_dict({"epoch": 3})
+    data.load_state_dict({"epoch": 3}, strict=False)
+    assert data.state_dict() == {"batches": 0}
