@@ -29,7 +29,9 @@ from cstorch.lazy import lazy_creation
 from cstorch.loop import Loop
 from cstorch.optim.state import OptimizerState, SavedState
 from cstorch.recorder import active_recorder
+from cstorch.terminal import report_text
 from cstorch.weights import Weights, as_arrays
+from timing.attribution import StepTiming
 from timing.start_up import StartUp
 from timing.trace import write_trace
 from wsc.checkpoint import MODEL
@@ -86,6 +88,10 @@ class Backend:
         self.seed = seed
         self.cluster = ClusterManagement(self.cluster_config)
         self.check_loss = check_loss
+        self.logs_progress = command is None
+        """Whether loops log progress lines; programs under ``waferstream exec`` have their own."""
+        self.timings: list[StepTiming] = []
+        """Emulated times of all steps of training."""
         self.has_ended = False
         self._execution = Execution(self.cluster_config, seed, check_loss)
         if artifact_dir is None and command is not None:
@@ -262,6 +268,7 @@ class Backend:
         results = self._execution.run(mode, first_step, last_step, self._registered(), loss_scale)
         if mode == "train":
             self.global_step = last_step
+            self.timings += [result.timing for result in results]
         return results
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:
@@ -296,6 +303,11 @@ class Backend:
         """End the cluster and allow another backend. Idempotent."""
         self._execution.shutdown()
         self.has_ended = True
+
+    def report(self) -> str:
+        """Return a few lines about the steps of training: emulated start-up, rate and causes."""
+        machine = self.cluster_config.machine_name if self.is_csx else str(self.backend_type)
+        return report_text(machine, self.global_step, self.start_up, self.timings)
 
     def end_idle(self) -> None:
         """Fetch all weights into the model, then shut down. Idempotent.

@@ -58,6 +58,11 @@ class ClusterConfig(Config):
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""
 
+    @property
+    def machine_name(self) -> str:
+        """The name of the emulated machine, such as ``4 x CS-2``."""
+        return f"{self.num_csx} x {self.cluster.machine.system.name}"
+
     def with_found_machine(self) -> ClusterConfig:
         """Return the settings with the machine of cluster.yaml, unless they name one.
 

@@ -18,6 +18,7 @@ from cstorch.backend_type import BackendType
 from cstorch.cluster import ClusterConfig
 from cstorch.host import HostBackend
 from cstorch.loop import Loop
+from cstorch.terminal import log_to_terminal
 from wsc.core.errors import ConfigError, did_you_mean
 
 log = logging.getLogger("waferstream")
@@ -63,6 +64,7 @@ def replace_backend(backend_type: str, **options: Any) -> Backend:
         RuntimeError: There is a backend, and its loop runs.
     """
     global _latest  # noqa: PLW0603  (the one backend of this process)
+    log_to_terminal()
     kind, earlier = BackendType.from_str(backend_type), existing_backend()
     if earlier is not None:
         earlier.end_idle()

@@ -25,6 +25,7 @@ from cstorch.cluster import ClusterConfig
 from cstorch.compile import compile
 from cstorch.current import replace_backend
 from cstorch.optim.from_torch import from_torch
+from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
@@ -92,6 +93,7 @@ class Trainer:
         config: CSConfig | None = None,
         loss_fn: Callable[[Any, Any], torch.Tensor] | None = None,
     ) -> None:
+        log_to_terminal()
         self.config = config or CSConfig()
         self.model = model
         self.optimizer = from_torch(optimizer)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from appliance.coordinator import StepResult
+from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from timing.attribution import StepTiming
-from waferstream.reports.progress import EventWriter, ProgressBar, eval_line, train_line
+from waferstream.reports.progress import EventWriter, ProgressBar
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
 

@@ -98,7 +98,7 @@ def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> 
     cstorch.amp.enable_mixed_precision(precision.enabled)
     cstorch.amp.set_half_dtype(precision.fp16_type)
     cstorch.backends.csx.precision.optimization_level = precision.precision_opt_level
-    return cstorch.backend(
+    backend = cstorch.backend(
         "CSX",
         cluster_config=cstorch.ClusterConfig(
             num_csx=job.num_csx,
@@ -115,6 +115,8 @@ def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> 
         seed=init.seed,
         check_loss=init.callback(CheckLoss) is not None,
     )
+    backend.logs_progress = False  # observers report it
+    return backend
 
 
 def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Sequence[Observer]:

@@ -28,6 +28,7 @@ from cstorch.loop import Step
 from cstorch.step_value import StepCall, resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.loop_batches import batches_of
+from cstorch.utils.data.loop_log import LoopLog
 from cstorch.utils.data.profiler import Profiler
 from cstorch.utils.data.utils import Schedule
 from wsc.core.errors import ConfigError
@@ -82,6 +83,7 @@ class DataExecutor:
         self.iteration = 0
         self.results: list[StepResult] = []
         self.profiler = Profiler()
+        self._log = LoopLog(self._backend, self.profiler, self.num_steps)
         self._start = self._backend.global_step
         self._step: Step | None = None
         self._called = 0  # iterations whose step was called
@@ -256,6 +258,7 @@ class DataExecutor:
                 args, kwargs = resolve(arguments, call)
                 function(*args, **kwargs)
             self._queued.clear()
+            self._log.note(self._step.mode, self.user_iteration, call.values or ())
 
     def _run_to(self, step: Step, iteration: int) -> None:
         """Run all steps up to an iteration that have not run yet on the cluster."""
