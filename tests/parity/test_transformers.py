@@ -9,7 +9,7 @@ import torch
 
 import cstorch
 from cstorch import backends
-from tests.support.cstorch_program import cluster_of, executor, loader, losses, running_backend
+from tests.support.cstorch_program import executor, loader, losses, running_backend
 from tests.support.keyed_draws import KeyedDraws
 from tests.support.tiny_training import Shape
 from tests.support.transformers_cases import BATCH_SIZE, CASES, Case
@@ -19,11 +19,11 @@ NUM_MICRO_BATCHES = BATCH_SIZE // MICRO_BATCH_SIZE
 STEPS = 2
 LEARNING_RATE = 0.1
 
-Weights = Mapping[str, torch.Tensor]
+State = Mapping[str, torch.Tensor]
 
 
-def plain_loop(case: Case) -> tuple[list[float], Weights]:
-    """Train in plain PyTorch; return the mean loss of each step and the weights."""
+def plain_loop(case: Case) -> tuple[list[float], State]:
+    """Train in plain PyTorch; return the mean loss of each step and the model's state."""
     model = case.model()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     means = []
@@ -39,10 +39,10 @@ def plain_loop(case: Case) -> tuple[list[float], Weights]:
         optimizer.step()
         optimizer.zero_grad()
         means.append(torch.tensor(total / NUM_MICRO_BATCHES).item())
-    return means, {name: weight.detach() for name, weight in model.named_parameters()}
+    return means, model.state_dict()
 
 
-def on_cluster(case: Case, num_csx: int) -> tuple[list[float], Weights]:
+def on_cluster(case: Case, num_csx: int) -> tuple[list[float], State]:
     """Train on a cluster in this process; return what ``plain_loop`` does."""
     model, batches = case.model(), case.batches(STEPS)
     with running_backend(Shape(num_csx)) as backend:
@@ -59,21 +59,20 @@ def on_cluster(case: Case, num_csx: int) -> tuple[list[float], Weights]:
             return loss
 
         means = losses(step, executor(STEPS, loader(lambda: batches)))
-        names = [name for name, _ in model.named_parameters()]
-        trained = cluster_of(backend).masters(names)
-    return means, {name: torch.from_numpy(array) for name, array in trained.items()}
+        trained = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return means, trained
 
 
 def check(case: Case, num_csx: int) -> None:
-    """Compare losses and weights, bit for bit."""
+    """Compare losses, weights and buffers, bit for bit."""
     expected_losses, expected = plain_loop(case)
     found_losses, found = on_cluster(case, num_csx)
     assert found_losses == expected_losses
     assert found.keys() == expected.keys()
-    initial = dict(case.model().named_parameters())
-    for name, weight in expected.items():
-        assert torch.equal(found[name], weight), name
-    assert any(not torch.equal(weight, initial[name]) for name, weight in expected.items())
+    initial = case.model().state_dict()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+    assert any(not torch.equal(tensor, initial[name]) for name, tensor in expected.items())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

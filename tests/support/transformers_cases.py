@@ -160,6 +160,13 @@ SIGNALS = [
         labelled("pixel_values", 3, 32, 32),
     ),
     Case(
+        "resnet",
+        "ResNetForImageClassification",
+        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 4}
+        | {"layer_type": "basic"},
+        labelled("pixel_values", 3, 16, 16),
+    ),
+    Case(
         "swin",
         "SwinForImageClassification",
         {"image_size": 16, "patch_size": 4, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2]}

@@ -1,32 +1,71 @@
-"""Shape rules of ops where torch's own rule describes the CUDA kernel, not the one that runs here.
+"""Shape rules of ops where torch's own rule describes other kernels than those that run here.
 
 ``torch._grouped_mm`` multiplies groups of rows or columns, as mixtures of experts need. Its kernel
 for CPUs takes every float type, while torch's rule for fake tensors takes bfloat16 only. Sizes,
 strides and the rule about alignment below are those of the kernel (ATen/native/GroupedMMUtils.h).
+
+Norms write their result in the layout of their input if that is dense in a format of torch, else
+contiguously; torch's rules take over any order of dimensions. A view of the result, which is
+possible in one layout and not in the other, would fail while the step runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 from unittest import mock
 
 import torch
+from torch._decomp import decomposition_table as rule_of_norm
+from torch._prims_common import suggest_memory_format
 from torch._subclasses import fake_impls
 
 from wsc.compiler.capture_errors import calling_line
 from wsc.core.errors import ApplianceCompilationError
 
+_aten = torch.ops.aten
 _ALIGNMENT_BYTES = 16
+
+_INPUT_OF_NORM = {
+    _aten.native_batch_norm.default: 0,
+    _aten.native_batch_norm_backward.default: 1,
+    _aten.native_layer_norm_backward.default: 1,
+    _aten.native_group_norm_backward.default: 1,
+}
+"""Position of the input among the arguments of a norm."""
 
 
 @contextmanager
 def own_shape_rules() -> Iterator[None]:
     """Let fake tensors follow the rules of this module."""
-    rules: Any = {torch.ops.aten._grouped_mm.default: _grouped_mm}
-    with mock.patch.dict(fake_impls.op_implementations_dict, rules):
+    products: Any = {_aten._grouped_mm.default: _grouped_mm}
+    norms: Any = {op: _norm(rule_of_norm[op], position) for op, position in _INPUT_OF_NORM.items()}
+    with (
+        mock.patch.dict(fake_impls.op_implementations_dict, products),
+        mock.patch.dict(rule_of_norm, norms),
+    ):
         yield
+
+
+def _norm(rule: Callable[..., Any], input_position: int) -> Callable[..., Any]:
+    """Return torch's rule of a norm, applied to operands in the layout of the result."""
+
+    @wraps(rule)  # torch calls rules of its own module alone
+    def follow(*args: Any, **kwargs: Any) -> Any:
+        x = args[input_position]
+        layout = suggest_memory_format(x)
+        if not x.is_contiguous(memory_format=layout):
+            layout = torch.contiguous_format
+
+        def laid_out(arg: Any) -> Any:
+            is_like_input = isinstance(arg, torch.Tensor) and arg.shape == x.shape
+            return arg.contiguous(memory_format=layout) if is_like_input else arg
+
+        return rule(*map(laid_out, args), **kwargs)
+
+    return follow
 
 
 def _grouped_mm(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
@@ -9,6 +12,8 @@ from torch._subclasses import FakeTensorMode
 from tests.support.errors import raises
 from wsc.compiler.shape_rules import own_shape_rules
 from wsc.core.errors import ApplianceCompilationError
+
+Norm = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
 ENDS = torch.tensor([8, 8, 16], dtype=torch.int32)
 
@@ -61,3 +66,43 @@ def test_unaligned_rows_of_a_grouped_product_are_refused() -> None:
         raises(ApplianceCompilationError, "grouped-product-unaligned"),
     ):
         torch._grouped_mm(left, right, offs=ENDS)
+
+
+aten = torch.ops.aten
+BOTH = [True, True, True]
+NORMS: dict[str, Norm] = {
+    "batch_norm": lambda x, g, w, b: aten.native_batch_norm(x, w, b, None, None, True, 0.1, 1e-5),
+    "batch_norm_backward": lambda x, g, w, b: aten.native_batch_norm_backward(
+        g, x, w, None, None, b, w, True, 1e-5, BOTH
+    ),
+    "layer_norm_backward": lambda x, g, w, b: aten.native_layer_norm_backward(
+        g, x, [4], *torch.zeros(2, 2, 4, 3, 1), w, b, BOTH
+    ),
+    "group_norm_backward": lambda x, g, w, b: aten.native_group_norm_backward(
+        g, x, *torch.zeros(2, 2, 2), w, 2, 4, 12, 2, BOTH
+    ),
+}
+LAYOUTS = [(0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 2, 0), (1, 0, 2, 3)]
+
+
+def in_layout(order: tuple[int, ...]) -> torch.Tensor:
+    """Return a tensor of shape (2, 4, 3, 4) whose memory has its dimensions in an order."""
+    sizes = [(2, 4, 3, 4)[dimension] for dimension in order]
+    return torch.randn(sizes).permute([order.index(dimension) for dimension in range(4)])
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("of_gradient", LAYOUTS)
+@pytest.mark.parametrize("of_input", LAYOUTS)
+def test_rule_of_a_norm_agrees_with_the_kernel_about_strides(
+    of_input: tuple[int, ...], of_gradient: tuple[int, ...], name: str
+) -> None:
+    """Whatever the layouts of input and gradient are."""
+    x, gradient = in_layout(of_input), in_layout(of_gradient)
+    weight, bias = torch.ones(4), torch.zeros(4)
+    expected = NORMS[name](x, gradient, weight, bias)
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with own_shape_rules(), fake_mode:
+        fakes = [fake_mode.from_tensor(tensor) for tensor in (x, gradient, weight, bias)]
+        found = NORMS[name](*fakes)
+    assert [t.stride() for t in found] == [t.stride() for t in expected]
