@@ -68,6 +68,7 @@ from cstorch.current import (
     use_cs,
 )
 from cstorch.names import add_debug_name, get_debug_name, name_scope, set_debug_scope
+from cstorch.precision_level import current_pol, pol
 from cstorch.simulation import simulate
 from cstorch.storage import load, save
 from cstorch.tensors import (
@@ -103,6 +104,7 @@ __all__ = [
     "compile",
     "current_backend",
     "current_executor",
+    "current_pol",
     "current_torch_device",
     "device",
     "distributed",
@@ -117,6 +119,7 @@ __all__ = [
     "ones",
     "ones_like",
     "optim",
+    "pol",
     "save",
     "set_debug_scope",
     "simulate",

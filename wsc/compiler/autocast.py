@@ -12,6 +12,11 @@ fp32 as a rule, so the operands of a function can have different float types:
 | norms with weights               | weights take the type of a wider input; the sums are fp32   |
 | all others                       | unchanged: torch promotes to the wider type                 |
 
+Inside ``cstorch.pol`` the level of the function counts for products and softmax: at level 0 a
+product takes half operands in fp32, at levels 1 and 2 fp32 operands in the half type, and its
+result is cast back to the type that it would have had. Weights stream and enter kernels as the
+program's level says.
+
 A product whose operands are all fp32 stays fp32, in contrast to torch.autocast: a model that casts
 explicitly (``router(x.float(), w.float())``) keeps what it asks for. float64 is never cast.
 
@@ -23,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -49,6 +55,9 @@ FAMILY_OF = {name: family for family, names in _NAMES.items() for name in names.
 Rule = Callable[[Any, Any], Any]
 """Casts the (args, kwargs) of a call."""
 
+active_level: ContextVar[int | None] = ContextVar("active_level", default=None)
+"""The precision level of the function that runs now, None for that of the program."""
+
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
@@ -63,6 +72,7 @@ class _Autocast(TorchFunctionMode):
     def __init__(self, precision: StreamPrecision) -> None:
         super().__init__()
         self._compute = precision.compute_dtype
+        self._half = precision.stream_dtype
         self._rules: Mapping[str, Rule] = {
             "product": self._as_product,
             "loss": _as_fp32,
@@ -70,13 +80,29 @@ class _Autocast(TorchFunctionMode):
             "norm": _as_wide_as_input,
         }
 
+    def _at_level(self, level: int, family: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function at the precision level of ``cstorch.pol``."""
+        if family == "softmax":
+            args, kwargs = (_unchanged if level == 2 else _as_fp32)(args, kwargs)
+        if family != "product":
+            return func(*args, **kwargs)
+        args, kwargs = self._as_product(args, kwargs)
+        usual = {tensor.dtype for tensor in _floats((args, kwargs))}
+        inner = torch.float32 if level == 0 else self._half
+        args, kwargs = _cast((args, kwargs), inner)
+        result = func(*args, **kwargs)
+        return _cast(result, *usual) if len(usual) == 1 else result
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         # The names of torch.special and torch.linalg have a prefix.
         name = func.__name__.removeprefix("special_").removeprefix("linalg_")
         kwargs = kwargs or {}
-        if (family := FAMILY_OF.get(name)) is not None:
+        family, level = FAMILY_OF.get(name), active_level.get()
+        if level is not None and family in {"product", "softmax"}:
+            return self._at_level(level, family, func, args, kwargs)
+        if family is not None:
             args, kwargs = self._rules[family](args, kwargs)
         return func(*args, **kwargs)
 
