@@ -14,6 +14,7 @@ import numpy as np
 
 from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
+    AdamArguments,
     Betas,
     Decay,
     Hyper,
@@ -146,13 +147,9 @@ class Adamax(Rule):
 
     flops_per_element = 12
 
-    class Arguments(Config):
+    class Arguments(AdamArguments):
         """Hyper-parameters."""
 
-        lr: LearningRate = 1e-3
-        betas: Betas = (0.9, 0.999)
-        eps: NonNegative = 1e-6
-        weight_decay: NonNegative = 0.0
         maximize: bool = False
 
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
@@ -216,13 +213,7 @@ class RAdam(Rule):
 
     flops_per_element = 17
 
-    class Arguments(Config):
-        """Hyper-parameters."""
-
-        lr: LearningRate = 1e-3
-        betas: Betas = (0.9, 0.999)
-        eps: NonNegative = 1e-6
-        weight_decay: NonNegative = 0.0
+    Arguments = AdamArguments
 
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
         return {"exp_avg": shape, "exp_avg_sq": shape}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
-    Betas,
+    AdamArguments,
     Hyper,
     LearningRate,
     NonNegative,
@@ -83,13 +83,9 @@ class Adam(Rule):
 
     flops_per_element = 15
 
-    class Arguments(Config):
+    class Arguments(AdamArguments):
         """Hyper-parameters."""
 
-        lr: LearningRate = 1e-3
-        betas: Betas = (0.9, 0.999)
-        eps: NonNegative = 1e-6
-        weight_decay: NonNegative = 0.0
         amsgrad: bool = False
 
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
@@ -108,13 +104,9 @@ class AdamW(Adam):
     uncorrected.
     """
 
-    class Arguments(Config):
+    class Arguments(AdamArguments):
         """Hyper-parameters."""
 
-        lr: LearningRate = 1e-3
-        betas: Betas = (0.9, 0.999)
-        eps: NonNegative = 1e-6
-        weight_decay: NonNegative = 0.0
         correct_bias: bool = True
         amsgrad: bool = False
 

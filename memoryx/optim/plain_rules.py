@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memoryx.optim.lazy_torch import torch
 from memoryx.optim.rule import (
+    AdamArguments,
     Betas,
     Decay,
     Hyper,
@@ -138,13 +139,9 @@ class Lamb(Rule):
 
     flops_per_element = 21
 
-    class Arguments(Config):
+    class Arguments(AdamArguments):
         """Hyper-parameters."""
 
-        lr: LearningRate = 1e-3
-        betas: Betas = (0.9, 0.999)
-        eps: NonNegative = 1e-6
-        weight_decay: NonNegative = 0.0
         adam: bool = False
 
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002

@@ -42,6 +42,15 @@ LearningRate = NonNegative | None
 STATE_BYTES_PER_ELEMENT = 4
 
 
+class AdamArguments(Config):
+    """Hyper-parameters of Adam, with which those of its relatives begin."""
+
+    lr: LearningRate = 1e-3
+    betas: Betas = (0.9, 0.999)
+    eps: NonNegative = 1e-6
+    weight_decay: NonNegative = 0.0
+
+
 class Parameter(NamedTuple):
     """One parameter at its update: fp32 tensors on the CPU, the gradient shaped like the master."""
 
