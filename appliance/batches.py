@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.loader_random import LoaderRandom
-from wsc.core.errors import DataError
+from wsc.core.errors import DataError, EmptyLoaderError
 
 
 @runtime_checkable
@@ -120,7 +120,7 @@ class GlobalBatches:
         self._iterator = self._iterate()
         for batch in self._iterator:
             return batch
-        raise DataError(
+        raise EmptyLoaderError(
             "the loader of the input function must yield at least one batch; got none",
             code="loader-empty",
             remedy="check the dataset's path and that it holds at least one global batch",

@@ -20,7 +20,11 @@ from cstorch.weights import Weights
 from timing.start_up import StartUp
 from wsc.checkpoint.reader import Reader
 from wsc.compiler.compiled import Compiled
-from wsc.core.errors import ApplianceError, ApplianceNanError, WaferStreamError
+from wsc.core.errors import (
+    ApplianceNanError,
+    ApplianceRuntimeJobTimeoutError,
+    WaferStreamError,
+)
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
@@ -157,7 +161,7 @@ class Execution:
         weights: Weights,
         loss_scale: LossScale | None = None,
     ) -> list[StepResult]:
-        """Run steps of an installed program; ApplianceError when the time of the job is over.
+        """Run steps of an installed program.
 
         If a run fails or is interrupted, the cluster ends, since it is unknown which of the steps
         were done. After an ApplianceNanError all of them were done, and the cluster stays, so that
@@ -258,7 +262,7 @@ class Execution:
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:
-            raise ApplianceError(
+            raise ApplianceRuntimeJobTimeoutError(
                 "the job ran out of time",
                 code="job-time-over",
                 where="job_time_sec",

@@ -3,16 +3,29 @@
     WaferStreamError
     ├── ConfigError                      params.yaml, cluster.yaml or a flag is wrong
     ├── DataError                        a dataset is missing, truncated, or too short
+    │   └── EmptyLoaderError             a loader yields no batch; also a RuntimeError
     ├── CheckpointError                  a checkpoint cannot be written, read, or matched
     ├── ApplianceCompilationError        the step cannot be captured or scheduled
     └── ApplianceError                   the cluster failed while it ran
         ├── ClusterJobInitError          the cluster could not be started
         ├── ApplianceResourceExhausted   the model, the batch or the machine is too small
         ├── ApplianceRuntimeServerError  a role died or lost its link
+        ├── ApplianceRuntimeJobTimeoutError  the job ran longer than job_time_sec
         ├── ApplianceDeadlockError       no message arrived within the time limit
-        └── ApplianceNanError            a loss, gradient or weight is not finite
+        ├── ApplianceNanError            a loss, gradient or weight is not finite
+        ├── ApplianceUnknownError
+        ├── ApplianceCorruptionError
+        ├── ApplianceHealthPollException
+        ├── ApplianceTensorDropped
+        ├── ApplianceServiceInterrupted
+        ├── ApplianceVersionError
+        ├── ApplianceUserVenvClusterVolumeError
+        ├── ClusterJobCancelledByCsctl
+        └── ClusterJobScheduleError
 
-The names under ``Appliance*`` are those of the vendor's client (cluster_interface.md, section 4.9).
+The names under ``Appliance*`` and ``ClusterJob*`` are those of the vendor's client
+(cluster_interface.md, section 4.9). Programs raise and catch them, too: their code is optional.
+Nothing here raises those from ApplianceUnknownError on.
 
 Every error has a *code*, a stable name of the violated rule in kebab case, printed in brackets
 after the text (``batch-not-divisible``). Programs and tests compare codes; texts may change.
@@ -89,15 +102,26 @@ class DataError(WaferStreamError):
     """A dataset is missing, empty, truncated, malformed, or shorter than one batch."""
 
 
+class EmptyLoaderError(DataError, RuntimeError):
+    """A loader yields no batch. The vendor's client raises a RuntimeError."""
+
+
 class CheckpointError(WaferStreamError):
     """A checkpoint cannot be written or read, or does not match the model."""
 
 
-class ApplianceCompilationError(WaferStreamError):
+class _ClientError(WaferStreamError):
+    """An error of the vendor's client, which a user's program can raise with a text alone."""
+
+    def __init__(self, what: str = "", *, code: str = "raised-by-program", **fields: Any) -> None:
+        super().__init__(what, code=code, **fields)
+
+
+class ApplianceCompilationError(_ClientError):
     """The training step cannot be captured, or contains an op that has no kernel."""
 
 
-class ApplianceError(WaferStreamError):
+class ApplianceError(_ClientError):
     """The cluster failed while it started or ran."""
 
 
@@ -119,6 +143,46 @@ class ApplianceDeadlockError(ApplianceError):
 
 class ApplianceNanError(ApplianceError):
     """A loss, a gradient or a weight is NaN or infinite."""
+
+
+class ApplianceRuntimeJobTimeoutError(ApplianceError):
+    """The job ran longer than ``job_time_sec``."""
+
+
+class ApplianceUnknownError(ApplianceError):
+    """The cluster failed for a reason that its client cannot tell; not raised here."""
+
+
+class ApplianceCorruptionError(ApplianceError):
+    """Data arrived damaged; not raised here."""
+
+
+class ApplianceHealthPollException(ApplianceError):
+    """A health check failed; not raised here, where a dead role is an own error."""
+
+
+class ApplianceTensorDropped(ApplianceError):
+    """A tensor of a step was dropped; not raised here."""
+
+
+class ApplianceServiceInterrupted(ApplianceError):
+    """A server was interrupted; not raised here."""
+
+
+class ApplianceVersionError(ApplianceError):
+    """Client and server have different versions; not raised here, where both are one package."""
+
+
+class ApplianceUserVenvClusterVolumeError(ApplianceError):
+    """The user's environment could not be copied to the cluster; not raised here."""
+
+
+class ClusterJobCancelledByCsctl(ApplianceError):
+    """The job was cancelled from outside; not raised here."""
+
+
+class ClusterJobScheduleError(ApplianceError):
+    """The job could not be scheduled; not raised here, where jobs do not queue."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

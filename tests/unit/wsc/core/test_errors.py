@@ -14,7 +14,11 @@ def tree(kind: type[WaferStreamError]) -> list[type[WaferStreamError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in tree(child))]
 
 
-KINDS = [kind for kind in tree(WaferStreamError) if kind.__module__ == errors.__name__]
+KINDS = [
+    kind
+    for kind in tree(WaferStreamError)
+    if kind.__module__ == errors.__name__ and not kind.__name__.startswith("_")
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,3 +76,10 @@ def test_did_you_mean_is_a_question() -> None:
     """There is a remedy only if a known word is similar."""
     assert did_you_mean("momemtum", ["learning_rate", "momentum"]) == "did you mean 'momentum'?"
     assert did_you_mean("zebra", ["learning_rate", "momentum"]) is None
+
+
+def test_client_errors_can_be_raised_with_a_text_alone() -> None:
+    """Programs raise the classes of the vendor's client themselves."""
+    for kind in (errors.ApplianceNanError, errors.ApplianceCompilationError):
+        error = pickle.loads(pickle.dumps(kind("NaN loss detected")))
+        assert (type(error), error.code) == (kind, "raised-by-program")

@@ -23,7 +23,11 @@ from tests.support.cstorch_program import (
 )
 from tests.support.errors import raises
 from tests.support.tiny_training import Shape, cluster_config
-from wsc.core.errors import ApplianceError, ConfigError, DataError
+from wsc.core.errors import (
+    ApplianceRuntimeJobTimeoutError,
+    ConfigError,
+    EmptyLoaderError,
+)
 
 NO_BATCH: dict[str, Any] = {}
 
@@ -86,8 +90,9 @@ def test_loop_repeats_the_data(backend: cstorch.Backend) -> None:
 
 
 def test_empty_loader_is_refused(backend: cstorch.Backend) -> None:
-    """The error comes before anything is compiled."""
-    with raises(DataError, "loader-empty"):
+    """The error comes before anything is compiled; programs may catch a RuntimeError."""
+    assert issubclass(EmptyLoaderError, RuntimeError)
+    with raises(EmptyLoaderError, "loader-empty"):
         losses(evaluation_step(backend), executor(1, loader(list)))
 
 
@@ -190,7 +195,7 @@ def test_job_time_sec_limits_the_job(loops: list[int], monkeypatch: pytest.Monke
             for num_steps in loops:
                 run(executor(num_steps), body)
 
-        with raises(ApplianceError, "job-time-over"):
+        with raises(ApplianceRuntimeJobTimeoutError, "job-time-over"):
             job()
         assert backend.global_step == 1
 
