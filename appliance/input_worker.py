@@ -132,10 +132,10 @@ class WorkerJob(JobState[InputWorker]):
 
     def _pack(self, step: int, micro_batch: int) -> Slab:
         """Return a slab with the inputs of one micro-batch, one after the other."""
-        program = self._installed.program
-        slab = self.role.context.arena.allocate(packed_bytes(program.inputs))
+        specs = self._installed.program.inputs_of(micro_batch)
+        slab = self.role.context.arena.allocate(packed_bytes(specs))
         flat = slab.view(torch.uint8)
-        ranges = byte_ranges(program.inputs)
+        ranges = byte_ranges(specs)
         inputs = self._inputs(step, micro_batch)
         for rows, (spec, start, stop) in zip(inputs, ranges, strict=True):
             if tuple(rows.shape) != spec.shape or NAMES[rows.dtype] != spec.dtype:
@@ -145,10 +145,9 @@ class WorkerJob(JobState[InputWorker]):
 
     def _inputs(self, step: int, micro_batch: int) -> list[torch.Tensor]:
         """Return the rows of a micro-batch of each input of the program."""
-        size = self._installed.program.micro_batch_size
         leaves = self.role.batches[self._job.mode].leaves(self._batch_of(step))
-        first = micro_batch * size
-        return [leaves[leaf][first : first + size] for leaf in self._installed.feed.leaves]
+        rows = self._installed.program.rows_of(micro_batch)
+        return [leaves[leaf][rows] for leaf in self._installed.feed.leaves]
 
     def _batch_of(self, step: int) -> int:
         return self._installed.feed.batch_of(self._job.mode, step)

@@ -14,8 +14,8 @@ class LabelWeights:
 
     def __init__(self, installation: Installation) -> None:
         self._program = installation.program
-        source = installation.label_counts
-        self._count = None if source is None else source.build()
+        sources = [sized.label_counts for sized in installation.sized]
+        self._count = [source.build() for source in sources if source is not None]
         self._recent: dict[int, list[tuple[float, ...]]] = {}
 
     def of(
@@ -31,14 +31,19 @@ class LabelWeights:
         Raises:
             DataError: The terms of a loss weigh the micro-batches differently.
         """
-        if self._count is None:
+        if not self._count:
             return ()
         if step not in self._recent:
             total = self._program.num_micro_batches
-            counts = [[float(c) for c in self._count(*inputs(index))] for index in range(total)]
-            means = [mean.weights(counts, step) for mean in self._program.label_means]
+            counts = [self._counts(index, inputs(index)) for index in range(total)]
+            samples = self._program.sample_weights
+            means = [mean.weights(counts, samples, step) for mean in self._program.label_means]
             self._recent[step] = list(zip(*means, strict=True))
         return self._recent[step][micro_batch]
+
+    def _counts(self, micro_batch: int, inputs: Sequence[torch.Tensor]) -> list[float]:
+        count = self._count[self._program.is_short(micro_batch)]
+        return [float(labels) for labels in count(*inputs)]
 
     def drop_before(self, step: int) -> None:
         """Forget the weights of earlier steps."""

@@ -5,6 +5,8 @@
     state      the value after the last micro-batch, of results that depend on the step state
     mean       mean over the micro-batches, element by element; integers and booleans in fp32
 
+Scalars are weighed already. Tensors that are means count by their samples, where micro-batches have
+more and less of them.
 Sums run in index order, of tensors in fp64, so that they are equal for every cluster.
 """
 
@@ -31,7 +33,9 @@ def combine(
     rules = {result.position: result.rule for result in program.tensor_results}
     columns = list(zip(*parts, strict=True))[: program.num_results]
     values: dict[int, Value] = {
-        position: _of_tensors(column, rules[position]) if position in rules else _mean(column)
+        position: _of_tensors(column, rules[position], program.weights_of(position))
+        if position in rules
+        else _mean(column)
         for position, column in enumerate(columns)
     }
     values |= of_state
@@ -42,13 +46,14 @@ def _mean(parts: Sequence[Value]) -> float:
     return sum(part for part in parts if isinstance(part, float)) / len(parts)
 
 
-def _of_tensors(parts: Sequence[Value], rule: str) -> torch.Tensor | None:
+def _of_tensors(parts: Sequence[Value], rule: str, weights: Sequence[float]) -> torch.Tensor | None:
     """Return the result from tensors, None if they did not come back."""
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
     if len(tensors) < len(parts):
         return None
-    first, *others = tensors
     if rule == "samples":
         return torch.cat(tensors)
-    total = sum((part.double() for part in others), first.double())
-    return (total / len(tensors)).to(first.dtype if first.is_floating_point() else torch.float32)
+    first, *others = (part.double() * weight for part, weight in zip(tensors, weights, strict=True))
+    total = sum(others, first)
+    dtype = tensors[0].dtype
+    return (total / len(tensors)).to(dtype if dtype.is_floating_point else torch.float32)

@@ -17,6 +17,8 @@ from wsc.core.installation import Installation
 from wsc.core.program import Mode, Program
 from wsc.core.role import Value
 
+Update = Callable[..., tuple[Any, ...]]
+
 MOST_BYTES = 64 * 2**20
 """Contributions of a job; a longer run is cut into several jobs, which changes no result."""
 
@@ -26,12 +28,12 @@ class StateHolder:
 
     def __init__(self) -> None:
         self.values: dict[str, torch.Tensor] = {}
-        self._updates: dict[Mode, Callable[..., tuple[Any, ...]]] = {}
+        self._updates: dict[Mode, list[Update]] = {}  # of each size of micro-batches
 
     def install(self, installation: Installation) -> None:
         """Keep the update of a program."""
-        if installation.state_update is not None:
-            self._updates[installation.mode] = installation.state_update.build()
+        updates = [sized.state_update for sized in installation.sized]
+        self._updates[installation.mode] = [update.build() for update in updates if update]
 
     def fill(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy values of buffers."""
@@ -60,10 +62,11 @@ class StateHolder:
         if not state.writes:
             return {}
         returned: tuple[Any, ...] = ()
-        for part in parts:
+        for index, part in enumerate(parts):
+            update = self._updates[program.mode][program.is_short(index)]
             arguments = [self.values[name] for name in state.arguments]
             contributions = part[program.num_results :]
-            returned = self._updates[program.mode](*arguments, *contributions)
+            returned = update(*arguments, *contributions)
             news = dict(zip((spec.name for spec in state.writes), returned, strict=False))
             # A copy, since a value may be a view of a contribution or of another buffer.
             self.values.update({name: new.clone() for name, new in news.items()})

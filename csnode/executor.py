@@ -59,9 +59,8 @@ class MicroBatch:
 
     ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
     segment that ran last, ``results`` the step's results by position: tensors at the positions
-    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means over
-    labels, by position; ``has_labels`` is False where it has no label of the loss, and its
-    gradients are 0.
+    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means, by
+    position; ``has_labels`` is False where it has no label of the loss, and its gradients are 0.
     """
 
     index: int
@@ -119,7 +118,10 @@ class Executor:
                 *range(first, first + len(self.program.state.contributions)),
             )
         )
-        self._kernels = [kernel.build() for kernel in installation.kernels]
+        self._segments = [sized.segments for sized in installation.sized]
+        self._kernels = [
+            [kernel.build() for kernel in sized.kernels] for sized in installation.sized
+        ]
         self._pieces = _planned_pieces(self.program)
         self._seed = seed
         self._arena = context.arena
@@ -145,10 +147,11 @@ class Executor:
             spec.name: self._held(flat[start:stop].clone().view(DTYPES[spec.dtype])).view(
                 spec.shape
             )
-            for spec, start, stop in byte_ranges(self.program.inputs)
+            for spec, start, stop in byte_ranges(self.program.inputs_of(index))
         }
         values[KEY_INPUT] = stream_key(self._seed, step, index)
-        weights: dict[int, float] = {}
+        results = range(self.program.num_results)
+        weights = {place: self.program.weights_of(place)[index] for place in results}
         has_labels = True
         for mean, weight in zip(self.program.label_means, label_weights, strict=True):
             weights.update(dict.fromkeys(mean.results, weight))
@@ -179,15 +182,15 @@ class Executor:
         Returns:
             When each micro-batch was computed.
         """
-        segment = self.program.segments[segment_step.segment]
-        kernel = self._kernels[segment.index]
         views = self._weights(segment_step, payloads)
-        weights = [views[name] for name in segment.weights]
         if loss_scale is not None:
             for batch in batches:
                 batch.values[LOSS_SCALE_INPUT] = loss_scale
 
         def run_one(batch: MicroBatch) -> Interval:
+            segment = self.segment(segment_step, batch)
+            kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
+            weights = [views[name] for name in segment.weights]
             with self._cores.lease():
                 detail = f"{segment_step.label}, micro-batch {batch.index}"
                 start_ns = time.perf_counter_ns()
@@ -199,6 +202,10 @@ class Executor:
             return Interval("compute", start_ns, stop_ns, step, detail)
 
         return self._lanes.map(run_one, batches)
+
+    def segment(self, segment_step: SegmentStep, batch: MicroBatch) -> Segment:
+        """Return the segment of a step for micro-batches of one's size."""
+        return self._segments[self.program.is_short(batch.index)][segment_step.segment]
 
     def pack(
         self, bucket: Bucket, batches: Sequence[MicroBatch]

@@ -209,7 +209,7 @@ class NodeJob(JobState[CSNode]):
         if step.stashes:
             self._account()
         for batch in self._batches:
-            batch.drop(step.drops)
+            batch.drop(self._executor.segment(step, batch).drops)
         if self._batches:
             for bucket in step.gradients:
                 yield from self._send_gradient(bucket)

@@ -2,7 +2,8 @@
 
 The path of a traced step is a line (``cstorch.trace``):
 
-    record at the policy's size -> fit_to_wafer -> record again if the fit differs -> install
+    record once -> compile at the policy's size -> fit_to_wafer -> compile again if the fit differs
+    -> install
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 from torch import nn
@@ -20,28 +22,31 @@ from cstorch.backend import Backend
 from cstorch.current import current_backend
 from simulator.exploration import exploration_table, explore, fastest
 from simulator.simulator import Simulator
-from timing.sram import largest_with_recompute, plan_sram, report_text, sram_report
+from timing.sram import data_bytes, largest_with_recompute, plan_sram, report_text, sram_report
 from wsc.compiler.compile import CompileRequest
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.listing import schedule_listing
-from wsc.compiler.scale import capture_both
+from wsc.compiler.scale import CAPTURED_SIZES, capture_both
 from wsc.core.errors import ApplianceCompilationError, ConfigError
 from wsc.core.loading import Loading
-from wsc.core.micro_batches import FLAG, SizeRange, explored_sizes
+from wsc.core.micro_batches import FILL_WAFER, FLAG, Cut, SizeRange, explored_sizes, share_of
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
 
 log = logging.getLogger("waferstream")
 
-RecordAt = Callable[[int], tuple[Compiled, OptimizerSpec | None]]
-"""Records a step at a micro-batch size; returns its program and the update that follows it."""
+CompileAt = Callable[[int], tuple[Compiled, OptimizerSpec | None]]
+"""Compiles a step at a micro-batch size; returns its program and the update that follows it."""
+
+EXPECTED_BYTES_PER_ACTIVATION = 128
+"""An amount that activations of a layer with gradients, scores and masks rarely exceed."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The form in which a step fits the wafer: micro-batch size and recomputed layers."""
+    """The form in which a step fits the wafer: its micro-batches and recomputed layers."""
 
-    micro_batch_size: int
+    cut: Cut
     recomputed_layers: tuple[str, ...] = ()
 
 
@@ -66,56 +71,81 @@ def model_of(backend: Backend) -> nn.Module:
     return backend.model
 
 
-def first_size(backend: Backend, batch_size: int, record: RecordAt, loading: Loading) -> int:
-    """Return the micro-batch size at which a step is recorded first.
+def recorded_size(backend: Backend, tensors: Sequence[torch.Tensor]) -> tuple[int, bool]:
+    """Return the micro-batch size at which a step is recorded, and whether others may follow.
+
+    Others follow where sizes are explored, where the batch does not divide, and where a smaller
+    size is taken because the first one does not fit. Raises ConfigError where the batch cannot be
+    cut as the policy asks.
+    """
+    policy, num_csx = flags.csx.performance.policy, backend.cluster_config.num_csx
+    batch_size = tensors[0].shape[0]
+    if policy.range is not None:
+        explored_sizes(batch_size, policy.range, num_csx)
+        return CAPTURED_SIZES[0], True
+    size = policy.size(batch_size, num_csx)
+    is_uneven = Cut.of(batch_size, size, num_csx).num_short > 0
+    return size, is_uneven or (policy.depends_on_wafer and not _fits_surely(backend, tensors, size))
+
+
+def _fits_surely(backend: Backend, tensors: Sequence[torch.Tensor], size: int) -> bool:
+    """Return whether a micro-batch is so small that any model of these parameters has room.
+
+    Every element of a sample is taken to pass through every parameter, and to attend to all others.
+    """
+    elements = max(prod(tensor.shape[1:]) for tensor in tensors)
+    shapes = [tuple(parameter.shape) for parameter in model_of(backend).parameters()]
+    activations = elements * sum(sum(shape) for shape in shapes) + elements**2 * len(shapes)
+    wafer = backend.cluster_config.cluster.machine.system
+    return size * activations * EXPECTED_BYTES_PER_ACTIVATION <= data_bytes(wafer)
+
+
+def first_cut(backend: Backend, batch_size: int, compile_at: CompileAt, loading: Loading) -> Cut:
+    """Return the micro-batches for which a step is compiled first.
 
     Raises ConfigError where the batch cannot be cut as the policy asks.
     """
-    policy = flags.csx.performance.policy
-    if policy.range is not None:
-        return _fastest_size(backend, batch_size, policy.range, record, loading)
-    return policy.size(batch_size, backend.cluster_config.num_csx)
+    policy, num_csx = flags.csx.performance.policy, backend.cluster_config.num_csx
+    if policy.range is None:
+        size = policy.size(batch_size, num_csx)
+    else:
+        size = _fastest_size(backend, batch_size, policy.range, compile_at, loading)
+    return Cut.of(batch_size, size, num_csx)
 
 
-def fit_to_wafer(backend: Backend, program: Program, batch_size: int) -> Fit:
-    """Return the fit of a step that was recorded at its first size.
+def fit_to_wafer(backend: Backend, program: Program) -> Fit:
+    """Return the fit of a step that was compiled at its first size.
 
     Layers are recomputed where activations do not fit; where that is not enough, ``auto`` and
     ``fill_wafer`` take a smaller size. Footprints are affine in the samples of a micro-batch, so
     the fit at any size follows from one program. Raises ApplianceResourceExhausted if none fits.
     """
     policy, config = flags.csx.performance.policy, backend.cluster_config
-    wafer, size = config.cluster.machine.system, program.micro_batch_size
+    wafer, cut = config.cluster.machine.system, program.cut
     largest = largest_with_recompute(program, wafer)
-    if policy.depends_on_wafer and 0 < largest < size:
-        log.info("Micro-batches of %d samples do not fit a %s", size, wafer.name)
-        size = policy.size(batch_size, config.num_csx, largest)
-    sram_plan = plan_sram(replace(program, micro_batch_size=size), wafer)
+    if policy.depends_on_wafer and 0 < largest < cut.size:
+        log.info("Micro-batches of %d samples do not fit a %s", cut.size, wafer.name)
+        size = policy.size(cut.batch_size, config.num_csx, largest)
+        cut = Cut.of(cut.batch_size, size, config.num_csx)
+    sram_plan = plan_sram(replace(program, micro_batch_size=cut.size), wafer)
     layers = tuple(program.segments[index].layer for index in sram_plan.recomputed)
     if layers:
         log.info("To fit a %s, %d layers are recomputed", wafer.name, len(layers))
-    return Fit(size, layers)
+    return Fit(cut, layers)
 
 
-def compile_request(
-    backend: Backend, tensors: Sequence[torch.Tensor], fit: Fit
-) -> tuple[list[tuple[str, torch.Tensor]], CompileRequest]:
-    """Return the inputs of one micro-batch, and the rest of what decides a compile.
-
-    ``tensors`` are those of a global batch that the step reads, with all its rows.
-    """
-    config, size = backend.cluster_config, fit.micro_batch_size
+def compile_request(backend: Backend, fit: Fit) -> CompileRequest:
+    """Return what decides a compile in addition to the recorded step."""
+    config, cut = backend.cluster_config, fit.cut
     _check_kind(config.cluster.machine.system.name)
-    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(tensors)]
-    request = CompileRequest(
+    return CompileRequest(
         precision=stream_precision(),
-        micro_batch_size=size,
-        # A comparison of sizes captures at fixed ones, which may be larger than the batch.
-        num_micro_batches=max(1, tensors[0].shape[0] // size),
+        micro_batch_size=cut.size,
+        num_micro_batches=cut.num_micro_batches,
         recomputed_layers=fit.recomputed_layers,
         target=f"{config.num_csx} x {config.cluster.machine.model_dump_json()}",
+        num_short=cut.num_short,
     )
-    return inputs, request
 
 
 def _check_kind(system: str) -> None:
@@ -133,8 +163,12 @@ def _check_kind(system: str) -> None:
 
 def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> None:
     """Log the outcome of a compile: the cut of the batch, the artifact, and the schedule."""
-    policy, size = flags.csx.performance.policy, program.micro_batch_size
-    log.info("%s", policy.describe(program.batch_size, size, program.num_micro_batches))
+    policy = flags.csx.performance.policy
+    if adjusted := policy.adjustment(program.micro_batch_size):
+        log.info("%s", adjusted)
+    log.info("%s", policy.describe(program.cut))
+    if policy.requested == "auto":
+        _log_filled(backend, program)
     if was_cached:
         log.info('Found existing cached compile with hash: "%s"', program.digest)
     elif backend.cache is not None and not backend.validate_only:
@@ -149,8 +183,22 @@ def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> Non
     log.info("Compile was successful!")
 
 
+def _log_filled(backend: Backend, program: Program) -> None:
+    """Log what policy ``fill_wafer`` would take, where it is more than ``auto`` does."""
+    config = backend.cluster_config
+    largest = largest_with_recompute(program, config.cluster.machine.system)
+    size = FILL_WAFER.size(program.batch_size, config.num_csx, largest)
+    if size > program.micro_batch_size:
+        log.info(
+            "Policy auto gives the same weights for 1 to 8 systems; fill_wafer would take "
+            "micro-batches of %d, for %d systems alone",
+            size,
+            config.num_csx,
+        )
+
+
 def _fastest_size(
-    backend: Backend, batch_size: int, allowed: SizeRange, record: RecordAt, loading: Loading
+    backend: Backend, batch_size: int, allowed: SizeRange, compile_at: CompileAt, loading: Loading
 ) -> int:
     """Return the size with the shortest emulated step, of those that fit the wafer."""
     if backend.is_e2e_execution:
@@ -166,7 +214,7 @@ def _fastest_size(
     optimizers: list[OptimizerSpec | None] = []
 
     def capture(size: int) -> Compiled:
-        compiled, optimizer = record(size)
+        compiled, optimizer = compile_at(size)
         optimizers.append(optimizer)
         return compiled
 
@@ -177,5 +225,14 @@ def _fastest_size(
     trials = explore(simulator, batch_size, sizes, config.num_csx)
     best = fastest(trials)
     log.info("Explored micro-batch sizes:\n%s", exploration_table(trials))
+    share = share_of(batch_size, config.num_csx)
+    if best.micro_batch_size == share:
+        log.info(
+            "No benefit from gradient accumulation expected. Compile will proceed at original "
+            "per-box batch size %d",
+            share,
+        )
+    else:
+        log.info("Gradient accumulation picked micro batch size %d", best.micro_batch_size)
     log.info("Fastest: csx.performance.micro_batch_size: %d", best.micro_batch_size)
     return best.micro_batch_size

@@ -18,14 +18,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.compile import (
     Fit,
     compile_request,
-    first_size,
+    first_cut,
     fit_to_wafer,
     log_compiled,
     model_of,
+    recorded_size,
 )
 from cstorch.current import current_backend
 from cstorch.eager import EagerStep
@@ -35,12 +37,13 @@ from cstorch.loop import Closure, Loop
 from cstorch.recorder import Recorder, names_of, recorded_clipping, recording, update_of
 from cstorch.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.compile import compile_step
+from wsc.compiler.compile import compile_recorded
 from wsc.compiler.compiled import Compiled
+from wsc.compiler.recording import Recording, record
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import InputFeed
-from wsc.core.loading import Loading
 from wsc.core.loss_scale import LossScale
+from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 
@@ -59,7 +62,7 @@ class TracedStep:
         functools.update_wrapper(self, function)
         self._function = function
         self._eager = EagerStep(function)  # on CPU and GPU
-        self._recorded: _Recorded | None = None
+        self._fitted: _Fitted | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -89,13 +92,15 @@ class TracedStep:
             backend.weights.adopt_replaced()
         if isinstance(backend, HostBackend):
             return self._eager.run(backend, loop, args, kwargs)
+        arguments = _Call.of(self._function, args, kwargs)
         if (self, loop.source) not in backend.installed.values() or self._is_outdated(backend):
-            self._install(backend, loop, _Call.of(self._function, args, kwargs))
+            self._install(backend, loop, arguments)
             backend.installed[self.mode] = (self, loop.source)
         else:
+            self._installed.recorded.call.check_like(arguments)
             self._renew_update(backend, loop)
         call = loop.attach(self)
-        outputs = self._installed.outputs
+        outputs = self._installed.recorded.outputs
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), outputs)
 
     @property
@@ -111,21 +116,21 @@ class TracedStep:
     @property
     def closures(self) -> list[Closure]:
         """Step closures that were called inside the trace: repeated for every step."""
-        return self._installed.recorder.closures
+        return self._installed.recorded.recorder.closures
 
     @property
     def loss_scale(self) -> LossScale | None:
         """The loss scale of the next step, None if it is fixed."""
-        scaler = self._installed.recorder.scaler
+        scaler = self._installed.recorded.recorder.scaler
         return None if scaler is None else scaler.current
 
     def note_called(self, steps: int) -> None:
         """Set the step count of the schedulers that the step called."""
-        self._installed.recorder.note_called(steps)
+        self._installed.recorded.recorder.note_called(steps)
 
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
         """Set the loss scale, and the counts of the optimizer and the schedulers of the step."""
-        self._installed.recorder.note_done(steps, loss_scale)
+        self._installed.recorded.recorder.note_done(steps, loss_scale)
 
     def compiled_for(
         self, size: int, *args: Any, **kwargs: Any
@@ -135,25 +140,26 @@ class TracedStep:
         The arguments are those of a call; nothing is installed and no loop is needed, so that a
         simulation reads the very program that a run executes. The compile cache is not used.
         """
-        recorded = _record(current_backend(), _Call.of(self._function, args, kwargs), Fit(size))
-        return recorded.compiled, recorded.optimizer
+        recorded = _record(current_backend(), _Call.of(self._function, args, kwargs), size)
+        compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
+        return compiled, recorded.optimizer_of(compiled, 1)
 
     @property
-    def _installed(self) -> _Recorded:
-        assert self._recorded is not None, "a step is called before it is asked for its program"
-        return self._recorded
+    def _installed(self) -> _Fitted:
+        assert self._fitted is not None, "a step is called before it is asked for its program"
+        return self._fitted
 
     def _install(self, backend: Backend, loop: Loop, call: _Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
-        recorded = _record_fitting(backend, call, loop.loading)
-        self._recorded = recorded
+        fitted = _record_fitting(backend, call, loop)
+        self._fitted = fitted
         if backend.is_e2e_execution:
-            state = recorded.compiled.program.state
+            state = fitted.compiled.program.state
             if backend.adopt_state([spec.name for spec in (*state.reads, *state.writes)]):
                 backend.installed.clear()  # other programs have read them as constants
-            held = recorded.recorder.optimizer_state
-            backend.install(recorded.compiled, feed, recorded.optimizer, held)
+            held = fitted.recorded.recorder.optimizer_state
+            backend.install(fitted.compiled, feed, fitted.optimizer, held)
         self._constants = backend.constants()
 
     def _is_outdated(self, backend: Backend) -> bool:
@@ -169,20 +175,20 @@ class TracedStep:
 
         The same where tables of hyper-parameters end before the loop does.
         """
-        recorded, recorder = self._installed, self._installed.recorder
+        fitted, recorder = self._installed, self._installed.recorded.recorder
         if recorder.optimizer_state is None:
             return
         recorder.optimizer_state.adopt_replaced()
         settings = recorder.settings()
-        if settings == recorded.settings and loop.last_step <= recorded.num_steps:
+        if settings == fitted.settings and loop.last_step <= fitted.num_steps:
             return
         backend.settle()  # the steps called so far end with the update as it was
         names, done = names_of(model_of(backend)), backend.global_step
         optimizer = recorder.spec(names, loop.last_step, done)
-        self._recorded = replace(
-            recorded, optimizer=optimizer, settings=settings, num_steps=loop.last_step
+        self._fitted = replace(
+            fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step
         )
-        if optimizer is not None and optimizer != recorded.optimizer and backend.is_e2e_execution:
+        if optimizer is not None and optimizer != fitted.optimizer and backend.is_e2e_execution:
             backend.train_with(optimizer)
 
 
@@ -207,6 +213,18 @@ class _Call:
             )
         return call
 
+    def check_like(self, other: _Call) -> None:
+        """Raise ApplianceCompilationError if Python might record another step from another call.
+
+        Structure, shapes, dtypes and constants are compared. Other objects are not: what Python
+        would make of them cannot be seen without running it.
+        """
+        if other.structure != self.structure:
+            raise _changed(str(other.structure), str(self.structure))
+        for new, old in zip(other.leaves, self.leaves, strict=True):
+            if _outline(new) != _outline(old):
+                raise _changed(_outline(new), _outline(old))
+
     @property
     def tensors(self) -> list[torch.Tensor]:
         """The tensors among the arguments, in pytree order."""
@@ -220,45 +238,82 @@ class _Call:
         return self.function(*args, **kwargs)
 
 
+def _outline(argument: object) -> object:
+    """Return what a recorded step takes from an argument."""
+    if isinstance(argument, torch.Tensor):
+        return f"tensor {tuple(argument.shape)} of {argument.dtype}"
+    is_constant = isinstance(argument, bool | int | float | complex | str | bytes | torch.dtype)
+    return (type(argument), argument if is_constant else None)
+
+
+def _changed(value: object, recorded: object) -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a traced step was called with other arguments than at first",
+        code="step-arguments-changed",
+        value=value,
+        rule=f"the step is recorded once, from its first call: {recorded}",
+        remedy="pass what changes as a tensor of the batch, or trace a function for each case",
+    )
+
+
 @dataclass(frozen=True)
 class _Recorded:
-    """A traced step, compiled for one micro-batch size."""
+    """What the only run of a step in Python left behind."""
 
-    compiled: Compiled
-    was_cached: bool
+    backend: Backend
+    recording: Recording
+    call: _Call
     outputs: Any  # the placeholders that the step returns to the loop
     recorder: Recorder
+
+    def compiled_at(self, fit: Fit, cache: ArtifactCache | None = None) -> tuple[Compiled, bool]:
+        """Return the program for a fit, and whether it came from the cache."""
+        return compile_recorded(self.recording, compile_request(self.backend, fit), cache)
+
+    def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
+        """Return the update after a step; arguments and errors as of ``update_of``."""
+        trains = compiled.program.mode == "train"
+        done = self.backend.global_step
+        return update_of(self.recorder, model_of(self.backend), num_steps, trains, done)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A recorded step, compiled for the wafer."""
+
+    recorded: _Recorded
+    compiled: Compiled
     optimizer: OptimizerSpec | None  # None if the step trains nothing
     settings: list[object]  # of the recorder when the update was read
     num_steps: int  # that the schedules of the optimizer cover
 
 
-def _record_fitting(backend: Backend, call: _Call, loading: Loading) -> _Recorded:
-    """Record a step at the micro-batch size that policy and wafer allow.
+def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
+    """Record a step and compile it at the micro-batch size that policy and wafer allow.
 
     Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
     """
-
-    def record_at(size: int) -> tuple[Compiled, OptimizerSpec | None]:
-        recorded = _record(backend, call, Fit(size))
-        return recorded.compiled, recorded.optimizer
-
-    batch_size = call.tensors[0].shape[0]
     cache = None if backend.validate_only else backend.cache
     log.info("Compiling the model. This may take a few minutes.")
-    first = Fit(first_size(backend, batch_size, record_at, loading))
-    recorded = _record(backend, call, first, cache)
-    fit = fit_to_wafer(backend, recorded.compiled.program, batch_size)
+    recorded = _record(backend, call, *recorded_size(backend, call.tensors))
+
+    def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
+        compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
+        return compiled, recorded.optimizer_of(compiled, 1)
+
+    first = Fit(first_cut(backend, call.tensors[0].shape[0], compile_alone, loop.loading))
+    compiled, was_cached = recorded.compiled_at(first, cache)
+    fit = fit_to_wafer(backend, compiled.program)
     if fit != first:
-        recorded = _record(backend, call, fit, cache)
-    log_compiled(backend, recorded.compiled.program, was_cached=recorded.was_cached)
-    return recorded
+        compiled, was_cached = recorded.compiled_at(fit, cache)
+    log_compiled(backend, compiled.program, was_cached=was_cached)
+    optimizer = recorded.optimizer_of(compiled, loop.last_step)
+    settings = recorded.recorder.settings()
+    return _Fitted(recorded, compiled, optimizer, settings, loop.last_step)
 
 
-def _record(
-    backend: Backend, call: _Call, fit: Fit, cache: ArtifactCache | None = None
-) -> _Recorded:
-    """Trace and compile the step; without a cache nothing is looked up or kept."""
+def _record(backend: Backend, call: _Call, size: int, for_all_sizes: bool = False) -> _Recorded:
+    """Run the user's function once, on a micro-batch of ``size`` samples."""
     outputs: Any = None
 
     def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -267,13 +322,8 @@ def _record(
         return recorder.results
 
     model = model_of(backend)
-    inputs, request = compile_request(backend, call.tensors, fit)
+    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
     with recording() as recorder, recorded_clipping(model, recorder), traced_tensors(model):
-        compiled, was_cached = compile_step(
-            step, model, inputs, request, cache, backend.traced_buffers()
-        )
-    num_steps = 1 if backend.loop is None else backend.loop.last_step
-    trains = compiled.program.mode == "train"
-    optimizer = update_of(recorder, model, num_steps, trains, backend.global_step)
-    settings = recorder.settings()
-    return _Recorded(compiled, was_cached, outputs, recorder, optimizer, settings, num_steps)
+        buffers = backend.traced_buffers()
+        made = record(step, model, inputs, stream_precision(), buffers, for_all_sizes=for_all_sizes)
+    return _Recorded(backend, made, call, outputs, recorder)

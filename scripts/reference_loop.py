@@ -30,6 +30,7 @@ from wsc.compiler.cbfloat16_tensor import Cbfloat16Mode, to_cbfloat16
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
+from wsc.core.micro_batches import Cut
 
 Gradients = list[torch.Tensor]
 
@@ -60,14 +61,14 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     model = build_model(init.model.dump(), init.seed)
     masters = list(model.parameters())
     optimizer = make_optimizer(init, masters)
-    size = micro_batch_size(init, batch_size)
+    cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
     for batch in batches:
+        rows = {name: tensor.tensor_split(cut.num_micro_batches) for name, tensor in batch.items()}
         micro_batches = [
-            {name: tensor[first : first + size] for name, tensor in batch.items()}
-            for first in range(0, batch_size, size)
+            dict(zip(rows, tensors, strict=True)) for tensors in zip(*rows.values(), strict=True)
         ]
-        shares = [weight / len(micro_batches) for weight in label_weights(model, micro_batches)]
+        shares = [weight / len(micro_batches) for weight in weights_of(model, micro_batches)]
         gradients_of = partial(backward, model, init, micro_batches, shares, scaling.scale)
         for master, gradient in zip(
             masters, tree_sum(gradients_of, len(micro_batches)), strict=True
@@ -103,15 +104,16 @@ class LossScaling:
         return not is_finite
 
 
-def label_weights(model: nn.Module, micro_batches: list[Batch]) -> list[float]:
+def weights_of(model: nn.Module, micro_batches: list[Batch]) -> list[float]:
     """Return how much each micro-batch counts in the mean loss of the batch.
 
     A mean over labels (``loss_scaling: num_tokens``) counts them; any other loss is a mean over
-    samples, of which all micro-batches have equally many.
+    samples.
     """
-    if getattr(model.config, "loss_scaling", None) != "num_tokens":
-        return [1.0] * len(micro_batches)
-    counts = [int(micro_batch["attention_mask"].sum()) for micro_batch in micro_batches]
+    if getattr(model.config, "loss_scaling", None) == "num_tokens":
+        counts = [int(micro_batch["attention_mask"].sum()) for micro_batch in micro_batches]
+    else:
+        counts = [len(next(iter(micro_batch.values()))) for micro_batch in micro_batches]
     return [count * len(counts) / sum(counts) if count else 0.0 for count in counts]
 
 

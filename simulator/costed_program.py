@@ -12,6 +12,7 @@ from memoryx.tiers import Tiers, tiers_of
 from timing.cost import SegmentCost, segment_costs
 from timing.hardware import MachineSpec
 from wsc.core.loading import UNKNOWN_LOADING, Loading
+from wsc.core.micro_batches import Cut
 from wsc.core.program import Program, StreamPlan
 from wsc.core.schedule import Schedule, schedule_of
 
@@ -69,9 +70,14 @@ class CostedProgram:
             load_ps=_load_ps(program, machine, self.loading),
         )
 
-    def with_num_micro_batches(self, num_micro_batches: int) -> CostedProgram:
-        """Return the same step for a batch of another number of micro-batches."""
-        return replace(self, program=replace(self.program, num_micro_batches=num_micro_batches))
+    def with_cut(self, cut: Cut) -> CostedProgram:
+        """Return the same step for another batch, or one that is cut in another way."""
+        program = self.program
+        num_short = program.micro_batch_size * cut.num_micro_batches - cut.batch_size
+        return replace(
+            self,
+            program=replace(program, num_micro_batches=cut.num_micro_batches, num_short=num_short),
+        )
 
     @cached_property
     def name(self) -> str:

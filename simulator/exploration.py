@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simulator.simulator import Simulator
 from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.micro_batches import Cut
 from wsc.core.units import format_bytes, format_ps
+
+log = logging.getLogger("waferstream")
 
 
 @dataclass(frozen=True)
@@ -26,28 +30,33 @@ def explore(
 ) -> tuple[Trial, ...]:
     """Predict a step of ``batch_size`` samples at each size that fits the wafer.
 
-    ``sizes`` are in ascending order and divide the batch.
+    ``sizes`` are in ascending order. The log has a line for each, and one for each that is faster
+    than all before.
 
     Raises ApplianceResourceExhausted if not even the first size fits.
     """
     trials: list[Trial] = []
     for size in sizes:
+        log.info("Gradient accumulation trying micro batch size %d", size)
         try:
             sram_plan = simulator.sram_plan(size)
         except ApplianceResourceExhausted:
             if not trials:
                 raise
+            log.info("Micro batch size %d does not fit", size)
             break
         step_ps = simulator.predict(batch_size, size, num_csx).timing.duration_ps
         trials.append(
             Trial(
                 size,
-                batch_size // size,
+                Cut.of(batch_size, size, num_csx).num_micro_batches,
                 sram_plan.peak_bytes,
                 len(sram_plan.recomputed),
                 step_ps,
             )
         )
+        if fastest(trials) is trials[-1] and len(trials) > 1:
+            log.info("Micro batch size %d showed a benefit", size)
     return tuple(trials)
 
 

@@ -25,7 +25,7 @@ from timing.stalls import StreamCheck, check_streams
 from timing.timeline import State
 from wsc.compiler.scale import ScalableProgram
 from wsc.core.loading import UNKNOWN_LOADING, Loading
-from wsc.core.micro_batches import rounds_of
+from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import ARITHMETIC_KINDS, Program, plan_streams
 from wsc.core.schedule import Rounds
@@ -101,9 +101,10 @@ class Simulator:
     def predict(self, batch_size: int, micro_batch_size: int, num_csx: int) -> Prediction:
         """Predict a step of ``batch_size`` samples in all, at most ``micro_batch_size`` at a time.
 
-        A system's last micro-batch may be smaller than the others; it takes as long as they do.
+        Some micro-batches may have one sample less than others; they take as long.
         """
-        rounds = Rounds(self._num_micro_batches(batch_size, micro_batch_size, num_csx), num_csx)
+        cut = Cut.of(batch_size, micro_batch_size, num_csx)
+        rounds = Rounds(cut.num_micro_batches, num_csx)
         depth = Tree(num_csx, self.machine.swarmx.fan_out).depth
         key = (micro_batch_size, rounds.count, depth if self.machine.jitter == EVEN else num_csx)
         if key not in self._settled:
@@ -166,8 +167,8 @@ class Simulator:
 
     def costed(self, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> CostedProgram:
         """Return the costed step at one micro-batch size."""
-        num_micro_batches = self._num_micro_batches(batch_size, micro_batch_size, num_csx)
-        return self._layouts.costed(micro_batch_size).with_num_micro_batches(num_micro_batches)
+        cut = Cut.of(batch_size, micro_batch_size, num_csx)
+        return self._layouts.costed(micro_batch_size).with_cut(cut)
 
     def swarmx_nodes(self, num_csx: int) -> int:
         """Return how many SwarmX nodes connect ``num_csx`` systems."""
@@ -185,16 +186,6 @@ class Simulator:
             update=self.update,
             waits_for_all=self.waits_for_all,
             loading=self.loading,
-        )
-
-    @staticmethod
-    def _num_micro_batches(batch_size: int, micro_batch_size: int, num_csx: int) -> int:
-        """Return the micro-batches of a step; the last one of a system's share may be smaller."""
-        num_micro_batches, rest = divmod(batch_size, micro_batch_size)
-        return (
-            num_csx * rounds_of(batch_size, num_csx, micro_batch_size)
-            if rest
-            else num_micro_batches
         )
 
 

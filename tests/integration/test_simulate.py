@@ -122,7 +122,6 @@ def test_simulate_refuses_wrong_flags_before_capture(
 @pytest.mark.parametrize(
     ("size", "code"),
     [
-        (3, "batch-not-divisible"),
         (8, "system-without-micro-batch"),
         ({"explore": {"min": 5}}, "no-size-to-explore"),
     ],

@@ -1,6 +1,6 @@
 """Means over labels are means over the batch, for every cluster and micro-batch size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -124,14 +124,20 @@ def test_label_mean_beside_another_term_needs_equal_counts() -> None:
 
 
 class Masked:
-    """Batches of the tiny GPT with loss masks of unequal size, one micro-batch without any."""
+    """Batches of the tiny GPT with loss masks of unequal size, one micro-batch without any.
 
-    def __init__(self) -> None:
+    Without ``masks`` every token has a label.
+    """
+
+    def __init__(self, *, masks: bool = True) -> None:
+        self._masks = masks
         self._source = build_source(LOADER, "test")
         self.batch_size = self._source.batch_size
 
     def batch(self, step: int) -> Batch:
         batch = dict(self._source.batch(step))
+        if not self._masks:
+            return batch
         generator = torch.Generator().manual_seed(step)
         mask = torch.randint(2, batch["attention_mask"].shape, generator=generator)
         mask[4:6] = 0
@@ -157,14 +163,21 @@ def test_masked_tokens_equal_the_reference_loop(precision: dict[str, Any]) -> No
         assert gpt_digest(init, num_csx) == expected
 
 
-def gpt_digest(init: InitConfig, num_csx: int) -> str:
+def gpt_digest(
+    init: InitConfig,
+    num_csx: int,
+    size: int = 2,
+    source: Callable[[], Masked] = Masked,
+    steps: int = 3,
+) -> str:
+    """Train on a cluster; return the digest of the weights."""
     with running_backend(Shape(num_csx, 2, 2), seed=init.seed) as backend:
         cstorch.amp.enable_mixed_precision(init.precision.enabled)
         cstorch.amp.set_half_dtype(init.precision.fp16_type)
         backends.csx.precision.optimization_level = init.precision.precision_opt_level
-        backends.csx.performance.micro_batch_size = 2
+        backends.csx.performance.micro_batch_size = size
         model = cstorch.compile(build_model(init.model.dump(), init.seed), backend)
         step = training_step(init, model, *make_optimizer(init, model), make_scaler(init))
-        for batch in executor(3, loader(Masked)):
+        for batch in executor(steps, loader(source)):
             step(batch)
         return backend.weights_digest()

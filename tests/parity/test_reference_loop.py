@@ -57,7 +57,7 @@ def test_unsupported_configuration_gives_one_message(
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "size"), [(1, 1), (5, 1), (8, 1), (12, 1), (22, 2), (48, 6), (64, 8)]
+    ("batch_size", "size"), [(1, 1), (5, 1), (8, 1), (12, 1), (22, 3), (48, 6), (64, 8)]
 )
 def test_auto_micro_batch_size_without_a_cluster(batch_size: int, size: int) -> None:
     """``auto`` takes the same micro-batches on up to eight systems."""

@@ -105,7 +105,7 @@ def run_of(row: Row, mode: Mode, wafer: WaferSpec | None = None) -> Run:
     micro_batch_size = (
         row.integer("micro_batch_per_csx")
         or stated
-        or FILL_WAFER.size(batch_size, num_csx, _largest(program, machine.system), simulated=True)
+        or FILL_WAFER.size(batch_size, num_csx, _largest(program, machine.system))
     )
     update = ADAMW if mode == "train" else NO_UPDATE
     simulator = Simulator(program, machine, update=update, loading=loading_of(row))

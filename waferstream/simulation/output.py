@@ -10,6 +10,7 @@ from timing.trace import write_trace
 from waferstream.reports.curve import CurvePoint, CurveResult, LayerGroup, PointDetail
 from waferstream.reports.curve_report import format_duration, headline, table_text
 from waferstream.simulation.study import Study
+from wsc.core.micro_batches import Cut
 from wsc.core.units import (
     aligned,
     counted,
@@ -147,9 +148,8 @@ def trace_step(path: Path, study: Study, num_csx: int) -> None:
     """Write the second step as a trace; it starts while streams of the first step are under way."""
     costed = study.costed(num_csx)
     traced = min(costed.program.num_micro_batches, TRACED_ROUNDS * num_csx)
-    timing = study.simulator.cluster_timing(
-        costed.with_num_micro_batches(traced), num_csx, record=True
-    )
+    batch = Cut(traced * costed.program.micro_batch_size, traced)
+    timing = study.simulator.cluster_timing(costed.with_cut(batch), num_csx, record=True)
     timing.step(costed.program.mode, 1)
     timing.occupancies.clear()
     timing.step(costed.program.mode, 2)

@@ -104,7 +104,7 @@ def _study(
             remedy="simulate first, or after backend.shutdown()",
         )
     size, policy = _batch_size(batch), cstorch.backends.csx.performance.policy
-    policy.check(size, num_csx, simulated=True)
+    policy.check(size, num_csx)
     backend = cstorch.backend(
         "CSX", cluster_config=_cluster_config(num_csx, cluster), validate_only=True
     )

@@ -83,7 +83,7 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
     init, fit = params.trainer.init, params.trainer.fit
     if fit is not None:
         policy = init.micro_batch_policy("train")
-        policy.check(fit.train_dataloader.batch_size, num_csx, simulated=True)
+        policy.check(fit.train_dataloader.batch_size, num_csx)
     model = known_config(init.model.dump(), "trainer.init.model")
     if request.token_budget is not None and not isinstance(model, LanguageConfig):
         raise ConfigError(

@@ -59,26 +59,22 @@ class Study:
     def micro_batch_size(self, num_csx: int) -> int:
         """Return the samples of a micro-batch, as the policy chooses them."""
         if self.policy.range is None:
-            self.policy.check(self.batch_size, num_csx, simulated=True)
-            largest = self.simulator.largest_micro_batch
-            return self.policy.size(self.batch_size, num_csx, largest, simulated=True)
+            self.policy.check(self.batch_size, num_csx)
+            return self.policy.size(self.batch_size, num_csx, self.simulator.largest_micro_batch)
         sizes = explored_sizes(self.batch_size, self.policy.range, num_csx)
         trials = explore(self.simulator, self.batch_size, sizes, num_csx)
         return fastest(trials).micro_batch_size
 
     def effective_batch(self, num_csx: int) -> str:
         """Return one line with batch, micro-batches and policy."""
-        program = self.costed(num_csx).program
-        return self.policy.describe(
-            self.batch_size, program.micro_batch_size, program.num_micro_batches
-        )
+        return self.policy.describe(self.costed(num_csx).program.cut)
 
     def fill_wafer_size(self, num_csx: int) -> int | None:
         """Return the size of policy ``fill_wafer``, or None unless ``auto`` takes fewer samples."""
         if self.policy.requested != "auto":
             return None
         largest = self.simulator.largest_micro_batch
-        size = FILL_WAFER.size(self.batch_size, num_csx, largest, simulated=True)
+        size = FILL_WAFER.size(self.batch_size, num_csx, largest)
         return size if size > self.micro_batch_size(num_csx) else None
 
     def _point(self, num_csx: int) -> CurvePoint:

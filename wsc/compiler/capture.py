@@ -13,7 +13,7 @@ The passes read these entries of each node's ``meta``:
     ``seed``           whether it is the gradient at which a backward pass starts
     ``loss_scale``     whether it is the dynamic loss scale
 
-make_fx records these entries only with help: see ``_recorded_layers`` and ``_scaled_backward``. The
+make_fx records these entries only with help: see ``_recorded_layers`` and ``_marked_backward``. The
 private modules of torch used here were checked with the version that pyproject.toml requires.
 """
 
@@ -21,16 +21,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 import torch
 from torch import fx, nn
+from torch._dynamo.source import ConstantSource
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._subclasses import FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
@@ -44,7 +50,7 @@ from wsc.compiler.shape_rules import own_shape_rules
 from wsc.compiler.step_state import StateUpdate, separate_state
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import TensorSpec
+from wsc.core.program import StepState, TensorSpec
 
 LAYER_KEY = "waferstream_layer"
 """Key of a node's custom annotations under which its module path is recorded."""
@@ -70,7 +76,9 @@ class Captured:
     stream_dtype: str
     num_results: int  # of the user's step
     result_positions: tuple[int, ...]  # of what the graph returns before the gradients
-    update: StateUpdate
+    replaced: tuple[str, ...]  # buffers whose new values the graph returns after the gradients
+    buffers: TracedBuffers
+    update: StateUpdate  # set by ``separated``
 
     @property
     def graph(self) -> fx.Graph:
@@ -98,6 +106,11 @@ class Captured:
         return {node: spec.name for node, spec in zip(placeholders, reads, strict=False)}
 
     @property
+    def seeds(self) -> tuple[fx.Node, ...]:
+        """Gradients at which backward passes start."""
+        return tuple(node for node in self.graph.nodes if node.meta.get("seed"))
+
+    @property
     def results(self) -> dict[int, fx.Node]:
         """Values that the kernels return by position: those of the step, then contributions."""
         return dict(zip(self.result_positions, self._outputs, strict=False))
@@ -105,7 +118,8 @@ class Captured:
     @property
     def gradients(self) -> dict[str, fx.Node]:
         """Gradient node of each trained parameter."""
-        return dict(zip(self.trained, self._outputs[-len(self.trained) or None :], strict=False))
+        gradients = self._outputs[len(self.result_positions) :]
+        return dict(zip(self.trained, gradients, strict=False))
 
     @property
     def _outputs(self) -> tuple[fx.Node, ...]:
@@ -118,19 +132,20 @@ def capture(
     model: nn.Module,
     inputs: Sequence[tuple[str, torch.Tensor]],
     precision: StreamPrecision,
-    num_micro_batches: int,
     buffers: TracedBuffers | None = None,
+    shapes: ShapeEnv | None = None,
 ) -> Captured:
     """Record ``step`` on one micro-batch.
+
+    The gradient of the loss starts at 1; ``wsc.compiler.compile`` sets the share of a micro-batch.
 
     Args:
         step: The user's step.
         model: The model whose parameters the step reads.
         inputs: Named example tensors of micro-batch shape; their values do not matter.
         precision: Dtypes of streamed weights and of computation.
-        num_micro_batches: Micro-batches of a batch. The gradient of the loss starts at its inverse,
-            so that gradients summed over a batch are those of the mean.
         buffers: The buffers that the step may write; by default those of the model.
+        shapes: Where given, the samples of a micro-batch are a symbol of this environment.
 
     Raises:
         ApplianceCompilationError: The step cannot be traced (the error names op, line and remedy),
@@ -143,49 +158,59 @@ def capture(
     replaced: list[str] = []
     # Buffers and constants of the model are real tensors among fake ones, in the fake mode and in
     # make_fx, which both refuse them by default.
-    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
     with fake_mode:
         weights = [torch.empty(p.shape, dtype=precision.stream_dtype) for p in masters.values()]
-    batch = [fake_mode.from_tensor(tensor) for _, tensor in inputs]
+    batch = [_fake(fake_mode, name, tensor) for name, tensor in inputs]
     flat_step = _flat_step(step, model, precision, buffers, trained, replaced)
     tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
     with (
         fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
         _recorded_layers(model),
-        _scaled_backward(num_micro_batches),
+        _marked_backward(),
         own_shape_rules(),
         buffers.in_place(),
         fake_mode,
         explain(model),
     ):
         module = tracer(weights, batch)
-    _annotate(module.graph)
-    results, gradients, finals = _parted(module, trained, replaced)
-    update, returned = separate_state(module, buffers, results, gradients, finals)
+    annotate_layers(module.graph)
+    (output,) = module.graph.find_nodes(op="output")
+    num_results = len(output.args[0]) - len(trained) - len(replaced)
     return Captured(
         module=module,
         parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters.items()),
         inputs=tuple(TensorSpec(n, tuple(t.shape), NAMES[t.dtype]) for n, t in inputs),
         trained=tuple(trained),
         stream_dtype=precision.stream,
-        num_results=len(results),
-        result_positions=tuple(position for position, _ in returned),
-        update=update,
+        num_results=num_results,
+        result_positions=tuple(range(num_results)),
+        replaced=tuple(replaced),
+        buffers=buffers,
+        update=StateUpdate(StepState(), None),
     )
 
 
-def _parted(
-    module: fx.GraphModule, trained: Sequence[str], replaced: Sequence[str]
-) -> tuple[list[fx.Node], list[fx.Node], dict[str, fx.Node]]:
-    """Return results, gradients, and the new values of buffers that the step has assigned."""
-    (output,) = module.graph.find_nodes(op="output")
-    outputs = list(output.args[0])
-    num_results = len(outputs) - len(trained) - len(replaced)
-    finals = outputs[num_results + len(trained) :]
-    return (
+def separated(captured: Captured) -> Captured:
+    """Return a captured step without the updates of buffers; the given one must not be used again.
+
+    Raises:
+        ApplianceCompilationError: The step state cannot be expressed (wsc.compiler.step_state).
+    """
+    outputs, num_results = captured._outputs, captured.num_results
+    num_gradients = len(captured.trained)
+    update, returned = separate_state(
+        captured.module,
+        captured.buffers,
         outputs[:num_results],
-        outputs[num_results : num_results + len(trained)],
-        dict(zip(replaced, finals, strict=True)),
+        outputs[num_results : num_results + num_gradients],
+        dict(zip(captured.replaced, outputs[num_results + num_gradients :], strict=True)),
+    )
+    return replace(
+        captured,
+        result_positions=tuple(position for position, _ in returned),
+        replaced=(),
+        update=update,
     )
 
 
@@ -260,7 +285,17 @@ def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
             )
 
 
-def _annotate(graph: fx.Graph) -> None:
+def _fake(mode: FakeTensorMode, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without memory; if the mode has shapes, its samples are their symbol."""
+    if mode.shape_env is None:
+        return mode.from_tensor(tensor)
+    # Extents of one hint are one symbol (DUCK), so that all inputs have the same samples.
+    dims = [DimDynamic.DUCK] + [DimDynamic.STATIC] * (tensor.ndim - 1)
+    context: Any = StatelessSymbolicContext(dynamic_sizes=dims)
+    return mode.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
+
+
+def annotate_layers(graph: fx.Graph) -> None:
     """Set each node's layer and direction under the names that the passes read."""
     for node in graph.nodes:
         node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
@@ -308,8 +343,8 @@ def loss_scale_placeholder() -> torch.Tensor:
 
 
 @contextmanager
-def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
-    """Make ``loss.backward()`` start from 1/num_micro_batches and link backward to forward nodes.
+def _marked_backward() -> Iterator[None]:
+    """Mark the gradient at which ``loss.backward()`` starts, and link backward to forward nodes.
 
     ``Tensor.backward`` is replaced while the step is traced, since the user's step calls it and
     takes no argument for the first gradient.
@@ -335,7 +370,7 @@ def _scaled_backward(num_micro_batches: int) -> Iterator[None]:
             # and the backward mark from the autograd node whose formula is about to run.
             setup_stacktrace_preservation_hooks([loss.grad_fn])
         with fx_traceback.annotate({SEED_KEY: True}):
-            seed = torch.full_like(loss, 1.0 / num_micro_batches)
+            seed = torch.full_like(loss, 1.0)
         torch.autograd.backward(loss, seed, retain_graph=retain_graph)
 
     with mock.patch.object(torch.Tensor, "backward", backward):

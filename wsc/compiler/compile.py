@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.capture import Captured, Step, capture
+from wsc.compiler.capture import Captured, Step, separated
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.label_means import weigh_label_means
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
 from wsc.compiler.passes.rematerialize import recompute_layers
 from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.recording import Recording, record
+from wsc.compiler.sample_sums import sums_over_samples
 from wsc.compiler.segments import build_segments
 from wsc.compiler.traced_buffers import TracedBuffers
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.installation import SizedKernels
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
 from wsc.core.program import Program, TensorResult
 from wsc.version import VERSION
@@ -34,6 +38,7 @@ class CompileRequest:
     target: str  # description of the cluster that the artifact is for
     disabled_passes: tuple[str, ...] = ()
     recomputed_layers: tuple[str, ...] = ()  # run again in the backward pass
+    num_short: int = 0  # micro-batches with one sample less
 
 
 def compile_step(
@@ -62,17 +67,40 @@ def compile_step(
     Raises:
         ApplianceCompilationError: The step cannot be captured, or an op has no kernel.
     """
-    captured = capture(step, model, inputs, request.precision, request.num_micro_batches, buffers)
-    digest = step_digest(captured, request)
+    several = request.num_short > 0
+    recording = record(step, model, inputs, request.precision, buffers, for_all_sizes=several)
+    return compile_recorded(recording, request, cache)
+
+
+def compile_recorded(
+    recording: Recording, request: CompileRequest, cache: ArtifactCache | None = None
+) -> tuple[Compiled, bool]:
+    """Compile a recorded step at the size of the request; results and errors as above."""
+    size, total = request.micro_batch_size, request.num_micro_batches
+    sizes = (size, size - 1) if request.num_short else (size,)
+    steps = [separated(recording.at(each)) for each in sizes]
+    totals: tuple[int, ...] = ()
+    loss_is_sum = False
+    if request.num_short:
+        totals, loss_is_sum = sums_over_samples(*steps)
+    batch_size = size * total - request.num_short
+    for each, captured in zip(sizes, steps, strict=True):
+        for seed in captured.seeds:
+            seed.update_arg(1, 1.0 / total if loss_is_sum else each / batch_size)
+    digest = step_digest(steps, request)
     if cache is not None and (found := cache.load(digest)) is not None:
         return found, True
-    compiled = _lower(captured, request, digest)
+    compiled = _lower(steps[0], request, digest, totals)
+    for captured in steps[1:]:
+        compiled = replace(compiled, short=_sized_kernels(captured, request, compiled.program))
     if cache is not None:
         cache.store(compiled)
     return compiled, False
 
 
-def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled:
+def _lower(
+    captured: Captured, request: CompileRequest, digest: str, totals: tuple[int, ...]
+) -> Compiled:
     """Run the passes over a captured step and cut it into segments."""
     label_means, label_counts = weigh_label_means(captured)
     fill_from_input(captured, "loss_scale", LOSS_SCALE_INPUT)
@@ -90,13 +118,15 @@ def _lower(captured: Captured, request: CompileRequest, digest: str) -> Compiled
         micro_batch_size=request.micro_batch_size,
         num_micro_batches=request.num_micro_batches,
         label_means=label_means,
-        tensor_results=tuple(_tensor_results(captured, request.micro_batch_size)),
+        tensor_results=tuple(_tensor_results(captured)),
         state=captured.update.state,
+        num_short=request.num_short,
+        totals=totals,
     )
     return Compiled(program, kernels, label_counts, captured.update.kernel)
 
 
-def _tensor_results(captured: Captured, micro_batch_size: int) -> Iterator[TensorResult]:
+def _tensor_results(captured: Captured) -> Iterator[TensorResult]:
     """Yield the results that are no scalars.
 
     A result has a row for each sample if its first dimension is as large as the micro-batch.
@@ -104,22 +134,53 @@ def _tensor_results(captured: Captured, micro_batch_size: int) -> Iterator[Tenso
     for position, node in captured.results.items():
         shape = node.meta["val"].shape
         if len(shape) and position < captured.num_results:
-            yield TensorResult(position, "samples" if shape[0] == micro_batch_size else "mean")
+            is_row = shape[0] == captured.inputs[0].shape[0]
+            yield TensorResult(position, "samples" if is_row else "mean")
 
 
-def step_digest(captured: Captured, request: CompileRequest) -> str:
-    """Return ``cs_<digits>`` over the graph, its layers, constants, request and versions."""
+def _sized_kernels(captured: Captured, request: CompileRequest, like: Program) -> SizedKernels:
+    """Lower the step of a micro-batch with one sample less than those of a program."""
+    compiled = _lower(captured, request, like.digest, like.totals)
+    program = compiled.program
+    if _agreed(program) != _agreed(like):
+        raise ApplianceCompilationError(
+            "the ops of a step depend on the micro-batch size",
+            code="ops-depend-on-micro-batch-size",
+            value=f"{request.micro_batch_size} and {request.micro_batch_size - 1} samples",
+            remedy="set csx.performance.micro_batch_size to an integer that divides the batch",
+        )
+    return SizedKernels(
+        program.segments, compiled.kernels, compiled.label_counts, compiled.state_update
+    )
+
+
+def _agreed(program: Program) -> tuple[object, ...]:
+    """Return what the micro-batches of a round have to agree on."""
+    streams = [(s.layer, s.phase, {*s.weights}, {*s.gradients}) for s in program.segments]
+    state = program.state
+    buffers = (state.reads, state.writes, state.arguments, len(state.contributions), state.results)
+    return streams, program.tensor_results, program.label_means, buffers
+
+
+def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
+    """Return ``cs_<digits>`` over the graphs of a step, one for each size of its micro-batches.
+
+    Layers, constants, request and versions are part of it.
+    """
     digest = hashlib.sha256()
-    for part in (VERSION, torch.__version__, request, captured.parameters, captured.inputs):
+    for part in (VERSION, torch.__version__, request):
         digest.update(repr(part).encode())
-    for node in captured.graph.nodes:
-        digest.update(node.format_node(include_tensor_metadata=False).encode())
-        digest.update(repr((node.meta["layer"], node.meta["backward"])).encode())
-        if node.meta["loss_scale"]:
-            digest.update(b"loss scale")
-    if (update := captured.update).kernel is not None or update.state.reads:
-        digest.update(repr((update.state, update.kernel and update.kernel.text)).encode())
-    for name, constant in sorted(captured.module.named_buffers()):
-        digest.update(name.encode())
-        digest.update(constant.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    for captured in steps:
+        digest.update(repr((captured.parameters, captured.inputs)).encode())
+        for node in captured.graph.nodes:
+            digest.update(node.format_node(include_tensor_metadata=False).encode())
+            digest.update(repr((node.meta["layer"], node.meta["backward"])).encode())
+            if node.meta["loss_scale"]:
+                digest.update(b"loss scale")
+        if (update := captured.update).kernel is not None or update.state.reads:
+            digest.update(repr((update.state, update.kernel and update.kernel.text)).encode())
+        for name, constant in sorted(captured.module.named_buffers()):
+            digest.update(name.encode())
+            flat = constant.detach().contiguous().view(-1)
+            digest.update(flat.view(torch.uint8).numpy().tobytes())
     return f"cs_{int.from_bytes(digest.digest()[:8], 'little')}"

@@ -16,13 +16,15 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter
 
+from wsc.core.installation import SizedKernels
 from wsc.core.kernel_source import KernelSource
-from wsc.core.program import Program
+from wsc.core.program import Program, Segment
 
 FORMAT = 3
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)
+_SEGMENTS = TypeAdapter(tuple[Segment, ...])
 
 
 class DamagedArtifactError(ValueError):
@@ -34,13 +36,15 @@ class Compiled:
     """A program with the kernel of each of its segments.
 
     ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
-    ``state_update`` computes the buffers that the step writes (StepState).
+    ``state_update`` computes the buffers that the step writes (StepState); ``short`` is for the
+    micro-batches with one sample less, where there are any.
     """
 
     program: Program
     kernels: tuple[KernelSource, ...]
     label_counts: KernelSource | None = None
     state_update: KernelSource | None = None
+    short: SizedKernels | None = None
 
 
 def compiled_to_json(compiled: Compiled) -> str:
@@ -50,6 +54,7 @@ def compiled_to_json(compiled: Compiled) -> str:
         "kernels": [_kernel_data(kernel) for kernel in compiled.kernels],
         "label_counts": compiled.label_counts and _kernel_data(compiled.label_counts),
         "state_update": compiled.state_update and _kernel_data(compiled.state_update),
+        "short": compiled.short and _sized_data(compiled.short),
     }
     return json.dumps({"format": FORMAT, "sha256": _sha256(content), "content": content})
 
@@ -74,6 +79,7 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
             None if content[name] is None else _kernel(content[name])
             for name in ("label_counts", "state_update")
         )
+        short = None if content["short"] is None else _sized(content["short"])
     except DamagedArtifactError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -82,7 +88,9 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         raise DamagedArtifactError(f"program {program.digest}, not {digest}")
     if len(kernels) != len(program.segments):
         raise DamagedArtifactError(f"{len(kernels)} kernels, {len(program.segments)} segments")
-    return Compiled(program, kernels, label_counts, state_update)
+    if (short is None) != (program.num_short == 0):
+        raise DamagedArtifactError(f"kernels of {program.num_short} short micro-batches are absent")
+    return Compiled(program, kernels, label_counts, state_update, short)
 
 
 def _sha256(content: Any) -> str:
@@ -106,6 +114,26 @@ def _kernel(data: dict[str, Any]) -> KernelSource:
         raise DamagedArtifactError(f"kernel imports {', '.join(foreign)}, not of wsc")
     constants = {name: _tensor(tensor) for name, tensor in data["constants"].items()}
     return KernelSource(str(data["text"]), modules, constants)
+
+
+def _sized_data(sized: SizedKernels) -> dict[str, Any]:
+    return {
+        "segments": _SEGMENTS.dump_python(sized.segments, mode="json"),
+        "kernels": [_kernel_data(kernel) for kernel in sized.kernels],
+        "label_counts": sized.label_counts and _kernel_data(sized.label_counts),
+        "state_update": sized.state_update and _kernel_data(sized.state_update),
+    }
+
+
+def _sized(data: dict[str, Any]) -> SizedKernels:
+    return SizedKernels(
+        _SEGMENTS.validate_json(json.dumps(data["segments"])),
+        tuple(_kernel(kernel) for kernel in data["kernels"]),
+        *(
+            None if data[name] is None else _kernel(data[name])
+            for name in ("label_counts", "state_update")
+        ),
+    )
 
 
 def _tensor_data(tensor: torch.Tensor) -> dict[str, Any]:

@@ -28,7 +28,7 @@ The names under ``Appliance*`` and ``ClusterJob*`` are those of the vendor's cli
 Nothing here raises those from ApplianceUnknownError on.
 
 Every error has a *code*, a stable name of the violated rule in kebab case, printed in brackets
-after the text (``batch-not-divisible``). Programs and tests compare codes; texts may change.
+after the text (``system-without-micro-batch``). Programs and tests compare codes; texts may change.
 Codes of configuration files and flags, whatever the key:
 
     unknown-key, missing-key, duplicate-key      a key is misspelt, absent, or occurs twice

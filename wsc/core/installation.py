@@ -14,7 +14,7 @@ from typing import Any
 from wsc.core.kernel_source import KernelSource
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import Mode, Program, StreamPlan
+from wsc.core.program import Mode, Program, Segment, StreamPlan
 from wsc.core.schedule import (
     Rounds,
     Schedule,
@@ -44,6 +44,20 @@ class InputFeed:
 
 
 @dataclass(frozen=True)
+class SizedKernels:
+    """Segments and kernels of a step for micro-batches of one size.
+
+    ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
+    ``state_update`` computes the buffers that the step writes.
+    """
+
+    segments: tuple[Segment, ...]
+    kernels: tuple[KernelSource, ...]
+    label_counts: KernelSource | None = None
+    state_update: KernelSource | None = None
+
+
+@dataclass(frozen=True)
 class Installation:
     """One program with its kernels, streams, rounds, input and optimizer."""
 
@@ -55,10 +69,19 @@ class Installation:
     optimizer: OptimizerSpec | None  # None where nothing is trained
     label_counts: KernelSource | None = None  # counts the labels of a micro-batch
     state_update: KernelSource | None = None  # computes the buffers that the step writes
+    short: SizedKernels | None = None  # of the micro-batches that have one sample less
 
     @property
     def mode(self) -> Mode:
         return self.program.mode
+
+    @property
+    def sized(self) -> tuple[SizedKernels, ...]:
+        """Segments and kernels of full micro-batches, then those of short ones, if there are."""
+        full = SizedKernels(
+            self.program.segments, self.kernels, self.label_counts, self.state_update
+        )
+        return (full,) if self.short is None else (full, self.short)
 
     @cached_property
     def schedule(self) -> Schedule:

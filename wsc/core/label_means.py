@@ -35,11 +35,14 @@ class LabelMean:
     results: tuple[int, ...]
     is_loss: bool  # the backward pass starts from it
 
-    def weights(self, counts: Sequence[Sequence[float]], step: int) -> list[float]:
+    def weights(
+        self, counts: Sequence[Sequence[float]], samples: Sequence[float], step: int
+    ) -> list[float]:
         """Return the weight of each micro-batch.
 
         Args:
             counts: The outputs of the count kernel for each micro-batch.
+            samples: The weight of each micro-batch in a mean over samples.
             step: The step, for errors.
 
         Raises:
@@ -47,7 +50,7 @@ class LabelMean:
         """
         terms = [_weights([own[position] for own in counts]) for position in self.counts]
         if self.has_other_terms:
-            terms.append([1.0] * len(counts))
+            terms.append(list(samples))
         first, *others = terms
         if any(other != first for other in others):
             raise DataError(

@@ -5,13 +5,19 @@ alone wherever it can, so that the weights are bitwise reproducible for every ``
 
 | policy     | value of the flag | samples of a micro-batch                                |
 |------------|-------------------|---------------------------------------------------------|
-| integer    | 4                 | that number, which must divide the batch                |
-| auto       | auto (default)    | the largest divisor of the batch that fits the wafer    |
-|            |                   | and leaves max(8, num_csx) micro-batches                |
+| integer    | 4                 | the valid size that is closest to that number           |
+| auto       | auto (default)    | the largest that fits the wafer and leaves              |
+|            |                   | max(8, num_csx) micro-batches                           |
 | fill_wafer | fill_wafer        | those of the fewest rounds that the wafer allows        |
-| explore    | explore, or a     | the divisor in that range with the shortest step on the |
+| explore    | explore, or a     | the size in that range with the shortest step on the    |
 |            | range of sizes    | emulated machine                                        |
 | none       | null              | the whole share of a system                             |
+
+A batch need not divide. A size is valid if it is ceil(batch / k): it cuts the batch into k
+micro-batches that differ by one sample at most, the larger ones first, as ``torch.tensor_split``
+does (Cerebras developer documentation, "Automatic microbatching": a batch of 673 samples with
+micro-batches of 168 is cut by 169). The valid sizes of every number of systems are among them,
+because ceil(ceil(batch / num_csx) / k) = ceil(batch / (num_csx * k)).
 """
 
 from __future__ import annotations
@@ -93,22 +99,18 @@ class MicroBatchPolicy:
         """The sizes to compare; None for a policy that states its size."""
         return self.requested.explore if isinstance(self.requested, Explore) else None
 
-    def size(
-        self, batch_size: int, num_csx: int, largest: int | None = None, *, simulated: bool = False
-    ) -> int:
-        """Return the samples per micro-batch.
+    def size(self, batch_size: int, num_csx: int, largest: int | None = None) -> int:
+        """Return the samples of the largest micro-batch, a valid size.
 
         Args:
             batch_size: Samples of the global batch.
             num_csx: Systems that share the batch.
             largest: Samples that fit the wafer at a time; None where that is not known yet.
-            simulated: Whether the last micro-batch of a system may be smaller than the others.
-                The micro-batches of a run are all of one size, so that size divides the batch.
 
         Raises:
-            ConfigError: The batch cannot be cut, or the sizes have to be explored first.
+            ConfigError: Some system has no sample, or the sizes have to be explored first.
         """
-        check_systems(batch_size, num_csx)
+        share = share_of(batch_size, num_csx)
         limit = batch_size if largest is None else max(1, largest)
         match self.requested:
             case Explore():
@@ -120,36 +122,38 @@ class MicroBatchPolicy:
                     remedy="compile with --compile_only, then set the size that it names",
                 )
             case "auto":
-                wanted = min(batch_size, max(AUTO_MICRO_BATCHES, num_csx))
-                return largest_divisor(batch_size, min(batch_size // wanted, limit))
-            case "fill_wafer" if simulated:
-                rounds = rounds_of(batch_size, num_csx, limit)
-                return -(-share_of(batch_size, num_csx) // rounds)
+                return _automatic_size(batch_size, max(AUTO_MICRO_BATCHES, num_csx), limit)
             case "fill_wafer":
-                return largest_divisor(batch_size, min(batch_size // num_csx, limit))
-            case None if simulated:
-                return share_of(batch_size, num_csx)
+                return -(-share // rounds_of(batch_size, num_csx, limit))
             case None:
-                return _checked_divisor(batch_size, share_of(batch_size, num_csx), num_csx)
+                return share
             case int():
-                return _checked_divisor(batch_size, self.requested, num_csx)
+                return closest_size(batch_size, self.requested)
 
-    def check(self, batch_size: int, num_csx: int, *, simulated: bool = False) -> None:
+    def check(self, batch_size: int, num_csx: int) -> None:
         """Raise ConfigError unless every system gets a micro-batch of a global batch."""
         if self.range is not None:
             explored_sizes(batch_size, self.range, num_csx)
             return
-        size = self.size(batch_size, num_csx, simulated=simulated)
-        shares_samples = simulated and self.requested in (None, "fill_wafer")
-        if not shares_samples:
+        size = self.size(batch_size, num_csx)
+        if isinstance(self.requested, int):
             check_batch(batch_size, size, num_csx)
 
-    def describe(self, batch_size: int, size: int, num_micro_batches: int) -> str:
+    def describe(self, cut: Cut) -> str:
         """Return one line with batch, micro-batches and policy, for people."""
-        at_most = "" if num_micro_batches * size == batch_size else " at most"
+        at_most = " at most" if cut.num_short else ""
         return (
-            f"Effective batch size is {batch_size}: {num_micro_batches} x micro-batch "
-            f"{size}{at_most} (policy: {self.name})"
+            f"Effective batch size is {cut.batch_size}: {cut.num_micro_batches} x micro-batch "
+            f"{cut.size}{at_most} (policy: {self.name})"
+        )
+
+    def adjustment(self, size: int) -> str | None:
+        """Return a line for people if ``size`` is not the requested integer."""
+        if not isinstance(self.requested, int) or self.requested == size:
+            return None
+        return (
+            f"Micro-batch size {self.requested} was adjusted to {size}, so that all micro-batches "
+            "of the batch are of even size"
         )
 
 
@@ -163,34 +167,59 @@ def share_of(batch_size: int, num_csx: int) -> int:
 
 
 def rounds_of(batch_size: int, num_csx: int, micro_batch_size: int) -> int:
-    """Return how often the weights stream in a step; ConfigError as ``share_of``.
-
-    All rounds but the last are of one size. Valid sizes of a compiler that is free to choose are
-    therefore ceil(share / rounds) (Cerebras developer documentation, "Automatic microbatching").
-    """
+    """Return how often the weights stream in a step; ConfigError as ``share_of``."""
     return -(-share_of(batch_size, num_csx) // micro_batch_size)
 
 
-def largest_divisor(batch_size: int, at_most: int) -> int:
-    """Return the largest divisor of the batch that is not above ``at_most``."""
-    return max(_divisors(batch_size, at_most))
+@dataclass(frozen=True)
+class Cut:
+    """A global batch in micro-batches that differ by one sample at most, the larger ones first."""
+
+    batch_size: int
+    num_micro_batches: int
+
+    @classmethod
+    def of(cls, batch_size: int, micro_batch_size: int, num_csx: int = 1) -> Cut:
+        """Return the fewest micro-batches of a size at most, one for each system at least."""
+        return cls(batch_size, max(num_csx, -(-batch_size // micro_batch_size)))
+
+    @property
+    def size(self) -> int:
+        """Samples of the first micro-batch."""
+        return -(-self.batch_size // self.num_micro_batches)
+
+    @property
+    def num_short(self) -> int:
+        """Micro-batches at the end that have one sample less than the first."""
+        return self.size * self.num_micro_batches - self.batch_size
+
+
+def closest_size(batch_size: int, wanted: int) -> int:
+    """Return the valid size that is closest to a number; of two equally close ones the smaller."""
+    below = _size_of(batch_size, -(-batch_size // wanted))
+    above = _size_of(batch_size, max(1, batch_size // wanted))
+    return min(below, above, key=lambda size: (abs(size - wanted), size))
 
 
 def explored_sizes(batch_size: int, allowed: SizeRange, num_csx: int) -> list[int]:
     """Return all sizes to compare, smallest first; ConfigError if the range holds none.
 
-    Each divides the batch and leaves a micro-batch for every system.
+    They are the valid sizes of a system's share, which fill every round.
     """
-    check_systems(batch_size, num_csx)
-    last = batch_size if allowed.max is None else allowed.max
-    sizes = [size for size in _sizes(batch_size, num_csx) if allowed.min <= size <= last]
+    share = share_of(batch_size, num_csx)
+    last = share if allowed.max is None else allowed.max
+    few = range(1, isqrt(share) + 2)  # sizes of so many rounds, and so small sizes, are all
+    found = {_size_of(share, count) for count in few}
+    found |= {_size_of(share, -(-share // size)) for size in few}
+    sizes = sorted(size for size in found if allowed.min <= size <= last)
     if not sizes:
         raise ConfigError(
             "there is no micro-batch size to explore",
             code="no-size-to-explore",
             where=FLAG,
             value=f"{allowed.min} to {last}",
-            rule=f"a divisor of batch_size {batch_size} that leaves {num_csx} micro-batches",
+            rule=f"ceil({share} / k) for some k: a system's share of batch_size {batch_size} is "
+            f"{counted(share, 'sample')}",
             remedy="widen min and max",
         )
     return sizes
@@ -210,8 +239,8 @@ def check_systems(batch_size: int, num_csx: int) -> None:
 
 
 def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:
-    """Raise ConfigError if a batch of equal micro-batches leaves a system without any."""
-    num_micro_batches = batch_size // micro_batch_size
+    """Raise ConfigError if micro-batches of this size leave a system without any."""
+    num_micro_batches = Cut.of(batch_size, micro_batch_size).num_micro_batches
     if num_micro_batches < num_csx:
         share = counted(num_micro_batches, "micro-batch", "micro-batches")
         raise ConfigError(
@@ -224,30 +253,25 @@ def check_batch(batch_size: int, micro_batch_size: int, num_csx: int) -> None:
         )
 
 
-def _checked_divisor(batch_size: int, size: int, num_csx: int) -> int:
-    if batch_size % size:
-        near = sorted(_sizes(batch_size, num_csx), key=lambda divisor: abs(divisor - size))[:3]
-        raise ConfigError(
-            f"a global batch of {batch_size} cannot be cut into micro-batches of {size}",
-            code="batch-not-divisible",
-            where=FLAG,
-            value=size,
-            rule="micro_batch_size divides batch_size",
-            remedy=f"choose {' or '.join(map(str, sorted(near)))}",
-        )
-    return size
+def _automatic_size(batch_size: int, wanted: int, limit: int) -> int:
+    """Return the largest valid size up to ``limit`` that leaves ``wanted`` micro-batches.
 
-
-def _sizes(batch_size: int, num_csx: int) -> list[int]:
-    """Return the divisors of the batch that leave a micro-batch for every system."""
-    return _divisors(batch_size, batch_size // num_csx)
-
-
-def _divisors(number: int, at_most: int) -> list[int]:
-    """Return the divisors up to ``at_most`` in ascending order.
-
-    The small ones are found by trial; the large ones are their partners.
+    Micro-batches of one size are preferred, if ``wanted`` systems take as many rounds with them.
     """
-    small = [size for size in range(1, isqrt(number) + 1) if number % size == 0]
-    both = {*small, *(number // size for size in small)}
-    return sorted(size for size in both if size <= at_most)
+    wanted = min(batch_size, wanted)
+    most = batch_size if wanted == 1 else (batch_size - 1) // (wanted - 1)
+    size = _size_of(batch_size, -(-batch_size // min(limit, most)))
+    even = largest_divisor(batch_size, size)
+    rounds = rounds_of(batch_size, wanted, size)
+    return even if rounds_of(batch_size, wanted, even) == rounds else size
+
+
+def largest_divisor(batch_size: int, at_most: int) -> int:
+    """Return the largest divisor of the batch that is not above ``at_most``."""
+    small = [size for size in range(1, isqrt(batch_size) + 1) if batch_size % size == 0]
+    large = (batch_size // size for size in small)
+    return max(size for size in (*small, *large) if size <= at_most)
+
+
+def _size_of(batch_size: int, num_micro_batches: int) -> int:
+    return Cut(batch_size, num_micro_batches).size

@@ -18,6 +18,7 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from wsc.core.label_means import LabelMean
+from wsc.core.micro_batches import Cut
 
 Mode = Literal["train", "eval"]
 Phase = Literal["forward", "backward"]
@@ -191,10 +192,47 @@ class Program:
     label_means: tuple[LabelMean, ...] = ()
     tensor_results: tuple[TensorResult, ...] = ()
     state: StepState = StepState()
+    num_short: int = 0  # micro-batches at the end that have one sample less
+    totals: tuple[int, ...] = ()  # positions of results that are sums over samples, not means
 
     @property
     def batch_size(self) -> int:
-        return self.micro_batch_size * self.num_micro_batches
+        return self.micro_batch_size * self.num_micro_batches - self.num_short
+
+    @property
+    def cut(self) -> Cut:
+        """The global batch in micro-batches."""
+        return Cut(self.batch_size, self.num_micro_batches)
+
+    def is_short(self, micro_batch: int) -> bool:
+        """Return whether a micro-batch has one sample less than the first."""
+        return micro_batch >= self.num_micro_batches - self.num_short
+
+    def rows_of(self, micro_batch: int) -> slice:
+        """Return the rows of the global batch that are a micro-batch."""
+        size, num_full = self.micro_batch_size, self.num_micro_batches - self.num_short
+        first = size * micro_batch - max(0, micro_batch - num_full)
+        return slice(first, first + size - self.is_short(micro_batch))
+
+    def inputs_of(self, micro_batch: int) -> tuple[TensorSpec, ...]:
+        """Return the inputs of one micro-batch."""
+        return self._short_inputs if self.is_short(micro_batch) else self.inputs
+
+    @cached_property
+    def _short_inputs(self) -> tuple[TensorSpec, ...]:
+        samples = self.micro_batch_size - 1
+        return tuple(TensorSpec(i.name, (samples, *i.shape[1:]), i.dtype) for i in self.inputs)
+
+    def weights_of(self, result: int) -> tuple[float, ...]:
+        """Return the weight of each micro-batch in a result that is no mean over labels."""
+        return (1.0,) * self.num_micro_batches if result in self.totals else self.sample_weights
+
+    @cached_property
+    def sample_weights(self) -> tuple[float, ...]:
+        """Weight of each micro-batch in a mean over samples; 1.0 if all have equally many."""
+        rows = map(self.rows_of, range(self.num_micro_batches))
+        count, total = self.num_micro_batches, self.batch_size
+        return tuple((row.stop - row.start) * count / total for row in rows)
 
     @cached_property
     def parameter(self) -> dict[str, TensorSpec]:

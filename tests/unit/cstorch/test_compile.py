@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import cstorch
 from cstorch import backends
@@ -21,7 +22,7 @@ from tests.support.local_machine import Regression, compile_model, random_batche
 from tests.support.tiny_training import GPT, LOADER, MICRO_BATCH_SIZE, Shape, cluster_config
 from timing.hardware import CS2
 from timing.sram import SramPlan, code_bytes, recomputable, recompute
-from wsc.core.errors import ApplianceResourceExhausted, ConfigError
+from wsc.core.errors import ApplianceCompilationError, ApplianceResourceExhausted, ConfigError
 
 Sizes = Callable[[], list[int]]
 """Returns the micro-batch sizes that were compiled, in order."""
@@ -60,18 +61,18 @@ def test_size_that_fits_is_compiled_as_requested(sizes: Sizes, requested: Any, s
 
 
 @pytest.mark.parametrize(("fits", "size"), [(4, 4), (3, 2), (2, 2), (1, 1)])
-def test_auto_takes_the_largest_divisor_that_fits(sizes: Sizes, fits: int, size: int) -> None:
+def test_auto_takes_the_largest_size_that_fits(sizes: Sizes, fits: int, size: int) -> None:
     """The weights are those that this size gives when it is stated."""
     found = train("auto", fits)
     assert sizes()[-1] == size
     assert found == train(size)
 
 
-@pytest.mark.parametrize(("fits", "num_csx", "size"), [(20, 1, 16), (32, 3, 8), (3, 2, 2)])
-def test_fill_wafer_takes_the_largest_divisor_that_fits(
+@pytest.mark.parametrize(("fits", "num_csx", "size"), [(20, 1, 16), (32, 3, 11), (3, 2, 3)])
+def test_fill_wafer_takes_the_fewest_rounds(
     sizes: Sizes, fits: int, num_csx: int, size: int
 ) -> None:
-    """A run needs equal micro-batches, one for each system at least."""
+    """A wafer with room for 20 rows takes twice 16; three systems share 32 rows in one round."""
     train("fill_wafer", fits, num_csx, compile_only=True)
     assert sizes()[-1] == size
 
@@ -81,7 +82,8 @@ def test_layers_are_recomputed_where_they_do_not_fit(
     requested: Any, sizes: Sizes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The weights are those that a larger wafer gives at the same size."""
-    batches = [build_source(LOADER, "test").batch(index) for index in range(2)]
+    source = build_source(LOADER | {"batch_size": 16}, "test")
+    batches = [source.batch(index) for index in range(2)]
     half = {name: tensor[:MICRO_BATCH_SIZE] for name, tensor in batches[0].items()}
     program = compile_model(build_model(GPT, 0), half, 1).program
     foreseen = recompute(program, recomputable(program))
@@ -98,6 +100,58 @@ def test_layers_are_recomputed_where_they_do_not_fit(
     assert train_gpt(least) == train_gpt(whole)
     assert set(sizes()) == {MICRO_BATCH_SIZE}
     assert "layers are recomputed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("requested", "rows_that_fit"), [("auto", 2), ("fill_wafer", 20), ("explore", 20), (5, 20)]
+)
+def test_compile_at_other_sizes_runs_python_once(requested: Any, rows_that_fit: int) -> None:
+    """Side effects happen once, and a generator among the arguments is read once."""
+    one_too_many = SramPlan.of(replace(PROGRAM, micro_batch_size=rows_that_fit + 1), CS2)
+    wafer = {"sram_bytes": code_bytes(CS2) + one_too_many.peak_bytes - 1}
+    config, calls = cluster_config(Shape(1), system=wafer), []
+    with running_backend(cluster_config=config, compile_only=True) as backend:
+        backends.csx.performance.micro_batch_size = requested
+        model = cstorch.compile(Regression(), backend)
+
+        @cstorch.trace
+        def step(batch: dict[str, torch.Tensor], factors: Iterator[float]) -> torch.Tensor:
+            calls.append(list(factors))
+            loss: torch.Tensor = model(**batch)
+            return loss * sum(calls[-1])
+
+        for batch in executor(1, loader(lambda: random_batches(1, ROWS))):
+            step(batch, (factor for factor in (1.0, 2.0)))
+    assert calls == [[1.0, 2.0]]
+
+
+def test_a_step_that_counts_samples_in_python_needs_one_size() -> None:
+    """``len`` is an int, so the recording holds for one size."""
+
+    class Counts(Regression):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return super().forward(x * len(x), y)
+
+    def compile_at(size: int) -> None:
+        with running_backend(compile_only=True) as backend:
+            backends.csx.performance.micro_batch_size = size
+            cstorch.compile(Counts(), backend)
+            losses(training_step(backend), executor(1, loader(lambda: random_batches(1, ROWS))))
+
+    compile_at(8)
+    with raises(ApplianceCompilationError, "step-depends-on-micro-batch-size") as caught:
+        compile_at(5)
+    assert "divides the batch" in (caught.value.remedy or "")
+
+
+@pytest.mark.parametrize(("rows_that_fit", "is_named"), [(20, True), (4, False)])
+def test_auto_names_the_size_of_fill_wafer(
+    rows_that_fit: int, is_named: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a system could take more samples at a time."""
+    caplog.set_level(logging.INFO, "waferstream")
+    train("auto", rows_that_fit, compile_only=True)
+    assert ("fill_wafer would take micro-batches of 16" in caplog.text) == is_named
 
 
 def test_auto_gives_the_same_weights_on_any_number_of_systems() -> None:
@@ -128,21 +182,27 @@ def test_explore_names_the_fastest_size_that_fits(
     assert sizes()[-1] == 16
     table = caplog.text.split("Explored micro-batch sizes:")[1]
     assert re.findall(r"^(?:->|  ) +(\d+) +(\d+)", table, re.MULTILINE) == [
-        ("1", "32"), ("2", "16"), ("4", "8"), ("8", "4"), ("16", "2"),
+        ("1", "32"), ("2", "16"), ("3", "11"), ("4", "8"), ("5", "7"), ("6", "6"), ("7", "5"),
+        ("8", "4"), ("11", "3"), ("16", "2"),
     ]  # fmt: skip
     assert "csx.performance.micro_batch_size: 16" in table
+    assert "trying micro batch size 32" in caplog.text
+    assert "Gradient accumulation picked micro batch size 16" in caplog.text
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_explore_takes_batches_below_the_captured_sizes(sizes: Sizes, rows: int) -> None:
+def test_explore_takes_batches_below_the_captured_sizes(
+    sizes: Sizes, rows: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Sizes are compared by captures of two and four samples, for any batch."""
     train("explore", rows=rows, compile_only=True)
     assert sizes() == [rows]
+    assert "No benefit from gradient accumulation expected" in caplog.text
 
 
 def test_explore_stays_in_its_range(sizes: Sizes) -> None:
     """Sizes from min to max are compared."""
-    train({"explore": {"min": 2, "max": 7}}, compile_only=True)
+    train({"explore": {"min": 2, "max": 4}}, compile_only=True)
     assert sizes()[-1] == 4
 
 

@@ -82,6 +82,37 @@ def test_trace_records_the_body_once(backend: cstorch.Backend) -> None:
     assert len({value.item() for value in outputs}) == 3
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda batch: ((batch, 2.0), {}),
+        lambda batch: ((batch, 1), {}),
+        lambda batch: ((batch, 1.0), {"scale": None}),
+        lambda batch: (({**batch, "y": batch["y"].double()}, 1.0), {}),
+        lambda batch: (({**batch, "x": batch["x"][:1]}, 1.0), {}),
+    ],
+    ids=["another number", "another type", "another structure", "another dtype", "another shape"],
+)
+def test_later_call_with_other_arguments_is_refused(
+    change: Callable[[Batch], Any], backend: cstorch.Backend
+) -> None:
+    """It would go on with what the first call recorded."""
+    model = cstorch.compile(Regression(), backend)
+
+    @cstorch.trace
+    def step(batch: Batch, factor: float, scale: object = None) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        return loss * factor
+
+    calls = 0
+    with raises(ApplianceCompilationError, "step-arguments-changed"):
+        for batch in executor(3):
+            args, kwargs = ((batch, 1.0), {}) if calls < 2 else change(batch)
+            step(*args, **kwargs)
+            calls += 1
+    assert calls == 2
+
+
 def test_step_outside_of_a_loop_is_refused(backend: cstorch.Backend) -> None:
     """A step needs the data of a loop."""
     with raises(ApplianceCompilationError, "step-outside-loop"):

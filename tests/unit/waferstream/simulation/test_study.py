@@ -122,7 +122,6 @@ def test_fill_wafer_size_is_set_if_auto_takes_less(study: Study) -> None:
     [
         ("auto", 49, "batch-below-systems"),
         ("fill_wafer", 49, "batch-below-systems"),
-        (5, 2, "batch-not-divisible"),
         (8, 7, "system-without-micro-batch"),
     ],
 )

@@ -26,13 +26,12 @@ def compiled(
     cache: ArtifactCache | None,
     request: CompileRequest = REQUEST,
     model: nn.Module | None = None,
-    rows: int = 2,
     scale: float = 1.0,
 ) -> tuple[Compiled, bool]:
     """Return the artifact, and whether it was found in the cache."""
     model = model or Regression()
     step = backward_step(model, lambda loss: loss * scale)
-    batch = random_batches(1, rows)[0]
+    batch = random_batches(1, request.micro_batch_size)[0]
     return compile_step(step, model, list(batch.items()), request, cache)
 
 
@@ -58,7 +57,8 @@ def test_load_finds_the_same_step(cache: ArtifactCache) -> None:
         {"request": replace(REQUEST, target="4 systems")},
         {"request": replace(REQUEST, num_micro_batches=4)},
         {"request": replace(REQUEST, disabled_passes=("drop_aliases",))},
-        {"rows": 3},
+        {"request": replace(REQUEST, micro_batch_size=3)},
+        {"request": replace(REQUEST, num_short=1)},
         {"model": Regression(depth=3)},
         {"scale": 2.0},
     ],

@@ -110,7 +110,7 @@ def test_captured_names_parameters_inputs_and_gradients() -> None:
         loss.backward()
         return [loss, loss * 2]
 
-    captured = capture(step, model, named, MIXED, 4)
+    captured = capture(step, model, named, MIXED)
     assert [spec.name for spec in captured.parameters] == [n for n, _ in model.named_parameters()]
     assert {spec.dtype for spec in captured.parameters} == {"float32"}
     assert captured.inputs == (
@@ -130,7 +130,7 @@ def test_capture_refuses_unsupported_input_dtypes(dtype: torch.dtype) -> None:
     """Before tracing starts; tokens are often stored as unsigned integers."""
     inputs = [("tokens", torch.zeros(2, 4, dtype=dtype))]
     with raises(ApplianceCompilationError, "input-dtype-unsupported") as caught:
-        capture(lambda batch: batch, Regression(), inputs, FP32, 1)
+        capture(lambda batch: batch, Regression(), inputs, FP32)
     assert caught.value.value == str(dtype)
     assert "tokens" in (caught.value.where or "")
     assert "int64" in (caught.value.rule or "")
@@ -164,7 +164,7 @@ def test_backward_must_have_a_scalar_loss_only(
 
     named = [(name, tensor) for name, tensor in random_batches(1, 2)[0].items()]
     with raises(ApplianceCompilationError, "backward-not-of-scalar-loss") as caught:
-        capture(step, model, named, FP32, 1)
+        capture(step, model, named, FP32)
     assert caught.value.remedy
 
 

@@ -28,7 +28,7 @@ def captured(config: dict[str, Any] = GPT, precision: StreamPrecision = FP32) ->
     model = build_model(config | {"num_hidden_layers": 1}, 0)
     batch = build_source(LOADER, "test").batch(0)
     inputs = [(name, tensor[:2]) for name, tensor in batch.items()]
-    return capture(backward_step(model), model, inputs, precision, 11)
+    return capture(backward_step(model), model, inputs, precision)
 
 
 def calls(found: Captured) -> list[fx.Node]:

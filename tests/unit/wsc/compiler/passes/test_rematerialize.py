@@ -84,7 +84,7 @@ def test_gradients_of_reshaped_weights_are_those_of_autograd(reshape: Reshape) -
 def test_masked_weight_is_not_stashed(reshape: Reshape) -> None:
     """No value of weights and constants alone reaches another segment."""
     model = Reshaped(reshape)
-    step = capture(backward_step(model), model, [("x", torch.zeros(4, WIDTH))], FP32, 1)
+    step = capture(backward_step(model), model, [("x", torch.zeros(4, WIDTH))], FP32)
     run_passes(step)
     weights = set(step.weights)
     decided_by: dict[Node, set[Node]] = {}
