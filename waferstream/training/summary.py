@@ -19,6 +19,7 @@ from waferstream.reports.summary import SUMMARY_NAME, Emulated, Measured, ModelS
 from waferstream.training.observers import History
 from waferstream.training.trainer import Outcome
 from wsc.core.files import write_json
+from wsc.core.micro_batches import closest_size
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
@@ -66,7 +67,9 @@ def summarize(
         system=cluster.machine.system.name,
         model=ModelSummary(init.model.label, parameters),
         batch_size=data.batch_size if data else 0,
-        micro_batch_size=size if isinstance(size, int) else None,
+        micro_batch_size=closest_size(data.batch_size, size)
+        if data and isinstance(size, int)
+        else None,
         first_step=outcome.first_step,
         last_step=outcome.last_step,
         train=tuple(history.train),

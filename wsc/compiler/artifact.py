@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from wsc.compiler.compiled import (
@@ -22,6 +23,9 @@ from wsc.compiler.compiled import (
 )
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ConfigError
+from wsc.core.kernel_source import KernelSource
+from wsc.core.program import Segment
+from wsc.core.units import counted
 
 FILE = "compiled.json"
 
@@ -76,7 +80,16 @@ class ArtifactCache:
 
 def _kernels_text(compiled: Compiled) -> str:
     """Return the kernels of all segments with their names as comments."""
-    parts = []
-    for segment, kernel in zip(compiled.program.segments, compiled.kernels, strict=True):
-        parts.append(f"# segment {segment.index}: {segment.layer} {segment.phase}\n{kernel.text}")
+    program, short = compiled.program, compiled.short
+    parts = _texts(program.segments, compiled.kernels, program.micro_batch_size)
+    if short is not None:
+        parts += _texts(short.segments, short.kernels, program.micro_batch_size - 1)
     return "\n".join(parts)
+
+
+def _texts(segments: Sequence[Segment], kernels: Sequence[KernelSource], size: int) -> list[str]:
+    return [
+        f"# segment {segment.index}: {segment.layer} {segment.phase}, {counted(size, 'sample')}\n"
+        f"{kernel.text}"
+        for segment, kernel in zip(segments, kernels, strict=True)
+    ]

@@ -19,10 +19,10 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from wsc.compiler.capture import Captured, Step, annotate_layers, capture
-from wsc.compiler.precision import DTYPES, StreamPrecision
+from wsc.compiler.precision import StreamPrecision
+from wsc.compiler.shape_rules import own_shape_rules
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.program import TensorSpec
 
 _REMEDY = "set csx.performance.micro_batch_size to an integer that divides the batch and fits"
 
@@ -117,22 +117,21 @@ class _Again(fx.Interpreter):
 def _run_again(captured: Captured, size: int) -> Captured:
     """Run the graph of all sizes on fake tensors of one size; returns the graph of that run."""
     inputs = [replace(spec, shape=(size, *spec.shape[1:])) for spec in captured.inputs]
+    shapes = [spec.shape for spec in (*captured.parameters, *inputs)]
+    placeholders = captured.graph.find_nodes(op="placeholder")
+    dtypes = [node.meta["val"].dtype for node in placeholders]
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:
-        weights = [_empty(spec, captured.stream_dtype) for spec in captured.parameters]
-        batch = [_empty(spec, spec.dtype) for spec in inputs]
+        values = [torch.empty(s, dtype=d) for s, d in zip(shapes, dtypes, strict=True)]
 
     def run(weights: list[torch.Tensor], batch: list[torch.Tensor]) -> list[torch.Tensor]:
         return list(_Again(captured.module).run(weights, batch))
 
-    with fake_mode:
-        module = make_fx(run, _allow_non_fake_inputs=True)(weights, batch)
+    count = len(captured.parameters)
+    with own_shape_rules(), fake_mode:
+        module = make_fx(run, _allow_non_fake_inputs=True)(values[:count], values[count:])
     annotate_layers(module.graph)
     return replace(captured, module=module, inputs=tuple(inputs))
-
-
-def _empty(spec: TensorSpec, dtype: str) -> torch.Tensor:
-    return torch.empty(spec.shape, dtype=DTYPES[dtype])
 
 
 def _depends_on_size(value: str) -> ApplianceCompilationError:

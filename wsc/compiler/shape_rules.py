@@ -60,7 +60,9 @@ def _norm(rule: Callable[..., Any], input_position: int) -> Callable[..., Any]:
             layout = torch.contiguous_format
 
         def laid_out(arg: Any) -> Any:
-            is_like_input = isinstance(arg, torch.Tensor) and arg.shape == x.shape
+            # Without the ranks, a number of samples would be compared with one of channels.
+            is_tensor = isinstance(arg, torch.Tensor) and arg.ndim == x.ndim
+            is_like_input = is_tensor and arg.shape == x.shape
             return arg.contiguous(memory_format=layout) if is_like_input else arg
 
         return rule(*map(laid_out, args), **kwargs)

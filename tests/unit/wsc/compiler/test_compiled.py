@@ -1,6 +1,7 @@
 """The JSON form of a compiled program: exact, verified, and never executed while it is read."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,21 @@ def test_round_trip_keeps_program_and_kernel_text(compiled: Compiled) -> None:
     assert repr(found.program) == repr(compiled.program)
     for one, other in zip(found.kernels, compiled.kernels, strict=True):
         assert (one.text, dict(one.modules)) == (other.text, dict(other.modules))
+
+
+def test_round_trip_keeps_kernels_of_short_micro_batches() -> None:
+    """They are a second set of segments and kernels; an artifact without them is damaged."""
+    model = nn.Linear(4, 4)
+    request = CompileRequest(FP32, 3, num_micro_batches=2, target="1 system", num_short=1)
+    step = backward_step(model, torch.mean)
+    made = compile_step(step, model, [("x", torch.ones(3, 4))], request)[0]
+    assert made.short is not None
+    found = again(made).short
+    assert found is not None
+    assert found.segments == made.short.segments != made.program.segments
+    assert [k.text for k in found.kernels] == [k.text for k in made.short.kernels]
+    with pytest.raises(DamagedArtifactError, match="short micro-batches"):
+        again(replace(made, short=None))
 
 
 def test_round_trip_keeps_constants_with_their_layout(compiled: Compiled) -> None:

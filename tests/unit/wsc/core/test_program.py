@@ -1,13 +1,16 @@
 """Programs as data: sizes, who owns which parameter, and what travels as one piece."""
 
 from collections import Counter
+from dataclasses import replace
 from operator import attrgetter
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_programs import program, segment
+from wsc.core.micro_batches import Cut
 from wsc.core.program import BYTES_PER_ELEMENT, Footprint, TensorSpec, assign_servers, plan_streams
 
 specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
@@ -22,6 +25,32 @@ specs = st.lists(st.integers(1, 1000), min_size=1, max_size=30).map(
 def test_tensor_spec_num_bytes(shape: tuple[int, ...], dtype: str, num_bytes: int) -> None:
     """Elements times bytes; a scalar has one element, an empty shape none."""
     assert TensorSpec("x", shape, dtype).num_bytes == num_bytes
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_rows_of_micro_batches_are_those_of_tensor_split(batch_size: int, count: int) -> None:
+    """The rows, the shapes of the inputs, and the weights in a mean over samples."""
+    cut = Cut(batch_size, min(count, batch_size))
+    tiny = replace(
+        program(),
+        inputs=(TensorSpec("x", (cut.size, 3), "float32"),),
+        micro_batch_size=cut.size,
+        num_micro_batches=cut.num_micro_batches,
+        num_short=cut.num_short,
+    )
+    parts = torch.arange(batch_size).tensor_split(cut.num_micro_batches)
+    for index, part in enumerate(parts):
+        assert torch.arange(batch_size)[tiny.rows_of(index)].equal(part)
+        assert tiny.inputs_of(index)[0].shape == (len(part), 3)
+        assert tiny.sample_weights[index] == len(part) * len(parts) / batch_size
+    assert tiny.cut == cut
+
+
+def test_weights_of_a_sum_are_one() -> None:
+    """Micro-batches count alike in it, and by their samples in a mean."""
+    uneven = replace(program(), micro_batch_size=2, num_micro_batches=2, num_short=1, totals=(1,))
+    assert uneven.weights_of(0) == (4 / 3, 2 / 3)
+    assert uneven.weights_of(1) == (1.0, 1.0)
 
 
 def test_footprint_covering_is_enough_for_both() -> None:
