@@ -28,6 +28,7 @@ from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Interval
+from wsc.core.watch import NOTHING, Watch
 
 
 class Cluster(Protocol):
@@ -46,6 +47,7 @@ class Cluster(Protocol):
         last_step: int,
         check_finite: bool = True,
         loss_scale: LossScale | None = None,
+        watch: Watch = NOTHING,
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from wsc.core.messages import server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, TensorSpec, assign_servers
 from wsc.core.role import Interval, Job, Report, Value
+from wsc.core.watch import NOTHING, TensorNorms, Watch, first_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class StepResult:
     ``values`` are the results of the step (the loss first), those of its micro-batches combined in
     index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
     norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
-    is fixed.
+    is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
     """
 
     step: int
@@ -50,6 +51,7 @@ class StepResult:
     gradient_norm: float | None
     timing: StepTiming
     loss_scale: LossScale | None = None
+    tensor_norms: Mapping[str, TensorNorms] = field(default_factory=dict)
 
     @property
     def was_skipped(self) -> bool:
@@ -158,6 +160,7 @@ class Coordinator:
         last_step: int,
         check_finite: bool = True,
         loss_scale: LossScale | None = None,
+        watch: Watch = NOTHING,
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive) of an installed program.
 
@@ -167,10 +170,11 @@ class Coordinator:
             last_step: The last step.
             check_finite: Whether every result must be finite, but for those of skipped steps.
             loss_scale: The loss scale of the first step, if the program's is dynamic.
+            watch: What the roles watch.
 
         Raises:
             ApplianceNanError: A result is not finite, or gradients overflow at the smallest loss
-                scale, and ``check_finite`` is set.
+                scale, and ``check_finite`` is set; or a value is not finite that is watched.
             ConfigError: The loss scale comes from a longer training.
             WaferStreamError: A role failed (see ``Roles``).
         """
@@ -181,10 +185,11 @@ class Coordinator:
         results: list[StepResult] = []
         for first in range(first_step, last_step + 1, steps_per_job(program) or count):
             last = min(first + (steps_per_job(program) or count) - 1, last_step)
-            job = Job(mode, first, last, loss_scale, self._state.read_by(program))
+            job = Job(mode, first, last, loss_scale, self._state.read_by(program), watch)
             self._reports = self._roles.run(job)
             results += self._step_results(job, self._reports)
             loss_scale = results[-1].loss_scale
+            _check_findings(self._reports, results)
         if check_finite:
             for result in results:
                 _check_result(result, mode)
@@ -282,11 +287,14 @@ class Coordinator:
         returned = {key: value for report in reports for key, value in report.results.items()}
         norms = {step: norm for report in reports for step, norm in report.norms.items()}
         scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
+        tensor_norms = {n: pair for report in reports for n, pair in report.tensor_norms.items()}
+        in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
         for step in job.steps:
             parts = [returned[step, index] for index in range(program.num_micro_batches)]
             values = combine(program, parts, self._state.advance(program, parts))
             timing = self._timing.step(job.mode, step)
-            yield StepResult(step, values, norms.get(step), timing, scales.get(step))
+            watched = in_order if step == job.last_step else {}
+            yield StepResult(step, values, norms.get(step), timing, scales.get(step), watched)
 
 
 def cluster_ended() -> ApplianceRuntimeServerError:
@@ -310,6 +318,14 @@ def check_skipped(loss_scale: LossScale, first_step: int) -> None:
             rule="at most all steps before have been skipped",
             remedy="restore global_step with the loss scale, or neither of them",
         )
+
+
+def _check_findings(reports: Sequence[Report], results: Sequence[StepResult]) -> None:
+    """Raise for the first value that was found not finite, but for those of skipped steps."""
+    skipped = {result.step for result in results if result.was_skipped}
+    findings = (f for report in reports for f in report.findings if f.step not in skipped)
+    if (first := first_of(findings)) is not None:
+        raise first.error()
 
 
 def _check_result(result: StepResult, mode: Mode) -> None:

@@ -70,6 +70,7 @@ class MicroBatch:
     weights: Mapping[int, float] = field(default_factory=dict)
     has_labels: bool = True
     tensors: frozenset[int] = frozenset()
+    is_finite: bool = True  # as far as it was examined
 
     def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
         """Run one segment and keep what later segments read."""

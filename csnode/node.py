@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from csnode.executor import Executor, Lanes, MicroBatch
+from csnode.finite import not_finite
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.installation import Installation
 from wsc.core.messages import (
@@ -30,6 +31,7 @@ from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext
 from wsc.core.schedule import SegmentStep
 from wsc.core.units import format_bytes
+from wsc.core.watch import ORIGINS, Finding
 
 Kind = Literal["weights", "activations", "gradients"]
 
@@ -135,6 +137,7 @@ class NodeJob(JobState[CSNode]):
         self._sent: dict[tuple[RoundOfStep, int, Subtree], PartialSum] = {}
         self._activation_bytes = 0
         self._sram = SramLedger(role.name, role.spec.sram_bytes)
+        self._finite_to = job.watch.finite_to
         self._report = Report(role.name)
 
     def start(self) -> Iterator[Envelope]:
@@ -202,6 +205,8 @@ class NodeJob(JobState[CSNode]):
         self._report.intervals += self._executor.run(
             self._now.step, step, weights, self._batches, loss_scale
         )
+        if self._now.step <= self._finite_to:
+            self._examine(step)
         for bucket in step.weights:
             self._sram.change("weights", -weights.pop(bucket.index).num_bytes)
             released = WeightsReleased(*self._now, bucket.index)
@@ -213,6 +218,24 @@ class NodeJob(JobState[CSNode]):
         if self._batches:
             for bucket in step.gradients:
                 yield from self._send_gradient(bucket)
+
+    def _examine(self, step: SegmentStep) -> None:
+        """Note each micro-batch's first value that is not finite in a step."""
+        for batch in self._batches:
+            segment = self._executor.segment(step, batch)
+            tensor = not_finite(segment, batch)
+            if tensor is not None:
+                batch.is_finite = False
+                found = Finding(
+                    self._now.step,
+                    ORIGINS.index("micro-batch"),
+                    batch.index,
+                    self._num_executed,
+                    segment.layer,
+                    f"{tensor} ({segment.phase})",
+                    self.role.name,
+                )
+                self._report.findings.append(found)
 
     def _send_gradient(self, bucket: Bucket) -> Iterator[Envelope]:
         for subtree, part in self._executor.pack(bucket, self._batches):

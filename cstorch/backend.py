@@ -44,6 +44,7 @@ from wsc.core.installation import InputFeed
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
+from wsc.core.watch import Watch
 
 
 class Backend:
@@ -126,6 +127,15 @@ class Backend:
     def running_cluster(self) -> Cluster | None:
         """The running cluster, None before the first traced step and after the end."""
         return self._execution.cluster
+
+    @property
+    def watch(self) -> Watch:
+        """What the cluster watches while it trains: nothing by default."""
+        return self._execution.watch
+
+    @watch.setter
+    def watch(self, watch: Watch) -> None:
+        self._execution.watch = watch
 
     @property
     def start_up(self) -> StartUp | None:

@@ -30,6 +30,7 @@ from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.units import format_ps
+from wsc.core.watch import NOTHING
 
 log = logging.getLogger("waferstream")
 
@@ -55,6 +56,8 @@ class Execution:
         self.optimizer_state: OptimizerState | None = None
         """That of the optimizer whose state MemoryX holds."""
         self._ends_at_s = math.inf  # of time.monotonic()
+        self.watch = NOTHING
+        """What the cluster watches while it trains."""
 
     def size(self) -> ClusterSize:
         """Return the number of actors of each role."""
@@ -176,7 +179,8 @@ class Execution:
         if mode == "train" and self.optimizer_state is not None:
             self.optimizer_state.outdate()
         try:
-            return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale)
+            watch = self.watch if mode == "train" else NOTHING
+            return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale, watch)
         except ApplianceNanError:
             raise
         except BaseException:

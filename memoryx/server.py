@@ -18,6 +18,7 @@ from memoryx.collector import GradientCollector, NormExchange, Sums
 from memoryx.loss_scaling import LossScaling
 from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
+from memoryx.watcher import Watcher
 from wsc.compiler.precision import CARRIED, write_stream
 from wsc.core.installation import Installation
 from wsc.core.messages import (
@@ -126,11 +127,13 @@ class ServerJob(JobState[WeightServer]):
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
         self._collector = GradientCollector(index, program, collected, installed.optimizer)
         self._scaling = LossScaling(installed.optimizer, job)
+        self._watcher = Watcher(program, job, self._report)
         self._clips_by_norm = (
             installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
         )
 
     def start(self) -> Iterator[Envelope]:
+        self._watcher.begin(self.role.store.masters)
         yield from self._stream()
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
@@ -195,7 +198,10 @@ class ServerJob(JobState[WeightServer]):
             with self.role.context.cores.lease():
                 start_ns = time.perf_counter_ns()
                 if not is_skipped:
+                    masters = self.role.store.masters
+                    self._watcher.before_update(step, masters, gradients)
                     self.role.store.update(gradients, self._scaling.applied(step))
+                    self._watcher.after_update(step, masters, gradients)
                 stop_ns = time.perf_counter_ns()
             detail = f"{len(gradients)} tensors"
             self._report.intervals.append(Interval("update", start_ns, stop_ns, step, detail))

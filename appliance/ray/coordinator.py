@@ -28,6 +28,7 @@ from wsc.core.messages import COORDINATOR
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.role import Interval, RoleSpec
+from wsc.core.watch import NOTHING, Watch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -133,8 +134,11 @@ class RayCluster(RayHosted[Coordinator]):
         last_step: int,
         check_finite: bool = True,
         loss_scale: LossScale | None = None,
+        watch: Watch = NOTHING,
     ) -> list[StepResult]:
-        return self.invoke(Coordinator.run, mode, first_step, last_step, check_finite, loss_scale)
+        return self.invoke(
+            Coordinator.run, mode, first_step, last_step, check_finite, loss_scale, watch
+        )
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         self.invoke(Coordinator.train_with, optimizer)

@@ -45,7 +45,20 @@ class CheckLoss(Named):
 
 
 class ComputeNorm(Named):
-    """Log the gradient norm; it is always logged where gradients are clipped by norm."""
+    """Log the norms of weights and gradients, of every parameter and of all together.
+
+    The global gradient norm before clipping is always logged where gradients are clipped by norm.
+    """
+
+
+class NaNChecker(Named):
+    """Examine weights, activations and gradients, and stop at the first that is not finite.
+
+    The error names step, layer, tensor, micro-batch and system.
+    """
+
+    num_steps: PositiveInt | None = None
+    """Steps of the run to examine, all if None: it makes steps slower."""
 
 
 class KeepNCheckpoints(Named):
@@ -131,6 +144,7 @@ def _with_removals(defaults: Iterable[str]) -> PlainSerializer:
 CallbackConfig = Annotated[
     Annotated[CheckLoss, Tag("CheckLoss")]
     | Annotated[ComputeNorm, Tag("ComputeNorm")]
+    | Annotated[NaNChecker, Tag("NaNChecker")]
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]

@@ -18,11 +18,14 @@ from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import build_model, known_config
 from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.user_classes import compute_loss, make_loss
+from waferstream.config.callbacks import ComputeNorm, NaNChecker
 from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Scope
+from waferstream.config.section import MAX_STEP
 from waferstream.config.sections import DataLoaderConfig
 from wsc.core.errors import DataError
 from wsc.core.hyper_schedules.build import argument_names
+from wsc.core.watch import Watch
 
 log = logging.getLogger("waferstream")
 
@@ -83,6 +86,13 @@ def make_scaler(init: InitConfig) -> GradScaler:
         min_loss_scale=section.min_loss_scale,
         max_loss_scale=section.max_loss_scale,
     )
+
+
+def make_watch(init: InitConfig, start: int) -> Watch:
+    """Return what the cluster watches in a training that continues after step ``start``."""
+    checker = init.callback(NaNChecker)
+    finite_to = 0 if checker is None else start + (checker.num_steps or MAX_STEP)
+    return Watch(norms=init.callback(ComputeNorm) is not None, finite_to=finite_to)
 
 
 def training_step(

@@ -5,7 +5,7 @@ Observers look on; nothing they do changes a weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from timing.attribution import StepTiming
 from waferstream.reports.progress import EventWriter, ProgressBar
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.watch import TensorNorms, global_norms
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class TrainingLog:
     step: int
     losses: tuple[tuple[int, float], ...]
     gradient_norm: float | None
+    tensor_norms: Mapping[str, TensorNorms]  # by parameter, where they are to be logged
     learning_rate: float | None
     loss_scale: float | None  # of the next step, if it is dynamic and to be logged
     rate: float  # samples/s, measured, smoothed
@@ -121,13 +123,14 @@ class Events:
     def trained(self, log: TrainingLog) -> None:
         for step, loss in log.losses:
             self._writer.scalar("train/loss", loss, step)
-        scalars = {
+        scalars: dict[str, float | None] = {
             "train/rate": log.rate,
             "train/emulated_rate": log.emulated_rate,
             "train/gradient_norm": log.gradient_norm,
             "train/lr": log.learning_rate,
             "train/loss_scale": log.loss_scale,
         }
+        scalars |= _norms(log.tensor_norms)
         for name, value in scalars.items():
             if value is not None:
                 self._writer.scalar(name, value, log.step)
@@ -140,6 +143,18 @@ class Events:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _norms(by_parameter: Mapping[str, TensorNorms]) -> dict[str, float]:
+    """Return the norms of weights and gradients by the names of their curves."""
+    if not by_parameter:
+        return {}
+    total = global_norms(by_parameter)
+    found = {"model_wise_params_norm": total.weight, "model_wise_grad_norm": total.gradient}
+    for name, norms in by_parameter.items():
+        found[f"per_layer_params_norm/{name}"] = norms.weight
+        found[f"per_layer_grad_norm/{name}"] = norms.gradient
+    return found
 
 
 class History:
@@ -207,6 +222,7 @@ class TrainingReporter:
             step=newest.step,
             losses=tuple((result.step, result.loss) for result in self._untold),
             gradient_norm=newest.gradient_norm,
+            tensor_norms=newest.tensor_norms,
             learning_rate=None if self._rate is None else self._rate.at(max(applied - 1, 0)),
             loss_scale=scale.scale if scale and self._logs_scale else None,
             rate=tracker.rate,

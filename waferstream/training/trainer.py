@@ -34,6 +34,7 @@ from waferstream.training.build import (
     make_model,
     make_optimizer,
     make_scaler,
+    make_watch,
     training_step,
 )
 from waferstream.training.flags import scoped_flags
@@ -109,6 +110,7 @@ class Trainer:
         self._scaler = make_scaler(self._init)
         self._load_states(loader)
         step = training_step(self._init, self.model, optimizer, self._schedulers, self._scaler)
+        self._backend.watch = make_watch(self._init, plan.start)
         rate = self._rate()
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)

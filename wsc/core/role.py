@@ -23,6 +23,7 @@ from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
 from wsc.core.program import Mode
+from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 
 Value = float | torch.Tensor | None
 """A result of a step: a scalar, a tensor, or None for a tensor that nobody asked for."""
@@ -41,6 +42,7 @@ class Job:
     last_step: int
     loss_scale: LossScale | None = None  # of the first step, if it is dynamic
     state: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    watch: Watch = NOTHING
 
     @property
     def steps(self) -> range:
@@ -66,7 +68,9 @@ class Report:
     only), followed by its contributions to the step state; tensors of results are None except for
     the last step of the job. Of weight servers, ``norms`` maps step to the global gradient norm
     before clipping, where they clip by it, and ``loss_scales`` maps step to the loss scale after
-    it, where it is dynamic.
+    it, where it is dynamic. ``tensor_norms`` of weight servers are those of the last step, by
+    parameter; ``findings`` has the first value that is not finite, of every step that has one.
+    Both are empty unless the job watches them.
     """
 
     role: str
@@ -75,6 +79,8 @@ class Report:
     loss_scales: dict[int, LossScale] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)
+    tensor_norms: dict[str, TensorNorms] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
 
 
 class RunningJob(Protocol):

@@ -24,6 +24,7 @@ from tests.support.local_machine import (
 from wsc.compiler.compiled import Compiled
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, CheckpointError
+from wsc.core.watch import Watch
 
 ROWS, NUM_MICRO_BATCHES = 10, 5
 SIZE = ClusterSize(2, num_servers=2)
@@ -202,3 +203,50 @@ def test_activities_are_measured_by_room() -> None:
         "wgt-0": {"update"},
         "wgt-1": {"update"},
     }
+
+
+def bad_third_micro_batch() -> Batches:
+    found = source()
+    found[1]["x"][4:6] = torch.nan
+    return found
+
+
+@pytest.mark.parametrize("size", [ClusterSize(1), SIZE, ClusterSize(5, lanes=2)])
+def test_watch_names_the_first_value_that_is_not_finite(size: ClusterSize) -> None:
+    """Step, layer and micro-batch are the same for every cluster, and the system is named."""
+    running = cluster(size, feed=bad_third_micro_batch)
+    with raises(ApplianceNanError, "value-not-finite") as caught:
+        running.run("train", 1, 3, watch=Watch(finite_to=3))
+    where = caught.value.where or ""
+    assert where.startswith("step 2, layer layers.0, micro-batch 2, on csx-")
+    running = cluster(size, feed=bad_third_micro_batch)
+    assert running.run("train", 1, 1, watch=Watch(finite_to=1))
+
+
+def test_watch_names_a_weight_that_is_not_finite() -> None:
+    """It is found before the micro-batches that read it."""
+    running = cluster()
+    running.load_weights({"layers.1.bias": torch.full((4,), torch.nan)})
+    with raises(ApplianceNanError, "value-not-finite") as caught:
+        running.run("train", 1, 1, watch=Watch(finite_to=1))
+    assert "layer layers.1, on wgt-" in (caught.value.where or "")
+
+
+def test_watched_norms_do_not_depend_on_the_cluster() -> None:
+    """Those of the last step of a job, equal to the norms that torch gives."""
+    found = [
+        cluster(size).run("train", 1, 2, watch=Watch(norms=True))
+        for size in (ClusterSize(1), SIZE, ClusterSize(5, num_servers=3))
+    ]
+    assert [results[0].tensor_norms for results in found] == [{}] * 3
+    first, *others = (results[1].tensor_norms for results in found)
+    assert all(list(other.items()) == list(first.items()) for other in others)
+    model = Regression()
+    (result,) = cluster().run("train", 1, 1, watch=Watch(norms=True))
+    batch = source()[0]
+    model(**batch).backward()
+    for name, parameter in model.named_parameters():
+        norms = result.tensor_norms[name]
+        assert norms.weight == float(parameter.detach().norm())
+        assert parameter.grad is not None
+        assert norms.gradient == pytest.approx(float(parameter.grad.norm()), rel=1e-5)

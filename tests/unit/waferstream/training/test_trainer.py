@@ -1,11 +1,13 @@
 """What a run does besides training: which checkpoints it writes, what it takes from one."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from modelzoo.models.registry import build_model
+from tests.support.event_files import scalars
 from tests.support.tiny_run import TINY, digest_of, run_here, write_run
 from wsc.checkpoint.reader import Reader
 
@@ -164,3 +166,30 @@ def test_each_state_is_restored_or_not(tmp_path: Path, capsys: pytest.CaptureFix
         digests[name] = digest_of(out)
     assert digests.pop("all but the step") == digests["one run"]
     assert len(set(digests.values())) == len(digests)
+
+
+def test_norms_of_every_parameter_are_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At log steps; that of all gradients agrees with the norm that clipping reports."""
+    callbacks = [{"ComputeNorm": {}}, {"NaNChecker": {"num_steps": 1}}]
+    flags = write_run(tmp_path, **SHORT, init__callbacks=callbacks, init__precision={})
+    code, _, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 0, err
+    (events,) = tmp_path.rglob("events.out.tfevents.*")
+    logged = {name: value for name, value, step in scalars(events) if step == 2}
+    names = [
+        name for name, _ in build_model(TINY["trainer"]["init"]["model"], 0).named_parameters()
+    ]
+    parts = [logged[f"per_layer_grad_norm/{name}"] for name in names]
+    assert sum(part**2 for part in parts) ** 0.5 == pytest.approx(logged["model_wise_grad_norm"])
+    assert all(logged[f"per_layer_params_norm/{name}"] > 0 for name in names)
+
+
+def test_nan_checker_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A learning rate that is far too large overflows; the loss need not be the first to show it."""
+    keys: dict[str, Any] = {"init__optimizer": {"SGD": {"lr": 1e38}}, **SHORT}
+    flags = write_run(tmp_path, **keys, init__callbacks=[{"NaNChecker": {}}])
+    code, _, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 1
+    assert re.search(r"step \d+, layer .* on (csx|wgt)-\d", err), err

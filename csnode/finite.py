@@ -1,0 +1,40 @@
+"""Examine the values of a micro-batch for those that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from csnode.executor import MicroBatch
+from wsc.core.program import Segment
+
+
+def not_finite(segment: Segment, batch: MicroBatch) -> str | None:
+    """Return the name of the first value of a segment that is not finite.
+
+    A micro-batch of which that is known, or without labels, is not examined. Minus infinity is
+    allowed in what a forward segment stashes: masks of attention consist of it.
+    """
+    if not (batch.is_finite and batch.has_labels):
+        return None
+    for name, value in _values(segment, batch):
+        is_bad = torch.isnan(value) | (value == torch.inf)
+        if segment.phase == "backward" or name in segment.gradients:
+            is_bad = ~torch.isfinite(value)
+        if bool(is_bad.any()):
+            return name
+    return None
+
+
+def _values(segment: Segment, batch: MicroBatch) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what a segment has computed: values for later segments, gradients, results."""
+    for name in segment.outputs:
+        value = batch.values[name]
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield name, value
+    yield from batch.gradients.items()
+    for place, name in segment.results:
+        result = batch.results[place]
+        if isinstance(result, float):
+            yield name, torch.tensor(result)
