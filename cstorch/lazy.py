@@ -111,7 +111,7 @@ class InitRecord:
         self.tensors: list[LazyTensor] = []
         self._calls: list[_Call] = []
         self._states: dict[torch.Generator, torch.Tensor] = {}  # at the first call that draws
-        self._is_running = False
+        self.is_running = False
 
     @property
     def num_bytes(self) -> int:
@@ -133,7 +133,7 @@ class InitRecord:
 
     def run(self, first: LazyTensor | None = None) -> None:
         """Initialize all tensors; or only ``first``, if no call was recorded for it."""
-        if self._is_running:
+        if self.is_running:
             return
         if first is not None and all(call.target is not first for call in self._calls):
             first.allocate()
@@ -181,11 +181,11 @@ class InitRecord:
         before = {generator: generator.get_state() for generator in self._states}
         for generator, state in self._states.items():
             generator.set_state(state)
-        self._is_running = True
+        self.is_running = True
         try:
             yield
         finally:
-            self._is_running = False
+            self.is_running = False
             for generator, state in self._states.items():
                 if not torch.equal(before[generator], state):
                     generator.set_state(before[generator])
@@ -223,7 +223,8 @@ class _Creation(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func is _SET_DATA and isinstance(args[0], RemoteTensor):
             args[0]._remote.tensor = args[0]  # it has a storage of its own now
-        if func in (torch.empty, torch.empty_like) and _is_on_cpu(result):
+        is_new = func in (torch.empty, torch.empty_like) and _is_on_cpu(result)
+        if is_new and not self._record.is_running:  # recorded calls make tensors of their own
             result = self._record.create(result)
         if isinstance(result, RemoteTensor):
             self._made.append(weakref.ref(result))

@@ -41,7 +41,7 @@ from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.autocast import autocast
-from wsc.compiler.capture_errors import explain
+from wsc.compiler.capture_errors import explain, refuse_gradient_results
 from wsc.compiler.host_draws import refuse_host_draws
 from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.known_values import KnownValues
@@ -177,6 +177,7 @@ def capture(
     annotate_layers(module.graph)
     (output,) = module.graph.find_nodes(op="output")
     num_results = len(output.args[0]) - len(trained) - len(replaced)
+    refuse_gradient_results(output.args[0][:num_results])
     return Captured(
         module=module,
         parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters.items()),
@@ -265,10 +266,24 @@ def live_weights(
         # Detached, so that the cast weight is the leaf.
         tensor = streamed[name].to(precision.compute_dtype).detach()
         live[name] = tensor.requires_grad_(master.requires_grad)
+    everywhere = {place: live[name] for place, name in parameter_places(model).items()}
     # torch.func.functional_call can only call the model itself, not a step around it.
-    # tie_weights replaces a parameter with two names (a tied head) under both.
-    with _reparametrize_module(model, live, tie_weights=True), autocast(precision):
+    with _reparametrize_module(model, everywhere), autocast(precision):
         yield live
+
+
+def parameter_places(model: nn.Module) -> dict[str, str]:
+    """Return the name in ``named_parameters`` for each attribute that holds a parameter.
+
+    A tied head is another attribute with the parameter of the embedding; a module with two paths
+    has its attributes once.
+    """
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{path}.{attribute}" if path else attribute: names[parameter]
+        for path, module in model.named_modules()
+        for attribute, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+    }
 
 
 def _check_dtypes(inputs: Sequence[tuple[str, torch.Tensor]]) -> None:

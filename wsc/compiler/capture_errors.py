@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -92,3 +92,27 @@ def line_of_node(stack_trace: str | None) -> str | None:
             source = lines[index + 1].strip() if index + 1 < len(lines) else ""
             return f"{path}:{number}: {source}"
     return None
+
+
+def refuse_gradient_results(results: Sequence[fx.Node]) -> None:
+    """Refuse results that are computed from gradients, of which a system has only its part.
+
+    Raises:
+        ApplianceCompilationError: A result depends on the backward pass.
+    """
+    for position, result in enumerate(results):
+        waiting, seen = [result], {result}
+        while waiting:
+            node = waiting.pop()
+            if node.meta["backward"]:
+                raise ApplianceCompilationError(
+                    "a result of the step is computed from gradients",
+                    code="result-from-gradient",
+                    where=f"result {position}, from {node.name}",
+                    rule="a system has the gradients of one micro-batch; MemoryX adds them up",
+                    remedy="leave it out (in params of the vendor's Model Zoo: ComputeNorm: null);"
+                    " clipping reports the norm of all gradients",
+                )
+            new = [source for source in node.all_input_nodes if source not in seen]
+            seen.update(new)
+            waiting += new

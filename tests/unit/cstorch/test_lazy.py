@@ -49,6 +49,13 @@ def twice_initialized() -> nn.Module:
     return model
 
 
+def truncated_copies() -> nn.Module:
+    """Return copies of a layer, which read its values while the model is made."""
+    layer = nn.Linear(3, 3)
+    nn.init.trunc_normal_(layer.weight, std=0.02)
+    return nn.Sequential(layer, copy.deepcopy(layer), nn.Linear(3, 3))
+
+
 def eager_draw_in_between() -> nn.Module:
     """Return layers between which another random tensor is made."""
     first = nn.Linear(3, 3)
@@ -86,7 +93,14 @@ def own_generators() -> nn.Module:
     return model
 
 
-MODELS = [own_generators, twice_initialized, eager_draw_in_between, copied_layers, orthogonal]
+MODELS = [
+    own_generators,
+    twice_initialized,
+    truncated_copies,
+    eager_draw_in_between,
+    copied_layers,
+    orthogonal,
+]
 
 
 @pytest.mark.parametrize("make", MODELS)

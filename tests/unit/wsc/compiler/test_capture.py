@@ -39,6 +39,19 @@ class Awkward(Regression):
         return super().forward(x, y) + (self.layers[0](x.to(self.mask)).float() * self.mask).mean()
 
 
+class TwoPaths(Regression):
+    """A module with two paths, and a parameter with two attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.same = self.layers[0]
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.layers[1].weight
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return super().forward(x, y) + self.tied(self.same(x.to(self.tied.weight))).float().mean()
+
+
 def tokens() -> Batch:
     return build_source({**LOADER, "batch_size": 6}, "test").batch(0)
 
@@ -48,6 +61,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batch]]] = {
     "llama": (lambda: build_model(LLAMA | ONE_LAYER, 0), tokens),
     "mlp": (Regression, lambda: random_batches(1, 6)[0]),
     "awkward": (Awkward, lambda: random_batches(1, 6)[0]),
+    "two_paths": (TwoPaths, lambda: random_batches(1, 6)[0]),
 }
 
 
@@ -175,3 +189,13 @@ def test_capture_restores_tensor_backward() -> None:
     with pytest.raises(ApplianceCompilationError):
         compile_model(nn.Linear(3, 3), {"input": torch.zeros(2, 4)}, 1)
     assert torch.Tensor.backward is before
+
+
+def test_capture_leaves_a_module_with_two_paths_as_it_was() -> None:
+    model = TwoPaths()
+    before = dict(model.named_parameters())
+    compile_model(model, random_batches(1, 6)[0], NUM_MICRO_BATCHES)
+    after = dict(model.named_parameters())
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+    assert model.tied.weight is model.layers[1].weight
