@@ -6,8 +6,7 @@ It holds the settings of the program (number of systems, compile folder), its mo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ from torch.utils._pytree import tree_map_only
 from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
-from cstorch import distributed, flags
+from cstorch import distributed
 from cstorch.artifacts import DEFAULT, Artifacts
 from cstorch.backend_type import BackendType
 from cstorch.client.management import ClusterManagement
 from cstorch.cluster import STATES, ClusterConfig, launch
+from cstorch.device import Device
 from cstorch.execution import Execution
-from cstorch.lazy import lazy_creation
 from cstorch.loop import Loop
 from cstorch.optim.state import OptimizerState, SavedState
 from cstorch.recorder import active_recorder
@@ -158,12 +157,9 @@ class Backend:
         return torch.device("cpu")
 
     @property
-    @contextmanager
-    def device(self) -> Iterator[torch.device]:
-        """The context in which models are built: ``with backend.device:`` (cstorch.lazy)."""
-        is_lazy = flags.csx.debug.lazy_initialization
-        with self.torch_device, lazy_creation() if is_lazy else nullcontext():
-            yield self.torch_device
+    def device(self) -> Device:
+        """The context in which models are built: ``with backend.device:``."""
+        return Device(self.backend_type.name, self.torch_device)
 
     def to_cpu(self, value: Any) -> Any:
         """Return a tensor, or a structure of tensors, in the memory of the user's process."""

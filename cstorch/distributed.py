@@ -7,13 +7,18 @@ therefore take all, which the values of this module make it do.
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from appliance.site import site_defaults
 from cstorch import cluster
+from cstorch.client.cluster_resolver import ServiceResolver
 from wsc.core.config import validate
+from wsc.core.errors import ConfigError
 
 
 @dataclass
@@ -82,6 +87,73 @@ def get_streaming_rank() -> int:
     return 0
 
 
-def get_streaming_batch_size(global_batch_size: int) -> int:
+def get_streaming_batch_size(
+    global_batch_size: int,
+    global_rank: int | None = None,  # noqa: ARG001
+) -> int:
     """Return the rows that the loader must yield: those of the global batch."""
     return global_batch_size
+
+
+def is_master_ordinal(local: bool = False) -> bool:  # noqa: ARG001
+    """Return whether this process logs and writes files: the user's process does."""
+    return True
+
+
+def get_ordinal() -> int:
+    """Return the number of this process among those that run the user's program."""
+    return 0
+
+
+get_rank = get_ordinal
+
+
+def get_world_size() -> int:
+    """Return the number of processes that run the user's program."""
+    return 1
+
+
+num_tasks = get_world_size
+
+
+def service_resolver() -> ServiceResolver:
+    """Return what a loader may ask about the cluster: it is the only one that reads data."""
+    return ServiceResolver()
+
+
+WORKER_CACHE_ROOT = str(Path(tempfile.gettempdir()) / "waferstream_worker_cache")
+"""Folder to which a loader may copy data that it reads often."""
+
+_CACHE_SHARE = 0.8  # of the disk that the cache may fill (cluster_interface.md, section 3.3)
+
+
+def hit_worker_cache_limit(src_dir: str, dest_dir: str) -> tuple[bool, int, int]:
+    """Return whether a folder does not fit into the cache, its bytes, and the bytes left.
+
+    Args:
+        src_dir: The folder to copy.
+        dest_dir: Its copy, which may exist and is replaced.
+    """
+    disk = shutil.disk_usage(Path(dest_dir).parent if Path(dest_dir).parent.is_dir() else "/")
+    left = int(disk.total * _CACHE_SHARE) - disk.used + _bytes_in(dest_dir)
+    needed = _bytes_in(src_dir)
+    return needed > left, needed, left
+
+
+def _bytes_in(folder: str) -> int:
+    return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
+def get_worker_state() -> NoReturn:
+    """Refuse: ``cstorch.utils.data.DataLoader`` saves how far training has read a loader.
+
+    Raises:
+        ConfigError: Always; the state of the user's loader is not asked for.
+    """
+    raise ConfigError(
+        "an input worker has no state of its own",
+        code="worker-state-not-kept",
+        where="cstorch.distributed.get_worker_state",
+        rule="the state of a loader is the number of batches that training has read",
+        remedy="use the state_dict of cstorch.utils.data.DataLoader",
+    )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -19,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from cstorch import flags
 from cstorch.loop import Closure
-from cstorch.step_value import StepValue
+from cstorch.step_value import HyperValue, StepValue
 from wsc.compiler.capture import loss_scale_placeholder
 from wsc.compiler.cbfloat16 import PROXY
 from wsc.core.errors import ApplianceCompilationError
@@ -52,6 +53,10 @@ class RecordedScheduler(Protocol):
     def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:
         """Return its value at each step, for a parameter group."""
 
+    @property
+    def last_epoch(self) -> int:
+        """The number of steps that it has counted."""
+
     def cover(self, num_steps: int) -> None:
         """Make the schedule known for at least ``num_steps`` steps of its own count."""
 
@@ -64,6 +69,8 @@ class RecordedScheduler(Protocol):
 
 class RecordedOptimizer(Protocol):
     """An optimizer as the recorder sees it."""
+
+    param_groups: list[dict[str, Any]]
 
     @property
     def remote_state(self) -> OptimizerState:
@@ -104,6 +111,7 @@ class Recorder:
     is_unscaled: bool = False
     has_scaled_step: bool = False  # the optimizer was stepped by the scaler
     has_new_scale: bool = False  # the scaler was updated
+    hidden: list[tuple[dict[str, Any], str, float]] = field(default_factory=list)
 
     def hand_out(self, tree: Any) -> Any:
         """Make every tensor in a pytree a result of the step; returns placeholders."""
@@ -186,6 +194,29 @@ class Recorder:
                 "one optimizer, stepped once",
             )
         self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            self._hide_numbers(group)
+
+    def show_hyper(self) -> None:
+        """Put the numbers back into the parameter groups of the optimizer."""
+        for group, key, value in self.hidden:
+            group[key] = value
+        self.hidden.clear()
+
+    def _hide_numbers(self, group: dict[str, Any]) -> None:
+        """Replace hyper-parameters of a group, which change between steps, by placeholders."""
+
+        def value_of(key: str) -> float:
+            """Return the value with which the last step was taken."""
+            for scheduler in self.schedulers:
+                if scheduler.key == key and scheduler.sets(group):
+                    return scheduler.schedule_of(group).at(max(0, scheduler.last_epoch - 1))
+            return float(group[key])
+
+        for key in ("lr", "weight_decay"):
+            if isinstance(group.get(key), int | float):
+                self.hidden.append((group, key, group[key]))
+                group[key] = HyperValue(partial(value_of, key))
 
     def step_scheduler(self, scheduler: RecordedScheduler) -> None:
         """Let a hyper-parameter follow ``scheduler``."""
@@ -291,6 +322,7 @@ def recording(recorder: Recorder | None = None) -> Iterator[Recorder]:
         yield recorder
     finally:
         active_recorder.reset(token)
+        recorder.show_hyper()
 
 
 def names_of(model: nn.Module) -> dict[torch.Tensor, str]:

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from appliance.coordinator import StepResult
-from wsc.core.errors import WaferStreamError
+from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 from wsc.core.loss_scale import LossScale
 from wsc.core.role import Value
 
@@ -88,6 +88,9 @@ class StepValue:
     for which the steps up to its call must run at once.
     """
 
+    position = -1
+    """Place among the results of the step; -1 if it is none of them."""
+
     def __init__(self, position: int, call: StepCall | None = None) -> None:
         self.position = position
         self._call = call
@@ -159,6 +162,29 @@ class LossScaleValue(StepValue):
         return repr(self.tensor())
 
 
+class HyperValue(StepValue):
+    """A hyper-parameter of an optimizer in a trace; step closures receive that of their step."""
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+
+    def tensor(self, call: StepCall | None = None) -> torch.Tensor:
+        if call is None:
+            raise ApplianceCompilationError(
+                "a hyper-parameter of the optimizer was read inside a traced step",
+                code="hyper-parameter-in-trace",
+                rule="the step is recorded once; MemoryX evaluates schedules at every step",
+                remedy="pass it to a @cstorch.step_closure, which receives the value of each step",
+            )
+        return torch.tensor(self._read())
+
+    def of(self, call: StepCall) -> StepValue:  # noqa: ARG002
+        return self
+
+    def __repr__(self) -> str:
+        return "<hyper-parameter of the traced step, known after it has run>"
+
+
 _OPERATORS = (
     "float int bool index complex format len getitem iter contains neg pos abs invert round"
     " eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow"
@@ -179,6 +205,22 @@ for _name in _OPERATORS.split():
     setattr(StepValue, f"__{_name}__", _reading(f"__{_name}__"))
 
 
-def resolve(arguments: Any, call: StepCall | None = None) -> Any:
-    """Replace every StepValue in a pytree by its tensor, those of no call by that of ``call``."""
-    return pytree.tree_map_only(StepValue, lambda value: value.tensor(call), arguments)
+def resolve(
+    arguments: Any,
+    call: StepCall | None = None,
+    note: Callable[[torch.Tensor, str], None] = lambda _tensor, _name: None,
+) -> Any:
+    """Replace every StepValue in a pytree by its tensor.
+
+    Args:
+        arguments: The pytree.
+        call: The call whose values are those that belong to no call.
+        note: Called with each tensor and its name.
+    """
+
+    def tensor_of(value: StepValue) -> torch.Tensor:
+        tensor = value.tensor(call)
+        note(tensor, f"result_{value.position}")
+        return tensor
+
+    return pytree.tree_map_only(StepValue, tensor_of, arguments)

@@ -23,6 +23,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+from cstorch.client import torch_release
 from wsc.core.errors import ConfigError, did_you_mean
 
 _NAMESPACE = "cerebras"
@@ -34,6 +35,7 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.cirh": "cstorch.client.experimental",
     "cerebras.pytorch.core": None,
     "cerebras.pytorch.core.annotation": "cstorch.client.annotations",
+    "cerebras.pytorch.distributed.cluster_resolver": "cstorch.client.cluster_resolver",
     "cerebras.pytorch.experimental": "cstorch.client.experimental",
     "cerebras.pytorch.experimental.listener": "cstorch.listeners",
     "cerebras.pytorch.lib": "cstorch.client.compiler_library",
@@ -161,6 +163,7 @@ def install() -> None:
     """Let this process import the vendor's modules. Idempotent."""
     if _finder not in sys.meta_path:
         _forget_modules()
+        torch_release.adapt()
         sys.meta_path.insert(0, _finder)
 
 
@@ -168,6 +171,7 @@ def uninstall() -> None:
     """Remove the hook and the modules that it has loaded. Idempotent."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        torch_release.restore()
         _forget_modules()
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from math import isfinite, prod
 from typing import Any
 
 import torch
 
-from cstorch.optim.scheduler import Scheduler, Tags
+from cstorch.optim.scheduler import (
+    ChainedScheduler,
+    PiecewiseConstantScheduler,
+    Scheduler,
+    SequentialScheduler,
+    Tags,
+)
+from cstorch.optim.signatures import parameters_of, with_signature
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import SCHEDULES, HyperSchedule, scheduler_name
-from wsc.core.hyper_schedules.build import ALIASES, WEIGHT_DECAY_ARGUMENTS
+from wsc.core.hyper_schedules.build import ALIASES, WEIGHT_DECAY_ARGUMENTS, argument_names
 from wsc.core.hyper_schedules.composed import ScaledLR, TabulatedLR
 
 GROUP_FACTORS = ("adjust_learning_rate", "adjust_val")
 """Keys of a parameter group by which a ScalePerParam scheduler multiplies its values."""
 
 
-class Sequential(Scheduler):
+class Sequential(SequentialScheduler):
     """Mixin of SequentialLR: takes torch's ``last_epoch``, which can only be -1."""
 
     @classmethod
@@ -40,7 +48,7 @@ class Sequential(Scheduler):
         return arguments
 
 
-class Chained(Scheduler):
+class Chained(ChainedScheduler):
     """Mixin of ChainedScheduler: the optimizer is that of the first part."""
 
     def __init__(
@@ -154,15 +162,29 @@ class Lambda(Scheduler):
 MIXINS: dict[str, type[Scheduler]] = {
     "SequentialLR": Sequential,
     "ChainedLR": Chained,
+    "PiecewiseConstantLR": PiecewiseConstantScheduler,
     "ScalePerParamLR": ScalePerParam,
     "LambdaLR": Lambda,
 }
 """Schedulers that are more than a schedule, by the name of the schedule."""
 
 
+def _parameters(kind: type[HyperSchedule], base: type[Scheduler]) -> list[Parameter]:
+    """Return the parameters of the constructor of a scheduler."""
+    place = Parameter.POSITIONAL_OR_KEYWORD
+    optimizer = Parameter("optimizer", place, annotation=torch.optim.Optimizer)
+    names = argument_names(kind, base.key)
+    if kind is TabulatedLR:
+        names.pop("values")
+    own = parameters_of(kind, names, base)
+    options = ["param_group_tags", *(["lr_lambda"] if kind is TabulatedLR else [])]
+    tail = [Parameter(name, place, default=None, annotation=Any) for name in options]
+    return [optimizer, *own, *tail]
+
+
 def scheduler_classes(base: type[Scheduler]) -> dict[str, type[Scheduler]]:
     """Return a subclass of ``base`` for every schedule, by name; weight decay has WD for LR."""
-    kinds = {**SCHEDULES, "LambdaLR": TabulatedLR}
+    kinds: dict[str, type[HyperSchedule]] = {**SCHEDULES, "LambdaLR": TabulatedLR}
     if base.key == "lr":
         kinds |= {alias: SCHEDULES[name] for alias, name in ALIASES.items()}
     classes: dict[str, type[Scheduler]] = {}
@@ -170,6 +192,11 @@ def scheduler_classes(base: type[Scheduler]) -> dict[str, type[Scheduler]]:
         name = scheduler_name(schedule, base.key)
         mixin = MIXINS.get(ALIASES.get(schedule, schedule))
         doc = Lambda.__doc__ if mixin is Lambda else kind.__doc__
-        attributes = {"__doc__": doc, "__module__": base.__module__, "kind": kind}
+        attributes: dict[str, Any] = {
+            "__doc__": doc,
+            "__init__": with_signature((mixin or base).__init__, _parameters(kind, base)),
+            "__module__": base.__module__,
+            "kind": kind,
+        }
         classes[name] = type(name, (mixin, base) if mixin else (base,), attributes)
     return classes

@@ -9,10 +9,11 @@ from inspect import Parameter, Signature
 from typing import Any, ClassVar
 
 import torch
-from torch.optim.optimizer import ParamsT as Params
+from torch.optim.optimizer import ParamsT
 from torch.utils.hooks import RemovableHandle
 
 from cstorch.optim.loading import load_state, loaded_hyper
+from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
 from cstorch.recorder import RecordedScheduler, active_recorder
 from memoryx.optim.rule import RULES, Rule
@@ -41,7 +42,7 @@ class Optimizer(torch.optim.Optimizer):
     rule: ClassVar[Rule]
     __signature__: ClassVar[Signature]
 
-    def __init__(self, params: Params, *arguments: Any, **named: Any) -> None:
+    def __init__(self, params: ParamsT, *arguments: Any, **named: Any) -> None:
         given = self.__signature__.bind(params, *arguments, **named)
         given.apply_defaults()
         del given.arguments["params"]
@@ -272,21 +273,14 @@ def optimizer_classes(module: str) -> dict[str, type[Optimizer]]:
 
 
 def _class_of(rule: Rule, module: str) -> type[Optimizer]:
-    fields = rule.Arguments.model_fields.items()
-    arguments = [
-        Parameter(
-            name,
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=field.default,
-            annotation=field.annotation,
-        )
-        for name, field in fields
-    ]
-    params = Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=Params)
+    names = {name: name for name in rule.Arguments.model_fields}
+    params = Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=ParamsT)
+    parameters = [params, *parameters_of(rule.Arguments, names)]
     attributes = {
         "__doc__": type(rule).__doc__,
+        "__init__": with_signature(Optimizer.__init__, parameters),
         "__module__": module,
-        "__signature__": Signature([params, *arguments]),
+        "__signature__": Signature(parameters),
         "rule": rule,
     }
     return type(rule.name, (Optimizer,), attributes)

@@ -58,6 +58,16 @@ class Scheduler:
             )
         self._write()
 
+    @property
+    def param_group_key(self) -> Key:
+        """The hyper-parameter that it sets, under the vendor's name."""
+        return self.key
+
+    @property
+    def param_group_tags(self) -> set[str | None] | None:
+        """The tags of the groups that it sets; None for all groups."""
+        return self._tags
+
     @classmethod
     def argument_names(cls) -> tuple[str, ...]:
         """Return the names of the schedule's arguments, in the order of the constructor."""
@@ -178,6 +188,18 @@ class Scheduler:
         for group in self.optimizer.param_groups:
             if self.sets(group):
                 group[self.key] = self.schedule_of(group).at(self.last_epoch)
+
+
+class SequentialScheduler(Scheduler):
+    """Base of the schedulers that follow one another."""
+
+
+class PiecewiseConstantScheduler(SequentialScheduler):
+    """Base of the schedulers whose values are constant between milestones."""
+
+
+class ChainedScheduler(Scheduler):
+    """Base of the schedulers whose values are multiplied."""
 
 
 def _leaves(arguments: Mapping[str, Any]) -> list[Any]:

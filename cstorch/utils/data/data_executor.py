@@ -251,11 +251,8 @@ class DataExecutor:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
             call = StepCall.of(self.results[-1]) if self.results else self._call
-            if after_transfer:
-                for position in range(len(call.values or ())):
-                    after_transfer(call.result(position), f"result_{position}")
             for function, arguments in [*self._step.closures, *self._queued]:
-                args, kwargs = resolve(arguments, call)
+                args, kwargs = resolve(arguments, call, after_transfer)
                 function(*args, **kwargs)
             self._queued.clear()
             self._log.note(self._step.mode, self.user_iteration, call.values or ())

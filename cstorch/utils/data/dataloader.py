@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -15,6 +16,7 @@ from wsc.core.loading import Loading
 
 BATCHES = "batches"
 """Key of a loader's state: global batches that training has read."""
+_numbers = itertools.count()
 
 
 class DataLoader:
@@ -38,6 +40,8 @@ class DataLoader:
         self.offset = 0
         """Global batches that the loader is ahead of the steps of training."""
         self._loaded: int | None = None  # batches read when the next loop begins
+        self.id = next(_numbers)
+        """Number of the loader among those of this process; a copy has the same."""
 
     @cached_property
     def _batches(self) -> GlobalBatches:
@@ -47,6 +51,16 @@ class DataLoader:
     def local(self) -> Any:
         """The loader of the user's process."""
         return self._batches.source
+
+    @property
+    def is_restartable(self) -> bool:
+        """Whether the loader goes on from a saved state: every loader does."""
+        return True
+
+    @property
+    def dataloader(self) -> Any:
+        """The loader of the user's process, under the vendor's name."""
+        return self.local
 
     @cached_property
     def first(self) -> tuple[Any, list[torch.Tensor]]:
@@ -73,7 +87,9 @@ class DataLoader:
         if backend is not None:
             backend.settle()
         done = 0 if backend is None else backend.global_step
-        return {BATCHES: done + self.offset if self._loaded is None else self._loaded}
+        batches = done + self.offset if self._loaded is None else self._loaded
+        rows = self.first[1][0].shape[0] if self.first[1] else 0
+        return {BATCHES: batches, "samples_streamed": batches * rows}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Let the next loop of training go on where another one ended.

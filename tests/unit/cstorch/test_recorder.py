@@ -220,3 +220,63 @@ def test_clipping_by_another_norm_is_refused(backend: cstorch.Backend) -> None:
             training_step(backend, lambda m: clip_grad_norm_(m.parameters(), 1.0, norm_type=1)),
             executor(1),
         )
+
+
+def test_closures_receive_the_learning_rate_of_each_step(backend: cstorch.Backend) -> None:
+    """Inside the trace it is a placeholder, as the step is recorded once."""
+    model = cstorch.compile(Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5, weight_decay=0.25)
+    arguments = {"initial_learning_rate": 0.5, "end_learning_rate": 0.0, "total_iters": 4}
+    scheduler = cstorch.optim.lr_scheduler.LinearLR(optimizer, **arguments)
+    seen = []
+
+    @cstorch.step_closure
+    def note(rate: torch.Tensor, decay: torch.Tensor) -> None:
+        seen.append((rate.item(), decay.item()))
+
+    @cstorch.trace
+    def step(batch: Batch) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        loss.backward()
+        optimizer.step()
+        group = optimizer.param_groups[0]
+        note(group["lr"], group["weight_decay"])
+        scheduler.step()
+        return loss
+
+    losses(step, executor(3))
+    assert seen == [(0.5, 0.25), (0.375, 0.25), (0.25, 0.25)]
+    assert optimizer.param_groups[0]["lr"] == 0.125
+
+
+def test_a_step_cannot_compute_with_the_learning_rate(backend: cstorch.Backend) -> None:
+    model = cstorch.compile(Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5)
+
+    @cstorch.trace
+    def step(batch: Batch) -> torch.Tensor:
+        loss: torch.Tensor = model(**batch)
+        loss.backward()
+        optimizer.step()
+        return loss * optimizer.param_groups[0]["lr"]
+
+    with raises(ApplianceCompilationError, "hyper-parameter-in-trace"):
+        losses(step, executor(1))
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_results_from_gradients_are_refused(backend: cstorch.Backend) -> None:
+    """A system has the gradients of a micro-batch only."""
+    model = cstorch.compile(Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5)
+
+    @cstorch.trace
+    def step(batch: Batch) -> list[torch.Tensor]:
+        loss: torch.Tensor = model(**batch)
+        loss.backward()
+        norms = [p.grad.norm() for p in model.parameters() if p.grad is not None]
+        optimizer.step()
+        return [loss, torch.stack(norms).norm()]
+
+    with raises(ApplianceCompilationError, "result-from-gradient"):
+        losses(step, executor(1))

@@ -114,13 +114,13 @@ def test_loaded_loader_goes_on_where_training_ended(kind: str) -> None:
         losses(step, executor(3, data))
         state = data.state_dict()
         expected = losses(step, executor(2, data))
-    assert state == {"batches": 3}
+    assert state["batches"] == 3
     with running_backend(device=kind) as backend:
         step, data = training_step(backend, lr=0.0), loader(partial(weighted, 0))
         data.load_state_dict(state)
         assert data.state_dict() == state
         assert losses(step, executor(2, data)) == expected
-        assert data.state_dict() == {"batches": 5}
+        assert data.state_dict()["batches"] == 5
         data.load_state_dict(state)
         assert losses(step, executor(2, data)) == expected
 
@@ -131,4 +131,4 @@ def test_unknown_state_of_a_loader_is_refused() -> None:
     with raises(DataError, "loader-state-unknown"):
         data.load_state_dict({"epoch": 3})
     data.load_state_dict({"epoch": 3}, strict=False)
-    assert data.state_dict() == {"batches": 0}
+    assert data.state_dict()["batches"] == 0
