@@ -6,15 +6,16 @@ become outputs. No value is computed and no weight memory is needed.
 
 The passes read these entries of each node's ``meta``:
     ``val``            fake tensor with shape and dtype
-    ``stack_trace``    lines of Python that made the node
+    ``stack_trace``    line of the user's ``forward`` that made the node
     ``seq_nr``         autograd's sequence number, which links a backward node to its forward node
     ``layer``          path of the innermost module that ran (forward nodes)
     ``backward``       whether autograd made the node
     ``seed``           whether it is the gradient at which a backward pass starts
     ``loss_scale``     whether it is the dynamic loss scale
 
-make_fx records these entries only with help: see ``_recorded_layers`` and ``_marked_backward``. The
-private modules of torch used here were checked with the version that pyproject.toml requires.
+make_fx records these entries only with help: see ``_recorded_layers``, ``_marked_backward`` and
+``capture_errors.recorded_lines``. The private modules of torch used here were checked with the
+version that pyproject.toml requires.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from torch._dynamo.source import ConstantSource
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._subclasses import FakeTensorMode
 from torch.fx import traceback as fx_traceback
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -41,7 +43,7 @@ from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.autocast import autocast
-from wsc.compiler.capture_errors import explain, refuse_gradient_results
+from wsc.compiler.capture_errors import explain, recorded_lines, refuse_gradient_results
 from wsc.compiler.host_draws import refuse_host_draws
 from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.known_values import KnownValues
@@ -168,6 +170,8 @@ def capture(
         fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
         _recorded_layers(model),
         _marked_backward(),
+        recorded_lines(),
+        _use_lazy_graph_module(True),  # the graph is read, its module never called
         own_shape_rules(),
         buffers.in_place(),
         fake_mode,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from unittest import mock
 
 import torch
 from torch import fx, nn
@@ -77,6 +80,39 @@ def _innermost_line(frames: traceback.StackSummary) -> str | None:
         if not frame.filename.startswith((*_LIBRARIES, "<")):
             return f"{frame.filename}:{frame.lineno}: {frame.line}"
     return None
+
+
+class _ForwardLine:
+    """The part of torch's CapturedTraceback that ``line_of_node`` reads.
+
+    torch would symbolize all frames of the stack for every node, a fifth of the time of a capture.
+    """
+
+    def __init__(self, frame: FrameType) -> None:
+        self._frame: FrameType | None = frame
+
+    @classmethod
+    def extract(cls) -> _ForwardLine:
+        """Return the line of the caller."""
+        return cls(sys._getframe(1))
+
+    def summary(self) -> traceback.StackSummary:
+        """Return the innermost frame of a ``forward`` in the user's code, if any."""
+        frame = self._frame
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "forward" and not code.co_filename.startswith((*_LIBRARIES, "<")):
+                found = traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
+                return traceback.StackSummary.from_list([found])
+            frame = frame.f_back
+        return traceback.StackSummary()
+
+
+@contextmanager
+def recorded_lines() -> Iterator[None]:
+    """Let nodes record the line that ``line_of_node`` reads, instead of the whole stack."""
+    with mock.patch.object(fx.proxy, "CapturedTraceback", _ForwardLine):
+        yield
 
 
 def line_of_node(stack_trace: str | None) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._subclasses import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -95,7 +96,7 @@ def _copied(captured: Captured) -> Captured:
     outputs = graph.graph_copy(captured.graph, {})
     graph.output(outputs)
     graph.find_nodes(op="output")[0].meta = dict(captured.graph.find_nodes(op="output")[0].meta)
-    return replace(captured, module=fx.GraphModule(captured.module, graph))
+    return replace(captured, module=_LazyGraphModule(captured.module, graph))
 
 
 class _Again(fx.Interpreter):
@@ -128,7 +129,7 @@ def _run_again(captured: Captured, size: int) -> Captured:
         return list(_Again(captured.module).run(weights, batch))
 
     count = len(captured.parameters)
-    with own_shape_rules(), fake_mode:
+    with own_shape_rules(), fake_mode, _use_lazy_graph_module(True):
         module = make_fx(run, _allow_non_fake_inputs=True)(values[:count], values[count:])
     annotate_layers(module.graph)
     return replace(captured, module=module, inputs=tuple(inputs))
