@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,11 @@ import yaml
 
 from tests.support.processes import descendants, wait_for_end
 from tests.support.tiny_run import ROOT
+from waferstream.cli.main import main
 from wsc.checkpoint.reader import Reader
+
+RunExec = Callable[..., tuple[int, str, str]]
+"""Runs ``waferstream exec``; returns exit code, standard output and standard error."""
 
 LOADER = """
 import numpy as np
@@ -154,17 +159,21 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with the program, its loader beside it, tokens, and a cluster in one process."""
-    code = tmp_path / "code"
+def write_program(folder: Path) -> Path:
+    """Write the program, its loader beside it, tokens, and a cluster in one process."""
+    code = folder / "code"
     code.mkdir()
     (code / "train_it.py").write_text(PROGRAM)
     (code / "loader.py").write_text(LOADER)
     tokens = torch.arange(64 * 9, dtype=torch.int64).mul(7).remainder(16).to(torch.uint16)
-    (tmp_path / "tokens.bin").write_bytes(tokens.numpy().tobytes())
-    write_cluster(tmp_path, "local")
-    return tmp_path
+    (folder / "tokens.bin").write_bytes(tokens.numpy().tobytes())
+    write_cluster(folder, "local")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_program(tmp_path)
 
 
 def write_cluster(folder: Path, kind: str) -> None:
@@ -190,10 +199,32 @@ def finish(folder: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def test_exec_trains_an_unchanged_program(folder: Path) -> None:
+@pytest.fixture
+def run_exec(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunExec:
+    """Return what ``finish`` does in ``folder``, but in this process."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        code = main(["exec", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Folder and standard output of a run to the end on two systems."""
+    folder = write_program(tmp_path_factory.mktemp("trained"))
     flags = ["--num_csx=2", "--trace=trace.json"]
     code, out, err = finish(folder, *flags, "code/train_it.py", str(folder))
     assert code == 0, err
+    return folder, out
+
+
+def test_exec_trains_an_unchanged_program(trained: tuple[Path, str]) -> None:
+    folder, out = trained
     assert "systems 2" in out
     losses = json.loads((folder / "losses.json").read_text())
     assert len(losses) == 6
@@ -206,20 +237,16 @@ def test_exec_trains_an_unchanged_program(folder: Path) -> None:
     assert list((folder / "events").iterdir())
 
 
-def test_exec_module_gives_the_same_losses(folder: Path) -> None:
-    code, _, err = finish(folder, "--num_csx=2", "code/train_it.py", str(folder))
-    assert code == 0, err
-    losses = (folder / "losses.json").read_text()
-    (folder / "losses.json").unlink()
+def test_exec_module_gives_the_same_losses(trained: tuple[Path, str], folder: Path) -> None:
     words = ["--cluster", str(folder / "cluster.yaml"), "-m", "train_it", str(folder)]
     code, out, err = finish(folder / "code", *words)
     assert code == 0, err
     assert "systems 1" in out
-    assert (folder / "losses.json").read_text() == losses
+    assert (folder / "losses.json").read_text() == (trained[0] / "losses.json").read_text()
 
 
-def test_exec_shows_the_program_s_own_error(folder: Path) -> None:
-    code, out, err = finish(folder, "code/train_it.py", str(folder), "--fail_at=2")
+def test_exec_shows_the_program_s_own_error(folder: Path, run_exec: RunExec) -> None:
+    code, out, err = run_exec("code/train_it.py", str(folder), "--fail_at=2")
     assert code == 1
     assert "step 2" in out
     assert "ValueError: broken by the program" in err
@@ -234,9 +261,11 @@ def test_exec_shows_the_program_s_own_error(folder: Path) -> None:
         ("import cerebras.pytorch as c\nc.backend('TPU')", "unknown-backend-type"),
     ],
 )
-def test_exec_points_at_the_line_that_met_an_error(folder: Path, line: str, error: str) -> None:
+def test_exec_points_at_the_line_that_met_an_error(
+    folder: Path, run_exec: RunExec, line: str, error: str
+) -> None:
     (folder / "code" / "short.py").write_text(line)
-    code, _, err = finish(folder, "code/short.py")
+    code, _, err = run_exec("code/short.py")
     assert code == 1
     assert f"[{error}]" in err
     assert "short.py" in err
@@ -244,28 +273,31 @@ def test_exec_points_at_the_line_that_met_an_error(folder: Path, line: str, erro
 
 
 @pytest.mark.parametrize("words", [["missing.py"], ["-m", "no_such_module"]])
-def test_exec_of_a_missing_program_has_a_code(folder: Path, words: list[str]) -> None:
-    code, _, err = finish(folder, *words)
+def test_exec_of_a_missing_program_has_a_code(run_exec: RunExec, words: list[str]) -> None:
+    code, _, err = run_exec(*words)
     assert code == 1
     assert "[program-missing]" in err
 
 
-def test_exec_without_a_program_is_a_wrong_command_line(folder: Path) -> None:
-    assert finish(folder)[0] == 2
-    assert finish(folder, "--num_csx=0", "code/train_it.py")[0] == 2
+@pytest.mark.parametrize("words", [[], ["--num_csx=0", "code/train_it.py"]])
+def test_exec_without_a_program_is_a_wrong_command_line(
+    run_exec: RunExec, words: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run_exec(*words)
+    assert stopped.value.code == 2
 
 
 @pytest.mark.ray
 @pytest.mark.timeout(240)
-def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(folder: Path) -> None:
+def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(
+    trained: tuple[Path, str], folder: Path
+) -> None:
     """Input workers import the loader beside the program, which imports the vendor's module."""
-    code, _, err = finish(folder, "code/train_it.py", str(folder))
-    assert code == 0, err
-    local = (folder / "losses.json").read_text()
     write_cluster(folder, "ray")
     code, _, err = finish(folder, "--num_csx=2", "code/train_it.py", str(folder))
     assert code == 0, err
-    assert (folder / "losses.json").read_text() == local
+    assert (folder / "losses.json").read_text() == (trained[0] / "losses.json").read_text()
     with start(folder, "code/train_it.py", str(folder), "--wait_at=2") as process:
         assert process.stdout is not None
         while "step 2" not in process.stdout.readline():

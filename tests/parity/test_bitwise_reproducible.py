@@ -5,6 +5,7 @@ and between processors.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from tests.support.tiny_training import (
 from timing.hardware import MachineSpec, SwarmXSpec
 from waferstream.config.params import InitConfig
 from waferstream.training.build import make_optimizer
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Job, Value
 
 STEPS = 3
@@ -76,17 +78,26 @@ def default_reference() -> str:
 class Machine:
     """One compiled program, to be trained on clusters of any size without compiling again."""
 
-    def __init__(self, config: dict[str, Any], **sections: Any) -> None:
-        init = init_config(config, **sections)
+    def __init__(self, config: dict[str, Any]) -> None:
+        init = init_config(config)
         self.model = build_model(init.model.dump(), init.seed)
+        self.update = self._update(init)
+        first = source().batch(0)
+        self.compiled = compile_model(self.model, first, NUM_MICRO_BATCHES, precision=BF16)
+
+    def _update(self, init: InitConfig) -> OptimizerSpec:
         names: dict[torch.Tensor, str] = {
             parameter: name for name, parameter in self.model.named_parameters()
         }
         optimizer, schedulers = make_optimizer(init, self.model)
         limit = init.precision.max_gradient_norm
-        self.update = replace(optimizer.spec(names, schedulers), max_gradient_norm=limit)
-        first = source().batch(0)
-        self.compiled = compile_model(self.model, first, NUM_MICRO_BATCHES, precision=BF16)
+        return replace(optimizer.spec(names, schedulers), max_gradient_norm=limit)
+
+    def with_optimizer(self, name: str) -> "Machine":
+        """Return the same program with another update."""
+        machine = copy(self)
+        machine.update = self._update(init_config(optimizer={name: {}}))
+        return machine
 
     def train(
         self,
@@ -108,6 +119,11 @@ class Machine:
 @pytest.fixture(scope="module")
 def gpt() -> Machine:
     return Machine(GPT)
+
+
+@pytest.fixture(scope="module")
+def shallow_gpt() -> Machine:
+    return Machine(GPT | SHALLOW)
 
 
 @pytest.fixture(scope="module")
@@ -292,9 +308,11 @@ def test_several_schedulers_equal_the_plain_loop() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(name: str) -> None:
+def test_weights_of_every_optimizer_do_not_depend_on_the_cluster(
+    name: str, shallow_gpt: Machine
+) -> None:
     """Systems, servers and fan-out do not change the update of any rule."""
-    machine = Machine(GPT | SHALLOW, optimizer={name: {}})
+    machine = shallow_gpt.with_optimizer(name)
     small, large = machine.train(ClusterSize(1)), machine.train(ClusterSize(4, 3), fan_out=2)
     assert small == large
 
@@ -304,12 +322,19 @@ def uninterrupted() -> str:
     return train_on_cluster(init_config(DROPOUT), Shape(4), 6)
 
 
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Digest and checkpoint of the first three of six steps."""
+    path = tmp_path_factory.mktemp("half") / "checkpoint.mdl"
+    digest = train_on_cluster(init_config(DROPOUT), Shape(2, servers=2), 3, save=path)
+    return digest, path
+
+
 @by_shape([Shape(1), Shape(3, 2, 3), Shape(8, 4, 2)])
 def test_resumed_run_equals_an_uninterrupted_one(
-    shape: Shape, uninterrupted: str, tmp_path: Path
+    shape: Shape, uninterrupted: str, half: tuple[str, Path]
 ) -> None:
     """Three steps, a checkpoint, and three more on another cluster are six steps."""
-    path = tmp_path / "checkpoint.mdl"
-    half = train_on_cluster(init_config(DROPOUT), Shape(2, servers=2), 3, save=path)
+    digest, path = half
     resumed = train_on_cluster(init_config(DROPOUT), shape, 3, restore=path)
-    assert resumed == uninterrupted != half
+    assert resumed == uninterrupted != digest
