@@ -19,7 +19,7 @@ from appliance.coordinator import check_scale, check_values
 from cstorch.amp import stream_precision
 from cstorch.compile import model_of
 from cstorch.host import HostBackend
-from cstorch.listeners import traced_tensors
+from cstorch.listeners import note_samples, traced_tensors
 from cstorch.loop import Closure, Loop
 from cstorch.recorder import (
     RecordedScaler,
@@ -113,6 +113,7 @@ class EagerStep:
         model, precision = model_of(backend), stream_precision()
         _refuse_cbfloat16(precision)
         self._recorder = recorder = EagerRecorder()
+        note_samples(_rows((args, kwargs)))
         with (
             recording(recorder),
             recorded_clipping(model, recorder),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -42,6 +43,19 @@ after_transfer = Hooks()
 
 while_traced = Hooks()
 """Hooks on tensors that a module returns while the step is traced."""
+
+
+_samples: ContextVar[int] = ContextVar("samples")
+
+
+def num_samples() -> int:
+    """Return the samples of the batch, or micro-batch, of the step that runs now."""
+    return _samples.get()
+
+
+def note_samples(count: int) -> None:
+    """Note the samples of the batch, or micro-batch, of the step that begins."""
+    _samples.set(count)
 
 
 def register_traced_tensor_hook(hook: Hook) -> RemovableHandle:

@@ -32,7 +32,7 @@ from cstorch.compile import (
 from cstorch.current import current_backend
 from cstorch.eager import EagerStep
 from cstorch.host import HostBackend
-from cstorch.listeners import traced_tensors
+from cstorch.listeners import note_samples, traced_tensors
 from cstorch.loop import Closure, Loop
 from cstorch.recorder import Recorder, names_of, recorded_clipping, recording, update_of
 from cstorch.step_value import StepValue
@@ -318,6 +318,7 @@ def _record(backend: Backend, call: _Call, size: int, for_all_sizes: bool = Fals
 
     def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         nonlocal outputs
+        note_samples(batch[0].shape[0])
         outputs = recorder.hand_out(call(batch))
         return recorder.results
 

@@ -61,6 +61,28 @@ class NaNChecker(Named):
     """Steps of the run to examine, all if None: it makes steps slower."""
 
 
+class _Listener(Named):
+    """Base of listeners: the tensors ``<module>.fwd`` and ``<module>.bwd`` that globs name."""
+
+    listener_name: str
+    tensor_names: Annotated[tuple[str, ...], one_or_many]
+
+
+class NormTensorListener(_Listener):
+    """Log the norms of activations and of the gradients with respect to them."""
+
+
+class SummaryTensorListener(_Listener):
+    """Log mean, standard deviation, minimum and maximum of activations and their gradients."""
+
+
+class DumpActivations(Named):
+    """Write what every module returns, at log steps, to .npz files of ``buffer_steps`` steps."""
+
+    outdir: Path
+    buffer_steps: PositiveInt | None = None
+
+
 class KeepNCheckpoints(Named):
     """Delete all but the newest ``n`` checkpoints of the run."""
 
@@ -145,6 +167,9 @@ CallbackConfig = Annotated[
     Annotated[CheckLoss, Tag("CheckLoss")]
     | Annotated[ComputeNorm, Tag("ComputeNorm")]
     | Annotated[NaNChecker, Tag("NaNChecker")]
+    | Annotated[NormTensorListener, Tag("NormTensorListener")]
+    | Annotated[SummaryTensorListener, Tag("SummaryTensorListener")]
+    | Annotated[DumpActivations, Tag("DumpActivations")]
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]

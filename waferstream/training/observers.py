@@ -59,6 +59,9 @@ class Observer(Protocol):
     def evaluated(self, log: EvaluationLog) -> None:
         """Receive a finished evaluation."""
 
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Receive what a listener has computed in a step of training, by name."""
+
     def close(self) -> None:
         """Receive the end of the run, successful or not."""
 
@@ -101,6 +104,9 @@ class Progress:
         self._say(f"Avg Eval Loss: {log.loss:.5f}")
         self._say(f" - eval/lm_perplexity = {log.perplexity:.5f}")
 
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Do nothing: too many numbers for a terminal."""
+
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
@@ -141,6 +147,10 @@ class Events:
         self._writer.scalar("eval/lm_perplexity", log.perplexity, log.step)
         self._writer.flush()
 
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        for name, value in numbers.items():
+            self._writer.scalar(name, value, step)
+
     def close(self) -> None:
         self._writer.close()
 
@@ -175,6 +185,9 @@ class History:
 
     def evaluated(self, log: EvaluationLog) -> None:
         self.evaluations.append((log.step, log.loss, log.perplexity))
+
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Do nothing: the event files have what listeners compute."""
 
     def close(self) -> None:
         """Do nothing: no file is open."""

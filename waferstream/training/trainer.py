@@ -38,6 +38,7 @@ from waferstream.training.build import (
     training_step,
 )
 from waferstream.training.flags import scoped_flags
+from waferstream.training.listening import listening, make_listeners
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epoch
 from wsc.checkpoint import CLUSTER_STATES
@@ -114,8 +115,9 @@ class Trainer:
         rate = self._rate()
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
+        listeners = make_listeners(self._init, self._observers)
         for stage in plan.stages:
-            with scoped_flags(self._init, "train"):
+            with scoped_flags(self._init, "train"), listening(listeners):
                 self._train(loader, step, plan, stage, reporter)
             if stage.evaluates:
                 self._evaluate_all(evaluations)

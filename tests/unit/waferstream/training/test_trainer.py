@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from modelzoo.models.registry import build_model
@@ -193,3 +194,29 @@ def test_nan_checker_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixtu
     code, _, err = run_here([*flags, "--mode=train"], capsys)
     assert code == 1
     assert re.search(r"step \d+, layer .* on (csx|wgt)-\d", err), err
+
+
+def test_listeners_of_the_file_hear_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their numbers are curves, dumps are files, and the weights stay as they are."""
+    flags = write_run(tmp_path, **SHORT)
+    _, plain, _ = run_here([*flags, "--mode=train", f"--model_dir={tmp_path / 'plain'}"], capsys)
+    names = {"tensor_names": ["*ln_f*", "*norm*"]}
+    callbacks: list[dict[str, Any]] = [
+        {"NormTensorListener": {"listener_name": "norms", **names}},
+        {"SummaryTensorListener": {"listener_name": "all", **names}},
+        {"DumpActivations": {"outdir": str(tmp_path / "dumps")}},
+    ]
+    flags = write_run(tmp_path, **SHORT, init__callbacks=callbacks)
+    code, out, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 0, err
+    assert digest_of(out) == digest_of(plain)
+    (events,) = (tmp_path / "model_dir").rglob("events.out.tfevents.*")
+    logged = {name for name, _, step in scalars(events) if step == 2}
+    kinds = {tuple(n.split("/")[::2]) for n in logged if n.startswith(("norms/", "all/"))}
+    wanted = {("all", key) for key in ("mean", "std", "min", "max")}
+    assert kinds == {("norms", "norm"), *wanted}
+    assert any(name.endswith(".bwd/norm") for name in logged)
+    arrays = np.load(tmp_path / "dumps" / "act_dump_2.npz")
+    assert {len(arrays[name]) for name in arrays} == {8}  # the batch, also in the output head
