@@ -191,7 +191,7 @@ def _log_filled(backend: Backend, program: Program) -> None:
     if size > program.micro_batch_size:
         log.info(
             "Policy auto gives the same weights for 1 to 8 systems; fill_wafer would take "
-            "micro-batches of %d, for %d systems alone",
+            "micro-batches of %d, for num_csx=%d alone",
             size,
             config.num_csx,
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -145,6 +146,7 @@ class Trainer:
 
     def _loss(self, batch: Any) -> torch.Tensor:
         arguments, named, target = self._split(batch)
+        _check_arguments(self.model, arguments, named, has_loss=self._loss_fn is not None)
         output = self.model(*arguments, **named)
         if self._loss_fn is not None:
             return _checked(self._loss_fn(output, target), "the result of loss_fn")
@@ -181,6 +183,22 @@ def _target_of(batch: Mapping[str, Any]) -> str:
             remedy="rename the entry that loss_fn compares the output with",
         )
     return found[0]
+
+
+def _check_arguments(
+    model: nn.Module, arguments: list[Any], named: dict[str, Any], *, has_loss: bool
+) -> None:
+    """Raise ConfigError if the model does not take the elements of a batch."""
+    try:
+        signature(model.forward).bind(*arguments, **named)
+    except TypeError as error:
+        raise ConfigError(
+            "the model must take the elements of a batch as its arguments",
+            code="batch-does-not-fit-model",
+            where="cstorch.Trainer",
+            value=f"{type(model).__name__}.forward: {error}",
+            remedy=None if has_loss else "pass loss_fn=..., which takes the target off the batch",
+        ) from error
 
 
 def _checked(loss: Any, what: str) -> torch.Tensor:

@@ -9,7 +9,8 @@ fp32 as a rule, so the operands of a function can have different float types:
 | convolutions, attention, einsum  | are rounded where a product first reads them                |
 | losses                           | fp32                                                        |
 | softmax, log_softmax             | fp32 at levels 0 and 1, unchanged at level 2                |
-| norms with weights               | weights take the type of a wider input; the sums are fp32   |
+| norms with weights               | weights are fp32 beside an fp32 input or fp32 statistics;   |
+|                                  | the sums are fp32, and the result has the input's type      |
 | all others                       | unchanged: torch promotes to the wider type                 |
 
 Inside ``cstorch.pol`` the level of the function counts for products and softmax: at level 0 a
@@ -77,7 +78,7 @@ class _Autocast(TorchFunctionMode):
             "product": self._as_product,
             "loss": _as_fp32,
             "softmax": _unchanged if precision.softmax_in_half else _as_fp32,
-            "norm": _as_wide_as_input,
+            "norm": _with_fp32_weights,
         }
 
     def _at_level(self, level: int, family: str, func: Any, args: Any, kwargs: Any) -> Any:
@@ -124,12 +125,18 @@ def _as_fp32(args: Any, kwargs: Any) -> Any:
     return _cast((args, kwargs), torch.float32)
 
 
-def _as_wide_as_input(args: Any, kwargs: Any) -> Any:
-    """Cast the weights of a norm to fp32 if its input is fp32."""
+def _with_fp32_weights(args: Any, kwargs: Any) -> Any:
+    """Cast the weights of a norm to fp32 if its input or its running statistics are fp32."""
     tensors = _floats((args, kwargs))
-    if tensors and tensors[0].dtype == torch.float32:
-        return _cast((args, kwargs), torch.float32)
-    return args, kwargs
+    if torch.float32 not in {tensor.dtype for tensor in tensors}:
+        return args, kwargs
+    first = tensors[0]
+
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        wide: torch.Tensor = tensor if tensor is first else _cast(tensor, torch.float32)
+        return wide
+
+    return tree_map_only(torch.Tensor, cast, (args, kwargs))
 
 
 def _floats(tree: Any) -> list[torch.Tensor]:

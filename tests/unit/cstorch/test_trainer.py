@@ -139,6 +139,13 @@ def test_loss_may_be_the_output_of_the_model(form: str, source: Any) -> None:
     assert losses[3] < losses[0]  # of the same batch
 
 
+def test_batch_that_the_model_does_not_take_needs_loss_fn() -> None:
+    """A tuple of input and target is refused before anything is captured."""
+    with raises(ConfigError, "batch-does-not-fit-model") as caught:
+        trainer_of(layer()).fit([(torch.ones(8, 4), torch.ones(8, 1))])
+    assert "loss_fn" in str(caught.value.remedy)
+
+
 def test_output_that_is_no_scalar_needs_loss_fn() -> None:
     """The error names the argument."""
     with raises(ConfigError, "loss-not-scalar") as caught:

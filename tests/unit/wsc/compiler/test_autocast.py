@@ -100,6 +100,20 @@ def test_norm_takes_the_type_of_its_input() -> None:
             assert F.group_norm(x, 2, weight[0], weight[0]).dtype == x.dtype
 
 
+@pytest.mark.parametrize("precision", [BF16, MIXED, FP16], ids=["1", "0", "float16"])
+def test_batch_norm_with_fp32_statistics_trains(precision: StreamPrecision) -> None:
+    """Running statistics stay fp32 beside half weights, and the result has the input's type."""
+    dtype = precision.compute_dtype
+    norm = nn.BatchNorm1d(4).to(dtype)
+    norm.running_mean, norm.running_var = torch.zeros(4), torch.ones(4)
+    with autocast(precision):
+        result = norm(single[0].to(dtype).requires_grad_())
+    assert result.dtype == dtype
+    result.float().square().sum().backward()
+    assert norm.running_mean.dtype == torch.float32
+    assert norm.running_mean.abs().sum() > 0
+
+
 def test_other_functions_are_unchanged() -> None:
     """Torch promotes; integers are no operands to cast."""
     with autocast(BF16):
