@@ -25,6 +25,7 @@ from cstorch.client.management import ClusterManagement
 from cstorch.cluster import STATES, ClusterConfig, launch
 from cstorch.device import Device
 from cstorch.execution import Execution
+from cstorch.job_records import JobRecords
 from cstorch.loop import Loop
 from cstorch.optim.state import OptimizerState, SavedState
 from cstorch.recorder import active_recorder
@@ -135,6 +136,11 @@ class Backend:
     @watch.setter
     def watch(self, watch: Watch) -> None:
         self._execution.watch = watch
+
+    @property
+    def jobs(self) -> JobRecords:
+        """The compiles and executions so far."""
+        return self._execution.jobs
 
     @property
     def start_up(self) -> StartUp | None:

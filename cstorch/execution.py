@@ -15,6 +15,7 @@ from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from cstorch.cluster import ClusterConfig, Restored, load_weights
+from cstorch.job_records import JobRecords
 from cstorch.optim.state import OptimizerState
 from cstorch.weights import Weights
 from timing.start_up import StartUp
@@ -27,6 +28,7 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages import node_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.units import format_ps
@@ -56,6 +58,8 @@ class Execution:
         self.optimizer_state: OptimizerState | None = None
         """That of the optimizer whose state MemoryX holds."""
         self._ends_at_s = math.inf  # of time.monotonic()
+        self.jobs = JobRecords()
+        """The compiles and executions so far."""
         self.watch = NOTHING
         """What the cluster watches while it trains."""
 
@@ -218,18 +222,26 @@ class Execution:
         if self.cluster is not None:
             self.cluster.shutdown()
             self.cluster = None
+        for job in self.jobs.execute_jobs:
+            job.end()
         self.restored = None
 
     def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
         """Return a cluster that has its first program and its weights."""
         config = self._config
-        log.info("Preparing to execute using %d CSX", size.num_csx)
+        log.info(
+            "Programming Cerebras Wafer Scale Cluster for execution. This may take a few minutes."
+        )
+        self.jobs.begin_execution([node_name(index) for index in range(size.num_csx)])
         self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
         parameters = installation.program.parameters
         cluster = start_cluster(parameters, size, config.cluster, self._seed, record=config.record)
+        log.info("Poll ingress success: Job ingress ready")
+        log.info("Preparing to execute using %d CSX", size.num_csx)
         try:
             cluster.install(installation)
             load_weights(cluster, weights, self.restored)
+            _log_staged(config)
         except BaseException:
             cluster.shutdown()
             raise
@@ -273,3 +285,15 @@ class Execution:
                 value=f"{self._config.job_time_sec} s",
                 remedy="raise it, or run again to continue from the last checkpoint",
             )
+
+
+def _log_staged(config: ClusterConfig) -> None:
+    """Log that every role has its program and weights, in the words of the vendor's client."""
+    runtime = config.cluster.runtime
+    network = "none (one process)" if runtime.kind == "local" else runtime.link
+    log.info("Finalizing appliance staging for the run")
+    log.info("Device programming is complete")
+    log.info("Using network type: %s", network)
+    log.info("Input workers are ready to stream input data")
+    log.info("Appliance staging is complete")
+    log.info("Beginning appliance run")

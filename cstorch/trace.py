@@ -294,6 +294,7 @@ def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
     Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
     """
     cache = None if backend.validate_only else backend.cache
+    job = backend.jobs.begin_compile()
     log.info("Compiling the model. This may take a few minutes.")
     recorded = _record(backend, call, *recorded_size(backend, call.tensors))
 
@@ -307,6 +308,8 @@ def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
     if fit != first:
         compiled, was_cached = recorded.compiled_at(fit, cache)
     log_compiled(backend, compiled.program, was_cached=was_cached)
+    job.compile_hash, job.is_cached = compiled.program.digest, was_cached
+    job.end()
     optimizer = recorded.optimizer_of(compiled, loop.last_step)
     settings = recorded.recorder.settings()
     return _Fitted(recorded, compiled, optimizer, settings, loop.last_step)

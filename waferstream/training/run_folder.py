@@ -8,7 +8,11 @@ model_dir/
         run.log                           all log lines
         trainer_params.yaml, cluster.yaml the resolved configuration
         events.out.tfevents.*             for TensorBoard
+        run_meta.json                     compiles and executions, with times, hash and systems
+        performance.json                  throughput, measured and emulated
+        executors/000001, ..., latest     a folder for every loop
         roles/<role>.log                  of the roles that --wsc_log_level names
+    cerebras_logs/latest -> ../<timestamp>
 """
 
 from __future__ import annotations
@@ -19,11 +23,16 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+import torch
+
 from appliance.spec import ClusterSpec
+from cstorch.job_records import JobRecords
 from waferstream.config.params import Params
+from waferstream.reports.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
-from wsc.core.files import naming, replacing
+from wsc.core.files import naming, replacing, write_json
+from wsc.version import VERSION
 
 
 class _RunLog(logging.FileHandler):
@@ -72,6 +81,27 @@ class RunFolder:
             with replacing(self.path / name) as partial:
                 partial.write_text(dump_yaml(data))
 
+    def save_jobs(self, jobs: JobRecords) -> None:
+        """Write which compiles and executions the run had, and by which software."""
+        versions = {"waferstream": VERSION, "torch": torch.__version__}
+        data = {
+            "compile_jobs": jobs.compile_jobs,
+            "execute_jobs": jobs.execute_jobs,
+            "image_build_jobs": [],
+            "software_versions": versions,
+            "log_path": str(self.path / "run.log"),
+        }
+        write_json(self.path / "run_meta.json", data)
+
+    def save_performance(self, summary: RunSummary) -> None:
+        """Write the throughput of the run; None where nothing was trained."""
+        data = {
+            "global_step": summary.last_step,
+            "measured": summary.measured,
+            "emulated": summary.emulated,
+        }
+        write_json(self.path / "performance.json", data)
+
     def note(self, line: str) -> None:
         """Append a line to run.log that the terminal already shows."""
         self._log.emit(logging.makeLogRecord({"msg": line, "levelname": "INFO"}))
@@ -82,11 +112,18 @@ class RunFolder:
         self._log.close()
 
     def _point_latest(self) -> None:
-        link = self.model_dir / "latest_run.log"
-        fresh = self.model_dir / ".latest_run.log"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(Path(self.path.name) / "run.log")
-        fresh.rename(link)
+        logs = self.model_dir / "cerebras_logs"
+        logs.mkdir(exist_ok=True)
+        _point(self.model_dir / "latest_run.log", Path(self.path.name) / "run.log")
+        _point(logs / "latest", Path("..") / self.path.name)
+
+
+def _point(link: Path, target: Path) -> None:
+    """Let a link lead to a target, at once."""
+    fresh = link.with_name(f".{link.name}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.rename(link)
 
 
 def _new_folder(model_dir: Path) -> Path:

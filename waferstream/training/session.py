@@ -51,6 +51,8 @@ def run_session(
         folder.save_configuration(params, cluster)
         stack.enter_context(global_flags(params.trainer.init))
         backend = make_backend(params, cluster, record=trace is not None)
+        backend.artifact_dir = folder.path
+        stack.callback(lambda: folder.save_jobs(backend.jobs))
         stack.callback(backend.shutdown)
         observers = [history, *_observers(params, cluster, folder)]
         for observer in observers:
@@ -63,6 +65,7 @@ def run_session(
     start_up = backend.start_up
     summary = summarize(params, cluster, mode, trainer.model, outcome, history, start_up)
     write_results(params.trainer.init.model_dir, summary)
+    folder.save_performance(summary)
     log_throughput(history, cluster.machine, summary.num_csx)
     if outcome.weights_sha256 is not None:
         print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)

@@ -32,6 +32,7 @@ from cstorch.utils.data.loop_log import LoopLog
 from cstorch.utils.data.profiler import Profiler
 from cstorch.utils.data.utils import Schedule
 from wsc.core.errors import ConfigError
+from wsc.core.files import write_json
 from wsc.core.loading import Loading
 from wsc.core.micro_batches import MicroBatchSize
 from wsc.core.program import Mode
@@ -173,6 +174,8 @@ class DataExecutor:
         self._calls.clear()
         if self._backend.artifacts.is_chosen:
             log.debug("Files about this loop: %s", self.artifact_dir)
+            steps = {"first_step": self._start + 1, "num_steps": self.num_steps}
+            write_json(self.artifact_dir / "metadata.json", steps)
         self._batches = batches_of(self._backend, self.dataloader)
         try:
             for iteration in range(self.num_steps):

@@ -34,6 +34,7 @@ def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
         "checkpoint_4.mdl",
         "checkpoints_index.yaml",
         "checkpoints_index.yaml.lock",
+        "cerebras_logs",
         "latest_run.log",
         "loss.png",
         "run_summary.json",
@@ -44,10 +45,32 @@ def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
         "run.log",
         "trainer_params.yaml",
         "cluster.yaml",
+        "run_meta.json",
+        "performance.json",
+        "executors",
         event_file.name,
     }
+    assert (model_dir / "cerebras_logs" / "latest").resolve() == folder
+    assert (folder / "executors" / "latest" / "metadata.json").is_file()
     summary = json.loads((model_dir / "run_summary.json").read_text())
     assert summary["weights_sha256"] == digest_of(out)
+
+
+def test_run_meta_names_compiles_and_executions(ended: tuple[Path, str]) -> None:
+    """Jobs have the identifiers of the log; performance.json repeats what the summary says."""
+    model_dir, out = ended
+    folder = model_dir / "cerebras_logs" / "latest"
+    meta = json.loads((folder / "run_meta.json").read_text())
+    assert [job["is_cached"] for job in meta["compile_jobs"]] == [False, False]
+    (execution,) = meta["execute_jobs"]
+    assert execution["systems"] == ["csx-0"]
+    for job in (*meta["compile_jobs"], execution):
+        assert f"Job id: {job['id']}, workflow id: {job['workflow_id']}" in out
+        assert job["start_time"] <= job["end_time"]
+    performance = json.loads((folder / "performance.json").read_text())
+    summary = json.loads((model_dir / "run_summary.json").read_text())
+    assert performance["measured"] == summary["measured"]
+    assert performance["global_step"] == 4
 
 
 def test_outputs_of_a_run_agree_on_the_losses(ended: tuple[Path, str]) -> None:
@@ -77,11 +100,21 @@ def test_run_announces_its_stages_in_order(ended: tuple[Path, str]) -> None:
     """The phrases are those of the vendor's client (cluster_interface.md, section 4.5)."""
     _, out = ended
     phrases = [
+        "Initiating a new compile wsjob against the cluster server.",
+        "Job id: wsjob-",
         "Compiling the model. This may take a few minutes.",
         "Compile was successful!",
+        "Programming Cerebras Wafer Scale Cluster for execution. This may take a few minutes.",
+        "Initiating a new execute wsjob against the cluster server.",
+        "Poll ingress success: Job ingress ready",
         "Preparing to execute using 1 CSX",
         "About to send initial weights",
         "Finished sending initial weights",
+        "Finalizing appliance staging for the run",
+        "Device programming is complete",
+        "Using network type: ",
+        "Appliance staging is complete",
+        "Beginning appliance run",
         "Saving checkpoint at step 2",
         "Saved checkpoint ",
         "Saving checkpoint at step 4",
