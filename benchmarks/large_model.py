@@ -30,9 +30,9 @@ from wsc.core.files import write_json
 
 _ZOO = Path(__file__).parents[1] / "modelzoo" / "params"
 _PARAMS = [
-    _ZOO / "llama2_70b.yaml",
-    _ZOO / "gpt2_small.yaml",
     _ZOO.parents[1] / "params.yaml",
+    _ZOO / "gpt2_small.yaml",
+    _ZOO / "llama2_70b.yaml",
 ]
 _PHASES = {
     "Compiling the model.": "created",
@@ -88,14 +88,17 @@ def _start_apart(params: Path, folder: Path) -> dict[str, Any]:
 def _start(params: Path, folder: Path) -> int:
     """Compile in this process; print a JSON object with the end of each phase and peak bytes."""
     phases, log = _Phases(), logging.getLogger("waferstream")
+    level = log.level
     log.addHandler(phases)
     log.setLevel(logging.INFO)
-    log.propagate = False
     try:
         run_session(_compiling(load_params(params), folder), "train")
     except WaferStreamError as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        log.removeHandler(phases)
+        log.setLevel(level)
     peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     is_hit = phases.ends.pop("found", None) is not None
     print(json.dumps({**phases.ends, "is_cache_hit": is_hit, "peak_bytes": peak_bytes}))
