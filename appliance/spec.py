@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
+from appliance.jobs.queue import QueueSpec
 from csnode.fabric.region import working_wafer
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
@@ -50,6 +51,10 @@ class RuntimeSpec(Config):
 
     stall_timeout_s: PositiveFloat = 600.0
     """Fail if a role waits longer than this for a message."""
+
+    queue: QueueSpec | None = None
+    """What the runs of a user on this computer share: they wait for one another by priority. By
+    default they run side by side."""
 
     log: RoleLogSpec = Field(default_factory=RoleLogSpec)
     """Logs of the roles; a run of a params file sets them from ``logging.wsc_log_level``."""

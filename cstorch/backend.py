@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map_only
 from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
+from appliance.jobs.client import JobClient
 from cstorch import distributed
 from cstorch.artifacts import DEFAULT, Artifacts
 from cstorch.backend_type import BackendType
@@ -94,7 +95,12 @@ class Backend:
         self.timings: list[StepTiming] = []
         """Emulated times of all steps of training."""
         self.has_ended = False
-        self._execution = Execution(self.cluster_config, seed, check_loss)
+        self.job_client = JobClient(
+            self.cluster_config.job_request,
+            self.cluster_config.cluster.runtime.queue,
+            self.cluster.join_workflow,
+        )
+        self._execution = Execution(self.cluster_config, seed, check_loss, self.job_client)
         if artifact_dir is None and command is not None:
             artifact_dir = DEFAULT  # a program that was written for the real machine
         self.artifacts = Artifacts(artifact_dir, compile_dir)

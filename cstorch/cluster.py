@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
+from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch.weights import Weights
 from timing.hardware.streams import MOST_SERVERS
@@ -49,6 +50,9 @@ class ClusterConfig(Config):
 
     job_labels: dict[str, str] = Field(default_factory=dict)
 
+    job_priority: Literal["p1", "p2", "p3"] = "p2"
+    """The place in the queue, p1 first, where cluster.yaml has a queue."""
+
     job_time_sec: PositiveInt | None = None
     """End the run with an error so many seconds after its cluster was started."""
 
@@ -62,6 +66,16 @@ class ClusterConfig(Config):
     def machine_name(self) -> str:
         """The name of the emulated machine, such as ``4 x CS-2``."""
         return f"{self.num_csx} x {self.cluster.machine.system.name}"
+
+    @property
+    def job_request(self) -> Request:
+        """What each job of the program asks for."""
+        return Request(
+            num_csx=self.num_csx,
+            machine=self.machine_name,
+            priority=PRIORITIES[self.job_priority],
+            labels=self.job_labels,
+        )
 
     def with_found_machine(self) -> ClusterConfig:
         """Return the settings with the machine of cluster.yaml, unless they name one.

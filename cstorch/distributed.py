@@ -67,6 +67,7 @@ class ClusterConfig:
             "max_wgt_servers": self.max_wgt_servers,
             "num_workers_per_csx": self.num_workers_per_csx,
             "job_labels": dict(label.partition("=")[::2] for label in self.job_labels or ()),
+            "job_priority": self.job_priority or "p2",
             "job_time_sec": self.job_time_sec,
         }
         return validate(cluster.ClusterConfig, taken, "ClusterConfig")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
+from appliance.jobs.client import JobClient
 from cstorch.cluster import ClusterConfig, Restored, load_weights
 from cstorch.job_records import JobRecords
 from cstorch.optim.state import OptimizerState
@@ -44,10 +46,14 @@ class Execution:
         config: Sizes and machine of the cluster.
         seed: Seed of the random ops of all steps.
         check_loss: Whether a loss that is not finite ends a job.
+        job_client: The jobs of the program, of which the cluster is one.
     """
 
-    def __init__(self, config: ClusterConfig, seed: int, check_loss: bool) -> None:
+    def __init__(
+        self, config: ClusterConfig, seed: int, check_loss: bool, job_client: JobClient
+    ) -> None:
         self._config = config
+        self._job_client = job_client
         self._seed = seed
         self._check_loss = check_loss
         self.cluster: Cluster | None = None
@@ -184,11 +190,13 @@ class Execution:
             self.optimizer_state.outdate()
         try:
             watch = self.watch if mode == "train" else NOTHING
-            return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale, watch)
+            with self._job_client.executing():
+                return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale, watch)
         except ApplianceNanError:
             raise
-        except BaseException:
+        except BaseException as error:
             cluster.shutdown()
+            self._job_client.end_execute(error)
             raise
 
     def up_to_date(self, weights: Weights) -> Cluster:
@@ -222,6 +230,7 @@ class Execution:
         if self.cluster is not None:
             self.cluster.shutdown()
             self.cluster = None
+            self._job_client.end_execute(sys.exception())  # that ends the program, too
         for job in self.jobs.execute_jobs:
             job.end()
         self.restored = None
@@ -232,8 +241,24 @@ class Execution:
         log.info(
             "Programming Cerebras Wafer Scale Cluster for execution. This may take a few minutes."
         )
-        self.jobs.begin_execution([node_name(index) for index in range(size.num_csx)])
+        self._job_client.start_execute()
+        self.jobs.begin_execution(
+            self._job_client.newest, [node_name(index) for index in range(size.num_csx)]
+        )
         self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
+        try:
+            with self._job_client.executing():
+                cluster = self._start_filled(installation, size, weights)
+        except BaseException as error:
+            self._job_client.end_execute(error)
+            raise
+        self._job_client.note_running()
+        return cluster
+
+    def _start_filled(
+        self, installation: Installation, size: ClusterSize, weights: Weights
+    ) -> Cluster:
+        config = self._config
         parameters = installation.program.parameters
         cluster = start_cluster(parameters, size, config.cluster, self._seed, record=config.record)
         log.info("Poll ingress success: Job ingress ready")

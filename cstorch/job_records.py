@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-log = logging.getLogger("waferstream")
+from appliance.jobs.job import JobIds
 
 
 def _now() -> str:
@@ -33,24 +31,16 @@ class JobRecord:
 
 @dataclass
 class JobRecords:
-    """The jobs of a backend, announced as by the vendor's client."""
+    """The jobs of a backend."""
 
-    workflow_id: str = field(default_factory=lambda: f"wflow-{uuid.uuid4().hex[:12]}")
     compile_jobs: list[JobRecord] = field(default_factory=list)
     execute_jobs: list[JobRecord] = field(default_factory=list)
 
-    def begin_compile(self) -> JobRecord:
-        """Announce a compile."""
-        return self._begin("compile", self.compile_jobs)
+    def begin_compile(self, ids: JobIds) -> JobRecord:
+        """Note the start of a compile."""
+        self.compile_jobs.append(JobRecord(ids.name, ids.workflow))
+        return self.compile_jobs[-1]
 
-    def begin_execution(self, systems: list[str]) -> JobRecord:
-        """Announce the start of a cluster with these systems."""
-        job = self._begin("execute", self.execute_jobs)
-        job.systems = systems
-        return job
-
-    def _begin(self, kind: str, jobs: list[JobRecord]) -> JobRecord:
-        jobs.append(JobRecord(f"wsjob-{uuid.uuid4().hex[:12]}", self.workflow_id))
-        log.info("Initiating a new %s wsjob against the cluster server.", kind)
-        log.info("Job id: %s, workflow id: %s", jobs[-1].id, self.workflow_id)
-        return jobs[-1]
+    def begin_execution(self, ids: JobIds, systems: list[str]) -> None:
+        """Note the start of a cluster with these systems."""
+        self.execute_jobs.append(JobRecord(ids.name, ids.workflow, systems=systems))

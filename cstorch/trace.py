@@ -152,7 +152,8 @@ class TracedStep:
     def _install(self, backend: Backend, loop: Loop, call: _Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
-        fitted = _record_fitting(backend, call, loop)
+        with backend.job_client.compiling():
+            fitted = _record_fitting(backend, call, loop)
         self._fitted = fitted
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
@@ -294,7 +295,7 @@ def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
     Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
     """
     cache = None if backend.validate_only else backend.cache
-    job = backend.jobs.begin_compile()
+    job = backend.jobs.begin_compile(backend.job_client.newest)
     log.info("Compiling the model. This may take a few minutes.")
     recorded = _record(backend, call, *recorded_size(backend, call.tensors))
 

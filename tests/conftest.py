@@ -1,6 +1,8 @@
 """Settings of every test: one compute thread, so that results do not depend on the host."""
 
+import os
 import signal
+from collections.abc import Iterator
 
 import matplotlib as mpl
 import pytest
@@ -17,6 +19,18 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # A first example may import or compile something; pytest's own timeout ends what hangs.
 settings.register_profile("waferstream", deadline=None)
 settings.load_profile("waferstream")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the jobs of tests, and of programs that they start, out of the user's own list."""
+    before = os.environ.get("WAFERSTREAM_STATE")
+    os.environ["WAFERSTREAM_STATE"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    if before is None:
+        del os.environ["WAFERSTREAM_STATE"]
+    else:
+        os.environ["WAFERSTREAM_STATE"] = before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,6 +38,12 @@ class ClusterManagement:
                 remedy="call backend.shutdown(), then make another backend",
             )
 
+    def join_workflow(self) -> str:
+        """Return the identifier of the workflow, which starts with its first job."""
+        self.start_workflow()
+        assert self.workflow_id is not None, "it was started"
+        return self.workflow_id
+
     def start_workflow(self, lock_resources: bool = False) -> bool:  # noqa: ARG002
         """Start a workflow if there is none; returns True."""
         self.workflow_id = self.workflow_id or f"wflow-{uuid.uuid4().hex[:12]}"

@@ -23,6 +23,7 @@ TOOLS: Mapping[str, str] = {
     "model": "waferstream.cli.model_tool",
     "data_processor": "waferstream.cli.data_tool",
     "checkpoint": "waferstream.cli.checkpoint_tool",
+    "job": "waferstream.cli.job_tool",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.
 

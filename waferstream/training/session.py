@@ -108,6 +108,7 @@ def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> 
             max_wgt_servers=job.max_wgt_servers,
             num_workers_per_csx=job.num_workers_per_csx,
             job_labels=job.job_labels,
+            job_priority=job.job_priority,
             job_time_sec=job.job_time_sec,
             cluster=cluster,
             record=record,

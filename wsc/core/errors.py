@@ -13,15 +13,15 @@
         ├── ApplianceRuntimeJobTimeoutError  the job ran longer than job_time_sec
         ├── ApplianceDeadlockError       no message arrived within the time limit
         ├── ApplianceNanError            a loss, gradient or weight is not finite
+        ├── ClusterJobCancelledByCsctl   a user has cancelled the job
+        ├── ClusterJobScheduleError      the job asks for more than the cluster of its queue has
         ├── ApplianceUnknownError
         ├── ApplianceCorruptionError
         ├── ApplianceHealthPollException
         ├── ApplianceTensorDropped
         ├── ApplianceServiceInterrupted
         ├── ApplianceVersionError
-        ├── ApplianceUserVenvClusterVolumeError
-        ├── ClusterJobCancelledByCsctl
-        └── ClusterJobScheduleError
+        └── ApplianceUserVenvClusterVolumeError
 
 The names under ``Appliance*`` and ``ClusterJob*`` are those of the vendor's client
 (cluster_interface.md, section 4.9). Programs raise and catch them, too: their code is optional.
@@ -178,11 +178,11 @@ class ApplianceUserVenvClusterVolumeError(ApplianceError):
 
 
 class ClusterJobCancelledByCsctl(ApplianceError):
-    """The job was cancelled from outside; not raised here."""
+    """The job was cancelled from outside, by ``waferstream job cancel``."""
 
 
 class ClusterJobScheduleError(ApplianceError):
-    """The job could not be scheduled; not raised here, where jobs do not queue."""
+    """The job cannot be scheduled: it asks for more than the cluster of its queue has."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -1,0 +1,73 @@
+"""Decide which queued job starts next; no I/O.
+
+The order is the vendor's (cluster_interface.md, section 4.3): priority, then age. A job does not
+overtake one that is ahead of it, even if it would fit. A training takes one MemoryX group (section
+4.1), so their number bounds the trainings that run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import PositiveInt
+
+from appliance.jobs.job import ClusterJob, Phase, priority_text
+from wsc.core.config import Config
+from wsc.core.errors import ClusterJobScheduleError
+
+
+class QueueSpec(Config):
+    """What the runs of a computer share if they queue."""
+
+    systems: PositiveInt
+    """CS systems for all runs together."""
+
+    memoryx_groups: PositiveInt = 1
+    """MemoryX groups, of which each run takes one."""
+
+
+def queued(jobs: Sequence[ClusterJob]) -> list[ClusterJob]:
+    """Return the jobs that wait, the next one first."""
+    waiting = [job for job in jobs if job.phase is Phase.QUEUED]
+    return sorted(waiting, key=lambda job: (job.request.priority, job.created_s, job.name))
+
+
+def running(jobs: Sequence[ClusterJob]) -> list[ClusterJob]:
+    """Return the execute jobs that have systems and a MemoryX group."""
+    return [job for job in jobs if job.kind == "execute" and job.phase.holds_systems]
+
+
+def waiting_reason(name: str, jobs: Sequence[ClusterJob], spec: QueueSpec) -> str | None:
+    """Return why a queued job must wait, or None if it may start now.
+
+    Args:
+        name: The job, one of ``jobs``.
+        jobs: All jobs.
+        spec: What they share.
+
+    Raises:
+        ClusterJobScheduleError: The job could not run on the empty cluster either.
+    """
+    line = queued(jobs)
+    job = next(each for each in line if each.name == name)
+    asked = job.request.num_csx
+    if asked > spec.systems:
+        raise ClusterJobScheduleError(
+            "a job must not ask for more systems than the cluster has",
+            code="more-systems-than-cluster",
+            where="num_csx, runtime.queue.systems",
+            value=asked,
+            rule=f"at most {spec.systems}",
+            remedy="lower num_csx, or raise runtime.queue.systems of cluster.yaml",
+        )
+    if line[0] is not job:
+        first = line[0]
+        return f"{first.name} is ahead with priority {priority_text(first.request.priority)}"
+    taken = running(jobs)
+    names = ", ".join(each.name for each in taken)
+    if len(taken) >= spec.memoryx_groups:
+        return f"all MemoryX groups are in use ({spec.memoryx_groups}): {names}"
+    free = spec.systems - sum(each.request.num_csx for each in taken)
+    if asked > free:
+        return f"{asked} CSX requested, {max(0, free)} of {spec.systems} are free: {names}"
+    return None

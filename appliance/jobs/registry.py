@@ -1,0 +1,191 @@
+"""The jobs of a user, as one folder for each below a common one.
+
+<state folder>/jobs/
+    lock
+    <name>/job.json, job.log
+
+The state folder is ``$WAFERSTREAM_STATE``, else ``$XDG_STATE_HOME/waferstream``, by default
+``~/.local/state/waferstream``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from appliance.jobs.job import ClusterJob, Condition, Kind, Owner, Phase, Request, new_job_name
+from appliance.jobs.queue import QueueSpec, waiting_reason
+from wsc.core.errors import ConfigError, did_you_mean
+from wsc.core.files import replacing
+
+log = logging.getLogger("waferstream")
+
+STATE_FOLDER = "WAFERSTREAM_STATE"
+"""Environment variable that names the state folder."""
+
+FILE = "job.json"
+
+KEPT_S = 7 * 24 * 3600.0
+"""How long ended jobs are kept: the vendor lists those of the past week (section 4.4)."""
+
+
+def state_folder() -> Path:
+    """Return the folder for what outlives a run, beside the user's own files."""
+    if own := os.environ.get(STATE_FOLDER):
+        return Path(own)
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "waferstream"
+
+
+class Registry:
+    """Stored jobs; every method holds a lock, so that processes see whole changes."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = (folder or state_folder()) / "jobs"
+
+    def jobs(self) -> list[ClusterJob]:
+        """Return all jobs of the past week, oldest first; jobs of dead processes are ended."""
+        with self._locked():
+            return self._settled()
+
+    def find(self, name: str) -> ClusterJob:
+        """Return a job.
+
+        Raises:
+            ConfigError: There is no such job.
+        """
+        return self.change(name, lambda job: job)
+
+    def submit(self, kind: Kind, workflow: str, request: Request) -> ClusterJob:
+        """Store a new job of this process and return it."""
+        name = new_job_name()
+        job = ClusterJob(
+            name=name,
+            kind=kind,
+            workflow=workflow,
+            request=request,
+            owner=this_process(),
+            conditions=(Condition(phase=Phase.CREATED, time_s=time.time()),),
+            log_path=str(self._folder / name),
+        )
+        with self._locked():
+            (self._folder / name).mkdir()
+            self._write(job)
+        return job
+
+    def change(self, name: str, changed: Callable[[ClusterJob], ClusterJob]) -> ClusterJob:
+        """Replace a job by what ``changed`` makes of it, and return that.
+
+        Raises:
+            ConfigError: There is no such job.
+        """
+        with self._locked():
+            before = self._read(self._folder / name / FILE)
+            if before is None:
+                names = [job.name for job in self._settled()]
+                raise ConfigError(
+                    "the job must be one of the past week",
+                    code="unknown-job",
+                    value=name,
+                    remedy=did_you_mean(name, names) or "waferstream job list --all-states",
+                )
+            after = changed(before)
+            if after is not before:
+                self._write(after)
+            return after
+
+    def move(self, name: str, phase: Phase, message: str = "") -> ClusterJob:
+        """Move a job to another phase."""
+        return self.change(name, lambda job: job.moved(phase, time.time(), message))
+
+    def schedule(self, name: str, spec: QueueSpec) -> ClusterJob:
+        """Move a queued job out of the queue, or note why it must wait.
+
+        Raises:
+            ClusterJobScheduleError: The job asks for more than there is.
+        """
+        with self._locked():
+            jobs = self._settled()
+            job = next(each for each in jobs if each.name == name)
+            reason = waiting_reason(name, jobs, spec)
+            phase = Phase.SCHEDULED if reason is None else Phase.QUEUED
+            job = job.moved(phase, time.time(), reason or "")
+            self._write(job)
+            return job
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # children forked meanwhile hold the file too
+
+    def _settled(self) -> list[ClusterJob]:
+        """Read all jobs, and forget those of earlier weeks."""
+        jobs: list[ClusterJob] = []
+        for path in self._folder.glob(f"*/{FILE}"):
+            job = self._read(path)
+            if job is None:
+                continue
+            ended_s = job.time_of(Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+            if ended_s is not None and time.time() - ended_s > KEPT_S:
+                shutil.rmtree(path.parent)
+            else:
+                jobs.append(job)
+        return sorted(jobs, key=lambda job: job.created_s)
+
+    def _read(self, path: Path) -> ClusterJob | None:
+        """Return a stored job, ended if its process is dead; None if there is none to read."""
+        try:
+            job = ClusterJob.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError:
+            log.warning("%s is left out: another version has written it", path)
+            return None
+        if not job.phase.is_final and is_dead(job.owner):
+            phase = Phase.CANCELLED if job.is_cancelled else Phase.FAILED
+            job = job.moved(phase, time.time(), "the process of the job has died")
+            self._write(job)
+        return job
+
+    def _write(self, job: ClusterJob) -> None:
+        with replacing(self._folder / job.name / FILE) as partial:
+            partial.write_text(job.model_dump_json(indent=2) + "\n")
+
+
+def this_process() -> Owner:
+    """Return this process as the owner of a job."""
+    pid = os.getpid()
+    ticks = _started_ticks(pid)
+    assert ticks is not None, "this process runs"
+    return Owner(user=getpass.getuser(), host=socket.gethostname(), pid=pid, started_ticks=ticks)
+
+
+def is_dead(owner: Owner) -> bool:
+    """Return whether a process of this host has ended; those of other hosts cannot be seen."""
+    return owner.host == socket.gethostname() and _started_ticks(owner.pid) != owner.started_ticks
+
+
+def _started_ticks(pid: int) -> int | None:
+    """Return the start time of a process in clock ticks since boot; None if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()  # the name before may hold spaces
+    # Field 22 of proc_pid_stat(5); the state is field 3.
+    return None if state in "ZX" else int(fields[18])

@@ -1,0 +1,100 @@
+"""Stored jobs: found, changed, scheduled, ended with their process, forgotten after a week."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.jobs.job import ClusterJob, Condition, Phase, Request
+from appliance.jobs.queue import QueueSpec
+from appliance.jobs.registry import KEPT_S, Registry, state_folder, this_process
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError
+
+
+def test_submitted_job_is_found_and_moved(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    job = registry.submit("compile", "wflow-1", Request(labels={"run": "a"}))
+    assert re.fullmatch(r"wsjob-[a-z0-9]{22}", job.name)
+    assert Path(job.log_path).is_dir()
+    registry.move(job.name, Phase.RUNNING)
+    registry.move(job.name, Phase.SUCCEEDED)
+    registry.move(job.name, Phase.FAILED)  # an ended job stays as it is
+    found = Registry(tmp_path).find(job.name)
+    phases = [each.phase for each in found.conditions]
+    assert phases == [Phase.CREATED, Phase.RUNNING, Phase.SUCCEEDED]
+    assert Registry(tmp_path).jobs() == [found]
+    with raises(ConfigError, "unknown-job"):
+        registry.find("wsjob-none")
+
+
+@pytest.mark.parametrize(("asked", "phase"), [(False, Phase.FAILED), (True, Phase.CANCELLED)])
+def test_job_of_a_dead_process_is_ended(tmp_path: Path, asked: bool, phase: Phase) -> None:
+    registry = Registry(tmp_path)
+    name = registry.submit("execute", "wflow-1", Request()).name
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    owner = this_process().model_copy(update={"pid": ended.pid})
+    registry.change(
+        name, lambda job: job.model_copy(update={"owner": owner, "is_cancelled": asked})
+    )
+    (listed,) = registry.jobs()
+    assert listed.phase is phase
+
+
+def test_job_of_another_process_with_the_number_is_ended(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    name = registry.submit("execute", "wflow-1", Request()).name
+    owner = this_process().model_copy(update={"started_ticks": 1})
+    registry.change(name, lambda job: job.model_copy(update={"owner": owner}))
+    assert registry.find(name).phase is Phase.FAILED
+
+
+def test_jobs_are_forgotten_after_a_week(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    job = registry.submit("compile", "wflow-1", Request())
+    kept = registry.submit("compile", "wflow-1", Request())
+
+    def aged(job: ClusterJob) -> ClusterJob:
+        ended = job.moved(Phase.SUCCEEDED, job.created_s)
+        early = [(each.phase, each.time_s - KEPT_S - 60) for each in ended.conditions]
+        conditions = tuple(Condition(phase=phase, time_s=time) for phase, time in early)
+        return job.model_copy(update={"conditions": conditions})
+
+    registry.change(job.name, aged)
+    assert [each.name for each in registry.jobs()] == [kept.name]
+    assert not Path(job.log_path).exists()
+
+
+def test_one_job_of_two_is_scheduled(tmp_path: Path) -> None:
+    registry, spec = Registry(tmp_path), QueueSpec(systems=2)
+    names = [registry.submit("execute", "w", Request()).name for _ in range(2)]
+    for name in names:
+        registry.move(name, Phase.QUEUED)
+    assert registry.schedule(names[1], spec).phase is Phase.QUEUED
+    assert registry.schedule(names[0], spec).phase is Phase.SCHEDULED
+    waiting = registry.schedule(names[1], spec)
+    assert (waiting.phase, names[0] in waiting.reason) == (Phase.QUEUED, True)
+    registry.move(names[0], Phase.SUCCEEDED)
+    assert registry.schedule(names[1], spec).phase is Phase.SCHEDULED
+
+
+def test_job_of_another_version_is_left_out(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    job = registry.submit("compile", "wflow-1", Request())
+    (Path(job.log_path) / "job.json").write_text('{"name": 1}')
+    assert registry.jobs() == []
+
+
+def test_state_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAFERSTREAM_STATE", "/a")
+    assert state_folder() == Path("/a")
+    monkeypatch.delenv("WAFERSTREAM_STATE")
+    monkeypatch.setenv("XDG_STATE_HOME", "/b")
+    assert state_folder() == Path("/b/waferstream")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert state_folder() == Path.home() / ".local/state/waferstream"
