@@ -63,7 +63,7 @@ Mode = Literal["train", "eval"]
 def model_of(row: Row) -> dict[str, Any]:
     """Return the model section for a row; CannotPredict if its kind or its size is not known."""
     trainer = _trainer_of(row)
-    section = dict(trainer.init.model)
+    section = trainer.init.model.dump()
     stated = {key: row.integer(column) for column, key in _COLUMNS.items()}
     if not all(stated[key] for key in ("hidden_size", "num_hidden_layers", "num_heads")):
         raise CannotPredict("hidden size, layers or heads are not stated", code="shape-not-stated")
