@@ -120,6 +120,7 @@ def small_params(checkout: Path, family: str, folder: Path) -> dict[str, Any]:
         "backend": {"backend_type": "CSX"},
         "callbacks": [{"ComputeNorm": None}],
         "checkpoint": {"steps": 3},
+        "logging": {"log_steps": 1},
         "model_dir": str(folder / "model_dir"),
         "schedulers": [{"ConstantLR": {"learning_rate": 0.01}}],
         "seed": 1,
