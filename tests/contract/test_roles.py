@@ -257,7 +257,7 @@ def test_every_payload_gets_one_credit() -> None:
 
 
 def _key(envelope: Envelope) -> tuple[str, ...]:
-    content = {"payload", "label_weights"}
+    content = {"payload", "label_weights", "loss_scale"}
     fields = vars(envelope.message)
     return tuple(repr(value) for name, value in fields.items() if name not in content)
 
