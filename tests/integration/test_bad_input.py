@@ -74,12 +74,12 @@ def test_missing_params_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_other_devices_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str
 ) -> None:
-    """Only CSX is emulated; the message names the alternative."""
+    """The command emulates CSX; the message names the alternative."""
     code, _, err = run_here([*write_run(tmp_path), device], capsys)
     assert code == 1
     assert "[device-not-emulated]" in err
     assert device in err
-    assert "plain PyTorch" in err
+    assert f'cstorch.backend("{device}")' in err
 
 
 def test_batch_smaller_than_systems_is_refused(

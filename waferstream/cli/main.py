@@ -79,7 +79,8 @@ def _run(arguments: Arguments) -> None:
             code="device-not-emulated",
             where="trainer.init.backend.backend_type",
             value=backend.backend_type,
-            remedy='write the loop as a program: cstorch.backend("CPU") runs there',
+            remedy="write the loop as a program: "
+            f'cstorch.backend("{backend.backend_type}") runs there',
         )
     # Importing torch takes seconds: report a wrong command line or file before that.
     from appliance.user_code import importing_from  # noqa: PLC0415

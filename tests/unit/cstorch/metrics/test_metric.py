@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,10 +11,19 @@ from torch import nn
 
 import cstorch
 from cstorch import backends, metrics
+from cstorch.metrics.metric import _existing
 from tests.support.cstorch_program import executor, loader, running_backend
 from tests.support.errors import raises
 from tests.support.tiny_training import Shape
 from wsc.core.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def forgotten_metrics() -> Iterator[None]:
+    """Forget the metrics of a test, which every later program would hold otherwise."""
+    yield
+    _existing.clear()
+
 
 ROWS, CLASSES, STEPS = 8, 4, 2
 Batch = dict[str, torch.Tensor]
