@@ -13,15 +13,11 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from pydantic import field_validator as check
 from torch import nn
 
-from modelzoo.models.layers import (
-    check_length,
-    fill_parameters,
-    norm,
-    padding_mask,
-    position_embedding,
-    transformer_layers,
-)
+from modelzoo.models.attention_mask import padding_mask
+from modelzoo.models.initializers import NormalInitializer, fill_parameters
+from modelzoo.models.layers import check_length, norm, position_embedding
 from modelzoo.models.registry import register_model
+from modelzoo.models.residual_layers import transformer_layers
 from modelzoo.models.transformer_config import Feature, LanguageConfig, Nonlinearity, Residual
 from wsc.core.errors import DataError
 
@@ -35,6 +31,7 @@ class BertConfig(LanguageConfig):
     name: str = "bert"
     vocab_size: PositiveInt = 30522
     max_position_embeddings: PositiveInt = 512
+    position_embedding_type: Literal["learned", "fixed", "rotary"] = "learned"
     num_segments: NonNegativeInt = 2
     """Values of ``token_type_ids``, each with a trained vector; 0 for none."""
     embedding_layer_norm: bool = True
@@ -181,7 +178,7 @@ class BertModel(nn.Module):
         """Tie and initialize the parameters; each depends on (seed, its name) alone."""
         if self.config.share_embedding_weights:
             self.mlm.head.weight = self.embedding.token.weight
-        fill_parameters(self, seed, self.config.initializer_range)
+        fill_parameters(self, seed, NormalInitializer(std=self.config.initializer_range))
 
 
 class Embedding(nn.Module):

@@ -13,7 +13,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, Valida
 from pydantic import field_validator as check
 from torch import nn
 
-from modelzoo.models.layers import Attention, FeedForward, fill_parameters
+from modelzoo.models.attention import Attention
+from modelzoo.models.initializers import NormalInitializer, ZerosInitializer, fill_parameters
+from modelzoo.models.layers import FeedForward
 from modelzoo.models.registry import register_model
 from modelzoo.models.transformer_config import Feature, Nonlinearity, TransformerConfig
 from wsc.core.config import Config
@@ -158,8 +160,8 @@ class DitModel(nn.Module):
 
     def initialize(self, seed: int) -> None:
         """Initialize the parameters; each depends on (seed, its name) alone."""
-        std = self.config.initializer_range
-        fill_parameters(self, seed, std, dict.fromkeys(_INITIALLY_ZERO, 0.0))
+        plain = NormalInitializer(std=self.config.initializer_range)
+        fill_parameters(self, seed, plain, dict.fromkeys(_INITIALLY_ZERO, ZerosInitializer()))
 
 
 class TimestepEmbedding(nn.Module):

@@ -1,90 +1,34 @@
-"""Decoder-only transformers in ordinary PyTorch: GPT-2, GPT-3, GPT-J and LLaMA.
-
-Configuration keys: cluster_interface.md, section 2.4.
-"""
+"""Decoder-only transformers in ordinary PyTorch: GPT-2, GPT-3, GPT-J, LLaMA and their relatives."""
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar, Literal
-
 import torch
 import torch.nn.functional as F
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo
-from pydantic import field_validator as check
 from torch import nn
 
-from modelzoo.models.layers import (
-    check_length,
-    fill_parameters,
-    norm,
-    position_embedding,
-    transformer_layers,
+from modelzoo.models.attention_mask import (
+    AlibiBias,
+    RelativeBias,
+    as_term,
+    distances,
+    readable_keys,
 )
+from modelzoo.models.experts import load_balancing_loss
+from modelzoo.models.gpt_config import GptConfig, GptjConfig
+from modelzoo.models.initializers import fill_parameters
+from modelzoo.models.layers import Routing, check_length, norm, position_embedding
 from modelzoo.models.registry import register_model
-from modelzoo.models.transformer_config import Feature, LanguageConfig, Residual
+from modelzoo.models.residual_layers import transformer_layers
 
-_RESIDUAL_OUTPUTS = ("attention.output.weight", "feed_forward.down.weight")
-
-
-class GptConfig(LanguageConfig):
-    """A decoder-only transformer."""
-
-    is_causal: ClassVar[bool] = True
-
-    name: str = "gpt2"
-
-    # Head and loss
-    use_bias_in_output: bool = False
-    loss_scaling: Literal["num_tokens", "batch_size"] = "num_tokens"
-    """Divisor of the summed loss of a batch: its labels that count, or its samples."""
-    loss_weight: PositiveFloat = 1.0
-    """Factor on the loss; for ``batch_size`` usually 1 / max_sequence_length."""
-    compute_eval_metrics: bool = True
-    """Accepted for compatibility: perplexity follows from the loss, which is always computed."""
-    boundary_casting: Literal[False] = False
-
-    def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
-        shape = (sequence_length or self.max_position_embeddings,)
-        return (
-            Feature("input_ids", shape, self.vocab_size),
-            Feature("attention_mask", shape, 2),
-            Feature("labels", shape, self.vocab_size),
-        )
-
-    @check("loss_weight")
-    @classmethod
-    def _weight_goes_with_batch_size(cls, loss_weight: float, info: ValidationInfo) -> float:
-        if loss_weight != 1.0 and info.data.get("loss_scaling") == "num_tokens":
-            raise ValueError("loss_weight requires loss_scaling batch_size")
-        return loss_weight
+_FAMILIES = (
+    "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "falcon", "bloom", "btlm", "jais",
+    "santacoder", "starcoder",
+)  # fmt: skip
+"""Names of the same class with other values."""
 
 
-class GptjConfig(GptConfig):
-    """GPT-J and GPT-NeoX: parallel layers."""
-
-    name: str = "gptj"
-    position_embedding_type: Literal["learned", "rotary"] = "rotary"
-    rotary_dim: PositiveInt | None = 64
-    share_embedding_weights: bool = False
-    use_projection_bias_in_attention: bool = False
-    use_ffn_bias_in_attention: bool = False
-    use_bias_in_output: bool = True
-    dropout_rate: float = Field(default=0.1, ge=0, lt=1, alias="residual_dropout_rate")
-    use_untied_layer_norm: bool = False
-    """Separate norms for attention and feed-forward, as in GPT-NeoX; GPT-J shares one norm."""
-
-    @property
-    def residual(self) -> Residual:
-        return "parallel"
-
-    @property
-    def shares_layer_norm(self) -> bool:
-        return not self.use_untied_layer_norm
-
-
-@register_model("gptj", config=GptjConfig)
-@register_model("gpt2", "gpt3", "llama", config=GptConfig)
+@register_model("gptj", "gpt-neox", config=GptjConfig)
+@register_model(*_FAMILIES, config=GptConfig)
 class GptModel(nn.Module):
     """Decoder-only transformer: tokens to loss.
 
@@ -96,14 +40,21 @@ class GptModel(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embedding_norm = norm(config) if config.embedding_layer_norm else None
         self.position = position_embedding(config)
+        self.relative = _distance_bias(config)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout_rate)
         self.decoder = transformer_layers(config)
         self.norm = norm(config)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.use_bias_in_output)
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        labels: torch.Tensor,
+        attention_span: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the fp32 scalar loss.
 
@@ -111,36 +62,83 @@ class GptModel(nn.Module):
             input_ids: Tokens, int64 (B, T).
             attention_mask: 1 for labels that count, int64 (B, T).
             labels: Next tokens, int64 (B, T).
+            attention_span: Later tokens of the same document, int64 (B, T); for packed documents.
+            position_ids: Positions within the documents, int64 (B, T).
 
         Raises:
             ConfigError: T is more than ``max_position_embeddings``.
         """
-        logits = self.logits(input_ids).float()
-        losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+        routings: list[Routing] = []
+        scores = self.logits(input_ids, attention_span, position_ids, routings)
+        losses = F.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
         weights = attention_mask.flatten().to(losses.dtype)
         summed = (losses * weights).sum()
         if self.config.loss_scaling == "batch_size":
-            return summed * (self.config.loss_weight / len(labels))
-        return summed / weights.sum().clamp(min=1)  # a fully masked micro-batch counts as 0
+            loss = summed * (self.config.loss_weight / len(labels))
+        else:
+            loss = summed / weights.sum().clamp(min=1)  # a fully masked micro-batch counts as 0
+        share = self.config.moe.load_balancing_loss_coef
+        if routings and share and self.training:
+            loss = loss + share * load_balancing_loss(routings, attention_mask)
+        return loss
 
-    def logits(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Return next-token scores (B, T, vocab_size)."""
-        check_length(self.config, input_ids.shape[1])
-        x, rotation = self.position(self.embedding(input_ids))
+    def logits(
+        self,
+        input_ids: torch.Tensor,
+        attention_span: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        routings: list[Routing] | None = None,
+    ) -> torch.Tensor:
+        """Return next-token scores (B, T, vocab_size), and append the routing of every layer."""
+        config = self.config
+        check_length(config, input_ids.shape[1])
+        x = self.embedding(input_ids)
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        x, rotation = self.position(x, position_ids)
+        if config.embeddings_scale != 1.0:
+            x = x * config.embeddings_scale
         x = self.embedding_dropout(x)
-        for layer in self.decoder:
-            x = layer(x, rotation)
-        scores: torch.Tensor = self.head(self.norm(x))
-        return scores
+        masks: dict[int | None, torch.Tensor | None] = {}
+        for index, layer in enumerate(self.decoder):
+            window = config.window_of(index)
+            if window not in masks:
+                masks[window] = self._mask(x, window, attention_span)
+            x = layer(x, rotation, masks[window], routings)
+        return self._scores(self.head(self.norm(x)))
+
+    def _mask(
+        self, x: torch.Tensor, window: int | None, attention_span: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """Return the term of attention scores; None for the causal order alone."""
+        is_plain = self.relative is None and self.config.scores.cap is None
+        if is_plain and window is None and attention_span is None:
+            return None
+        before = distances(x.shape[1], x.device)
+        reads = readable_keys(before, window, self.config.attention_sink_tokens, attention_span)
+        return as_term(reads, None if self.relative is None else self.relative(before), x)
+
+    def _scores(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores of the head scaled and capped."""
+        scale, cap = self.config.output_logits_scale, self.config.final_logit_softcapping
+        if scale is not None:
+            scores = scores * scale
+        return scores if cap is None else cap * torch.tanh(scores / cap)
 
     def initialize(self, seed: int) -> None:
-        """Tie and initialize the parameters; each depends on (seed, its name) alone.
-
-        Weights that write to the residual stream start smaller by 1 / sqrt(2 L), L layers adding
-        two terms each (Radford et al. 2019, GPT-2, section 2.3).
-        """
+        """Tie and initialize the parameters; each depends on (seed, its name) alone."""
         if self.config.share_embedding_weights:
             self.head.weight = self.embedding.weight
-        std = self.config.initializer_range
-        residual_std = std / math.sqrt(2 * self.config.num_hidden_layers)
-        fill_parameters(self, seed, std, dict.fromkeys(_RESIDUAL_OUTPUTS, residual_std))
+        fill_parameters(self, seed, *self.config.initializers())
+        if isinstance(self.relative, AlibiBias):
+            self.relative.initialize()
+
+
+def _distance_bias(config: GptConfig) -> AlibiBias | RelativeBias | None:
+    """Return the bias of attention by distance that the configuration selects."""
+    if config.position_embedding_type == "alibi":
+        trained = config.alibi_trainable_slopes
+        return AlibiBias(config.num_heads, config.pos_scaling_factor, trained)
+    if config.position_embedding_type == "relative":
+        return RelativeBias(config.num_relative_attention_buckets, config.num_heads)
+    return None

@@ -7,21 +7,40 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationInfo,
+)
 from pydantic import field_validator as check
 
+from modelzoo.models.initializers import InitializerKey
+from modelzoo.models.rotary import RopeScaling
 from wsc.core.config import Config
 
 Rate = Field(default=0.1, ge=0, lt=1)
 
-Nonlinearity = Literal["gelu", "gelu_new", "relu", "swiglu"]
-"""``gelu_new`` is the approximation by tanh of GPT-2 (Hendrycks and Gimpel 2016, section 2)."""
+Nonlinearity = Literal[
+    "gelu", "gelu_new", "relu", "squared_relu", "silu", "swiglu", "geglu", "reglu"
+]
+"""``gelu_new`` is the approximation by tanh of GPT-2 (Hendrycks and Gimpel 2016, section 2).
 
-Residual = Literal["pre_norm", "post_norm", "parallel"]
-"""How a layer adds to the residual stream; see modelzoo.models.layers."""
+Those that end in ``glu`` are gates.
+"""
+
+NormType = Literal["layernorm", "rmsnorm"]
+
+Residual = Literal["pre_norm", "sandwich", "post_norm", "parallel"]
+"""How a layer adds to the residual stream; see modelzoo.models.residual_layers."""
+
+PositionEmbedding = Literal["learned", "fixed", "rotary", "alibi", "relative"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,61 @@ class ExtraAttentionParams(Config):
     """Heads of keys and values, each shared by num_heads / num_kv_groups query heads."""
 
 
+class ExpertsConfig(Config):
+    """Section ``moe``: experts and their router (modelzoo.models.experts)."""
+
+    num_experts: NonNegativeInt = 0
+    """0 or 1: one feed-forward network."""
+    num_shared_experts: Annotated[NonNegativeInt, BeforeValidator(lambda v: v or 0)] = 0
+    """Networks that every token passes."""
+    top_k: PositiveInt = 1
+    load_balancing_loss_coef: NonNegativeFloat = 0.0
+    null_expert_bias: Annotated[NonNegativeFloat, BeforeValidator(lambda v: v or 0.0)] = 0.0
+    """Weight of an expert that returns nothing, in the normalization of the weights."""
+    moe_implementation: Literal[
+        "functional", "optimized", "experimental", "forge_experimental", "expert_parallel"
+    ] = "experimental"
+    """Kernels of the real machine; all compute the same."""
+    router_use_bias: bool = False
+    router_fp32: bool = True
+    """Whether probabilities are computed in fp32."""
+    routing_algorithm: Literal["learned"] = "learned"
+    router_selection_nonlinearity: Literal["softmax", "sigmoid"] = "softmax"
+    expert_weighting_nonlinearity: Literal["softmax", "sigmoid"] = "softmax"
+    expert_weighting_normalization: bool = True
+    """Whether the weights of the chosen experts are divided by their sum."""
+    gate_initializer: InitializerKey = None
+    """Of the router."""
+    probability_before_ffn: Literal[False] = False
+
+    @check("top_k")
+    @classmethod
+    def _chooses_among_experts(cls, top_k: int, info: ValidationInfo) -> int:
+        experts = info.data.get("num_experts", 0)
+        if experts > 1 and top_k > experts:
+            raise ValueError(f"top_k must be at most num_experts, which is {experts}")
+        return top_k
+
+    @check("expert_weighting_normalization")
+    @classmethod
+    def _null_expert_is_normalized(cls, normalizes: bool, info: ValidationInfo) -> bool:
+        if not normalizes and info.data.get("null_expert_bias"):
+            raise ValueError("null_expert_bias requires expert_weighting_normalization")
+        return normalizes
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How attention computes its scores."""
+
+    scale: float
+    cap: float | None = None
+    """Bound that scores approach by tanh."""
+    norm_type: NormType | None = None
+    """Normalization of queries and keys over a head."""
+    norm_epsilon: float = 1e-5
+
+
 class TransformerConfig(Config):
     """A stack of attention and feed-forward layers."""
 
@@ -58,12 +132,14 @@ class TransformerConfig(Config):
     # Sizes
     hidden_size: PositiveInt = 768
     num_hidden_layers: PositiveInt = 12
+    attention_inner_dim: PositiveInt | None = None
+    """Elements of all query heads together; hidden_size by default."""
     num_heads: PositiveInt = 12
     filter_size: PositiveInt = 3072
 
     # Norm and dropout
     embedding_dropout_rate: float = Rate
-    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
+    norm_type: NormType = "layernorm"
     layer_norm_epsilon: PositiveFloat = 1e-5
     dropout_rate: float = Rate
     """Dropout rate of the outputs of attention and feed-forward, before the residual sum."""
@@ -94,9 +170,30 @@ class TransformerConfig(Config):
     """Standard deviation of the initial weights."""
 
     @property
+    def attention_width(self) -> int:
+        """Elements of all query heads together."""
+        return self.attention_inner_dim or self.hidden_size
+
+    @property
     def head_dim(self) -> int:
         """Elements of one attention head."""
-        return self.hidden_size // self.num_heads
+        return self.attention_width // self.num_heads
+
+    @property
+    def scores(self) -> Scores:
+        """How attention computes its scores."""
+        is_scaled = self.attention_type == "scaled_dot_product"
+        return Scores(self.head_dim**-0.5 if is_scaled else 1.0)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the nonlinearity of a feed-forward network is a gate."""
+        return self.nonlinearity.endswith("glu")
+
+    @property
+    def experts(self) -> ExpertsConfig | None:
+        """Experts of a layer; None for one feed-forward network."""
+        return None
 
     @property
     def num_kv_heads(self) -> int:
@@ -126,10 +223,12 @@ class TransformerConfig(Config):
 
     @check("num_heads")
     @classmethod
-    def _heads_divide_hidden(cls, num_heads: int, info: ValidationInfo) -> int:
-        hidden_size = info.data.get("hidden_size", num_heads)
-        if hidden_size % num_heads:
-            raise ValueError(f"num_heads must divide hidden_size, which is {hidden_size}")
+    def _heads_divide_the_width(cls, num_heads: int, info: ValidationInfo) -> int:
+        inner = info.data.get("attention_inner_dim")
+        name = "attention_inner_dim" if inner else "hidden_size"
+        width = info.data.get(name, num_heads)
+        if width % num_heads:
+            raise ValueError(f"num_heads must divide {name}, which is {width}")
         return num_heads
 
     @check("extra_attention_params")
@@ -156,10 +255,15 @@ class LanguageConfig(TransformerConfig):
     max_position_embeddings: PositiveInt = 1024
     share_embedding_weights: bool = True
     """Whether embedding and output projection share one matrix."""
-    position_embedding_type: Literal["learned", "rotary"] = "learned"
+    position_embedding_type: PositionEmbedding = "learned"
     rotary_dim: PositiveInt | None = None
     """Leading elements of each head that are rotated; all of them by default."""
     rope_theta: PositiveFloat = 10000.0
+
+    @property
+    def rope_scaling(self) -> RopeScaling:
+        """How rotary positions are scaled to long sequences."""
+        return RopeScaling()
 
     @property
     def rotated_dim(self) -> int:
@@ -173,10 +277,11 @@ class LanguageConfig(TransformerConfig):
             return rotary_dim
         if info.data["position_embedding_type"] != "rotary":
             return rotary_dim
-        head_dim = info.data["hidden_size"] // info.data["num_heads"]
+        width = info.data.get("attention_inner_dim") or info.data["hidden_size"]
+        head_dim = width // info.data["num_heads"]
         rotated = rotary_dim or head_dim
         if rotated % 2 or rotated > head_dim:
             raise ValueError(
-                f"rotary_dim must be even and at most hidden_size / num_heads, which is {head_dim}"
+                f"rotary_dim must be even and at most the size of a head, which is {head_dim}"
             )
         return rotary_dim

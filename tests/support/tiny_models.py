@@ -26,6 +26,32 @@ TINY_MODELS: dict[str, dict[str, Any]] = {
     "gpt2": TOKENS,
     "llama": TOKENS | {"norm_type": "rmsnorm", "nonlinearity": "swiglu"},
     "gptj": TOKENS | {"rotary_dim": 4},
+    "mixtral": TOKENS
+    | {
+        "position_embedding_type": "rotary",
+        "nonlinearity": "swiglu",
+        "moe": {
+            "num_experts": 4,
+            "top_k": 2,
+            "load_balancing_loss_coef": 0.02,
+            "num_shared_experts": 1,
+            "null_expert_bias": 0.5,
+        },
+    },
+    "gemma2": TOKENS
+    | {
+        "position_embedding_type": "alibi",
+        "alibi_trainable_slopes": True,
+        "norm_first_sandwich": True,
+        "embedding_layer_norm": True,
+        "embeddings_scale": 4.0,
+        "attention_logit_softcapping": 5.0,
+        "final_logit_softcapping": 30.0,
+        "attention_sliding_window_length": 3,
+        "attention_sink_tokens": 1,
+        "attention_qk_norm_layer": "rmsnorm",
+    },
+    "bloom": TOKENS | {"position_embedding_type": "relative"},
     "bert": TOKENS | {"max_predictions_per_seq": 3, "mask_token_id": 1},
     "esm2": TOKENS,
     "dit": {"vae": {"latent_size": (4, 8)}, "num_classes": 5},

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from modelzoo.models.attention import Attention
 from modelzoo.models.dit import (
     DitConfig,
     DitModel,
@@ -17,7 +18,6 @@ from modelzoo.models.dit import (
     to_images,
     to_patches,
 )
-from modelzoo.models.layers import Attention
 from modelzoo.models.registry import build_model
 from tests.support.tiny_models import NO_DROPOUT, SIZES
 from wsc.core.errors import ConfigError

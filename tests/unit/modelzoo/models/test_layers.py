@@ -7,15 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from modelzoo.models.gpt import GptConfig, GptjConfig
-from modelzoo.models.layers import (
-    Attention,
-    FeedForward,
-    RotaryPosition,
-    norm,
-    rotate,
-    transformer_layers,
-)
+from modelzoo.models.attention import Attention
+from modelzoo.models.gpt_config import GptConfig, GptjConfig
+from modelzoo.models.layers import FeedForward, norm, position_embedding
+from modelzoo.models.residual_layers import transformer_layers
+from modelzoo.models.rotary import rotate
 from modelzoo.models.transformer_config import ExtraAttentionParams
 
 HIDDEN, HEADS, LENGTH = 32, 4, 6
@@ -67,7 +63,7 @@ def test_grouped_query_attention_shares_keys_and_values() -> None:
         state[name] = heads.repeat_interleave(2, dim=0).flatten(0, 1)
     full.load_state_dict(state)
     x = random(2, LENGTH, HIDDEN)
-    _, rotation = RotaryPosition(CONFIG)(x)
+    _, rotation = position_embedding(CONFIG)(x)
     torch.testing.assert_close(grouped(x, rotation), full(x, rotation))
 
 
@@ -76,7 +72,7 @@ def test_rotate_depends_on_distance_only(rotary_dim: int) -> None:
     """The product of a query and a key depends on their distance only (RoFormer, eq. 16)."""
     same_everywhere = random(2, 1, 1, HIDDEN // HEADS).expand(2, LENGTH, 1, -1)
     config = config_with(rotary_dim=rotary_dim)
-    _, rotation = RotaryPosition(config)(random(1, LENGTH, HIDDEN))
+    _, rotation = position_embedding(config)(random(1, LENGTH, HIDDEN))
     query, key = rotate(same_everywhere, rotation).squeeze(2)
     products = query @ key.T
     torch.testing.assert_close(products[1:, 1:], products[:-1, :-1])
@@ -86,8 +82,8 @@ def test_rotate_depends_on_distance_only(rotary_dim: int) -> None:
 def test_rotary_position_is_precise_in_bf16() -> None:
     """Angles of far positions are those of fp32: only the result is rounded."""
     far = torch.empty(1, 1000, HIDDEN)
-    _, (cos, sin) = RotaryPosition(CONFIG)(far)
-    _, (cos_bf16, sin_bf16) = RotaryPosition(CONFIG)(far.bfloat16())
+    _, (cos, sin) = position_embedding(CONFIG)(far)
+    _, (cos_bf16, sin_bf16) = position_embedding(CONFIG)(far.bfloat16())
     assert torch.equal(cos_bf16, cos.bfloat16())
     assert torch.equal(sin_bf16, sin.bfloat16())
 
@@ -130,7 +126,7 @@ def test_parallel_layer_matches_the_formula(untied: bool) -> None:
     )
     layer: Any = transformer_layers(config).eval()[0]
     x = random(2, LENGTH, HIDDEN)
-    _, rotation = RotaryPosition(config)(x)
+    _, rotation = position_embedding(config)(x)
     other_norm = layer.feed_forward_norm if untied else layer.attention_norm
     nn.init.constant_(other_norm.weight, 2.0)
     attended = layer.attention(layer.attention_norm(x), rotation)

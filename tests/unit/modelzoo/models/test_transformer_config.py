@@ -2,7 +2,7 @@
 
 import pytest
 
-from modelzoo.models.gpt import GptConfig
+from modelzoo.models.gpt_config import GptConfig
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
@@ -34,7 +34,22 @@ def test_multiquery_attention_has_one_kv_head_by_default() -> None:
         ),
         ({"loss_weight": 0.5}, "loss_weight"),
         ({"dropout_rate": 1.0}, "dropout_rate"),
-        ({"position_embedding_type": "alibi"}, "position_embedding_type"),
+        ({"position_embedding_type": "sines"}, "position_embedding_type"),
+        ({"attention_sink_tokens": 4}, "attention_sink_tokens"),
+        (
+            {"sliding_window_every_other_decoder_layer": True},
+            "sliding_window_every_other_decoder_layer",
+        ),
+        (
+            {"pos_scaling_type": "longrope", "pos_scaling_extra_args": {"long": 1}},
+            "pos_scaling_extra_args.long",
+        ),
+        ({"pos_scaling_type": "yarn"}, "original_max_position_embeddings"),
+        ({"attention_inner_dim": 100, "num_heads": 12}, "num_heads"),
+        ({"moe": {"num_experts": 2, "top_k": 3}}, "moe.top_k"),
+        ({"moe": {"routing_algorithm": "hash"}}, "moe.routing_algorithm"),
+        ({"initializer": {"name": "eye"}}, "initializer"),
+        ({"scale_qk_dot_by_layer_idx": True}, "scale_qk_dot_by_layer_idx"),
         ({"boundary_casting": True}, "boundary_casting"),
     ],
 )

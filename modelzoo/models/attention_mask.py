@@ -1,0 +1,118 @@
+"""Terms added to attention scores: causal order, windows, packed documents, and distances.
+
+A term is 0 or a bias where a query (row) reads a key (column), and minus infinity elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+
+def padding_mask(attention_mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return the term added to attention scores, (B, 1, 1, T): 0 at tokens, minimum at padding.
+
+    The minimum is finite, so that a sequence of padding only gives a mean instead of NaN.
+    """
+    padding = 1 - attention_mask[:, None, None, :].to(dtype)
+    return padding * torch.finfo(dtype).min
+
+
+def distances(length: int, device: torch.device) -> torch.Tensor:
+    """Return how far the key lies before the query, int64 (T, T); negative for later keys."""
+    positions = torch.arange(length, device=device)
+    return positions[:, None] - positions
+
+
+def readable_keys(
+    before: torch.Tensor,
+    window: int | None = None,
+    sink_tokens: int = 0,
+    attention_span: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return whether a query reads a key, (T, T), or (B, 1, T, T) with spans.
+
+    Args:
+        before: Distances (T, T).
+        window: Keys that a query reads, itself included (Jiang et al. 2023, Mistral 7B,
+            section 2); None for all.
+        sink_tokens: First tokens, which every later query reads in spite of the window.
+        attention_span: Later queries of the same document that read a key, (B, T).
+    """
+    reads = before >= 0
+    if window is not None:
+        near = before < window
+        if sink_tokens:
+            keys = torch.arange(before.shape[-1], device=before.device)
+            near = near | (keys < sink_tokens)
+        reads = reads & near
+    if attention_span is not None:
+        reads = reads & (before <= attention_span[:, None, None, :])
+    return reads
+
+
+def as_term(reads: torch.Tensor, bias: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    """Return the term of ``reads`` and a bias (H, T, T), in dtype of ``like``."""
+    if bias is None:
+        bias = torch.zeros((), dtype=torch.float32, device=like.device)
+    term = bias.to(like.dtype).masked_fill(~reads, -math.inf)
+    return term if term.ndim == 4 else term.expand(1, *(1,) * (3 - term.ndim), *term.shape)
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """Return the slope of each head (Press et al. 2022, ALiBi, section 3).
+
+    Heads beyond a power of two take every other slope of twice as many heads, as in the published
+    code of the paper.
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+    if power == num_heads:
+        return slopes
+    return slopes + alibi_slopes(2 * power)[::2][: num_heads - power]
+
+
+class AlibiBias(nn.Module):
+    """Linear penalty on distance, with one slope for each head (Press et al. 2022, ALiBi)."""
+
+    def __init__(self, num_heads: int, scaling_factor: float, is_trained: bool) -> None:
+        super().__init__()
+        self._fixed = [slope / scaling_factor for slope in alibi_slopes(num_heads)]
+        self.slopes = nn.Parameter(torch.empty(num_heads)) if is_trained else None
+
+    def forward(self, before: torch.Tensor) -> torch.Tensor:
+        """Return the bias fp32 (H, T, T) of distances (T, T)."""
+        fixed = torch.tensor(self._fixed, device=before.device)
+        slopes = fixed if self.slopes is None else self.slopes
+        return -slopes.float()[:, None, None] * before.abs()
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Fill trained slopes with the fixed ones."""
+        if self.slopes is not None:
+            for head, slope in enumerate(self._fixed):
+                self.slopes[head].fill_(slope)
+
+
+_MAX_DISTANCE = 128
+"""Distance from which all positions share the last bucket (Raffel et al. 2020, T5, section 2.1)."""
+
+
+class RelativeBias(nn.Module):
+    """Trained bias for each head and bucket of distances (Raffel et al. 2020, T5, section 2.1)."""
+
+    def __init__(self, num_buckets: int, num_heads: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(num_buckets, num_heads)
+
+    def forward(self, before: torch.Tensor) -> torch.Tensor:
+        """Return the bias fp32 (H, T, T) of distances (T, T)."""
+        near = self.table.num_embeddings // 2
+        positive = before.clamp(min=0)
+        growth = torch.log(positive.clamp(min=1).float() / near) / math.log(_MAX_DISTANCE / near)
+        far = (near + (growth * near).long()).clamp(max=self.table.num_embeddings - 1)
+        buckets = torch.where(positive < near, positive, far)
+        bias: torch.Tensor = self.table(buckets).float().permute(2, 0, 1)
+        return bias
