@@ -10,6 +10,7 @@ same file: weights on the cluster are bitwise equal to those of this loop.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -77,8 +78,9 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
         if not scaling.has_overflowed(masters):
             clip(init, masters)
             follow_schedules(init, optimizer, applied)
-            optimizer.step()
             applied += 1
+            place_eps(init, optimizer, applied)
+            optimizer.step()
     return model
 
 
@@ -124,6 +126,21 @@ def follow_schedules(init: InitConfig, optimizer: torch.optim.Optimizer, step: i
             tags = scheduler.param_group_tags
             if tags is None or group["tag"] in tags:
                 group[scheduler.key] = scheduler.schedule.at(step)
+
+
+def place_eps(init: InitConfig, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Let torch's Adam add ``eps`` to the root of the uncorrected second moment, as MemoryX does.
+
+    Args:
+        init: The configuration, with ``eps`` as written there.
+        optimizer: The optimizer, which adds its ``eps`` after the correction.
+        step: The update that comes next, counted from 1.
+    """
+    assert init.optimizer is not None
+    arguments = init.optimizer.arguments()
+    if arguments.get("eps_after_correction") is False:
+        for group in optimizer.param_groups:
+            group["eps"] = arguments["eps"] / math.sqrt(1.0 - arguments["betas"][1] ** step)
 
 
 def backward(
@@ -203,6 +220,7 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
     name, arguments = init.optimizer.class_name, init.optimizer.arguments()
     if not arguments.pop("correct_bias", True):
         raise SystemExit("torch's AdamW always corrects its bias")
+    arguments.pop("eps_after_correction", None)  # see place_eps
     if arguments["lr"] is None:
         arguments["lr"] = next(s.schedule.at(0) for s in init.schedulers if s.key == "lr")
     not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}

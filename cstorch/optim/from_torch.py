@@ -58,6 +58,17 @@ def _group(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
     """Return a parameter group with the hyper-parameters that the rule knows."""
     known = RULES[name].Arguments.model_fields
     taken: dict[str, Any] = {"params": group["params"]}
+    if "eps_after_correction" in known:
+        taken["eps_after_correction"] = True
+    if group.get("dampening") and group["momentum"]:
+        raise ConfigError(
+            "a momentum of torch must have no dampening",
+            code="torch-dampening",
+            where=f"torch.optim.{name}",
+            value=f"dampening={group['dampening']}",
+            rule="torch leaves the first gradient undampened, MemoryX does not",
+            remedy="cstorch.optim.SGD, if the first step may be dampened as well",
+        )
     skipped = {"params", "param_names", "initial_lr", *_IMPLEMENTATION}
     for key, value in group.items():
         if key in known:

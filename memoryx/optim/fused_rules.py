@@ -1,6 +1,7 @@
-"""SGD, Adam and AdamW, bit for bit torch's optimizers of the same names with ``fused=True``.
+"""SGD, Adam and AdamW, on the kernels of torch's optimizers of the same names with ``fused=True``.
 
-Arguments and defaults are the vendor's (cluster_interface.md, section 3.4).
+Arguments, defaults and rules are the vendor's (cluster_interface.md, section 3.4). They are torch's
+as well, but for the dampening of SGD's first step and the place of Adam's ``eps``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class SGD(Rule):
 
     g += weight_decay * p; b = momentum * b + (1 - dampening) * g; p -= lr * (b or nesterov).
 
-    The first update sets b to g, undampened (Sutskever et al. 2013 as torch implements it).
+    b begins at zero, so the first gradient is dampened like all others; torch sets b to it.
     """
 
     flops_per_element = 7
@@ -57,7 +58,7 @@ class SGD(Rule):
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
         return {"momentum_buffer": shape} if hyper["momentum"] else {}
 
-    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:  # noqa: ARG002
         momentum = hyper["momentum"]
         torch._fused_sgd_(
             [parameter.master for parameter in parameters],
@@ -69,7 +70,7 @@ class SGD(Rule):
             dampening=hyper["dampening"],
             nesterov=hyper["nesterov"],
             maximize=hyper["maximize"],
-            is_first_step=bool(momentum) and step == 1,
+            is_first_step=False,
         )
 
 
@@ -77,7 +78,9 @@ class SGD(Rule):
 class Adam(Rule):
     """Adam; weight decay is added to the gradient.
 
-    Kingma and Ba 2015, arXiv:1412.6980, algorithm 1. ``amsgrad`` divides by the largest second
+    Kingma and Ba 2015, arXiv:1412.6980, in the form at the end of section 2: ``eps`` is added to
+    the root of the uncorrected second moment. With ``eps_after_correction`` it is added to that of
+    the corrected one, as in algorithm 1 and in torch. ``amsgrad`` divides by the largest second
     moment so far (Reddi et al. 2018, algorithm 2).
     """
 
@@ -87,6 +90,7 @@ class Adam(Rule):
         """Hyper-parameters."""
 
         amsgrad: bool = False
+        eps_after_correction: bool = False
 
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:
         names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * hyper["amsgrad"]
@@ -109,6 +113,7 @@ class AdamW(Adam):
 
         correct_bias: bool = True
         amsgrad: bool = False
+        eps_after_correction: bool = False
 
     def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
         # The kernel divides by 1 - beta ** step, which is exactly 1 at an infinite step.
@@ -121,6 +126,10 @@ def _fused_adam(
 ) -> None:
     beta1, beta2 = hyper["betas"]
     amsgrad = hyper["amsgrad"]
+    eps = hyper["eps"]
+    if not hyper.get("eps_after_correction"):
+        # The kernel adds eps after dividing by this root; sqrt(v) + eps is what remains.
+        eps /= math.sqrt(1.0 - beta2**step)
     kernel(
         [parameter.master for parameter in parameters],
         [parameter.gradient for parameter in parameters],
@@ -132,7 +141,7 @@ def _fused_adam(
         beta1=beta1,
         beta2=beta2,
         weight_decay=hyper["weight_decay"],
-        eps=hyper["eps"],
+        eps=eps,
         amsgrad=amsgrad,
         maximize=False,
     )

@@ -30,6 +30,9 @@ from wsc.core.errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
+LARGEST_LAMB_NORM = 10.0
+"""Upper bound of the scaling function (You et al. 2020, section 3) as the vendor sets it."""
+
 
 @register
 class Lion(Rule):
@@ -133,8 +136,9 @@ class Adafactor(Rule):
 class Lamb(Rule):
     """Adam with a step length in proportion to the parameter's norm.
 
-    You et al. 2020, arXiv:1904.00962, algorithm 2, with the identity as scaling function. ``adam``
-    fixes the trust ratio to 1, which leaves AdamW.
+    You et al. 2020, arXiv:1904.00962, algorithm 2 with phi(z) = min(z, 10). As the vendor does, the
+    moments are used uncorrected. ``adam`` fixes the trust ratio to 1, which leaves AdamW without
+    ``correct_bias``.
     """
 
     flops_per_element = 21
@@ -147,14 +151,12 @@ class Lamb(Rule):
     def state_shapes(self, shape: Shape, hyper: Hyper) -> dict[str, Shape]:  # noqa: ARG002
         return {"exp_avg": shape, "exp_avg_sq": shape}
 
-    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:
+    def update(self, parameters: Sequence[Parameter], hyper: Hyper, step: int) -> None:  # noqa: ARG002
         beta1, beta2 = hyper["betas"]
         for master, gradient, state in parameters:
-            # Bias-corrected first moment over the root of the second.
             first = state["exp_avg"].lerp_(gradient, 1.0 - beta1)
             second = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
-            root = second.div(1.0 - beta2**step).sqrt_().add_(hyper["eps"])
-            direction = first.div(1.0 - beta1**step).div_(root)
+            direction = first.div(second.sqrt().add_(hyper["eps"]))
             direction.add_(master, alpha=hyper["weight_decay"])
             ratio = 1.0 if hyper["adam"] else _trust_ratio(master, direction)
             master.add_(direction, alpha=-hyper["lr"] * ratio)
@@ -189,7 +191,7 @@ def _root_mean_square(tensor: Tensor) -> float:
 
 
 def _trust_ratio(master: Tensor, direction: Tensor) -> float:
-    """Return the norm of the parameter over that of its direction; 1 where either vanishes."""
-    master_norm = float(torch.linalg.vector_norm(master))
+    """Return the limited norm of the parameter over that of its direction; 1 where one vanishes."""
+    master_norm = min(float(torch.linalg.vector_norm(master)), LARGEST_LAMB_NORM)
     direction_norm = float(torch.linalg.vector_norm(direction))
     return master_norm / direction_norm if master_norm and direction_norm else 1.0

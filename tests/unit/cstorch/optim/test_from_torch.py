@@ -65,3 +65,16 @@ def test_optimizer_with_state_is_refused() -> None:
     optimizer.step()
     with raises(ConfigError, "torch-optimizer-with-state"):
         from_torch(optimizer)
+
+
+def test_adam_of_torch_keeps_the_place_of_eps() -> None:
+    """torch adds it after the correction, the vendor's Adam before."""
+    assert from_torch(torch.optim.Adam(parameters())).param_groups[0]["eps_after_correction"]
+    assert not cstorch.optim.Adam(parameters()).param_groups[0]["eps_after_correction"]
+
+
+def test_dampened_momentum_of_torch_is_refused() -> None:
+    """Its first step would differ; without momentum the dampening has no effect."""
+    with raises(ConfigError, "torch-dampening"):
+        from_torch(torch.optim.SGD(parameters(), lr=0.1, momentum=0.9, dampening=0.5))
+    from_torch(torch.optim.SGD(parameters(), lr=0.1, dampening=0.5))

@@ -36,7 +36,8 @@ TORCH: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 OURS: dict[str, dict[str, Any]] = {
     "SGD": {"lr": 0.3, "momentum": 0.1},
-    "Adam": {"amsgrad": True},
+    "Adam": {"amsgrad": True, "eps_after_correction": True},
+    "AdamW": {"eps_after_correction": True},
     "Adagrad": {"initial_accumulator_value": 0.25},
 }
 """Options with which an optimizer is made; those that are loaded win."""
@@ -134,7 +135,7 @@ def test_state_of_torchs_optimizer_continues_here(kind: str) -> None:
 def test_state_dict_continues_in_torchs_optimizer() -> None:
     """A plain loop goes on with what was trained here."""
     with one_part() as backend:
-        program = Program(backend, lr=0.1, weight_decay=0.1)
+        program = Program(backend, lr=0.1, weight_decay=0.1, eps_after_correction=True)
         program.train(2)
         plain = Regression()
         plain.load_state_dict(program.model.state_dict())

@@ -42,13 +42,13 @@ def lion(
 def lamb(
     p: torch.Tensor, g: torch.Tensor, state: State, hyper: dict[str, Any], step: int
 ) -> torch.Tensor:
-    """You et al. 2020, arXiv:1904.00962, algorithm 2, phi(z) = z."""
+    """You et al. 2020, arXiv:1904.00962, algorithm 2 without correction, phi(z) = min(z, 10)."""
     beta1, beta2 = hyper["betas"]
     state["m"] = m = beta1 * state.get("m", 0 * p) + (1 - beta1) * g
     state["v"] = v = beta2 * state.get("v", 0 * p) + (1 - beta2) * g * g
-    r = (m / (1 - beta1**step)) / ((v / (1 - beta2**step)).sqrt() + hyper["eps"])
+    r = m / (v.sqrt() + hyper["eps"])
     u = r + hyper["weight_decay"] * p
-    ratio = 1.0 if hyper["adam"] else p.norm() / u.norm()
+    ratio = 1.0 if hyper["adam"] else p.norm().clamp(max=10) / u.norm()
     return p - hyper["lr"] * ratio * u
 
 
@@ -128,18 +128,26 @@ def test_adafactor_equals_torch_where_both_agree() -> None:
     torch.testing.assert_close(master, parameter.data)
 
 
-def test_lamb_with_ratio_one_is_adamw() -> None:
-    """adam=True leaves torch's AdamW."""
+def test_lamb_with_ratio_one_is_uncorrected_adamw() -> None:
+    """adam=True leaves AdamW with correct_bias False."""
     rule, hyper = rule_named("Lamb"), {**LAMB, "adam": True}
     master = torch.randn(65)
-    parameter = torch.nn.Parameter(master.clone())
-    theirs = torch.optim.AdamW([parameter], lr=1e-2, eps=1e-6, weight_decay=0.1)
-    state = init_state(rule, (65,), hyper)
+    other, adamw = master.clone(), rule_named("AdamW")
+    uncorrected = {**LAMB, "correct_bias": False, "amsgrad": False}
+    state, other_state = init_state(rule, (65,), hyper), init_state(adamw, (65,), uncorrected)
     for step in range(1, NUM_STEPS + 1):
-        parameter.grad = torch.randn(65)
-        theirs.step()
-        rule.update([Parameter(master, parameter.grad, state)], hyper, step)
-    torch.testing.assert_close(master, parameter.data)
+        gradient = torch.randn(65)
+        rule.update([Parameter(master, gradient, state)], hyper, step)
+        adamw.update([Parameter(other, gradient, other_state)], uncorrected, step)
+    torch.testing.assert_close(master, other)
+
+
+def test_lamb_limits_the_norm_of_the_parameter() -> None:
+    """A norm of 100 counts as 10: with u of norm 2 the step is lr * 10 / 2 * u."""
+    rule, hyper = rule_named("Lamb"), {**LAMB, "weight_decay": 0.0, "betas": (0.0, 0.0)}
+    master = torch.full((4,), 50.0)
+    rule.update([Parameter(master, torch.ones(4), init_state(rule, (4,), hyper))], hyper, 1)
+    torch.testing.assert_close(master, torch.full((4,), 50.0 - 1e-2 * 5), rtol=1e-6, atol=0)
 
 
 def test_lamb_moves_a_parameter_that_is_zero() -> None:
@@ -147,7 +155,7 @@ def test_lamb_moves_a_parameter_that_is_zero() -> None:
     rule = rule_named("Lamb")
     master = torch.zeros(3)
     rule.update([Parameter(master, torch.ones(3), init_state(rule, (3,), LAMB))], LAMB, 1)
-    torch.testing.assert_close(master, torch.full((3,), -1e-2))
+    torch.testing.assert_close(master, torch.full((3,), -1e-2 * 0.1 / (1e-3**0.5 + 1e-6)))
 
 
 @pytest.mark.parametrize(
