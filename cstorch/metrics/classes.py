@@ -115,7 +115,25 @@ class FBetaScoreMetric(_Confusion):
         return (total if self.average_type == "micro" else total / self.kept.sum()).float()
 
 
-class MeanIOUMetric(_Confusion):
+class _ClassMean(_Confusion):
+    """A mean over classes, of which some may be left out.
+
+    Args:
+        num_classes: Labels are 0 to ``num_classes`` - 1.
+        ignore_classes: Classes that are no part of the mean.
+        name: The name of the metric.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        ignore_classes: Collection[int] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(num_classes, ignore_classes, name)
+
+
+class MeanIOUMetric(_ClassMean):
     """The mean over classes of intersection over union of labels and predictions."""
 
     def compute(self) -> torch.Tensor:
@@ -124,7 +142,7 @@ class MeanIOUMetric(_Confusion):
         return self._mean(true, true + false + missed)
 
 
-class DiceCoefficientMetric(_Confusion):
+class DiceCoefficientMetric(_ClassMean):
     """The mean over classes of twice the intersection over the sum of labels and predictions."""
 
     def compute(self) -> torch.Tensor:
@@ -134,7 +152,15 @@ class DiceCoefficientMetric(_Confusion):
 
 
 class MeanPerClassAccuracyMetric(_Confusion):
-    """The mean over classes of the share of their labels that were predicted."""
+    """The mean over classes of the share of their labels that were predicted.
+
+    Args:
+        num_classes: Labels are 0 to ``num_classes`` - 1.
+        name: The name of the metric.
+    """
+
+    def __init__(self, num_classes: int, name: str | None = None) -> None:
+        super().__init__(num_classes, None, name)
 
     def compute(self) -> torch.Tensor:
         """Return the mean in fp32."""

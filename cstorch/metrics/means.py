@@ -51,12 +51,12 @@ class MeanMetric(_Quotient):
 
     def update(
         self,
-        values: torch.Tensor,
-        weights: torch.Tensor | None = None,
+        value: torch.Tensor,
+        weight: torch.Tensor | float = 1.0,
         dtype: torch.dtype | None = None,  # noqa: ARG002
     ) -> None:
         """Add values, each with its weight."""
-        self._add(values, weights)
+        self._add(value, torch.as_tensor(weight))
 
 
 class PerplexityMetric(_Quotient):

@@ -9,12 +9,17 @@ from wsc.core.errors import ConfigError
 
 
 class AUCMetric(Metric):
-    """The area under a curve over thresholds of a probability, by the trapezoidal rule.
+    """The area under a curve over thresholds of a probability.
+
+    The trapezoidal rule gives the area under ROC. Under PR precision is interpolated between two
+    thresholds as if the samples between them came in their proportion (Davis and Goadrich 2006,
+    "The Relationship Between Precision-Recall and ROC Curves", section 4).
 
     Args:
         num_thresholds: Points of the curve, evenly spaced from below 0 to above 1.
         curve: ``ROC`` (true against false positive rate) or ``PR`` (precision against recall).
         name: The name of the metric.
+        summation_method: Only ``interpolation``.
     """
 
     thresholds: torch.Tensor
@@ -22,12 +27,23 @@ class AUCMetric(Metric):
     negatives: torch.Tensor
 
     def __init__(
-        self, num_thresholds: int = 200, curve: str = "ROC", name: str | None = None
+        self,
+        num_thresholds: int = 200,
+        curve: str = "ROC",
+        name: str | None = None,
+        summation_method: str = "interpolation",
     ) -> None:
         super().__init__(name)
         if curve not in ("ROC", "PR"):
             raise ConfigError(
                 "curve must be ROC or PR", code="curve-unknown", where="AUCMetric", value=curve
+            )
+        if summation_method != "interpolation":
+            raise ConfigError(
+                "summation_method must be interpolation",
+                code="summation-method-unknown",
+                where="AUCMetric",
+                value=summation_method,
             )
         self.curve = curve
         inner = torch.linspace(0, 1, num_thresholds)[1:-1]
@@ -54,12 +70,26 @@ class AUCMetric(Metric):
 
     def compute(self) -> torch.Tensor:
         """Return the area in fp32."""
-        true_rate = ratio(self.positives, self.positives[0])
-        if self.curve == "ROC":
-            x, y = ratio(self.negatives, self.negatives[0]), true_rate
-        else:
-            x, y = true_rate, ratio(self.positives, self.positives + self.negatives)
+        if self.curve == "PR":
+            return self._precision_recall_area().float()
+        x = ratio(self.negatives, self.negatives[0])
+        y = ratio(self.positives, self.positives[0])
         return ((x[:-1] - x[1:]) * (y[:-1] + y[1:]) / 2).sum().float()
+
+    def _precision_recall_area(self) -> torch.Tensor:
+        """Return the integral of precision over recall.
+
+        Between two thresholds the true positives are a + s n among n predicted positives, so the
+        integral of their quotient (a / n + s) over the true positives, s dn, is s (a ln n + s n).
+        """
+        predicted = self.positives + self.negatives
+        more, fewer = predicted[:-1], predicted[1:]
+        gained = self.positives[:-1] - self.positives[1:]
+        slope = ratio(gained, more - fewer)
+        intercept = self.positives[1:] - slope * fewer
+        growth = torch.where((more > 0) & (fewer > 0), ratio(more, fewer), 1.0)
+        area = slope * (gained + intercept * growth.log())
+        return ratio(area, self.positives[0].expand_as(area)).sum()
 
 
 class _AtK(Metric):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ def arguments(name: str, labels: torch.Tensor, logits: torch.Tensor) -> tuple[to
 def update_all(found: Mapping[str, Any], batch: Batch, logits: torch.Tensor) -> None:
     """Update every metric; those of counts without weights, the others with them."""
     for name, metric in found.items():
-        weights = {} if name == "perplexity" else {"weights": batch["weights"]}
+        weights = {"weight" if name == "mean" else "weights": batch["weights"]}
+        weights = {} if name == "perplexity" else weights
         metric(*arguments(name, batch["y"], logits), **weights)
 
 
@@ -229,3 +231,26 @@ def test_unknown_option_of_a_metric_is_refused(make: Any, code: str) -> None:
     """The error names the known ones."""
     with raises(ConfigError, code):
         make()
+
+
+def test_arguments_have_the_names_and_places_of_the_vendor() -> None:
+    """Mean and classes with keywords of their own; the name follows."""
+    mean = metrics.MeanMetric("mean")
+    mean.update(value=torch.tensor(3.0), weight=torch.tensor(2.0))
+    mean.update(torch.tensor(6.0))
+    assert float(mean) == 4.0
+    per_class = metrics.MeanPerClassAccuracyMetric(2, "per class")
+    assert per_class.name == "per class"
+    for kind in (metrics.MeanIOUMetric, metrics.DiceCoefficientMetric):
+        metric = kind(3, ignore_classes=[0], name="kept")
+        metric.update(torch.tensor([0, 1, 2]), torch.tensor([1, 1, 2]))
+        assert float(metric) == pytest.approx(0.75 if kind is metrics.MeanIOUMetric else 5 / 6)
+
+
+def test_area_under_precision_and_recall_is_interpolated() -> None:
+    """From 2 of 3 true positives to 1 of 1 the slope is 1/2, the area (1 + ln(3) / 2) / 2."""
+    metric = metrics.AUCMetric(curve="PR", name="area", summation_method="interpolation")
+    metric.update(torch.tensor([0, 1, 1]), torch.tensor([0.3, 0.3, 0.7]))
+    assert float(metric) == pytest.approx(((1 + math.log(3) / 2) / 2 + 1) / 2)
+    with raises(ConfigError, "summation-method-unknown"):
+        metrics.AUCMetric(summation_method="minoring")
