@@ -16,17 +16,19 @@ class DistributedSampler(Sampler[int | list[int]]):
     """Indices of a dataset in the order of training, in batches if there is a batch size.
 
     Every input worker reads whole global batches (``cstorch.distributed``), so that there is one
-    shard. The order of an epoch depends on ``seed`` and ``set_epoch`` only.
+    shard. The order of an epoch depends on ``seed`` and its number only: every complete iteration
+    goes on to the next epoch, ``set_epoch`` chooses one.
 
     Args:
         data_source: The dataset.
         shuffle: Whether to permute the samples; otherwise they come in their order.
         seed: Seed of the permutation; None takes torch's.
-        start_index: Samples to skip at the beginning.
+        start_index: Samples to skip at the beginning, whole epochs included.
         shard: Accepted without effect.
         batch_size: Samples of a global batch; None yields single indices.
         drop_last: Whether to leave an incomplete last batch out.
-        num_samples: Samples of an epoch; None for those of the dataset.
+        num_samples: Samples of an epoch; None for those of the dataset. Repetitions of a smaller
+            dataset are shuffled together.
         pad_last: Whether to fill an incomplete last batch with ``pad_index``.
     """
 
@@ -50,13 +52,18 @@ class DistributedSampler(Sampler[int | list[int]]):
         self.drop_last = drop_last
         self.pad_last = pad_last
         self._num_samples = num_samples
-        self._epoch = 0
+        self._epoch, self._skipped = divmod(start_index, max(1, self._samples()))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the permutation of the next epoch."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[int | list[int]]:
+        yield from self._batches()
+        self._epoch += 1
+        self._skipped = 0
+
+    def _batches(self) -> Iterator[int | list[int]]:
         order = self._order()
         if self.batch_size is None:
             yield from order
@@ -71,7 +78,7 @@ class DistributedSampler(Sampler[int | list[int]]):
             yield batch
 
     def __len__(self) -> int:
-        samples = max(0, self._samples() - self.start_index)
+        samples = self._samples() - self._skipped
         if self.batch_size is None:
             return samples
         is_short = self.drop_last and not self.pad_last
@@ -86,8 +93,12 @@ class DistributedSampler(Sampler[int | list[int]]):
         generator = torch.Generator()
         seed = torch.initial_seed() if self.seed is None else self.seed
         generator.manual_seed(seed + self._epoch)
-        order: list[int] = []
-        while size and len(order) < wanted:
-            indices = torch.randperm(size, generator=generator) if self.shuffle else range(size)
-            order += [int(index) for index in indices]
-        return order[self.start_index : wanted]
+        repeated = torch.arange(wanted) % max(1, size)
+        if self.shuffle and size:
+            # The last repetition may be incomplete, so it takes samples at random.
+            last = (max(wanted, 1) - 1) // size * size
+            repeated[last:] = torch.randperm(size, generator=generator)[: wanted - last]
+            if last:
+                repeated = repeated[torch.randperm(wanted, generator=generator)]
+        order: list[int] = repeated.tolist() if size else []
+        return order[self._skipped :]

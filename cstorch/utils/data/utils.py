@@ -157,4 +157,12 @@ def _steps_in_epoch(
             rule="steps_per_epoch, or a loader with a length",
         )
     in_loader = _FAR if batches is None else batches // grad_accum_steps
+    if steps_per_epoch is not None and steps_per_epoch > in_loader:
+        raise ConfigError(
+            "steps_per_epoch must not exceed the steps of an epoch",
+            code="steps-per-epoch-exceed-epoch",
+            value=steps_per_epoch,
+            rule=f"the loader has batches for {in_loader}",
+            remedy="leave steps_per_epoch out, or state the steps of the loop by num_steps",
+        )
     return min(in_loader, steps_per_epoch or in_loader)

@@ -66,6 +66,7 @@ def test_num_steps(limits: dict[str, int], expected: int) -> None:
         ({"num_steps": 1, "num_epochs": 1}, "num-steps-and-num-epochs"),
         ({}, "loop-length-unknown"),
         ({"max_steps": 4, "initial_step": 4}, "no-step-left"),
+        ({"num_epochs": 1, "steps_per_epoch": 6}, "steps-per-epoch-exceed-epoch"),
     ],
 )
 def test_num_steps_of_wrong_limits(limits: dict[str, int], code: str) -> None:
