@@ -47,6 +47,8 @@ KNOWN = {
     "restarts-longer": "the vendor has no T_mult",
     "loop-activations": "on CPU the vendor runs step closures after every step, not as on CSX",
     "loop-both": "as loop-activations",
+    "sampler-epochs": "the vendor takes an incomplete last batch into the next epoch",
+    "mean-weight": "its update multiplies two results of a micro-batch, which CPU does not have",
 }
 """Cases that differ by decision: most follow the published rule, as torch or Keras do."""
 
