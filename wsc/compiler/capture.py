@@ -181,7 +181,9 @@ def capture(
     annotate_layers(module.graph)
     (output,) = module.graph.find_nodes(op="output")
     num_results = len(output.args[0]) - len(trained) - len(replaced)
-    refuse_gradient_results(output.args[0][:num_results])
+    outputs = output.args[0]
+    gradients = outputs[num_results : num_results + len(trained)]
+    refuse_gradient_results(outputs[:num_results], gradients)
     return Captured(
         module=module,
         parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters.items()),

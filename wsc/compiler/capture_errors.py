@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -130,19 +130,21 @@ def line_of_node(stack_trace: str | None) -> str | None:
     return None
 
 
-def refuse_gradient_results(results: Sequence[fx.Node]) -> None:
-    """Refuse results that are computed from gradients, of which a system has only its part.
+def refuse_gradient_results(results: Sequence[fx.Node], gradients: Collection[fx.Node]) -> None:
+    """Refuse results that are computed from gradients of weights.
+
+    A system has the gradients of its micro-batches only. Those of activations are complete.
 
     Raises:
-        ApplianceCompilationError: A result depends on the backward pass.
+        ApplianceCompilationError: A result depends on one of ``gradients``.
     """
     for position, result in enumerate(results):
         waiting, seen = [result], {result}
         while waiting:
             node = waiting.pop()
-            if node.meta["backward"]:
+            if node in gradients:
                 raise ApplianceCompilationError(
-                    "a result of the step is computed from gradients",
+                    "a result of the step is computed from gradients of weights",
                     code="result-from-gradient",
                     where=f"result {position}, from {node.name}",
                     rule="a system has the gradients of one micro-batch; MemoryX adds them up",

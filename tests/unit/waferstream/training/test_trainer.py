@@ -157,7 +157,7 @@ def test_each_state_is_restored_or_not(tmp_path: Path, capsys: pytest.CaptureFix
     digests = {"one run": digest_of(run_here(flags, capsys)[1])}
     half = f"--checkpoint_path={tmp_path / 'model_dir' / 'checkpoint_2.mdl'}"
     states = Reader(tmp_path / "model_dir" / "checkpoint_2.mdl").objects
-    assert states["dataloader"] == {"batches": 2}
+    assert states["dataloader"] == {"batches": 2, "samples_streamed": 16}
     assert [state["last_epoch"] for state in states["schedulers"]] == [2]
     assert states["optimizer"]["updates"] == 2
     for name, chosen in STATE_SETS.items():
