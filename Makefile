@@ -1,9 +1,10 @@
 # make train   set up, then train the default model on four emulated systems
-# make test    set up, then run the whole test suite
+# make test    set up, then run the test suite
 # make check   format, lint, types, import contracts
+# make nightly set up, then run the tests that the suite leaves out for time
 # make cover   run the test suite and report the coverage of every package
 # make bench   measure streaming against not streaming
-.PHONY: train test check cover bench clean
+.PHONY: train test nightly check cover bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -20,6 +21,9 @@ train: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+nightly: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup -m nightly
 
 cover: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -75,7 +76,23 @@ def check(case: Case, num_csx: int) -> None:
     assert any(not torch.equal(tensor, initial[name]) for name, tensor in expected.items())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+NIGHTLY = """
+    gpt2-eager llama-eager llama2-grouped-queries llama-dynamic-rope qwen2 gemma gemma2 qwen3-moe
+    gpt-oss phi3 deberta-v2 modernbert convnext swin ast
+"""
+"""Further members of families of which another one is trained in every run of the suite."""
+
+
+def cases() -> list[Any]:
+    """Return all cases, with a mark on those of the nightly run."""
+    marks = {True: [pytest.mark.nightly], False: []}
+    return [
+        pytest.param(case, id=case.name, marks=marks[case.name in NIGHTLY.split()])
+        for case in CASES
+    ]
+
+
+@pytest.mark.parametrize("case", cases())
 def test_model_of_transformers_trains_as_in_a_plain_loop(case: Case) -> None:
     """Two steps on two systems give the losses and weights of the loop."""
     check(case, num_csx=2)
