@@ -7,12 +7,12 @@ after every step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -20,76 +20,16 @@ from torch.utils import _pytree as pytree
 
 from cstorch import flags
 from cstorch.loop import Closure
+from cstorch.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.step_value import HyperValue, StepValue
 from wsc.compiler.capture import loss_scale_placeholder
 from wsc.compiler.cbfloat16 import PROXY
 from wsc.core.errors import ApplianceCompilationError
-from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.optimizer import OptimizerSpec
 
 if TYPE_CHECKING:
     from cstorch.optim.state import OptimizerState
-
-
-class RecordedScheduler(Protocol):
-    """A scheduler as the recorder sees it: a hyper-parameter that follows a schedule."""
-
-    @property
-    def key(self) -> str:
-        """The hyper-parameter."""
-
-    @property
-    def offset(self) -> int:
-        """Steps that the scheduler had taken before step 1 of training."""
-
-    @property
-    def num_loads(self) -> int:
-        """How often its count was loaded."""
-
-    def start_at(self, done: int) -> None:
-        """Note how many steps of training are done, before the update is installed."""
-
-    def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:
-        """Return its value at each step, for a parameter group."""
-
-    @property
-    def last_epoch(self) -> int:
-        """The number of steps that it has counted."""
-
-    def cover(self, num_steps: int) -> None:
-        """Make the schedule known for at least ``num_steps`` steps of its own count."""
-
-    def sets(self, group: Mapping[str, Any]) -> bool:
-        """Return whether the scheduler sets the hyper-parameter of a parameter group."""
-
-    def note_done(self, steps: int) -> None:
-        """Note how many steps have been done on the cluster."""
-
-
-class RecordedOptimizer(Protocol):
-    """An optimizer as the recorder sees it."""
-
-    param_groups: list[dict[str, Any]]
-
-    @property
-    def remote_state(self) -> OptimizerState:
-        """Its state, held by MemoryX."""
-
-    def spec(
-        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler], done: int
-    ) -> OptimizerSpec:
-        """Return the update as data; arguments as of ``Recorder.spec``."""
-
-    def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
-        """Return all that decides further updates and that no scheduler sets."""
-
-
-class RecordedScaler(Protocol):
-    """A dynamic loss scale as the recorder sees it."""
-
-    rule: LossScaleRule
-    current: LossScale
 
 
 @dataclass
@@ -346,58 +286,3 @@ def update_of(
             remedy="call optimizer.step() after loss.backward(), or leave backward() out",
         )
     return optimizer
-
-
-@contextmanager
-def recorded_clipping(model: nn.Module, recorder: Recorder) -> Iterator[None]:
-    """Record calls of torch's clipping functions, as MemoryX holds the gradients of ``model``."""
-
-    def clip_norm(
-        parameters: Any, max_norm: float, norm_type: float = 2.0, *_: Any, **__: Any
-    ) -> None:
-        _refuse_some(model, parameters)
-        if float(norm_type) != 2.0:
-            raise ApplianceCompilationError(
-                "gradients are clipped by another norm than L2",
-                code="clipped-by-other-norm",
-                where="clip_grad_norm_",
-                value=f"norm_type {norm_type}",
-                rule="weight servers agree on the L2 norm only",
-            )
-        recorder.clip_norm(max_norm)
-
-    def clip_value(parameters: Any, clip_value: float, *_: Any, **__: Any) -> None:
-        _refuse_some(model, parameters)
-        recorder.clip_value(clip_value)
-
-    utils = torch.nn.utils
-    with _replaced(utils.clip_grad_norm_, clip_norm), _replaced(utils.clip_grad_value_, clip_value):
-        yield
-
-
-def _refuse_some(model: nn.Module, parameters: Any) -> None:
-    """Refuse to clip fewer gradients than the model has."""
-    given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-    trained = sum(p.requires_grad for p in model.parameters())
-    if len(given) < trained:
-        raise ApplianceCompilationError(
-            "gradients must be clipped all together",
-            code="some-gradients-clipped",
-            value=f"{len(given)} of {trained}",
-            rule="MemoryX clips all gradients of a step together",
-            remedy="pass model.parameters()",
-        )
-
-
-@contextmanager
-def _replaced(function: Any, substitute: Callable[..., None]) -> Iterator[None]:
-    """Replace one of torch's clipping functions wherever it was imported to."""
-    # What torch exports is a wrapper that switches autograd off; the function itself is the value
-    # of the wrapper's only closure cell.
-    (cell,) = function.__closure__
-    original = cell.cell_contents
-    cell.cell_contents = substitute
-    try:
-        yield
-    finally:
-        cell.cell_contents = original

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
+from cstorch.clipping import recorded_clipping
 from cstorch.compile import (
     Fit,
     compile_request,
@@ -34,7 +35,7 @@ from cstorch.eager import EagerStep
 from cstorch.host import HostBackend
 from cstorch.listeners import note_samples, traced_tensors
 from cstorch.loop import Closure, Loop
-from cstorch.recorder import Recorder, names_of, recorded_clipping, recording, update_of
+from cstorch.recorder import Recorder, names_of, recording, update_of
 from cstorch.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_recorded

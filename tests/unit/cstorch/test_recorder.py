@@ -1,4 +1,4 @@
-"""The update that a traced step records: optimizer, schedulers, clipping."""
+"""The update that a traced step records: optimizer and schedulers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import cstorch
 from cstorch.optim.lr_scheduler import LRScheduler
 from cstorch.trace import TracedStep
 from tests.support.cstorch_program import (
     batches,
-    cluster_of,
     executor,
     loader,
     losses,
@@ -28,7 +25,6 @@ from tests.support.local_machine import Regression
 from wsc.core.errors import ApplianceCompilationError
 
 Batch = dict[str, torch.Tensor]
-Clip = Callable[[nn.Module], object]
 MakeStep = Callable[[cstorch.Backend], TracedStep]
 
 
@@ -157,69 +153,6 @@ def test_lambda_schedule_covers_every_loop() -> None:
     expected = digest(make_formula, 6)
     assert digest(make_lambda, 6) == expected
     assert digest(make_lambda, 1, 2, 3) == expected
-
-
-CLIPS: dict[str, Clip] = {
-    "norm, by module": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1),
-    "norm, by name": lambda model: clip_grad_norm_(model.parameters(), 0.1),
-    "value, by module": lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.01),
-    "value, by name": lambda model: clip_grad_value_(list(model.parameters()), clip_value=0.01),
-}
-
-
-def expected_after_one_step(clip: Clip) -> dict[str, torch.Tensor]:
-    """Return the weights of plain PyTorch after a step on the whole batch with clipping."""
-    model, batch = Regression(), batches()[0]
-    rows = len(batch["x"])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for i in range(rows):
-        (model(**{name: t[i : i + 1] for name, t in batch.items()}) / rows).backward()
-    clip(model)
-    optimizer.step()
-    return {name: p.detach() for name, p in model.named_parameters()}
-
-
-@pytest.mark.parametrize("how", CLIPS)
-def test_clipping_is_recorded_under_any_import(how: str, backend: cstorch.Backend) -> None:
-    """It acts on the gradient of the whole batch, not on that of each micro-batch."""
-    losses(training_step(backend, CLIPS[how]), executor(1))
-    expected = expected_after_one_step(CLIPS[how])
-    masters = cluster_of(backend).masters(list(expected))
-    found = {name: torch.from_numpy(array) for name, array in masters.items()}
-    unclipped = expected_after_one_step(lambda model: None)
-    for name, weight in expected.items():
-        assert torch.allclose(found[name], weight, atol=1e-7)
-    assert not all(torch.allclose(expected[name], unclipped[name]) for name in expected)
-
-
-def test_clipping_acts_at_once_after_the_trace(backend: cstorch.Backend) -> None:
-    """Outside of a trace gradients are clipped in this process."""
-    losses(training_step(backend, CLIPS["norm, by name"]), executor(1))
-    parameter = torch.nn.Parameter(torch.zeros(2))
-    parameter.grad = torch.tensor([3.0, 4.0])
-    assert clip_grad_norm_([parameter], 1.0) == 5.0
-    assert parameter.grad.norm() < 1.01
-
-
-def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> None:
-    """MemoryX clips by the norm of all gradients."""
-    with raises(ApplianceCompilationError, "some-gradients-clipped"):
-        losses(
-            training_step(
-                backend,
-                lambda model: clip_grad_norm_(model.get_submodule("layers.0").parameters(), 1.0),
-            ),
-            executor(1),
-        )
-
-
-def test_clipping_by_another_norm_is_refused(backend: cstorch.Backend) -> None:
-    """Weight servers agree on the L2 norm only."""
-    with raises(ApplianceCompilationError, "clipped-by-other-norm"):
-        losses(
-            training_step(backend, lambda m: clip_grad_norm_(m.parameters(), 1.0, norm_type=1)),
-            executor(1),
-        )
 
 
 def test_closures_receive_the_learning_rate_of_each_step(backend: cstorch.Backend) -> None:

@@ -1,0 +1,75 @@
+"""What a recorder sees of the optimizer, the schedulers and the scaler of a traced step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.loss_scale import LossScale, LossScaleRule
+from wsc.core.optimizer import OptimizerSpec
+
+if TYPE_CHECKING:
+    from cstorch.optim.state import OptimizerState
+
+
+class RecordedScheduler(Protocol):
+    """A scheduler as the recorder sees it: a hyper-parameter that follows a schedule."""
+
+    @property
+    def key(self) -> str:
+        """The hyper-parameter."""
+
+    @property
+    def offset(self) -> int:
+        """Steps that the scheduler had taken before step 1 of training."""
+
+    @property
+    def num_loads(self) -> int:
+        """How often its count was loaded."""
+
+    def start_at(self, done: int) -> None:
+        """Note how many steps of training are done, before the update is installed."""
+
+    def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:
+        """Return its value at each step, for a parameter group."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The number of steps that it has counted."""
+
+    def cover(self, num_steps: int) -> None:
+        """Make the schedule known for at least ``num_steps`` steps of its own count."""
+
+    def sets(self, group: Mapping[str, Any]) -> bool:
+        """Return whether the scheduler sets the hyper-parameter of a parameter group."""
+
+    def note_done(self, steps: int) -> None:
+        """Note how many steps have been done on the cluster."""
+
+
+class RecordedOptimizer(Protocol):
+    """An optimizer as the recorder sees it."""
+
+    param_groups: list[dict[str, Any]]
+
+    @property
+    def remote_state(self) -> OptimizerState:
+        """Its state, held by MemoryX."""
+
+    def spec(
+        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler], done: int
+    ) -> OptimizerSpec:
+        """Return the update as data; arguments as of ``Recorder.spec``."""
+
+    def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
+        """Return all that decides further updates and that no scheduler sets."""
+
+
+class RecordedScaler(Protocol):
+    """A dynamic loss scale as the recorder sees it."""
+
+    rule: LossScaleRule
+    current: LossScale
