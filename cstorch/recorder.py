@@ -22,7 +22,7 @@ from cstorch import flags
 from cstorch.loop import Closure
 from cstorch.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
 from cstorch.step_value import HyperValue, StepValue
-from wsc.compiler.capture import loss_scale_placeholder
+from wsc.compiler.annotations import loss_scale_placeholder
 from wsc.compiler.cbfloat16 import PROXY
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.loss_scale import LossScale, LossScaleRule

@@ -13,7 +13,7 @@ The passes read these entries of each node's ``meta``:
     ``seed``           whether it is the gradient at which a backward pass starts
     ``loss_scale``     whether it is the dynamic loss scale
 
-make_fx records these entries only with help: see ``_recorded_layers``, ``_marked_backward`` and
+make_fx records these entries only with help: see ``wsc.compiler.annotations`` and
 ``capture_errors.recorded_lines``. The private modules of torch used here were checked with the
 version that pyproject.toml requires.
 """
@@ -24,12 +24,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import fx, nn
 from torch._dynamo.source import ConstantSource
-from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._subclasses import FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
@@ -39,9 +37,9 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     StatelessSymbolicContext,
 )
-from torch.nn.modules import module as nn_module
 from torch.nn.utils.stateless import _reparametrize_module
 
+from wsc.compiler.annotations import annotate_layers, marked_backward, recorded_layers
 from wsc.compiler.autocast import autocast
 from wsc.compiler.capture_errors import explain, recorded_lines, refuse_gradient_results
 from wsc.compiler.host_draws import refuse_host_draws
@@ -54,17 +52,11 @@ from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import StepState, TensorSpec
 
-LAYER_KEY = "waferstream_layer"
-"""Key of a node's custom annotations under which its module path is recorded."""
-
-SEED_KEY = "waferstream_seed"
-"""Key of the custom annotation of the gradient at which a backward pass starts."""
-
-LOSS_SCALE_KEY = "waferstream_loss_scale"
-"""Key of the custom annotation of a dynamic loss scale."""
-
 Step = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
-"""The user's step on the flat inputs of one micro-batch; returns scalar results, loss first."""
+"""The user's step on the flat inputs of one micro-batch; returns its results, loss first."""
+
+FlatStep = Callable[[list[torch.Tensor], list[torch.Tensor]], list[torch.Tensor]]
+"""A step as a function of streamed weights and batch."""
 
 
 @dataclass(frozen=True)
@@ -154,39 +146,20 @@ def capture(
             or the dtype of an input is not in DTYPES.
     """
     _check_dtypes(inputs)
-    masters = dict(model.named_parameters())
     buffers = buffers or TracedBuffers({"": model})
     trained: list[str] = []
     replaced: list[str] = []
-    # Buffers and constants of the model are real tensors among fake ones, in the fake mode and in
-    # make_fx, which both refuse them by default.
-    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
-    with fake_mode:
-        weights = [torch.empty(p.shape, dtype=precision.stream_dtype) for p in masters.values()]
-    batch = [_fake(fake_mode, name, tensor) for name, tensor in inputs]
     flat_step = _flat_step(step, model, precision, buffers, trained, replaced)
-    tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
-    with (
-        fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
-        _recorded_layers(model),
-        _marked_backward(),
-        recorded_lines(),
-        _use_lazy_graph_module(True),  # the graph is read, its module never called
-        own_shape_rules(),
-        buffers.in_place(),
-        fake_mode,
-        explain(model),
-    ):
-        module = tracer(weights, batch)
-    annotate_layers(module.graph)
+    module = _recorded(flat_step, model, inputs, precision, buffers, shapes)
     (output,) = module.graph.find_nodes(op="output")
-    num_results = len(output.args[0]) - len(trained) - len(replaced)
     outputs = output.args[0]
+    num_results = len(outputs) - len(trained) - len(replaced)
     gradients = outputs[num_results : num_results + len(trained)]
     refuse_gradient_results(outputs[:num_results], gradients)
+    masters = model.named_parameters()
     return Captured(
         module=module,
-        parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters.items()),
+        parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters),
         inputs=tuple(TensorSpec(n, tuple(t.shape), NAMES[t.dtype]) for n, t in inputs),
         trained=tuple(trained),
         stream_dtype=precision.stream,
@@ -196,6 +169,39 @@ def capture(
         buffers=buffers,
         update=StateUpdate(StepState(), None),
     )
+
+
+def _recorded(
+    flat_step: FlatStep,
+    model: nn.Module,
+    inputs: Sequence[tuple[str, torch.Tensor]],
+    precision: StreamPrecision,
+    buffers: TracedBuffers,
+    shapes: ShapeEnv | None,
+) -> fx.GraphModule:
+    """Run a step on tensors without memory, and return the annotated graph of its ops."""
+    # Buffers and constants of the model are real tensors among fake ones, in the fake mode and in
+    # make_fx, which both refuse them by default.
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes)
+    masters = [parameter for _, parameter in model.named_parameters()]
+    with fake_mode:
+        weights = [torch.empty(p.shape, dtype=precision.stream_dtype) for p in masters]
+    batch = [_fake(fake_mode, name, tensor) for name, tensor in inputs]
+    tracer = make_fx(flat_step, _allow_non_fake_inputs=True, record_stack_traces=True)
+    with (
+        fx_traceback.preserve_node_meta(),  # without it make_fx drops seq_nr and annotations
+        recorded_layers(model),
+        marked_backward(),
+        recorded_lines(),
+        _use_lazy_graph_module(True),  # the graph is read, its module never called
+        own_shape_rules(),
+        buffers.in_place(),
+        fake_mode,
+        explain(model),
+    ):
+        module = tracer(weights, batch)
+    annotate_layers(module.graph)
+    return module
 
 
 def separated(captured: Captured) -> Captured:
@@ -228,7 +234,7 @@ def _flat_step(
     buffers: TracedBuffers,
     trained: list[str],
     replaced: list[str],
-) -> Callable[[list[torch.Tensor], list[torch.Tensor]], list[torch.Tensor]]:
+) -> FlatStep:
     """Return the step as a function of streamed weights and batch to a flat list of tensors.
 
     These are results, gradients, and new values of buffers that the step has assigned. Its run
@@ -314,85 +320,3 @@ def _fake(mode: FakeTensorMode, name: str, tensor: torch.Tensor) -> torch.Tensor
     dims = [DimDynamic.DUCK] + [DimDynamic.STATIC] * (tensor.ndim - 1)
     context: Any = StatelessSymbolicContext(dynamic_sizes=dims)
     return mode.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
-
-
-def annotate_layers(graph: fx.Graph) -> None:
-    """Set each node's layer and direction under the names that the passes read."""
-    for node in graph.nodes:
-        node.meta["layer"] = node.meta.get("custom", {}).get(LAYER_KEY, "")
-        node.meta["backward"] = bool(node.meta.get("autograd_backward"))
-        node.meta["seed"] = SEED_KEY in node.meta.get("custom", {})
-        node.meta["loss_scale"] = LOSS_SCALE_KEY in node.meta.get("custom", {})
-
-
-@contextmanager
-def _recorded_layers(model: nn.Module) -> Iterator[None]:
-    """Record in every forward node the path of the innermost module that was running.
-
-    make_fx does not record which module runs. Module hooks enter and leave an annotation of fx,
-    which new nodes inherit.
-    """
-    paths = {module: path for path, module in model.named_modules() if path}
-    running: list[Any] = []
-
-    def enter(module: nn.Module, _args: object) -> None:
-        annotation = fx_traceback.annotate({LAYER_KEY: paths.get(module, "")})
-        annotation.__enter__()
-        running.append(annotation)
-
-    def leave(_module: nn.Module, _args: object, _output: object) -> None:
-        running.pop().__exit__(None, None, None)
-
-    handles = [
-        nn_module.register_module_forward_pre_hook(enter),
-        nn_module.register_module_forward_hook(leave),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        # A forward that raised has skipped its hook: leave its annotation, which is global state.
-        while running:
-            running.pop().__exit__(None, None, None)
-
-
-def loss_scale_placeholder() -> torch.Tensor:
-    """Return a scalar of a step whose value, the dynamic loss scale, each step is told."""
-    with fx_traceback.annotate({LOSS_SCALE_KEY: True}):
-        return torch.full((), 1.0, dtype=torch.float32)
-
-
-@contextmanager
-def _marked_backward() -> Iterator[None]:
-    """Mark the gradient at which ``loss.backward()`` starts, and link backward to forward nodes.
-
-    ``Tensor.backward`` is replaced while the step is traced, since the user's step calls it and
-    takes no argument for the first gradient.
-    """
-
-    def backward(
-        loss: torch.Tensor,
-        gradient: torch.Tensor | None = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        if loss.numel() != 1 or gradient is not None or create_graph or inputs is not None:
-            raise ApplianceCompilationError(
-                "backward() inside a traced step must have a scalar loss and no other argument",
-                code="backward-not-of-scalar-loss",
-                value=f"loss of shape {tuple(loss.shape)}",
-                remedy="reduce the loss to a scalar, then call loss.backward()",
-            )
-        if loss.grad_fn is not None:
-            # Without these hooks of AOTAutograd a backward node has the sequence number of
-            # the latest forward op and the stack trace of this call. They set seq_nr, stack trace
-            # and the backward mark from the autograd node whose formula is about to run.
-            setup_stacktrace_preservation_hooks([loss.grad_fn])
-        with fx_traceback.annotate({SEED_KEY: True}):
-            seed = torch.full_like(loss, 1.0)
-        torch.autograd.backward(loss, seed, retain_graph=retain_graph)
-
-    with mock.patch.object(torch.Tensor, "backward", backward):
-        yield

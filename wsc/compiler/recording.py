@@ -19,7 +19,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from wsc.compiler.capture import Captured, Step, annotate_layers, capture
+from wsc.compiler.annotations import annotate_layers
+from wsc.compiler.capture import Captured, Step, capture
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.shape_rules import own_shape_rules
 from wsc.compiler.traced_buffers import TracedBuffers
