@@ -56,9 +56,9 @@ A complete program, which a test runs::
 
 from cstorch import amp, distributed, metrics, optim, utils
 from cstorch import flags as backends
+from cstorch.amp.precision_level import current_pol, pol
 from cstorch.backend import Backend
-from cstorch.closures import checkpoint_closure, step_closure
-from cstorch.cluster import ClusterConfig
+from cstorch.cluster.config import ClusterConfig
 from cstorch.compile import compile
 from cstorch.current import (
     backend,
@@ -68,7 +68,6 @@ from cstorch.current import (
     use_cs,
 )
 from cstorch.names import add_debug_name, get_debug_name, name_scope, set_debug_scope
-from cstorch.precision_level import current_pol, pol
 from cstorch.simulation import simulate
 from cstorch.storage import load, save
 from cstorch.tensors import (
@@ -85,6 +84,7 @@ from cstorch.tensors import (
     zeros_like,
 )
 from cstorch.trace import trace
+from cstorch.tracing.closures import checkpoint_closure, step_closure
 from cstorch.trainer import CSConfig, Trainer
 from wsc.version import VERSION
 

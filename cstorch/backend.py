@@ -20,18 +20,18 @@ from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
 from appliance.jobs.client import JobClient
 from cstorch import distributed
-from cstorch.artifacts import DEFAULT, Artifacts
-from cstorch.backend_type import BackendType
 from cstorch.client.management import ClusterManagement
-from cstorch.cluster import STATES, ClusterConfig, launch
-from cstorch.device import Device
-from cstorch.execution import Execution
-from cstorch.job_records import JobRecords
-from cstorch.loop import Loop
+from cstorch.cluster.artifacts import DEFAULT, Artifacts
+from cstorch.cluster.config import STATES, ClusterConfig, launch
+from cstorch.cluster.execution import Execution
+from cstorch.cluster.job_records import JobRecords
+from cstorch.devices.backend_type import BackendType
+from cstorch.devices.device import Device
 from cstorch.optim.state import OptimizerState, SavedState
-from cstorch.recorder import active_recorder
+from cstorch.remote.weights import Weights, as_arrays
 from cstorch.terminal import report_text
-from cstorch.weights import Weights, as_arrays
+from cstorch.tracing.loop import Loop
+from cstorch.tracing.recorder import active_recorder
 from timing.attribution import StepTiming
 from timing.start_up import StartUp
 from timing.trace import write_trace

@@ -14,11 +14,11 @@ import torch
 
 from cstorch import distributed
 from cstorch.backend import Backend
-from cstorch.backend_type import BackendType
-from cstorch.cluster import ClusterConfig
-from cstorch.host import HostBackend
-from cstorch.loop import Loop
+from cstorch.cluster.config import ClusterConfig
+from cstorch.devices.backend_type import BackendType
+from cstorch.devices.host import HostBackend
 from cstorch.terminal import log_to_terminal
+from cstorch.tracing.loop import Loop
 from wsc.core.errors import ConfigError, did_you_mean
 
 log = logging.getLogger("waferstream")

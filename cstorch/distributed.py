@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from appliance.site import site_defaults
-from cstorch import cluster
 from cstorch.client.cluster_resolver import ServiceResolver
+from cstorch.cluster import config as cluster
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 

@@ -11,7 +11,7 @@ import torch
 
 from cstorch.current import current_backend
 from cstorch.optim.packing import packed, unpacked
-from cstorch.weights import as_arrays
+from cstorch.remote.weights import as_arrays
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, writing

@@ -20,7 +20,6 @@ from torch.utils import _pytree as pytree
 
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
-from cstorch.clipping import recorded_clipping
 from cstorch.compile import (
     Fit,
     compile_request,
@@ -31,12 +30,13 @@ from cstorch.compile import (
     recorded_size,
 )
 from cstorch.current import current_backend
-from cstorch.eager import EagerStep
-from cstorch.host import HostBackend
-from cstorch.listeners import note_samples, traced_tensors
-from cstorch.loop import Closure, Loop
-from cstorch.recorder import Recorder, names_of, recording, update_of
-from cstorch.step_value import StepValue
+from cstorch.devices.eager import EagerStep
+from cstorch.devices.host import HostBackend
+from cstorch.listeners.hooks import note_samples, traced_tensors
+from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.loop import Closure, Loop
+from cstorch.tracing.recorder import Recorder, names_of, recording, update_of
+from cstorch.tracing.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_recorded
 from wsc.compiler.compiled import Compiled

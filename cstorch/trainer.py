@@ -21,13 +21,13 @@ from pydantic import PositiveInt
 from torch import nn
 
 from appliance.spec import ClusterSpec
-from cstorch.closures import step_closure
-from cstorch.cluster import ClusterConfig
+from cstorch.cluster.config import ClusterConfig
 from cstorch.compile import compile
 from cstorch.current import replace_backend
 from cstorch.optim.from_torch import from_torch
 from cstorch.terminal import log_to_terminal
 from cstorch.trace import trace
+from cstorch.tracing.closures import step_closure
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
 from wsc.core.config import Config, validate

@@ -9,9 +9,9 @@ from typing import Any
 from torch.utils.hooks import RemovableHandle
 
 from cstorch.backend import Backend
-from cstorch.backend_type import BackendType
 from cstorch.current import backend, current_backend, use_cs
-from cstorch.listeners import after_transfer
+from cstorch.devices.backend_type import BackendType
+from cstorch.listeners.hooks import after_transfer
 
 __all__ = [
     "Backend",

@@ -15,8 +15,8 @@ from torch.utils.hooks import RemovableHandle
 from cstorch.optim.loading import load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
-from cstorch.recorded import RecordedScheduler
-from cstorch.recorder import active_recorder
+from cstorch.tracing.recorded import RecordedScheduler
+from cstorch.tracing.recorder import active_recorder
 from memoryx.optim.rule import RULES, Rule
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from cstorch.optim.state import STEP
-from cstorch.remote import Remote, alias_of
+from cstorch.remote.tensor import Remote, alias_of
 from wsc.checkpoint import OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
 

@@ -1,9 +1,9 @@
 """The state of an optimizer (moments, momentum, ...): tensors whose values MemoryX holds.
 
 ``optimizer.state`` has remote tensors, which behave like the weights of a compiled model
-(``cstorch.remote``): a read fetches the value, a change is sent before the next job. Before an
-optimizer has been installed on the cluster, its values are those of the checkpoint that the backend
-starts from, or the initial ones of its rule.
+(``cstorch.remote.tensor``): a read fetches the value, a change is sent before the next job. Before
+an optimizer has been installed on the cluster, its values are those of the checkpoint that the
+backend starts from, or the initial ones of its rule.
 
     new -> [loaded] -> installed with a traced step -> [taken back for another optimizer]
 """
@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
-from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
+from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
 from memoryx.optim.rule import Hyper, Rule
 
 STEP = "step"

@@ -118,7 +118,7 @@ def _prepared(arguments: ExecArguments) -> Iterator[None]:
 
     from appliance.spec import load_cluster  # noqa: PLC0415
     from appliance.user_code import imports_end_with, prepare_imports_with  # noqa: PLC0415
-    from cstorch.cluster import Launch, launch  # noqa: PLC0415
+    from cstorch.cluster.config import Launch, launch  # noqa: PLC0415
     from cstorch.current import existing_backend  # noqa: PLC0415
     from waferstream.training.session import check_trace  # noqa: PLC0415
 

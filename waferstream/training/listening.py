@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from cstorch.listeners import register_traced_tensor_hook
-from cstorch.tensor_listeners import (
+from cstorch.listeners.hooks import register_traced_tensor_hook
+from cstorch.listeners.listener import (
     ActivationDump,
     NormTensorListener,
     SummaryTensorListener,

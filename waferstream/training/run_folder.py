@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 
 from appliance.spec import ClusterSpec
-from cstorch.job_records import JobRecords
+from cstorch.cluster.job_records import JobRecords
 from waferstream.config.params import Params
 from waferstream.reports.summary import RunSummary
 from wsc.core.config import dump_yaml

@@ -19,7 +19,7 @@ import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
-from cstorch.cluster import STATES
+from cstorch.cluster.config import STATES
 from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES

@@ -23,9 +23,9 @@ import torch
 
 from appliance.coordinator import StepResult
 from cstorch.current import current_backend
-from cstorch.listeners import after_transfer
-from cstorch.loop import Step
-from cstorch.step_value import StepCall, resolve
+from cstorch.listeners.hooks import after_transfer
+from cstorch.tracing.loop import Step
+from cstorch.tracing.step_value import StepCall, resolve
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.loop_batches import batches_of
 from cstorch.utils.data.loop_log import LoopLog

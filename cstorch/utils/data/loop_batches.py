@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from cstorch.backend import Backend
-from cstorch.host import HostBackend
+from cstorch.devices.host import HostBackend
 from cstorch.utils.data.dataloader import DataLoader
 from wsc.core.program import Mode
 

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from cstorch import optim
 from cstorch.optim.lr_scheduler import ConstantLR, LinearLR
 from cstorch.optim.weight_decay_scheduler import ConstantWD
-from cstorch.recorder import active_recorder, recording
+from cstorch.tracing.recorder import active_recorder, recording
 from memoryx.optim.rule import RULES, Parameter, init_state, rule_named
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import cstorch
-from cstorch.device import Device
+from cstorch.devices.device import Device
 
 
 def test_device_prints_as_its_kind(backend: cstorch.Backend) -> None:

@@ -16,10 +16,10 @@ from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient
-from cstorch.cluster import ClusterConfig, Restored, load_weights
-from cstorch.job_records import JobRecords
+from cstorch.cluster.config import ClusterConfig, Restored, load_weights
+from cstorch.cluster.job_records import JobRecords
 from cstorch.optim.state import OptimizerState
-from cstorch.weights import Weights
+from cstorch.remote.weights import Weights
 from timing.start_up import StartUp
 from wsc.checkpoint.reader import Reader
 from wsc.compiler.compiled import Compiled

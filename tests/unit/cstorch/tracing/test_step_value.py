@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import cstorch
-from cstorch.step_value import LossScaleValue, StepCall, StepValue, resolve
+from cstorch.tracing.step_value import LossScaleValue, StepCall, StepValue, resolve
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,

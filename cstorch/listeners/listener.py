@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cstorch.closures import step_closure
 from cstorch.current import current_backend
-from cstorch.listeners import num_samples
+from cstorch.listeners.hooks import num_samples
+from cstorch.tracing.closures import step_closure
 from wsc.core.files import replacing
 
 Receive = Callable[[int, Mapping[str, float]], None]

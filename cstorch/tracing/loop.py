@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from cstorch.step_value import StepCall
+from cstorch.tracing.step_value import StepCall
 from wsc.core.loading import Loading
 from wsc.core.loss_scale import LossScale
 from wsc.core.program import Mode

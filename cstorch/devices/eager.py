@@ -17,14 +17,14 @@ from torch.utils import _pytree as pytree
 
 from appliance.coordinator import check_scale, check_values
 from cstorch.amp import stream_precision
-from cstorch.clipping import recorded_clipping
 from cstorch.compile import model_of
-from cstorch.host import HostBackend
-from cstorch.listeners import note_samples, traced_tensors
-from cstorch.loop import Closure, Loop
-from cstorch.recorded import RecordedScaler
-from cstorch.recorder import Recorder, recording, update_of
-from cstorch.step_value import StepValue
+from cstorch.devices.host import HostBackend
+from cstorch.listeners.hooks import note_samples, traced_tensors
+from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.loop import Closure, Loop
+from cstorch.tracing.recorded import RecordedScaler
+from cstorch.tracing.recorder import Recorder, recording, update_of
+from cstorch.tracing.step_value import StepValue
 from wsc.compiler.capture import live_weights
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError

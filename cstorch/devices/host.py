@@ -1,8 +1,8 @@
 """Backends for CPU and GPU, on which the same program runs as plain PyTorch.
 
-There is no cluster: steps run in the user's process (``cstorch.eager``). Weights and optimizer
-state are kept by a weight server all the same, so that tensors, checkpoints and updates behave as
-on CSX.
+There is no cluster: steps run in the user's process (``cstorch.devices.eager``). Weights and
+optimizer state are kept by a weight server all the same, so that tensors, checkpoints and updates
+behave as on CSX.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 
 from appliance.host import HostCluster
 from cstorch.backend import Backend
-from cstorch.backend_type import BackendType
-from cstorch.cluster import load_weights
+from cstorch.cluster.config import load_weights
+from cstorch.devices.backend_type import BackendType
 from cstorch.optim.state import OptimizerState
 from wsc.compiler.precision import StreamPrecision
 from wsc.core.errors import ConfigError

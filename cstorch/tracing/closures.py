@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cstorch.current import current_backend
-from cstorch.loop import Loop
-from cstorch.recorder import active_recorder
+from cstorch.tracing.loop import Loop
+from cstorch.tracing.recorder import active_recorder
 
 
 def step_closure(function: Callable[..., Any]) -> Callable[..., None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import cstorch
-from cstorch.listeners import after_transfer, register_traced_tensor_hook
+from cstorch.listeners.hooks import after_transfer, register_traced_tensor_hook
 from tests.support.cstorch_program import evaluation_step, executor, losses, model_of
 
 

@@ -8,11 +8,11 @@ from types import TracebackType
 import torch
 
 from cstorch import flags
-from cstorch.lazy import lazy_creation
+from cstorch.remote.lazy import lazy_creation
 
 
 class Device:
-    """The context in which models are built (``cstorch.lazy``); prints as the kind of device."""
+    """The context in which models are built (``cstorch.remote.lazy``); prints as its kind."""
 
     def __init__(self, kind: str, torch_device: torch.device) -> None:
         self.kind = kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cstorch.backend_type import BackendType
+from cstorch.devices.backend_type import BackendType
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
 

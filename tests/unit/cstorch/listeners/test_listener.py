@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from cstorch.listeners import register_traced_tensor_hook
-from cstorch.tensor_listeners import (
+from cstorch.listeners.hooks import register_traced_tensor_hook
+from cstorch.listeners.listener import (
     ActivationDump,
     NormTensorListener,
     SummaryTensorListener,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from cstorch import flags
-from cstorch.grad_scaler import GradScaler
+from cstorch.amp.grad_scaler import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from wsc.compiler.autocast import autocast as wafer_autocast
 from wsc.compiler.precision import NAMES, StreamPrecision, dtype_in_program

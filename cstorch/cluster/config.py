@@ -19,7 +19,7 @@ from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
 from appliance.jobs.job import PRIORITIES, Request
 from appliance.spec import ClusterSpec, load_cluster
-from cstorch.weights import Weights
+from cstorch.remote.weights import Weights
 from timing.hardware.streams import MOST_SERVERS
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader

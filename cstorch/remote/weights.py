@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from cstorch.lazy import LazyTensor
 from cstorch.metrics.metric import standing_alone
-from cstorch.remote import Holder, Remote, RemoteParameter, RemoteTensor
-from cstorch.step_buffers import StepBuffers
+from cstorch.remote.lazy import LazyTensor
+from cstorch.remote.step_buffers import StepBuffers
+from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor
 from wsc.core.errors import ConfigError
 
 

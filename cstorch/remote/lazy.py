@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cstorch.remote import Holder, Remote, RemoteTensor, alias_of, is_parameter
+from cstorch.remote.tensor import Holder, Remote, RemoteTensor, alias_of, is_parameter
 
 STAYS_LAZY_BYTES = 1 << 30
 """Models with more bytes of parameters stay lazy after the context in which they are made."""

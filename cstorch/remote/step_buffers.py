@@ -1,7 +1,7 @@
 """Buffers that traced steps write: copies in the user's process, values on the cluster.
 
 A buffer that no step writes is a constant of the programs that read it. As soon as a step writes
-it, it becomes a remote tensor like a parameter (``cstorch.remote``), held by the coordinator.
+it, it becomes a remote tensor (``cstorch.remote.tensor``), held by the coordinator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from cstorch.metrics.metric import Metric
-from cstorch.remote import Holder, Remote, RemoteTensor
+from cstorch.remote.tensor import Holder, Remote, RemoteTensor
 from wsc.compiler.traced_buffers import TracedBuffers
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import cstorch
-from cstorch import lazy
-from cstorch.lazy import lazy_creation
-from cstorch.remote import RemoteTensor
-from cstorch.weights import Weights
+from cstorch.remote import lazy
+from cstorch.remote.lazy import lazy_creation
+from cstorch.remote.tensor import RemoteTensor
+from cstorch.remote.weights import Weights
 from tests.support.cstorch_program import executor, running_backend, training_step
 from tests.support.local_machine import Regression
 

@@ -10,8 +10,8 @@ import torch
 
 from cstorch import flags
 from cstorch.optim.optimizer import Optimizer
-from cstorch.recorder import active_recorder
-from cstorch.step_value import LossScaleValue, StepValue
+from cstorch.tracing.recorder import active_recorder
+from cstorch.tracing.step_value import LossScaleValue, StepValue
 from wsc.core.errors import ConfigError
 from wsc.core.loss_scale import LossScale, LossScaleRule
 

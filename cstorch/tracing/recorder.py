@@ -19,9 +19,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
-from cstorch.loop import Closure
-from cstorch.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
-from cstorch.step_value import HyperValue, StepValue
+from cstorch.tracing.loop import Closure
+from cstorch.tracing.recorded import RecordedOptimizer, RecordedScaler, RecordedScheduler
+from cstorch.tracing.step_value import HyperValue, StepValue
 from wsc.compiler.annotations import loss_scale_placeholder
 from wsc.compiler.cbfloat16 import PROXY
 from wsc.core.errors import ApplianceCompilationError

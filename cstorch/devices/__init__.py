@@ -1,0 +1,1 @@
+"""Devices of a program: CSX, and CPU and GPU, on which steps run as plain PyTorch."""

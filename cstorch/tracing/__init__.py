@@ -1,0 +1,1 @@
+"""Recording of a traced step: its update, its results and its closures."""
