@@ -2,36 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-import torch
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    model_validator,
+)
 
-from modelzoo.data.hdf5_file import FEATURES, Hdf5File, inspect
+from modelzoo.data.hdf5_file import Hdf5File, inspect
+from modelzoo.data.hdf5_samples import (
+    Hdf5Samples,
+    Mixture,
+    Subset,
+    check_alike,
+    parse_subset,
+)
 from modelzoo.data.registry import register_processor
 from modelzoo.data.source import (
-    Batch,
     BatchSource,
     DataProcessor,
     OrderedBatches,
     Samples,
     find_files,
 )
+from modelzoo.data.transforms import AddSinkTokens, Transformed
+from modelzoo.data.worker_cache import cached
+from wsc.core.config import Config
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind, Loading
+
+Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
+"""Folders of ``*.h5`` files, files, or globs."""
+
+
+def _is_readable(text: str | None) -> str | None:
+    if text is not None:
+        parse_subset(text)
+    return text
+
+
+SubsetText = Annotated[str | None, AfterValidator(_is_readable)]
+"""Parts of the data as fractions of the whole, in file order: ``"0.0-0.5,0.7-1.0"``."""
+
+
+class MixtureEntry(Config):
+    """One dataset of a mixture."""
+
+    data_dir: Patterns
+    weight: NonNegativeFloat
+    """Share of the samples, relative to the other weights."""
+    data_subset: SubsetText = None
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Folders, files and globs."""
+        return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
 
 
 @register_processor
 class GptHDF5MapDataProcessor(DataProcessor):
     """Sequences for language models, prepared as HDF5 files."""
 
-    data_dir: str | Annotated[tuple[str, ...], Field(min_length=1)]
-    """Folders of ``*.h5`` files, files, or globs."""
+    data_dir: Patterns | None = None
+    """Folders of ``*.h5`` files, files, or globs; or else ``mixture``."""
+
+    mixture: Annotated[tuple[MixtureEntry, ...], Field(min_length=1)] | None = None
+    """Several datasets, mixed in the proportion of their weights."""
 
     max_sequence_length: PositiveInt | None = None
     """Sequence length of corpus files, which are cut when they are read."""
@@ -41,8 +84,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
     num_samples: PositiveInt | None = None
     """Length of an epoch; a shuffle then mixes several passes over the data."""
 
-    data_subset: str | None = None
-    """Parts of the data as fractions of the whole, in file order: ``"0.0-0.5,0.7-1.0"``."""
+    data_subset: SubsetText = None
 
     sort_files: bool = True
     """Sort the files of all folders together; otherwise folder after folder, as listed."""
@@ -50,37 +92,67 @@ class GptHDF5MapDataProcessor(DataProcessor):
     drop_last: Literal[True] = True
     """Every batch is whole: samples left over at the end of an epoch start the next one."""
 
-    use_vsl: Literal[False] = False
-    """Packing of variable-length sequences is not supported."""
+    pad_last: bool = False
+    """Concerns an incomplete last batch, which there is never."""
+
+    use_vsl: bool = False
+    """Whether sequences are packed documents, which do not attend to each other."""
+
+    data_transforms: Annotated[
+        tuple[AddSinkTokens, ...], BeforeValidator(lambda value: value or ())
+    ] = ()
+    """Changes to every sequence, in this order."""
+
+    use_worker_cache: bool = False
+    """Copy the folders to the disk of each input worker's host before they are read."""
 
     loader: LoaderKind = "hdf5"
 
-    prefetch_factor: int = 10
+    prefetch_factor: int | None = 10
     persistent_workers: bool = True
-    use_worker_cache: bool = False
-    """These three tune the processes of the real machine's input workers; no effect here."""
+    """These two tune the processes of the real machine's input workers; no effect here."""
 
-    @field_validator("data_subset")
-    @classmethod
-    def _is_readable(cls, text: str | None) -> str | None:
-        if text is not None:
-            parse_subset(text)
-        return text
+    vocab_size: Any = None
+    repeat: Any = None
+    use_multiple_workers: Any = None
+    """These three are keys of earlier releases without effect."""
+
+    @model_validator(mode="after")
+    def _has_one_description(self) -> Self:
+        if (self.data_dir is None) == (self.mixture is None):
+            raise ValueError("one of data_dir and mixture must be given, not both")
+        if self.mixture is not None:
+            if self.data_subset is not None:
+                raise ValueError("with a mixture, data_subset is a key of its entries")
+            if not any(entry.weight for entry in self.mixture):
+                raise ValueError("one weight of the mixture must be more than 0")
+        if self.use_vsl and (self.data_transforms or self.max_sequence_length is not None):
+            raise ValueError("use_vsl excludes data_transforms and max_sequence_length")
+        return self
 
     @property
     def loading(self) -> Loading:
         try:
-            num_files = len(self._paths())
+            num_files = sum(len(paths) for paths in self._paths())
         except DataError:  # a simulation needs no data
             return super().loading
         return replace(super().loading, num_files=num_files)
 
     def source(self) -> BatchSource:
-        name = ", ".join(self._patterns)
-        files = [inspect(path, self.max_sequence_length) for path in self._paths()]
-        samples: Samples = Hdf5Samples(files, name)
-        if self.data_subset is not None:
-            samples = Subset(samples, parse_subset(self.data_subset))
+        read = cached if self.use_worker_cache else str
+        parts = [
+            [inspect(path, self.max_sequence_length, self.use_vsl) for path in paths]
+            for paths in self._paths(read)
+        ]
+        check_alike([file for files in parts for file in files])
+        datasets = [
+            _dataset(files, entry) for files, entry in zip(parts, self._entries, strict=True)
+        ]
+        samples: Samples = datasets[0]
+        if self.mixture is not None:
+            samples = Mixture(datasets, [entry.weight for entry in self.mixture])
+        if self.data_transforms:
+            samples = Transformed(samples, self.data_transforms)
         return OrderedBatches(
             samples,
             batch_size=self.batch_size,
@@ -91,90 +163,40 @@ class GptHDF5MapDataProcessor(DataProcessor):
         )
 
     @property
-    def _patterns(self) -> tuple[str, ...]:
-        return (self.data_dir,) if isinstance(self.data_dir, str) else self.data_dir
+    def _entries(self) -> tuple[MixtureEntry, ...]:
+        """All datasets, of which there is one without a mixture."""
+        if self.mixture is not None:
+            return self.mixture
+        assert self.data_dir is not None, "checked when the configuration was read"
+        return (MixtureEntry(data_dir=self.data_dir, weight=1, data_subset=self.data_subset),)
 
-    def _paths(self) -> list[Path]:
-        """Return the files of all patterns; DataError if a pattern matches none."""
-        paths = [path for pattern in self._patterns for path in find_files(pattern, [".h5"])]
-        return sorted(paths) if self.sort_files else paths
+    def _paths(self, read: Callable[[str], str] = str) -> list[list[Path]]:
+        """Return the files of each dataset; DataError if a pattern matches none.
+
+        Args:
+            read: Function from a pattern to the pattern of the files that are read.
+        """
+        found = []
+        for entry in self._entries:
+            patterns = map(read, entry.patterns)
+            paths = [path for pattern in patterns for path in find_files(pattern, [".h5"])]
+            found.append(sorted(paths) if self.sort_files else paths)
+        return found
 
 
-class Hdf5Samples:
-    """Sequences of several files, one file after the other.
+@register_processor
+class GptHDF5DataProcessor(GptHDF5MapDataProcessor):
+    """The iterable reader of earlier releases: the same files, read by random access.
 
-    A file is open only while a batch is read, so there may be any number of files.
-
-    Raises:
-        DataError: The files have different sequence lengths.
+    A shuffle is one of the whole data set here, not of a buffer.
     """
 
-    def __init__(self, files: Sequence[Hdf5File], name: str) -> None:
-        first = files[0]
-        for file in files:
-            if file.length != first.length:
-                raise DataError(
-                    "all files must have one sequence length",
-                    code="sequence-lengths-differ",
-                    where=f"{first.path}, {file.path}",
-                    value=f"{first.length}, {file.length}",
-                    rule="one max_sequence_length per dataset",
-                )
-        self.name = name
-        self._files = files
-        self._starts = _starts([file.num_sequences for file in files])
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def read(self, indices: np.ndarray) -> Batch:
-        sequences = np.empty((len(indices), len(FEATURES), self._files[0].length), dtype=np.int64)
-        parts, rows = _locate(self._starts, indices)
-        for part in np.unique(parts):
-            inside = parts == part
-            sequences[inside] = self._files[part].read(rows[inside])
-        tensors = torch.from_numpy(sequences)
-        return {name: tensors[:, row].contiguous() for row, name in enumerate(FEATURES)}
+    shuffle_buffer: PositiveInt | None = None
+    """Accepted for compatibility."""
 
 
-class Subset:
-    """Ranges of another dataset's samples, given as fractions of it."""
-
-    def __init__(self, samples: Samples, fractions: Sequence[tuple[float, float]]) -> None:
-        bounds = [(round(a * len(samples)), round(b * len(samples))) for a, b in fractions]
-        self.name = samples.name
-        self._samples = samples
-        self._first = np.array([start for start, _ in bounds])
-        self._starts = _starts([stop - start for start, stop in bounds])
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def read(self, indices: np.ndarray) -> Batch:
-        parts, rows = _locate(self._starts, indices)
-        return self._samples.read(self._first[parts] + rows)
-
-
-def parse_subset(text: str) -> tuple[tuple[float, float], ...]:
-    """Read ``"0.0-0.5,0.7-1.0"``; ValueError unless the ranges rise within 0 to 1."""
-    rule = f"{text!r} must be a list of rising ranges within 0 and 1, such as '0.0-0.5,0.7-1.0'"
-    try:
-        ranges = [tuple(float(end) for end in part.split("-")) for part in text.split(",")]
-    except ValueError as error:
-        raise ValueError(rule) from error
-    ends = [end for pair in ranges for end in pair]
-    rising = all(a <= b for a, b in pairwise([0.0, *ends, 1.0]))
-    if not rising or any(len(pair) != 2 or pair[0] == pair[1] for pair in ranges):
-        raise ValueError(rule)
-    return tuple((start, stop) for start, stop in ranges)
-
-
-def _starts(sizes: Sequence[int]) -> np.ndarray:
-    """Return the start of each part in the whole; the last entry is the size of the whole."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _locate(starts: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part that holds each index, and its row in that part."""
-    parts = np.searchsorted(starts, indices, side="right") - 1
-    return parts, indices - starts[parts]
+def _dataset(files: Sequence[Hdf5File], entry: MixtureEntry) -> Samples:
+    samples = Hdf5Samples(files, ", ".join(entry.patterns))
+    if entry.data_subset is None:
+        return samples
+    return Subset(samples, parse_subset(entry.data_subset))

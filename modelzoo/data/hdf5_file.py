@@ -1,6 +1,7 @@
 """One HDF5 file of token sequences, in any of three layouts.
 
-    sample    dataset ``data`` (num_sequences, 3, T): rows input_ids, attention_mask, labels
+    sample    dataset ``data`` (num_sequences, 3, T): rows input_ids, attention_mask, labels;
+              with packed documents (VSL) five rows, also attention_span and position_ids
     named     datasets ``input_ids``, ``attention_mask``, ``labels``, each (num_sequences, T)
     corpus    dataset ``data`` (num_tokens,): sequences are cut out when they are read
 
@@ -21,6 +22,9 @@ import numpy as np
 from wsc.core.errors import DataError
 
 FEATURES = ("input_ids", "attention_mask", "labels")
+PACKED_FEATURES = (*FEATURES, "attention_span", "position_ids")
+"""Of documents of any length, packed into one sequence: how many later tokens of its document may
+read a token, and the position of each token in its document."""
 Layout = Literal["sample", "named", "corpus"]
 
 
@@ -32,44 +36,51 @@ class Hdf5File:
     layout: Layout
     num_sequences: int
     length: int
+    features: tuple[str, ...] = FEATURES
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Return sequences as int64 (len(rows), 3, length); DataError if the file is damaged."""
-        sequences = np.empty((len(rows), len(FEATURES), self.length), dtype=np.int64)
+        """Return sequences as int64 (len(rows), features, length).
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        sequences = np.empty((len(rows), len(self.features), self.length), dtype=np.int64)
         with _opened(self.path) as file:
             for index, row in enumerate(rows):
                 sequences[index] = self._read_one(file, int(row))
         return sequences
 
     def _read_one(self, file: h5py.File, row: int) -> np.ndarray:
-        """Return one sequence as (3, length)."""
+        """Return one sequence as (features, length)."""
         if self.layout == "sample":
             return np.asarray(file["data"][row])
         if self.layout == "named":
-            return np.stack([file[feature][row] for feature in FEATURES])
+            return np.stack([file[feature][row] for feature in self.features])
         first = row * self.length
         window = file["data"][first : first + self.length + 1]
         return np.stack([window[:-1], np.ones_like(window[1:]), window[1:]])
 
 
-def inspect(path: Path, max_sequence_length: int | None) -> Hdf5File:
+def inspect(path: Path, max_sequence_length: int | None, use_vsl: bool = False) -> Hdf5File:
     """Determine the layout and size of a file.
 
     Args:
         path: The file.
         max_sequence_length: Length of the sequences that a corpus is cut into; for other layouts
             the length that the file has, or None.
+        use_vsl: Whether the file must hold packed documents.
 
     Raises:
         DataError: The file cannot be read, or has none of the layouts.
     """
+    features = PACKED_FEATURES if use_vsl else FEATURES
     with _opened(path) as file:
         if "data" not in file:
-            found = _inspect_named(path, file)
-        elif len(_shape_of_integers(path, file, "data")) == 1:
-            return _inspect_corpus(path, file, max_sequence_length)
+            found = _inspect_named(path, file, features)
+        elif use_vsl or len(_shape_of_integers(path, file, "data")) != 1:
+            found = _inspect_sample(path, file, features)
         else:
-            found = _inspect_sample(path, file)
+            return _inspect_corpus(path, file, max_sequence_length)
         declared = file.attrs.get("n_examples", found.num_sequences)
     if declared != found.num_sequences:
         raise DataError(
@@ -108,23 +119,24 @@ def _inspect_corpus(path: Path, file: h5py.File, max_sequence_length: int | None
     return Hdf5File(path, "corpus", num_sequences, max_sequence_length)
 
 
-def _inspect_sample(path: Path, file: h5py.File) -> Hdf5File:
-    """Return a file with one dataset of (input_ids, attention_mask, labels) rows."""
+def _inspect_sample(path: Path, file: h5py.File, features: tuple[str, ...]) -> Hdf5File:
+    """Return a file with one dataset that has a row for each feature."""
     shape = _shape_of_integers(path, file, "data")
-    if len(shape) != 3 or shape[1] != len(FEATURES):
-        raise _wrong_shape(path, "data", shape, "(num_sequences, 3, max_sequence_length)")
-    return Hdf5File(path, "sample", shape[0], shape[2])
+    if len(shape) != 3 or shape[1] != len(features):
+        rule = f"(num_sequences, {len(features)}, max_sequence_length)"
+        raise _wrong_shape(path, "data", shape, rule)
+    return Hdf5File(path, "sample", shape[0], shape[2], features)
 
 
-def _inspect_named(path: Path, file: h5py.File) -> Hdf5File:
+def _inspect_named(path: Path, file: h5py.File, features: tuple[str, ...]) -> Hdf5File:
     """Return a file with one dataset for each feature."""
-    shapes = {name: _shape_of_integers(path, file, name) for name in FEATURES}
+    shapes = {name: _shape_of_integers(path, file, name) for name in features}
     expected = shapes["input_ids"]
     for name, shape in shapes.items():
         if len(shape) != 2 or shape != expected:
-            rule = "(num_sequences, max_sequence_length), the same for all three"
+            rule = "(num_sequences, max_sequence_length), the same for all"
             raise _wrong_shape(path, name, shape, rule)
-    return Hdf5File(path, "named", *expected)
+    return Hdf5File(path, "named", expected[0], expected[1], features)
 
 
 def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...]:
@@ -156,7 +168,7 @@ def _wrong_shape(path: Path, name: str, shape: tuple[int, ...], rule: str) -> Da
         where=str(path),
         value=shape,
         rule=rule,
-        remedy="prepare the data without packing of variable-length sequences (VSL)",
+        remedy="set use_vsl for packed documents, and only for them",
     )
 
 

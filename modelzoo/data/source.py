@@ -12,11 +12,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import torch
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, NonNegativeInt, PositiveInt
 
 from modelzoo.data.order import SampleOrder
 from wsc.core.config import Config
@@ -126,7 +126,7 @@ class DataProcessor(Config):
     batch_size: PositiveInt
     """Global batch size: samples of one step on all systems, before micro-batching."""
 
-    shuffle_seed: int = 0
+    shuffle_seed: Annotated[int, BeforeValidator(lambda seed: seed or 0)] = 0
 
     loader: LoaderKind = "other"
     """Loader of machine.input in cluster.yaml whose time loading takes on the emulated machine.

@@ -25,7 +25,7 @@ from wsc.core.rng import stream_key
 class DummyDataProcessor(DataProcessor):
     """Uniformly random tokens."""
 
-    max_sequence_length: PositiveInt
+    max_sequence_length: PositiveInt = 128
     vocab_size: PositiveInt = 50257
     num_examples: PositiveInt = 1 << 20
     shuffle: bool = False
@@ -38,6 +38,11 @@ class DummyDataProcessor(DataProcessor):
             shuffle_seed=self.shuffle_seed,
             loading=self.loading,
         )
+
+
+@register_processor
+class DummyIterableDataProcessor(DummyDataProcessor):
+    """The twin of ``DummyDataProcessor`` that the vendor reads in order only."""
 
 
 class DummySamples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -48,6 +49,9 @@ class SyntheticDataset(Dataset[Any]):
             leaf if isinstance(leaf, torch.Tensor) else _call(leaf, index) for leaf in self._leaves
         ]
         return pytree.tree_unflatten(leaves, self._structure)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
 
     def __len__(self) -> int:
         return sys.maxsize if self._num_samples is None else self._num_samples

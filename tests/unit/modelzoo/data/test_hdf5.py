@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from modelzoo.data.hdf5 import GptHDF5MapDataProcessor, parse_subset
+from modelzoo.data.hdf5 import GptHDF5MapDataProcessor
+from modelzoo.data.hdf5_samples import parse_subset
+from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from tests.support.errors import raises
 from wsc.core.errors import DataError
@@ -136,8 +138,83 @@ def test_dataset_shorter_than_a_batch_is_refused(folder: Path) -> None:
         open_hdf5(str(folder), batch_size=11)
 
 
-@pytest.mark.parametrize("keys", [{"drop_last": False}, {"use_vsl": True}, {"data_dir": []}])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"drop_last": False},
+        {"data_dir": []},
+        {"data_dir": None},
+        {"mixture": [{"data_dir": "x", "weight": 1}]},
+        {"data_dir": None, "mixture": [{"data_dir": "x", "weight": 0}]},
+        {"use_vsl": True, "data_transforms": [{"name": "add_sink_tokens"}]},
+        {"data_transforms": [{"name": "add_memory_tokens"}]},
+    ],
+)
 def test_unsupported_keys_are_refused(keys: dict[str, object]) -> None:
     """Never silently ignored."""
     with pytest.raises(ValidationError):
         open_hdf5(**({"data_dir": "nowhere"} | keys))
+
+
+def test_mixture_alternates_by_weight(tmp_path: Path) -> None:
+    """Each dataset in its own order; an epoch has every sample of the larger shares."""
+    write_samples(tmp_path / "x" / "a.h5", 0, 6)
+    write_samples(tmp_path / "y" / "a.h5", 100, 2)
+    entries = [
+        {"data_dir": str(tmp_path / "x"), "weight": 3},
+        {"data_dir": str(tmp_path / "y"), "weight": 1},
+    ]
+    source = open_hdf5(None, mixture=entries, batch_size=8)
+    assert len(source) == 1
+    assert numbers(source, 0) == [100, 0, 1, 2, 101, 3, 4, 5]
+    shuffled = open_hdf5(None, mixture=entries, batch_size=8, shuffle=True)
+    assert sorted(numbers(shuffled, 0)) == sorted(numbers(source, 0))
+
+
+def test_mixture_repeats_small_datasets(tmp_path: Path) -> None:
+    """So that the proportion is kept; a subset is one of its own dataset."""
+    write_samples(tmp_path / "x" / "a.h5", 0, 10)
+    write_samples(tmp_path / "y" / "a.h5", 100, 2)
+    entries = [
+        {"data_dir": str(tmp_path / "x"), "weight": 0.5, "data_subset": "0.0-0.4"},
+        {"data_dir": str(tmp_path / "y"), "weight": 0.5},
+    ]
+    source = open_hdf5(None, mixture=entries, batch_size=8)
+    assert sorted(numbers(source, 0)) == [0, 1, 2, 3, 100, 100, 101, 101]
+
+
+def test_mixture_of_different_lengths_is_refused(tmp_path: Path) -> None:
+    write_samples(tmp_path / "x" / "a.h5", 0, 4, length=4)
+    write_samples(tmp_path / "y" / "a.h5", 0, 4, length=8)
+    entries = [{"data_dir": str(tmp_path / name), "weight": 1} for name in "xy"]
+    with raises(DataError, "sequence-lengths-differ"):
+        open_hdf5(None, mixture=entries)
+
+
+def test_sink_tokens_are_added(folder: Path) -> None:
+    """At their place, without a loss, and without a longer sequence on request."""
+    transform = {
+        "name": "add_sink_tokens",
+        "sink_token_id": 9,
+        "num_sink_tokens": 2,
+        "sink_token_start_pos": 1,
+    }
+    batch = open_hdf5(str(folder), data_transforms=[transform]).batch(0)
+    assert batch["input_ids"][1].tolist() == [1, 9, 9, 1, 1, 1]
+    assert batch["attention_mask"][1].tolist() == [1, 0, 0, 1, 1, 1]
+    cut = {**transform, "truncate_to_original_length": True}
+    assert open_hdf5(str(folder), data_transforms=[cut]).batch(0)["labels"].shape == (5, 4)
+    outside = {**transform, "sink_token_start_pos": 5}
+    with raises(DataError, "sink-token-outside"):
+        open_hdf5(str(folder), data_transforms=[outside]).batch(0)
+
+
+def test_name_of_the_iterable_reader_reads_the_same_batches(folder: Path) -> None:
+    """With keys of earlier releases, which have no effect."""
+    keys = {"data_dir": str(folder), "batch_size": 5, "shuffle": True, "shuffle_seed": None}
+    old = build_source(
+        keys | {"data_processor": "GptHDF5DataProcessor", "shuffle_buffer": 7, "vocab_size": 9},
+        "train_input",
+    )
+    new = build_source(keys | {"data_processor": "GptHDF5MapDataProcessor"}, "train_input")
+    assert numbers(old, 1) == numbers(new, 1)

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from modelzoo.data.hdf5_file import FEATURES, inspect
+from modelzoo.data.hdf5_file import FEATURES, PACKED_FEATURES, inspect
 from tests.support.errors import raises
 from wsc.core.errors import DataError
 
@@ -49,6 +49,20 @@ def test_corpus_layout(path: Path) -> None:
     assert (file.layout, file.num_sequences, file.length) == ("corpus", 2, 4)
     expected = [[[4, 5, 6, 7], [1, 1, 1, 1], [5, 6, 7, 8]]]
     assert file.read(np.array([1])).tolist() == expected
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_packed_layout(path: Path, is_named: bool) -> None:
+    """Five rows per sequence, which ``use_vsl`` asks for."""
+    packed = np.arange(40, dtype=np.int32).reshape(2, 5, 4)
+    named: dict[str, Any] = {name: packed[:, row] for row, name in enumerate(PACKED_FEATURES)}
+    file = inspect(write(path, **(named if is_named else {"data": packed})), None, use_vsl=True)
+    assert file.features == PACKED_FEATURES
+    assert np.array_equal(file.read(np.array([1])), packed[[1]])
+    with raises(DataError, "hdf5-dataset-wrong-shape"):
+        inspect(write(path, data=SAMPLES), None, use_vsl=True)
+    with raises(DataError, "hdf5-dataset-wrong-shape"):
+        inspect(write(path, data=np.arange(9)), 4, use_vsl=True)
 
 
 @pytest.mark.parametrize(

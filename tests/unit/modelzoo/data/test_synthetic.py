@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch, BatchSource
 from modelzoo.data.synthetic import DummyDataProcessor, SyntheticDataProcessor
 from wsc.core.config import validate
@@ -108,3 +109,14 @@ def test_dummy_epoch_has_num_examples() -> None:
     source = open_dummy(num_examples=32)
     assert len(source) == 2
     assert torch.equal(source.batch(0)["labels"], source.batch(2)["labels"])
+
+
+def test_iterable_twin_gives_the_same_batches() -> None:
+    """With a length of its own, as the vendor's."""
+    keys = {"batch_size": 4, "vocab_size": 10}
+    twin = build_source(keys | {"data_processor": "DummyIterableDataProcessor"}, "train_input")
+    first = next(iter(twin))["input_ids"]
+    assert first.shape == (4, 128)
+    assert torch.equal(
+        first, open_dummy(batch_size=4, max_sequence_length=128).batch(0)["input_ids"]
+    )

@@ -8,13 +8,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from scripts.reference_loop import tree_sum
-from tests.support.tiny_run import run_here
+from tests.support.tiny_run import digest_of, run_here, write_run
 from tests.support.user_programs import CROSS_ENTROPY, user_trainer, write_program
 from wsc.checkpoint.reader import Reader
 
@@ -127,3 +128,37 @@ def test_python_paths_of_a_job_hold_its_code(
     assert run_here([*flags, "--validate_only"], capsys)[0] == 1
     code, _, err = run_here([*flags, "--validate_only", "--python_paths", str(code_folder)], capsys)
     assert code == 0, err
+
+
+def test_packed_documents_train_alike_on_any_number_of_systems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other weights than without the spans: a document does not read the one before it."""
+    rows = np.zeros((8, 5, 16), np.int32)
+    rows[:, 0] = np.arange(8)[:, None] + np.arange(16)
+    rows[:, 1], rows[:, 2] = 1, rows[:, 0] + 1
+    rows[:, 3], rows[:, 4] = np.tile(np.arange(8), 2)[::-1], np.tile(np.arange(8), 2)
+    for name, features in (("packed", 5), ("plain", 3)):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["data"] = rows[:, :features]
+    digests = set()
+    for name, systems in (("packed", 1), ("packed", 2), ("plain", 1)):
+        section = {
+            "data_processor": "GptHDF5MapDataProcessor",
+            "data_dir": str(tmp_path / f"{name}.h5"),
+            "batch_size": 8,
+            "use_vsl": name == "packed",
+        }
+        folder = tmp_path / f"{name}{systems}"
+        folder.mkdir()
+        flags = write_run(
+            folder,
+            fit={"train_dataloader": section},
+            init__loop={"max_steps": 1},
+            init__callbacks=[{"ScopedTrainFlags": {"csx.performance.micro_batch_size": 2}}],
+        )
+        code, out, err = run_here([*flags, f"--num_csx={systems}"], capsys)
+        assert code == 0, err
+        digests.add((name, digest_of(out)))
+    assert len(digests) == 2
+    assert len({digest for _, digest in digests}) == 2

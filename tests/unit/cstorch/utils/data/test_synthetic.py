@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from cstorch.utils.data import SyntheticDataset
 from tests.support.errors import raises
@@ -20,6 +21,13 @@ def test_samples_have_the_structure_of_the_specification() -> None:
     with pytest.raises(IndexError):
         dataset[3]
     assert len(SyntheticDataset(spec)) > 10**9
+
+
+def test_dataset_can_be_iterated() -> None:
+    """Up to its length, and by a loader of torch."""
+    dataset = SyntheticDataset(torch.tensor, num_samples=3)
+    assert [int(sample) for sample in dataset] == [0, 1, 2]
+    assert [batch.tolist() for batch in DataLoader(dataset, batch_size=2)] == [[0, 1], [2]]
 
 
 def test_wrong_specifications_are_refused() -> None:

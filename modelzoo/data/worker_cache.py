@@ -1,0 +1,55 @@
+"""Copies of data folders on the disk of an input worker's host."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+from cstorch import distributed
+from wsc.core.errors import DataError
+
+
+def cached(pattern: str) -> str:
+    """Return the copy of a folder, made or renewed if need be; files and globs stay as they are.
+
+    A copy is renewed if names, sizes or times of the files differ.
+
+    Raises:
+        DataError: The disk has no room for the copy.
+    """
+    folder = Path(pattern).expanduser().resolve()
+    if not folder.is_dir():
+        return pattern
+    root = Path(distributed.WORKER_CACHE_ROOT)
+    root.mkdir(parents=True, exist_ok=True)
+    copy = root / f"{folder.name}-{sha256(str(folder).encode()).hexdigest()[:16]}"
+    with copy.with_name(f"{copy.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # input workers of one host share the copy
+        if _content(copy) != _content(folder):
+            _renew(folder, copy)
+    return str(copy)
+
+
+def _content(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return size and time of every file below a folder."""
+    found = {path.relative_to(folder): path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+def _renew(folder: Path, copy: Path) -> None:
+    is_full, needed, left = distributed.hit_worker_cache_limit(str(folder), str(copy))
+    if is_full:
+        raise DataError(
+            "the worker cache must have room for the data",
+            code="worker-cache-full",
+            where=str(folder),
+            value=f"{needed} bytes, {left} left",
+            remedy=f"delete {distributed.WORKER_CACHE_ROOT}, or set use_worker_cache to false",
+        )
+    partial = copy.with_name(f"{copy.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    shutil.copytree(folder, partial)
+    shutil.rmtree(copy, ignore_errors=True)
+    partial.rename(copy)
