@@ -3,13 +3,16 @@
 A checkpoint is written as ``.<name>.partial``, flushed, and renamed; a crash at any moment leaves
 the earlier checkpoints as they were. ``checkpoints_index.yaml`` lists them in the order in which
 they were saved (cluster_interface.md, sections 2.2 and 4.6). The files have precedence over the
-index: a listed file that is missing is skipped, an unlisted file is found by its name.
+index: a listed file that is missing is skipped, an unlisted file is found by its name. An index may
+come from anybody, so only files of this folder are read, and only those that are called like
+checkpoints are removed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +32,7 @@ from wsc.core.files import PARTIAL_NAME, replacing
 INDEX_NAME = "checkpoints_index.yaml"
 LOCK_NAME = f"{INDEX_NAME}.lock"
 DEFAULT_PATTERN = "checkpoint_{step}.mdl"
+_MOST_NAME_BYTES = 255  # of a file, on Linux
 _NUM_SHOWN = 5  # keys of each kind in an error
 
 log = logging.getLogger("waferstream")
@@ -111,17 +115,21 @@ class CheckpointFolder:
         """Return the checkpoints whose files exist, oldest first."""
         listed = {entry.file: entry for entry in self._listed()}
         for file in self.path.glob("*"):
-            if file.name not in listed and (step := self._step_of(file.name)) is not None:
+            step = self._step_of(file.name)
+            if step is not None and file.name not in listed and file.is_file():
                 saved = datetime.fromtimestamp(file.stat().st_mtime, UTC)
                 listed[file.name] = Entry(step=step, file=file.name, time=saved)
         return sorted(listed.values(), key=lambda entry: (entry.time, entry.step))
 
     def newest(self) -> Path | None:
-        """Return the newest readable checkpoint; skip damaged ones with a warning."""
+        """Return the newest good checkpoint; skip damaged ones with a warning.
+
+        Every byte of it is checked, so that a run does not start from it and fail later.
+        """
         for entry in reversed(self.entries()):
             path = self.path / entry.file
             try:
-                Reader(path)
+                Reader(path).verify()
             except CheckpointError as error:
                 log.warning("Skipping checkpoint %s: %s", path, error)
             else:
@@ -157,14 +165,19 @@ class CheckpointFolder:
         except ConfigError as error:
             log.warning("Ignoring the checkpoint index: %s", error)
             return []
-        return [entry for entry in index.checkpoints if (self.path / entry.file).exists()]
+        own = [entry for entry in index.checkpoints if _is_plain(entry.file)]
+        if foreign := [entry.file for entry in index.checkpoints if entry not in own]:
+            names = ", ".join(f"{name[:_MOST_NAME_BYTES]!r}" for name in foreign[:_NUM_SHOWN])
+            log.warning("Ignoring entries of %s outside of its folder: %s", path, names)
+        return [entry for entry in own if (self.path / entry.file).is_file()]
 
     def _index(self, new: Entry) -> None:
         """Add an entry to the index, and remove the oldest files beyond ``keep``."""
         entries = [*self._listed(), new]
         kept = entries[-self._keep :] if self._keep is not None else entries
         for entry in entries[: len(entries) - len(kept)]:
-            (self.path / entry.file).unlink(missing_ok=True)
+            if self._step_of(entry.file) == entry.step:
+                (self.path / entry.file).unlink(missing_ok=True)
         data = _Index(checkpoints=tuple(kept)).model_dump(mode="json")
         with replacing(self.path / INDEX_NAME, durable=True) as partial:
             partial.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
@@ -176,7 +189,9 @@ class CheckpointFolder:
         The lock ends with the process.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK_NAME).open("w") as file:
+        # Not through a link, which would create or touch a file elsewhere.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(self.path / LOCK_NAME, flags, 0o666), "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -186,6 +201,12 @@ class CheckpointFolder:
                 yield True
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)  # children forked meanwhile hold the file too
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name of an index can only be that of a file in its folder."""
+    is_name = Path(name).name == name != ".." and "\0" not in name
+    return is_name and len(name.encode()) <= _MOST_NAME_BYTES
 
 
 def check_keys(

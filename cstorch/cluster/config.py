@@ -150,6 +150,10 @@ class Restored:
     states: frozenset[str]
     strict: bool
 
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.path)
+
     @property
     def has_all_weights(self) -> bool:
         """Whether every weight of the model comes from the checkpoint."""
@@ -158,27 +162,27 @@ class Restored:
     @property
     def weight_names(self) -> frozenset[str]:
         """The weights that come from the checkpoint."""
-        return frozenset(Reader(self.path).names(MODEL) if "model" in self.states else ())
+        return frozenset(self._reader.names(MODEL) if "model" in self.states else ())
 
     def weight(self, name: str) -> np.ndarray:
         """Return one weight; CheckpointError if the file is damaged."""
-        return Reader(self.path)[f"{MODEL}.{name}"]
+        return self._reader[f"{MODEL}.{name}"]
 
     @cached_property
     def state_names(self) -> frozenset[str]:
         """The tensors of the optimizer state that the checkpoint has."""
-        return frozenset(Reader(self.path).names(OPTIMIZER_STATE))
+        return frozenset(self._reader.names(OPTIMIZER_STATE))
 
     @property
     def updates(self) -> int:
         """Updates that the optimizer state has seen; earlier files have as many as steps."""
-        objects = Reader(self.path).objects
+        objects = self._reader.objects
         steps = objects.get("global_step", 0) if self.state_names else 0
         return int(objects.get("optimizer", {}).get("updates", steps))
 
     def state(self, name: str) -> np.ndarray:
         """Return one tensor of the optimizer state; CheckpointError if the file is damaged."""
-        return Reader(self.path)[f"{OPTIMIZER_STATE}.{name}"]
+        return self._reader[f"{OPTIMIZER_STATE}.{name}"]
 
     def load_buffers(self, buffers: Mapping[str, torch.Tensor]) -> None:
         """Read buffers of the model in place; those that the checkpoint lacks stay unchanged.
@@ -186,9 +190,8 @@ class Restored:
         Raises:
             CheckpointError: The file is damaged, or a buffer has another shape.
         """
-        reader = Reader(self.path)
         for name in buffers.keys() & self.weight_names:
-            value = torch.from_numpy(reader[f"{MODEL}.{name}"])
+            value = torch.from_numpy(self._reader[f"{MODEL}.{name}"])
             if value.shape != buffers[name].shape:
                 raise CheckpointError(
                     "a buffer has another shape than in the model",

@@ -88,6 +88,8 @@ class Execution:
             CheckpointError: The checkpoint is damaged.
         """
         reader = Reader(path)
+        if not reader.has_checksums:
+            log.info("Checkpoint %s has no checksums: damage to it would not be found", path)
         self.restored = Restored(path.absolute(), frozenset(states), strict)
         return reader.objects
 

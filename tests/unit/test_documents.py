@@ -18,6 +18,7 @@ DOCUMENTS = sorted(
         "validation/data/README.md",
         "docs/compatibility.md",
         "docs/fidelity_notes.md",
+        "docs/reliability.md",
     )
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md" and not path.parent.name.startswith(".")

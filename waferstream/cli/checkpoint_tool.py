@@ -1,4 +1,4 @@
-"""``waferstream checkpoint``: info, diff, copy, move, delete, and the conversions."""
+"""``waferstream checkpoint``: info, diff, copy, move, verify, seal, delete, and the conversions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from waferstream.cli.convert_tool import COMMANDS as CONVERSIONS
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
 from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import reseal
 from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.files import replacing
 
@@ -102,6 +103,15 @@ def _copied(given: argparse.Namespace) -> Path:
     if given.dest_path.endswith("/") or target.is_dir():
         target = target / source.name
     Reader(source)  # refuses what is no complete checkpoint
+    _refuse_existing(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target, durable=True) as partial:
+        shutil.copyfile(source, partial)
+    return target
+
+
+def _refuse_existing(target: Path) -> None:
+    """Raise CheckpointError if there is a file already."""
     if target.exists():
         raise CheckpointError(
             "the destination must not exist yet",
@@ -109,10 +119,30 @@ def _copied(given: argparse.Namespace) -> Path:
             where=str(target),
             remedy="delete it, or name another file",
         )
+
+
+def _verify(given: argparse.Namespace) -> int:
+    """Check every byte of a checkpoint."""
+    path = _local(given.ckpt_path)
+    reader = Reader(path)
+    reader.verify()
+    if not reader.has_checksums:
+        print(f"{path} has no checksums; waferstream checkpoint seal adds them.")
+        return 1
+    print(f"{path} is as it was written: {len(reader.tensors)} tensors")
+    return 0
+
+
+def _seal(given: argparse.Namespace) -> int:
+    """Write a copy with checksums of a checkpoint that has none, or that was changed on purpose."""
+    source, target = _local(given.source_path), _local(given.dest_path)
+    _refuse_existing(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
-    return target
+        reseal(partial)
+    print(target)
+    return 0
 
 
 def _delete(given: argparse.Namespace) -> int:
@@ -159,5 +189,7 @@ COMMANDS = (
     ),
     Command("copy", "copy a checkpoint", _copy, _SOURCE_AND_TARGET),
     Command("move", "move a checkpoint", _move, _SOURCE_AND_TARGET),
+    Command("verify", "check the checksums of a checkpoint", _verify, (_path("ckpt_path"),)),
+    Command("seal", "copy a checkpoint and add checksums", _seal, _SOURCE_AND_TARGET),
     Command("delete", "delete a checkpoint", _delete, (_path("ckpt_path"),)),
 )

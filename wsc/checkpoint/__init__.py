@@ -1,6 +1,6 @@
 """Checkpoint files: ``checkpoint_<step>.mdl``, HDF5 (cluster_interface.md, section 3.9).
 
-One dataset per tensor, named by its dotted path:
+One contiguous dataset per tensor, named by its dotted path:
 
     model.<parameter>                        fp32 master
     model.<tied name>                        link to the parameter that has this name, too
@@ -15,8 +15,12 @@ and, in attributes of the file,
                               without it is incomplete
     __objects__               JSON: all states that are not tensors (global_step, schedulers, ...)
 
-The user's process begins the file with buffers and links. Weight servers append their tensors to it
-one after the other; none ever reads another's. Files of earlier versions have no buffers and links.
+A *seal* follows the last byte that belongs to HDF5, whose libraries ignore it. It repeats the
+attributes, and adds offset and CRC-32 of every tensor and the CRC-32 of all bytes between them
+(``wsc.checkpoint.seal``). A sealed file is read without HDF5, so its structure can mislead nobody.
+
+Files of format 1.0 have no seal; theirs is derived from their structure in a process with a
+deadline (``wsc.checkpoint.inspection``). Those of earlier versions have no buffers and links.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ OPTIMIZER_STATE = "optimizer.state"
 CLUSTER_STATES: Mapping[str, str] = {"model": MODEL, "optimizer": OPTIMIZER_STATE}
 """States whose tensors the weight servers hold, and the prefix of the keys of each."""
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
+UNSEALED_VERSION = "1.0"
+"""The format of files without a seal."""
 
 FORMAT_ATTRIBUTE = "__version__"
 WRITER_ATTRIBUTE = "__waferstream_version__"

@@ -1,30 +1,26 @@
-"""Read a checkpoint file lazily: opening reads the metadata, a tensor is read on access."""
+"""Read a checkpoint file lazily: opening reads the metadata, a tensor is read on access.
+
+Every byte that is returned has been checked: what belongs to no tensor when the file is opened, a
+tensor when it is read.
+"""
 
 from __future__ import annotations
 
-import json
+import io
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from wsc.checkpoint import (
-    FORMAT_ATTRIBUTE,
-    FORMAT_VERSION,
-    OBJECTS_ATTRIBUTE,
-    SPEC_ATTRIBUTE,
-    WRITER_ATTRIBUTE,
-)
+from wsc.checkpoint.inspection import damaged, inspect
+from wsc.checkpoint.seal import SealError, check_extent, read_extent, read_seal
 from wsc.core.errors import CheckpointError, did_you_mean
 from wsc.core.program import TensorSpec
 from wsc.version import VERSION
-
-_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError)
-"""What HDF5 and the parsing of metadata raise on a damaged file."""
 
 
 class Reader:
@@ -39,7 +35,19 @@ class Reader:
         self.path = path
         self._identity = self._stat()
         with self._open() as file:
-            self._read_metadata(file.attrs)
+            manifest = read_seal(file)
+        self.has_checksums = manifest is not None
+        if manifest is None:
+            manifest = inspect(path)
+        self.writer_version = manifest.writer
+        self.objects: dict[str, Any] = manifest.objects
+        self.not_finite = manifest.not_finite
+        """Masters and optimizer states that hold NaN or infinity."""
+        self._extents = manifest.tensors
+        self.tensors = {
+            key: TensorSpec(key, extent.shape, extent.dtype)
+            for key, extent in manifest.tensors.items()
+        }
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """Return the keys that begin with ``<prefix>.``, without the prefix."""
@@ -49,23 +57,35 @@ class Reader:
     def __getitem__(self, key: str) -> np.ndarray:
         """Read one tensor."""
         spec = self._known(key)
-        out = np.empty(spec.shape, spec.dtype)
+        try:
+            out = np.empty(spec.shape, spec.dtype)
+        except (MemoryError, ValueError) as error:
+            raise self._error(
+                f"tensor {key!r} does not fit the memory", "tensor-too-large", value=spec.shape
+            ) from error
         self.read_into({key: out})
         return out
 
     def read_into(self, targets: Mapping[str, np.ndarray]) -> None:
-        """Read tensors into contiguous arrays, whose dtypes and shapes they must have."""
+        """Read tensors into contiguous arrays, whose dtypes and shapes they must have.
+
+        When a tensor is damaged, arrays have been written to already.
+        """
         for key, out in targets.items():
             self._check(key, self._known(key), out)
         self._check_unchanged()
         with self._open() as file:
             for key, out in targets.items():
-                if key not in file:
-                    raise self._error(
-                        f"tensor {key!r} is listed but missing", "listed-tensor-missing"
-                    )
-                if out.size:
-                    file[key].read_direct(out)
+                with self._damage_to(key):
+                    read_extent(file, self._extents[key], out)
+
+    def verify(self) -> None:
+        """Check every tensor, as far as the file has checksums."""
+        self._check_unchanged()
+        with self._open() as file:
+            for key, extent in self._extents.items():
+                with self._damage_to(key):
+                    check_extent(file, extent)
 
     def require_version(self) -> None:
         """Refuse a file of another major or minor version (``checkpoint.strict_version``)."""
@@ -76,24 +96,6 @@ class Reader:
                 value=f"found {self.writer_version}, expected {VERSION}",
                 remedy="convert it, or set checkpoint.strict_version to False",
             )
-
-    def _read_metadata(self, attributes: Mapping[str, str]) -> None:
-        if SPEC_ATTRIBUTE not in attributes:
-            raise self._error("the checkpoint is incomplete", "checkpoint-incomplete")
-        found = attributes[FORMAT_ATTRIBUTE]
-        if found.split(".")[0] != FORMAT_VERSION.split(".")[0]:
-            raise self._error(
-                "the checkpoint has another format",
-                "checkpoint-of-other-format",
-                value=found,
-                rule=f"this program reads format {FORMAT_VERSION}",
-            )
-        self.writer_version = attributes[WRITER_ATTRIBUTE]
-        self.objects: dict[str, Any] = json.loads(attributes[OBJECTS_ATTRIBUTE])
-        self.tensors = {
-            key: TensorSpec(key, tuple(shape), np.dtype(dtype).name)
-            for key, (dtype, shape) in json.loads(attributes[SPEC_ATTRIBUTE]).items()
-        }
 
     def _known(self, key: str) -> TensorSpec:
         if key not in self.tensors:
@@ -123,23 +125,34 @@ class Reader:
 
     def _stat(self) -> tuple[int, int]:
         try:
-            stat = os.stat(self.path)
+            found = os.stat(self.path)
         except OSError as error:
             raise self._error(
                 "the checkpoint cannot be read", "checkpoint-not-readable", value=error.strerror
             ) from error
-        return stat.st_mtime_ns, stat.st_size
+        if not stat.S_ISREG(found.st_mode):
+            raise damaged(self.path, "not a file")
+        return found.st_mtime_ns, found.st_size
 
     @contextmanager
-    def _open(self) -> Iterator[h5py.File]:
+    def _open(self) -> Iterator[io.FileIO]:
         try:
-            with h5py.File(self.path, "r") as file:
+            with io.FileIO(self.path) as file:
                 yield file
-        except _DAMAGE as error:
+        except (OSError, SealError) as error:
+            raise damaged(self.path, error) from error
+
+    @contextmanager
+    def _damage_to(self, key: str) -> Iterator[None]:
+        """Convert a SealError to a CheckpointError that names a tensor."""
+        try:
+            yield
+        except SealError as error:
             raise self._error(
-                "the checkpoint is damaged, or not a checkpoint",
-                "checkpoint-damaged",
+                f"tensor {key!r} of the checkpoint is damaged",
+                "tensor-damaged",
                 value=error,
+                remedy="load another checkpoint",
             ) from error
 
     def _error(

@@ -25,6 +25,8 @@ from wsc.checkpoint import (
     SPEC_ATTRIBUTE,
     WRITER_ATTRIBUTE,
 )
+from wsc.checkpoint.inspection import datasets, inspect, manifest_of
+from wsc.checkpoint.seal import Manifest, append_seal, with_checksums
 from wsc.core.errors import CheckpointError
 from wsc.core.units import KIB
 from wsc.version import VERSION
@@ -87,6 +89,26 @@ def write_metadata(path: Path, objects: Mapping[str, Any]) -> None:
         file.attrs[WRITER_ATTRIBUTE] = VERSION
         file.attrs[OBJECTS_ATTRIBUTE] = objects_json
         file.attrs[SPEC_ATTRIBUTE] = spec_json
+        manifest = manifest_of(file, path)
+    _seal(path, manifest)
+
+
+def reseal(path: Path) -> None:
+    """Append checksums to a file that has none, or that another program has changed.
+
+    Raises:
+        CheckpointError: The file is damaged, or cannot be written.
+    """
+    _seal(path, inspect(path, may_lack_seal=True))
+
+
+def _seal(path: Path, manifest: Manifest) -> None:
+    """Append the seal to a file whose metadata are complete."""
+    try:
+        with io.FileIO(path, "r+") as raw:
+            append_seal(raw, with_checksums(raw, manifest))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 @contextmanager
@@ -146,17 +168,7 @@ def _reserve(path: Path, num_bytes: int) -> None:
 
 def _spec(file: h5py.File) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return dtype and shape of every dataset."""
-    return {key: (item.dtype.name, item.shape) for key, item in _datasets(file, "")}
-
-
-def _datasets(group: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Yield every dataset by its key, links included, which ``visititems`` leaves out."""
-    for name in group:
-        item = group[name]
-        if isinstance(item, h5py.Dataset):
-            yield f"{prefix}{name}", item
-        else:  # a name with slashes makes groups
-            yield from _datasets(item, f"{prefix}{name}/")
+    return {key: (file[key].dtype.name, file[key].shape) for key in datasets(file)}
 
 
 def _to_json(path: Path, objects: Mapping[str, Any]) -> str:

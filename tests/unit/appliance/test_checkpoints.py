@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.checkpoints import INDEX_NAME, LOCK_NAME, CheckpointFolder, check_keys
+from tests.support.checkpoint_files import flip_in
 from tests.support.errors import raises
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, write_metadata
@@ -177,6 +179,64 @@ def test_damaged_checkpoints_are_skipped_with_a_warning(
     assert "checkpoint_2.mdl" in caplog.text
     first.unlink()
     assert folder.newest() is None
+
+
+def test_checkpoint_with_a_flipped_bit_is_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The previous one is taken, and the log names file and tensor."""
+    folder = CheckpointFolder(tmp_path)
+    first, second = save(folder, 1), save(folder, 2)
+    flip_in(second, np.full(3, 2, np.float32).tobytes())
+    assert folder.newest() == first
+    assert "checkpoint_2.mdl" in caplog.text
+    assert "'model.w'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.mdl", "{path}/outside.mdl", "sub/x.mdl", "..", "a\0b"]
+)
+def test_index_cannot_name_files_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """Such a file is neither resumed from nor removed."""
+    outside = tmp_path / "outside.mdl"
+    fill(outside, 9)
+    folder = CheckpointFolder(tmp_path / "model_dir", keep=1)
+    first = save(folder, 1)
+    index = load_yaml(folder.path / INDEX_NAME)
+    foreign = {**index["checkpoints"][0], "file": name.format(path=tmp_path)}
+    foreign["time"] = "2999-01-01T00:00:00Z"
+    text = yaml.safe_dump({"checkpoints": [foreign, *index["checkpoints"]]})
+    (folder.path / INDEX_NAME).write_text(text)
+    assert folder.newest() == first
+    assert "outside of its folder" in caplog.text
+    save(folder, 2)
+    assert outside.exists()
+    assert not first.exists()
+
+
+def test_only_files_called_like_checkpoints_are_removed(tmp_path: Path) -> None:
+    """An index that lists another file of the folder does not remove it."""
+    folder = CheckpointFolder(tmp_path, keep=1)
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    entry = {"step": 1, "file": notes.name, "time": "2020-01-01T00:00:00Z"}
+    (tmp_path / INDEX_NAME).write_text(yaml.safe_dump({"checkpoints": [entry]}))
+    save(folder, 2)
+    assert notes.exists()
+
+
+def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """A folder from a stranger can't make a run empty or create a file elsewhere."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = CheckpointFolder(tmp_path / "model_dir")
+    folder.path.mkdir()
+    (folder.path / LOCK_NAME).symlink_to(victim)
+    with raises(CheckpointError, "checkpoint-not-writable"):
+        folder.prepare()
+    assert victim.read_text() == "mine"
 
 
 @pytest.mark.parametrize("index", ["checkpoints: [", "checkpoints: 3\n", "other: []\n"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import pytest
 import torch
 
+from tests.support.checkpoint_files import flip_in, unsealed
 from tests.support.tools import fields, rows, tool
+from waferstream.cli.main import main
 from waferstream.cli.model_tool import write_weights
+from wsc.checkpoint.reader import Reader
 
 
 @pytest.fixture
@@ -69,3 +73,25 @@ def test_what_is_no_local_checkpoint_is_left_alone(
     assert text.read_text() == "notes"
     err = tool(capsys, "checkpoint", "info", "s3://bucket/checkpoint_1.mdl", code=1)
     assert "[checkpoint-not-local]" in err
+
+
+def test_verify_finds_a_flipped_bit(first: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the tensor."""
+    assert "2 tensors" in tool(capsys, "checkpoint", "verify", first)
+    flip_in(first, torch.arange(6.0).numpy().tobytes())
+    assert main(["checkpoint", "verify", str(first)]) == 1
+    assert "'model.weight'" in capsys.readouterr().err
+
+
+def test_seal_accepts_a_change_made_on_purpose(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that h5py has changed is refused until then; one of an earlier format is not."""
+    with h5py.File(first, "r+") as file:
+        file["model.weight"][0] = 7
+    assert main(["checkpoint", "verify", str(first)]) == 1
+    assert "checkpoint seal" in capsys.readouterr().err
+    again = tmp_path / "again" / "checkpoint_1.mdl"
+    tool(capsys, "checkpoint", "seal", first, again)
+    assert Reader(again)["model.weight"][0].tolist() == [7, 7, 7]
+    assert "no checksums" in tool(capsys, "checkpoint", "verify", unsealed(first), code=1)
