@@ -6,7 +6,7 @@ Coordinator; on Ray it is an actor of its own, behind a proxy with the same meth
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,7 @@ def start_cluster(
         return make(LocalRoles(roles))
     from appliance.ray.coordinator import RayCluster  # noqa: PLC0415  (takes half a second)
 
-    session = f"waferstream-{uuid.uuid4().hex[:8]}"
+    session = f"waferstream-{secrets.token_hex(16)}"  # nobody can take its names before it does
     return RayCluster(make, roles, spec.runtime, session)
 
 

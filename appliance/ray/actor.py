@@ -14,6 +14,7 @@ import torch
 from appliance.cores import CorePool, cores_of_host
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
+from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from wsc.core.installation import Installation
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec
@@ -33,7 +34,7 @@ class Presence:
 
     host: str
     pid: int
-    address: str
+    address: Address
     log_path: str
 
 
@@ -60,6 +61,7 @@ class RoleActor(HostedProcess):
     _runtime: RuntimeSpec
     _link: Link
     _role: Role
+    _payload_bytes = 0  # of the largest payload of all programs
 
     def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
         """Open the role's link and return where it is."""
@@ -68,7 +70,7 @@ class RoleActor(HostedProcess):
             runtime.link,
             role,
             session,
-            host=ray.util.get_node_ip_address(),
+            host=_own_address(runtime),
             start_timeout_s=runtime.start_timeout_s,
             stall_timeout_s=runtime.stall_timeout_s,
         )
@@ -79,7 +81,7 @@ class RoleActor(HostedProcess):
         """Open the pool of this host's cores; one role of each host opens it for all of them."""
         return CorePool(cores_of_host(self._runtime.cores))
 
-    def connect(self, spec: RoleSpec, directory: Mapping[str, str], cores: CorePool) -> None:
+    def connect(self, spec: RoleSpec, directory: Mapping[str, Address], cores: CorePool) -> None:
         """Record the addresses of the other roles, and build this one."""
         self._link.endpoint.connect(directory)
         self._role = spec.build(RoleContext(self._link.arena, cores))
@@ -100,11 +102,20 @@ class RoleActor(HostedProcess):
 
     def install(self, installation: Installation) -> None:
         """Give the role its part of a program."""
+        self._payload_bytes = max(self._payload_bytes, installation.payload_bytes)
+        self._link.endpoint.limit_payloads(self._payload_bytes)
         self._role.install(installation)
 
     def call(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the role by name; ``RayRoles.call`` is the typed side of this call."""
         return getattr(self._role, method)(*args, **keywords)
+
+
+def _own_address(runtime: RuntimeSpec) -> str:
+    """Return the address at which the other roles reach this host."""
+    if runtime.address == "local":  # all of them are here
+        return "127.0.0.1"
+    return str(ray.util.get_node_ip_address())
 
 
 def _keep_memory() -> None:

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError
+from wsc.core.errors import (
+    ApplianceCorruptionError,
+    ApplianceDeadlockError,
+    ApplianceRuntimeServerError,
+)
 from wsc.core.messages import Envelope
+from wsc.core.units import GIB
+
+
+class Address(NamedTuple):
+    """Where a role is reached, and how its peers know that it is this role.
+
+    ``identity`` is public: the number of the process on one host, a certificate on a network.
+    """
+
+    place: str
+    identity: str
+
+
+PAYLOAD_LIMIT_BYTES = 1 * GIB
+"""Largest payload that an endpoint takes before ``limit_payloads``."""
 
 
 class Endpoint(Protocol):
     """One role's mailbox: ordered, reliable, addressed by role name."""
 
     name: str
-    address: str
+    address: Address
     """Where peers reach this role."""
 
-    def connect(self, directory: Mapping[str, str]) -> None:
-        """Record the address of every role that will be sent to, by role name."""
+    refused: int
+    """Connections so far that were not from a role of the directory."""
+
+    def connect(self, directory: Mapping[str, Address]) -> None:
+        """Record the address of every peer, by role name; others are refused."""
+
+    def limit_payloads(self, num_bytes: int) -> None:
+        """Refuse payloads of more than ``num_bytes`` from now on."""
 
     def send(self, envelope: Envelope) -> None:
         """Send a message; return before it is read.
@@ -31,6 +56,7 @@ class Endpoint(Protocol):
 
         Raises:
             ApplianceRuntimeServerError: A peer died.
+            ApplianceCorruptionError: A peer sent what is no message.
             ApplianceDeadlockError: No message arrived within ``timeout_s``.
         """
 
@@ -42,6 +68,27 @@ def peer_gone(role: str, peer: str) -> ApplianceRuntimeServerError:
     """Return the error for a peer that closed its end or whose process died."""
     return ApplianceRuntimeServerError(
         f"{role} lost its link to {peer}", code="peer-gone", where=role, value=peer
+    )
+
+
+def not_authentic(role: str, peer: str, found: object) -> ApplianceRuntimeServerError:
+    """Return the error for a listener at a peer's address that is not this peer."""
+    return ApplianceRuntimeServerError(
+        f"{role} does not find {peer} at its address",
+        code="peer-not-authentic",
+        where=role,
+        value=f"{peer}: {found}",
+        rule="the process at an address is the one that the directory names",
+    )
+
+
+def damaged(role: str, peer: str, reason: object) -> ApplianceCorruptionError:
+    """Return the error for bytes of a peer that are no message."""
+    return ApplianceCorruptionError(
+        f"{role} received a damaged message",
+        code="message-damaged",
+        where=role,
+        value=f"from {peer}: {reason}",
     )
 
 

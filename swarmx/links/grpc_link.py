@@ -18,10 +18,24 @@ from typing import Any
 import grpc
 import torch
 
-from swarmx.links.endpoint import peer_gone, stalled, unknown_role, unreachable
+from swarmx.links.endpoint import (
+    PAYLOAD_LIMIT_BYTES,
+    Address,
+    damaged,
+    peer_gone,
+    stalled,
+    unknown_role,
+    unreachable,
+)
 from swarmx.links.memory import MemorySlab
-from swarmx.links.wire import decode_header, encode_header, envelope_of, payload_of
-from wsc.core.errors import ClusterJobInitError
+from swarmx.links.wire import (
+    DamagedMessageError,
+    decode_header,
+    encode_header,
+    envelope_of,
+    payload_of,
+)
+from wsc.core.errors import ApplianceCorruptionError, ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
 from wsc.core.units import MIB
@@ -58,19 +72,26 @@ class GrpcEndpoint:
 
     def __init__(self, name: str, session: str, host: str, start_timeout_s: float) -> None:
         self.name = name
+        self.refused = 0
         self._session = session
         self._start_timeout_s = start_timeout_s
-        self._directory: dict[str, str] = {}
+        self._payload_limit = PAYLOAD_LIMIT_BYTES
+        self._directory: dict[str, Address] = {}
+        self._is_connected = threading.Event()
         self._outbound: dict[str, _Outbound] = {}
-        self._inbox: SimpleQueue[Envelope | _Lost] = SimpleQueue()
+        self._inbox: SimpleQueue[Envelope | _Lost | ApplianceCorruptionError] = SimpleQueue()
         self._lost: list[str] = []
         self._server = _server(self._take_stream)
-        self.address = f"{host}:{_bind(self._server, host)}"
+        self.address = Address(f"{host}:{_bind(self._server, host)}", "")
         self._server.start()
 
-    def connect(self, directory: Mapping[str, str]) -> None:
+    def connect(self, directory: Mapping[str, Address]) -> None:
         """Record the addresses of other roles; the first ``send`` to a role opens a stream."""
         self._directory.update(directory)
+        self._is_connected.set()
+
+    def limit_payloads(self, num_bytes: int) -> None:
+        self._payload_limit = num_bytes
 
     def send(self, envelope: Envelope) -> None:
         """Queue a message for its target's stream; a thread reads its payload later.
@@ -94,6 +115,8 @@ class GrpcEndpoint:
             raise stalled(self.name, timeout_s) from None
         if isinstance(item, Envelope):
             return item
+        if isinstance(item, ApplianceCorruptionError):
+            raise item
         self._lost.append(item.peer)
         return self.receive(timeout_s)
 
@@ -114,7 +137,7 @@ class GrpcEndpoint:
             raise unknown_role(self.name, target)
         if target in self._lost:
             raise peer_gone(self.name, target)
-        channel = grpc.insecure_channel(self._directory[target], _OPTIONS)
+        channel = grpc.insecure_channel(self._directory[target].place, _OPTIONS)
         try:
             grpc.channel_ready_future(channel).result(timeout=self._start_timeout_s)
         except grpc.FutureTimeoutError:
@@ -131,17 +154,36 @@ class GrpcEndpoint:
     def _take_stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """Put the messages of one peer into the inbox until its stream ends."""
         caller = dict(context.invocation_metadata())
-        if caller.get("session") != self._session:
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, "another cluster's session")
+        peer = str(caller.get("role", ""))
+        self._is_connected.wait(self._start_timeout_s)  # a peer may be ahead
+        if caller.get("session") != self._session or peer not in self._directory:
+            self.refused += 1
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a role of this cluster")
         try:
             for encoded in frames:
-                header, payload_bytes = decode_header(encoded)
-                self._inbox.put(envelope_of(header, _read_payload(frames, payload_bytes)))
+                self._inbox.put(self._read(peer, encoded, frames))
+        except DamagedMessageError as error:
+            self._inbox.put(damaged(self.name, peer, error))
         except (grpc.RpcError, StopIteration):
             pass  # the peer died, perhaps between two frames
         finally:
-            self._inbox.put(_Lost(caller["role"]))
+            self._inbox.put(_Lost(peer))
         return b""
+
+    def _read(self, peer: str, encoded: bytes, frames: Iterator[bytes]) -> Envelope:
+        """Return the message of a header and of the frames that follow it.
+
+        Raises:
+            DamagedMessageError: The message is damaged, too large, or of another role.
+        """
+        header, payload_bytes = decode_header(encoded)
+        if (header.source, header.target) != (peer, self.name):
+            raise DamagedMessageError(f"from {header.source} to {header.target}")
+        if payload_bytes is None:
+            return envelope_of(header, None)
+        if payload_bytes > self._payload_limit:
+            raise DamagedMessageError(f"a payload of {payload_bytes} bytes")
+        return envelope_of(header, _read_payload(frames, payload_bytes))
 
 
 class _DaemonThreads(Executor):
@@ -192,12 +234,18 @@ def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:
 
 
 def _read_payload(frames: Iterator[bytes], num_bytes: int) -> Payload:
-    """Copy a payload from the frames that follow its header; an empty payload has no frame."""
+    """Copy a payload from the frames that follow its header; an empty payload has no frame.
+
+    Raises:
+        DamagedMessageError: The frames are not those of the payload.
+    """
     payload = MemorySlab(num_bytes)
     content = payload.view(torch.uint8).numpy().data
     filled = 0
     while filled < num_bytes:
         frame = next(frames)
+        if not 0 < len(frame) <= num_bytes - filled:
+            raise DamagedMessageError(f"a frame of {len(frame)} bytes")
         content[filled : filled + len(frame)] = frame
         filled += len(frame)
     return payload

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import torch
 
-from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.errors import ApplianceCorruptionError, ApplianceRuntimeServerError
+from wsc.core.payload import Payload
 from wsc.core.units import MIB
 
 _ALIGNMENT = 64  # bytes: a cache line, and the alignment for vector kernels
@@ -84,7 +85,7 @@ def _map(block: Block) -> mmap.mmap:
         raise _owner_ended(block) from error
     try:
         status = os.fstat(descriptor)
-        if status.st_ino != block.inode:
+        if status.st_ino != block.inode or not status.st_size:
             raise _owner_ended(block)
         return mmap.mmap(descriptor, status.st_size)
     finally:
@@ -101,15 +102,27 @@ def _owner_ended(block: Block) -> ApplianceRuntimeServerError:
 
 
 class SharedPayload(NamedTuple):
-    """A range of bytes of a block; pickles as these integers."""
+    """A range of bytes of a block; it travels as these integers."""
 
     block: Block
     offset: int
     num_bytes: int
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
-        """Return all bytes as a flat tensor, in place."""
+        """Return all bytes as a flat tensor, in place.
+
+        Raises:
+            ApplianceRuntimeServerError: The process that holds the block has ended.
+            ApplianceCorruptionError: The range is not in the block.
+        """
         mapping = _mapped(self.block)
+        if self.offset + self.num_bytes > len(mapping):
+            raise ApplianceCorruptionError(
+                "a payload must lie in its block of shared memory",
+                code="message-damaged",
+                where=f"memory of process {self.block.pid}",
+                value=f"{self.num_bytes} bytes at {self.offset} of {len(mapping)}",
+            )
         if self.num_bytes == 0:  # frombuffer refuses an empty range
             return torch.empty(0, dtype=dtype)
         return torch.frombuffer(
@@ -118,26 +131,33 @@ class SharedPayload(NamedTuple):
 
 
 class SharedSlab:
-    """A payload in a block of this process; other processes unpickle a ``SharedPayload``."""
+    """A payload in a block of this process; ``place`` is what other processes are told."""
 
     def __init__(self, arena: SharedArena, payload: SharedPayload) -> None:
         self.num_bytes = payload.num_bytes
-        self._payload = payload
+        self.place = payload
         self._arena: SharedArena | None = arena
 
     def view(self, dtype: torch.dtype) -> torch.Tensor:
         """Return all bytes as a flat tensor that shares memory with the slab."""
-        return self._payload.view(dtype)
+        return self.place.view(dtype)
 
     def free(self) -> None:
         """Free the memory; RuntimeError if it was freed before."""
         if self._arena is None:
             raise RuntimeError("a slab was freed twice")
-        self._arena.take_back(self._payload)
+        self._arena.take_back(self.place)
         self._arena = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return SharedPayload, tuple(self._payload)
+
+def place_of(payload: Payload | None) -> SharedPayload | None:
+    """Return where other processes of this host read a payload, None if they cannot."""
+    match payload:
+        case SharedSlab():
+            return payload.place
+        case SharedPayload():  # of another role, passed on
+            return payload
+    return None
 
 
 class SharedArena:

@@ -7,16 +7,18 @@ and its end shows either side that the other is gone. All work happens inside ``
 ``receive``; there is no thread.
 
     record:   1 byte: "+" if the message continues in the next record, "." if not
-              up to 32 KiB: a piece of the pickled envelope
+              up to 32 KiB: a piece of the message
+    message:  4 bytes: length of the header; the header of ``wire.proto``; the bytes of the payload,
+              unless that is in shared memory
 
-Nearly all messages fit one record. Connections from other users are refused, because unpickling
-can run code.
+Nearly all messages fit one record. Anyone on the host can connect to an abstract name, or take it.
+So either side asks the kernel for user and process of the other (SO_PEERCRED): the process must be
+the one that the directory names for the role.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import selectors
 import socket
 import struct
@@ -24,8 +26,30 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from swarmx.links.endpoint import peer_gone, stalled, unknown_role, unreachable
+import torch
+
+from swarmx.links.endpoint import (
+    PAYLOAD_LIMIT_BYTES,
+    Address,
+    damaged,
+    not_authentic,
+    peer_gone,
+    stalled,
+    unknown_role,
+    unreachable,
+)
+from swarmx.links.memory import MemorySlab, place_of
+from swarmx.links.wire import (
+    MOST_HEADER_BYTES,
+    DamagedMessageError,
+    decode_header,
+    encode_header,
+    envelope_of,
+    payload_of,
+    shared_payload_of,
+)
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.units import KIB, MIB
@@ -35,6 +59,14 @@ _PIECE_BYTES = 32 * KIB
 _BUFFER_BYTES = 4 * MIB  # the kernel cuts it to net.core.wmem_max
 _RETRY_S = 0.002
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED
+_LENGTH = struct.Struct("<I")
+
+
+class _Process(NamedTuple):
+    """The process at the other end of a connection."""
+
+    pid: int
+    user: int
 
 
 @dataclass
@@ -42,8 +74,25 @@ class _Inbound:
     """A connection on which a peer sends to this role."""
 
     socket: socket.socket
+    process: _Process
     peer: str = ""
     pieces: list[bytes] = field(default_factory=list)
+    num_bytes: int = 0
+    """Size of the pieces."""
+
+    def add(self, piece: bytes) -> None:
+        """Keep a piece of an unfinished message."""
+        self.pieces.append(piece)
+        self.num_bytes += len(piece)
+
+    def taken(self, last: memoryview) -> memoryview:
+        """Return a whole message, given its last piece."""
+        if not self.pieces:
+            return last
+        message = b"".join([*self.pieces, last])
+        self.pieces.clear()
+        self.num_bytes = 0
+        return memoryview(message)
 
 
 class SocketEndpoint:
@@ -53,33 +102,39 @@ class SocketEndpoint:
         self, name: str, session: str, start_timeout_s: float, stall_timeout_s: float
     ) -> None:
         self.name = name
-        self.address = f"waferstream/{session}/{name}"
+        self.address = Address(f"waferstream/{session}/{name}", str(os.getpid()))
+        self.refused = 0
         self._start_timeout_s = start_timeout_s
         self._stall_timeout_s = stall_timeout_s
-        self._directory: dict[str, str] = {}
+        self._payload_limit = PAYLOAD_LIMIT_BYTES
+        self._directory: dict[str, Address] = {}
         self._outbound: dict[str, socket.socket] = {}
         self._lost: list[str] = []
         self._inbox: deque[Envelope] = deque()
         self._record = memoryview(bytearray(1 + _PIECE_BYTES))
         self._selector = selectors.DefaultSelector()
-        self._listener = _listen(self.address)
+        self._listener = _listen(self.address.place)
         self._watch(self._listener, self._accept)
 
-    def connect(self, directory: Mapping[str, str]) -> None:
+    def connect(self, directory: Mapping[str, Address]) -> None:
         """Record the addresses of other roles; the first ``send`` to a role opens a connection."""
         self._directory.update(directory)
+
+    def limit_payloads(self, num_bytes: int) -> None:
+        self._payload_limit = num_bytes
 
     def send(self, envelope: Envelope) -> None:
         """Write a message to the target's socket.
 
         Raises:
-            ApplianceRuntimeServerError: The target is gone or never listens.
+            ApplianceRuntimeServerError: The target is gone, never listens, or another process
+                is at its address.
             ApplianceDeadlockError: The target has not read for ``stall_timeout_s``.
         """
         target = envelope.target
         if target not in self._outbound:
             self._open(target)
-        message = pickle.dumps(envelope, pickle.HIGHEST_PROTOCOL)
+        message = _encoded(envelope)
         last_start = (len(message) - 1) // _PIECE_BYTES * _PIECE_BYTES
         for start in range(0, last_start, _PIECE_BYTES):
             self._send_record(target, _MORE + message[start : start + _PIECE_BYTES])
@@ -121,10 +176,11 @@ class SocketEndpoint:
     def _accept(self) -> None:
         accepted, _ = self._listener.accept()
         accepted.setblocking(False)
-        if _user_of(accepted) != os.getuid():
+        inbound = _Inbound(accepted, _process_of(accepted))
+        if inbound.process.user != os.getuid():  # it could hold a descriptor without a name
+            self.refused += 1
             accepted.close()
             return
-        inbound = _Inbound(accepted)
         self._watch(accepted, lambda: self._read(inbound))
 
     def _read(self, inbound: _Inbound) -> None:
@@ -135,27 +191,54 @@ class SocketEndpoint:
             if inbound.peer:
                 self._lost.append(inbound.peer)
         elif not inbound.peer:
-            inbound.peer = str(record, "utf-8")
-        elif record[:1] == _MORE:
-            inbound.pieces.append(bytes(record[1:]))
-        elif inbound.pieces:
-            message = b"".join([*inbound.pieces, record[1:]])
-            inbound.pieces.clear()
-            self._inbox.append(pickle.loads(message))
+            self._identify(inbound, bytes(record))
         else:
-            self._inbox.append(pickle.loads(record[1:]))
+            self._take(inbound, record)
+
+    def _identify(self, inbound: _Inbound, name: bytes) -> None:
+        """Take a connection as that of a role, or drop it if another process opened it."""
+        peer = name.decode("utf-8", "replace")
+        if _is_at(self._directory.get(peer), inbound.process):
+            inbound.peer = peer
+        else:
+            self.refused += 1
+            self._forget(inbound.socket)
+
+    def _take(self, inbound: _Inbound, record: memoryview) -> None:
+        """Take a record of a peer.
+
+        Raises:
+            ApplianceCorruptionError: The message is damaged, too large, or of another role.
+        """
+        try:
+            if record[:1] == _MORE:
+                inbound.add(bytes(record[1:]))
+                if inbound.num_bytes > MOST_HEADER_BYTES + self._payload_limit:
+                    raise DamagedMessageError("a message without end")
+                return
+            envelope = _decoded(inbound.taken(record[1:]), self._payload_limit)
+            if (envelope.source, envelope.target) != (inbound.peer, self.name):
+                raise DamagedMessageError(f"from {envelope.source} to {envelope.target}")
+        except DamagedMessageError as error:
+            self._forget(inbound.socket)
+            raise damaged(self.name, inbound.peer, error) from error
+        self._inbox.append(envelope)
 
     def _open(self, target: str) -> None:
-        """Wait until a peer listens, connect to it, and send this role's name."""
+        """Wait until a peer listens, connect to it, check it, and send this role's name."""
         if target not in self._directory:
             raise unknown_role(self.name, target)
         if target in self._lost:
             raise peer_gone(self.name, target)
+        address = self._directory[target]
         deadline = time.monotonic() + self._start_timeout_s
-        while (connection := _try_connect(self._directory[target])) is None:
+        while (connection := _try_connect(address.place)) is None:
             if time.monotonic() > deadline:
                 raise unreachable(self.name, target, self._start_timeout_s)
             self._poll(_RETRY_S)
+        if not _is_at(address, listener := _process_of(connection)):
+            connection.close()
+            raise not_authentic(self.name, target, listener)
         self._outbound[target] = connection
         self._watch(connection, lambda: self._notice_end(target))
         self._send_record(target, self.name.encode())
@@ -246,6 +329,51 @@ def _is_open(connection: socket.socket) -> bool:
         return False
 
 
-def _user_of(connection: socket.socket) -> int:
+def _process_of(connection: socket.socket) -> _Process:
+    """Return the process that opened a connection, or that listens at its other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(credentials)[1])
+    pid, user, _ = _CREDENTIALS.unpack(credentials)
+    return _Process(pid, user)
+
+
+def _is_at(address: Address | None, process: _Process) -> bool:
+    """Return whether a process is the one that the directory names, and of this user."""
+    return address is not None and (address.identity, os.getuid()) == (
+        str(process.pid),
+        process.user,
+    )
+
+
+def _encoded(envelope: Envelope) -> bytes:
+    payload = payload_of(envelope)
+    place = place_of(payload)
+    header = encode_header(envelope, place)
+    content = b"" if payload is None or place else payload.view(torch.uint8).numpy().tobytes()
+    return b"".join((_LENGTH.pack(len(header)), header, content))
+
+
+def _decoded(message: memoryview, payload_limit: int) -> Envelope:
+    """Return the message of some bytes.
+
+    Raises:
+        DamagedMessageError: They are no message, or its payload exceeds the limit.
+    """
+    if len(message) < _LENGTH.size:
+        raise DamagedMessageError("a message without a header")
+    (length,) = _LENGTH.unpack(message[: _LENGTH.size])
+    header, payload_bytes = decode_header(message[_LENGTH.size :][:length])
+    content = message[_LENGTH.size + length :]
+    if payload_bytes is None:
+        return envelope_of(header, None)
+    if payload_bytes > payload_limit:
+        raise DamagedMessageError(f"a payload of {payload_bytes} bytes")
+    shared = shared_payload_of(header)
+    if shared is None and len(content) != payload_bytes:
+        raise DamagedMessageError(f"{len(content)} of {payload_bytes} bytes of a payload")
+    return envelope_of(header, shared or _copied(content))
+
+
+def _copied(content: memoryview) -> MemorySlab:
+    slab = MemorySlab(len(content))
+    slab.view(torch.uint8).numpy().data[:] = content
+    return slab

@@ -1,6 +1,7 @@
-"""Encode messages as bytes and decode them, for links between hosts; format: ``wire.proto``.
+"""Encode messages as bytes and decode them; format: ``wire.proto``.
 
-It is protobuf and not pickle, because bytes from a network port must not be able to run code.
+It is protobuf and not pickle, because what a link receives must not be able to run code. A header
+that is not one of ours ends in a DamagedMessageError, whatever its bytes.
 """
 
 from __future__ import annotations
@@ -9,11 +10,25 @@ import re
 from dataclasses import fields
 from typing import Any, get_args
 
+from google.protobuf.message import DecodeError
+
+from swarmx.links.memory import Block, SharedPayload
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
 from wsc.core import messages
+from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
 from wsc.core.reduce_order import Subtree
+from wsc.core.units import MIB
+
+MOST_HEADER_BYTES = 1 * MIB
+"""Limit of a header: the norms of about 50,000 parameters."""
+
+_DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire
+
+
+class DamagedMessageError(Exception):
+    """Bytes that are no message of ours; the text says why."""
 
 
 def _field_name(kind: type) -> str:
@@ -22,6 +37,8 @@ def _field_name(kind: type) -> str:
 
 
 _KINDS: dict[str, type] = {_field_name(kind): kind for kind in get_args(messages.Message)}
+_PARTS = {name: tuple(part.name for part in fields(kind)) for name, kind in _KINDS.items()}
+"""The fields of each message class."""
 
 
 def payload_of(envelope: Envelope) -> Payload | None:
@@ -29,35 +46,86 @@ def payload_of(envelope: Envelope) -> Payload | None:
     return getattr(envelope.message, "payload", None)
 
 
-def encode_header(envelope: Envelope) -> bytes:
-    """Encode everything but the bytes of the payload."""
+def encode_header(envelope: Envelope, shared: SharedPayload | None = None) -> bytes:
+    """Encode everything but the bytes of the payload.
+
+    Args:
+        envelope: The message.
+        shared: Where the receiver finds the payload, if that is in shared memory.
+
+    Raises:
+        ApplianceResourceExhausted: The header exceeds MOST_HEADER_BYTES.
+    """
     message, payload = envelope.message, payload_of(envelope)
     values = {name: value for name, value in vars(message).items() if name != "payload"}
-    return bytes(
-        Header(
-            source=envelope.source,
-            target=envelope.target,
-            payload_bytes=payload.num_bytes if payload else 0,
-            **{_field_name(type(message)): _to_wire(values)},
-        ).SerializeToString()
+    header = Header(
+        source=envelope.source,
+        target=envelope.target,
+        payload_bytes=payload.num_bytes if payload else 0,
+        **{_field_name(type(message)): _to_wire(values)},
     )
+    if shared is not None:
+        _write_place(header.shared_memory, shared)
+    encoded = bytes(header.SerializeToString())
+    if len(encoded) > MOST_HEADER_BYTES:
+        raise ApplianceResourceExhausted(
+            f"a {type(message).__name__} is too large for a link",
+            code="message-too-large",
+            where=envelope.source,
+            value=f"{len(encoded)} bytes",
+            rule=f"a message without its payload has at most {MOST_HEADER_BYTES} bytes",
+        )
+    return encoded
 
 
-def decode_header(encoded: bytes) -> tuple[Header, int]:
-    """Decode a header; return it, and how many bytes of payload follow it."""
-    header = Header.FromString(encoded)
-    return header, header.payload_bytes
+def decode_header(encoded: bytes | bytearray | memoryview) -> tuple[Header, int | None]:
+    """Decode a header; return it, and the size of the payload if its message has one.
+
+    Raises:
+        DamagedMessageError: The bytes are no header.
+    """
+    if len(encoded) > MOST_HEADER_BYTES:
+        raise DamagedMessageError(f"a header of {len(encoded)} bytes")
+    try:
+        header = Header.FromString(bytes(encoded))
+    except DecodeError as error:
+        raise DamagedMessageError(str(error)) from error
+    field = header.WhichOneof("message")
+    if field is None:
+        raise DamagedMessageError("a header without a message")
+    if "payload" in _PARTS[field]:
+        return header, header.payload_bytes
+    if header.payload_bytes:
+        raise DamagedMessageError(f"a {field} with a payload")
+    return header, None
+
+
+def shared_payload_of(header: Header) -> SharedPayload | None:
+    """Return where a payload is in shared memory, or None if its bytes follow the header."""
+    if not header.HasField("shared_memory"):
+        return None
+    place = header.shared_memory
+    block = Block(place.pid, place.descriptor, place.inode)
+    return SharedPayload(block, place.offset, header.payload_bytes)
 
 
 def envelope_of(header: Header, payload: Payload | None) -> Envelope:
-    """Build the message of a header and its payload, if its class has one."""
+    """Build the message of a header and its payload, if its class has one.
+
+    Raises:
+        DamagedMessageError: The fields are no message.
+    """
     field = header.WhichOneof("message")
-    kind, body = _KINDS[field], getattr(header, field)
+    body = getattr(header, field)
     values = {
-        part.name: payload if part.name == "payload" else _from_wire(part.name, body)
-        for part in fields(kind)
+        name: payload if name == "payload" else _from_wire(name, body) for name in _PARTS[field]
     }
-    return Envelope(header.source, header.target, kind(**values))
+    return Envelope(header.source, header.target, _KINDS[field](**values))
+
+
+def _write_place(field: Any, shared: SharedPayload) -> None:
+    field.pid, field.descriptor, field.inode = shared.block
+    field.offset = shared.offset
 
 
 def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
@@ -74,9 +142,16 @@ def _from_wire(name: str, body: Any) -> Any:
     if name == "loss_scale":
         return value if body.HasField(name) else None
     if name == "subtree":
-        return Subtree(value.lo, value.level)
+        return _subtree(value)
     if name == "norms":
         return tuple((norm.position, norm.norm) for norm in value)
     if name == "label_weights":
         return tuple(value)
     return value
+
+
+def _subtree(value: Any) -> Subtree:
+    """Return a subtree; a hostile level would ask for 2**level micro-batches."""
+    if value.lo < 0 or not 0 <= value.level <= _DEEPEST_LEVEL:
+        raise DamagedMessageError(f"a subtree at {value.lo} of level {value.level}")
+    return Subtree(value.lo, value.level)

@@ -1,6 +1,6 @@
 """A process with one role that returns every payload to its sender, byte for byte.
 
-Started as ``python echo_role.py <link kind> <session>``; prints its address, reads the directory
+Started as ``python echo_role.py <link kind> <session>``; prints its address as JSON, reads the directory
 as one line of JSON, and serves until its peer closes. ``GradientReady`` is returned as it is, so
 the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
 """
@@ -11,6 +11,7 @@ from typing import cast
 
 import torch
 
+from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, LinkKind, open_link
 from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.messages import Envelope, Message, WeightsReady
@@ -28,8 +29,9 @@ def answer(message: Message, link: Link) -> Message:
 
 def serve(kind: LinkKind, session: str) -> None:
     link = open_link(kind, NAME, session)
-    print(link.endpoint.address, flush=True)
-    link.endpoint.connect(json.loads(sys.stdin.readline()))
+    print(json.dumps(link.endpoint.address), flush=True)
+    given = json.loads(sys.stdin.readline())
+    link.endpoint.connect({role: Address(*address) for role, address in given.items()})
     try:
         while True:
             got = link.endpoint.receive(60.0)

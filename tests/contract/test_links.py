@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from swarmx.links.endpoint import Endpoint
+from swarmx.links.endpoint import Address, Endpoint
 from swarmx.links.link import Link, LinkKind, open_link
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises
@@ -232,7 +232,7 @@ def test_peer_that_never_listens_is_unreachable(kind: LinkKind) -> None:
     """A peer that never listens is named when the start time-out is over."""
     link = open_link(kind, "a", uuid.uuid4().hex, start_timeout_s=0.3)
     try:
-        link.endpoint.connect({"b": "127.0.0.1:1"})
+        link.endpoint.connect({"b": Address("127.0.0.1:1", "")})
         with raises(ApplianceRuntimeServerError, "peer-unreachable") as caught:
             link.endpoint.send(released("a", "b", 1))
         assert (caught.value.where, caught.value.value) == ("a", "b")
@@ -253,7 +253,10 @@ def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            directory = {"echo": process.stdout.readline().strip(), "a": link.endpoint.address}
+            directory = {
+                "echo": Address(*json.loads(process.stdout.readline())),
+                "a": link.endpoint.address,
+            }
             print(json.dumps(directory), file=process.stdin, flush=True)
             link.endpoint.connect(directory)
             yield link, process

@@ -73,7 +73,7 @@ def test_private_ray_instance_leaves_nothing() -> None:
         tree = descendants(os.getpid())
         assert tree > set(pids)
         assert not set().union(*map(named_shared_memory, pids))
-        address = roles.presences[0].address
+        address = roles.presences[0].address.place
         assert address in sockets()
     assert not ray.is_initialized()
     assert wait_for_end(tree, timeout_s=10) == set()

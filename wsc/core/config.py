@@ -117,7 +117,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
             "the file is not text", code="file-not-text", where=str(path), value=error.reason
         ) from error
     try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)
+        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except ConfigError as error:
         raise _inside(str(path), error) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -12,11 +12,11 @@
         ├── ApplianceRuntimeServerError  a role died or lost its link
         ├── ApplianceRuntimeJobTimeoutError  the job ran longer than job_time_sec
         ├── ApplianceDeadlockError       no message arrived within the time limit
+        ├── ApplianceCorruptionError     a message arrived damaged
         ├── ApplianceNanError            a loss, gradient or weight is not finite
         ├── ClusterJobCancelledByCsctl   a user has cancelled the job
         ├── ClusterJobScheduleError      the job asks for more than the cluster of its queue has
         ├── ApplianceUnknownError
-        ├── ApplianceCorruptionError
         ├── ApplianceHealthPollException
         ├── ApplianceTensorDropped
         ├── ApplianceServiceInterrupted
@@ -154,7 +154,7 @@ class ApplianceUnknownError(ApplianceError):
 
 
 class ApplianceCorruptionError(ApplianceError):
-    """Data arrived damaged; not raised here."""
+    """A message or its payload arrived damaged."""
 
 
 class ApplianceHealthPollException(ApplianceError):

@@ -14,6 +14,7 @@ from typing import Any
 from wsc.core.kernel_source import KernelSource
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.payload import packed_bytes
 from wsc.core.program import Mode, Program, Segment, StreamPlan
 from wsc.core.schedule import (
     Rounds,
@@ -82,6 +83,12 @@ class Installation:
             self.program.segments, self.kernels, self.label_counts, self.state_update
         )
         return (full,) if self.short is None else (full, self.short)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Size of the largest payload of any message."""
+        buckets = (*self.plan.weights, *self.plan.gradients)
+        return max(packed_bytes(self.program.inputs), *(b.num_bytes for b in buckets), 0)
 
     @cached_property
     def schedule(self) -> Schedule:

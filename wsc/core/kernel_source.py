@@ -36,7 +36,7 @@ class KernelSource:
         }
         for name, (module, attribute) in self.modules.items():
             scope[name] = getattr(importlib.import_module(module), attribute)
-        exec(compile(self.text, "<kernel>", "exec"), scope)
+        exec(compile(self.text, "<kernel>", "exec"), scope)  # noqa: S102 - text of our compiler
         kernel = scope["forward"]
         constants = SimpleNamespace(**self.constants)
 

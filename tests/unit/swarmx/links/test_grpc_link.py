@@ -8,21 +8,29 @@ import pytest
 
 from swarmx.links import grpc_link
 from swarmx.links.grpc_link import GrpcEndpoint
+from swarmx.links.memory import MemoryArena
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, ClusterJobInitError
-from wsc.core.messages import Envelope, WeightsReleased
+from wsc.core.errors import (
+    ApplianceCorruptionError,
+    ApplianceDeadlockError,
+    ApplianceRuntimeServerError,
+    ClusterJobInitError,
+)
+from wsc.core.messages import Envelope, WeightsReady, WeightsReleased
+from wsc.core.units import MIB
 
 
 @pytest.fixture
 def endpoint() -> Iterator[GrpcEndpoint]:
     endpoint = GrpcEndpoint("a", "ours", "127.0.0.1", start_timeout_s=10)
+    endpoint.connect({})
     yield endpoint
     endpoint.close()
 
 
 def knock(stranger: GrpcEndpoint) -> None:
     """Send to ``a`` and wait for an answer; a refusal may come before or after."""
-    stranger.send(Envelope("x", "a", WeightsReleased(1, 0, 0)))
+    stranger.send(Envelope("x", "a", WeightsReady(1, 0, 0, MemoryArena().allocate(8))))
     stranger.receive(10)
 
 
@@ -51,6 +59,7 @@ def test_broken_stream_is_an_error_on_both_sides(
     peer = GrpcEndpoint("x", "ours", "127.0.0.1", start_timeout_s=10)
     try:
         peer.connect({"a": endpoint.address})
+        endpoint.connect({"x": peer.address})
         with raises(ApplianceRuntimeServerError, "peer-gone"):
             knock(peer)
         with raises(ApplianceRuntimeServerError, "peer-gone") as caught:
@@ -58,6 +67,58 @@ def test_broken_stream_is_an_error_on_both_sides(
         assert (caught.value.where, caught.value.value) == ("a", "x")
     finally:
         peer.close()
+
+
+@pytest.fixture
+def peer(endpoint: GrpcEndpoint) -> Iterator[GrpcEndpoint]:
+    """Role ``x`` of the same cluster."""
+    peer = GrpcEndpoint("x", "ours", "127.0.0.1", start_timeout_s=10)
+    peer.connect({"a": endpoint.address})
+    endpoint.connect({"x": peer.address})
+    yield peer
+    peer.close()
+
+
+def test_unknown_role_of_the_session_is_refused(endpoint: GrpcEndpoint) -> None:
+    """A role that no directory names delivers nothing, and is counted."""
+    stranger = GrpcEndpoint("x", "ours", "127.0.0.1", start_timeout_s=10)
+    try:
+        stranger.connect({"a": endpoint.address})
+        with raises(ApplianceRuntimeServerError, "peer-gone"):
+            knock(stranger)
+        assert endpoint.refused == 1
+    finally:
+        stranger.close()
+
+
+def test_role_cannot_send_in_the_name_of_another(
+    endpoint: GrpcEndpoint, peer: GrpcEndpoint
+) -> None:
+    """A message whose source is not the role that sends it is an error."""
+    peer.send(Envelope("y", "a", WeightsReleased(1, 0, 0)))
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        endpoint.receive(10)
+
+
+def test_payload_beyond_the_limit_is_refused(endpoint: GrpcEndpoint, peer: GrpcEndpoint) -> None:
+    """The receiver allocates no more than its program needs."""
+    slab = MemoryArena().allocate(65)
+    endpoint.limit_payloads(64)
+    peer.send(Envelope("x", "a", WeightsReady(1, 0, 0, slab)))
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        endpoint.receive(10)
+
+
+@pytest.mark.parametrize("frame", [b"", b"\xff" * 50, b"\0" * (2 * MIB)])
+def test_garbage_on_a_stream_is_an_error(
+    endpoint: GrpcEndpoint, peer: GrpcEndpoint, monkeypatch: pytest.MonkeyPatch, frame: bytes
+) -> None:
+    """A frame that is no header names the peer that sent it."""
+    monkeypatch.setattr(grpc_link, "encode_header", lambda _: frame)
+    peer.send(Envelope("x", "a", WeightsReleased(1, 0, 0)))
+    with raises(ApplianceCorruptionError, "message-damaged") as caught:
+        endpoint.receive(10)
+    assert str(caught.value.value).startswith("from x")
 
 
 def test_grpc_address_must_be_of_this_host() -> None:

@@ -1,7 +1,6 @@
 """Memory for payloads: reuse, growth, and errors after the owner has ended."""
 
 import os
-import pickle
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import pytest
 import torch
 
 from swarmx.links import memory
-from swarmx.links.memory import MemoryArena, SharedArena, SharedPayload
+from swarmx.links.memory import MemoryArena, SharedArena, SharedPayload, SharedSlab, place_of
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.errors import ApplianceCorruptionError, ApplianceRuntimeServerError
 from wsc.core.units import MIB
 
 
@@ -20,11 +19,11 @@ def arena() -> SharedArena:
     return SharedArena()
 
 
-def handle_of(slab: object) -> SharedPayload:
-    """Return the payload that a reader unpickles."""
-    payload = pickle.loads(pickle.dumps(slab))
-    assert isinstance(payload, SharedPayload)
-    return payload
+def handle_of(slab: SharedSlab) -> SharedPayload:
+    """Return the payload that a reader gets."""
+    place = place_of(slab)
+    assert place is not None
+    return place
 
 
 def as_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +97,16 @@ def test_payload_of_a_reused_descriptor_is_refused(arena: SharedArena) -> None:
     finally:
         for descriptor in {impostor, handle.block.descriptor}:
             os.close(descriptor)
+
+
+@pytest.mark.parametrize(("offset", "num_bytes"), [(0, 2**62), (2**63, 8), (64 * MIB - 4, 8)])
+def test_payload_outside_its_block_is_refused(
+    arena: SharedArena, offset: int, num_bytes: int
+) -> None:
+    """A range that a peer states is checked before it is read."""
+    block = handle_of(arena.allocate(64)).block
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        SharedPayload(block, offset, num_bytes).view(torch.uint8)
 
 
 def test_view_outlives_its_arena(arena: SharedArena) -> None:

@@ -1,15 +1,28 @@
 """Sockets between processes of a host: start order, long messages, names."""
 
+import pickle
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import torch
 
+from swarmx.links.endpoint import Address
+from swarmx.links.memory import MemoryArena, SharedArena
 from swarmx.links.unix_socket import SocketEndpoint
+from swarmx.links.wire import MOST_HEADER_BYTES
+from tests.support.envelopes import payload_of
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
-from wsc.core.messages import Envelope, NormPartial, WeightsReleased
+from wsc.core.errors import (
+    ApplianceCorruptionError,
+    ApplianceDeadlockError,
+    ApplianceRuntimeServerError,
+    ClusterJobInitError,
+)
+from wsc.core.messages import Envelope, NormPartial, WeightsReady, WeightsReleased
+from wsc.core.units import KIB
 
 
 @pytest.fixture
@@ -24,7 +37,8 @@ def open_endpoint(name: str, session: str, stall_timeout_s: float = 10) -> Socke
 @pytest.fixture
 def pair(session: str) -> Iterator[tuple[SocketEndpoint, SocketEndpoint]]:
     a, b = open_endpoint("a", session), open_endpoint("b", session)
-    a.connect({"b": b.address})
+    for endpoint in (a, b):
+        endpoint.connect({"a": a.address, "b": b.address})
     yield a, b
     a.close()
     b.close()
@@ -33,10 +47,12 @@ def pair(session: str) -> Iterator[tuple[SocketEndpoint, SocketEndpoint]]:
 def test_sender_may_start_before_its_peer(session: str) -> None:
     """A message to a role that listens later arrives."""
     a = open_endpoint("a", session)
-    a.connect({"b": a.address.removesuffix("a") + "b"})
+    place, identity = a.address
+    a.connect({"b": Address(place.removesuffix("a") + "b", identity)})
     sender = threading.Thread(target=a.send, args=(Envelope("a", "b", WeightsReleased(5, 0, 0)),))
     sender.start()
     b = open_endpoint("b", session)
+    b.connect({"a": a.address})
     try:
         assert b.receive(10).message.step == 5
     finally:
@@ -72,6 +88,106 @@ def test_peer_that_does_not_read_is_a_deadlock(session: str) -> None:
     finally:
         a.close()
         b.close()
+
+
+OTHER_PROCESS = "1"
+
+
+def test_name_of_a_role_held_by_another_process_is_refused(session: str) -> None:
+    """A sender finds another process at the address of its peer, and sends nothing."""
+    a, b = open_endpoint("a", session), open_endpoint("b", session)
+    a.connect({"b": Address(b.address.place, OTHER_PROCESS)})
+    try:
+        with raises(ApplianceRuntimeServerError, "peer-not-authentic"):
+            a.send(Envelope("a", "b", WeightsReleased(1, 0, 0)))
+    finally:
+        a.close()
+        b.close()
+
+
+@pytest.mark.parametrize("directory", [{}, {"a": Address("", OTHER_PROCESS)}])
+def test_stranger_is_dropped_and_counted(session: str, directory: dict[str, Address]) -> None:
+    """A process that is not the role it claims to be delivers nothing; others still do."""
+    stranger, b = open_endpoint("a", session), open_endpoint("b", session)
+    stranger.connect({"b": b.address})
+    b.connect({"b": b.address, **directory})
+    try:
+        stranger.send(Envelope("a", "b", WeightsReleased(1, 0, 0)))
+        b.send(Envelope("b", "b", WeightsReleased(2, 0, 0)))
+        assert b.receive(10).message.step == 2
+        with raises(ApplianceDeadlockError, "link-stalled"):
+            b.receive(0.05)
+        assert b.refused == 1
+        with raises(ApplianceRuntimeServerError, "peer-gone"):
+            stranger.receive(10)
+    finally:
+        stranger.close()
+        b.close()
+
+
+class Bomb:
+    """An object whose pickle writes a file where it is read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open, (self.path, "w")
+
+
+def test_message_runs_no_code(pair: tuple[SocketEndpoint, SocketEndpoint], tmp_path: Path) -> None:
+    """A pickle in place of a message is damage, and is not read."""
+    a, b = pair
+    a.send(Envelope("a", "b", WeightsReleased(1, 0, 0)))
+    assert b.receive(10).message.step == 1
+    trace = tmp_path / "trace"
+    a._send_record("b", b"." + pickle.dumps(Bomb(str(trace))))
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        b.receive(10)
+    assert not trace.exists()
+
+
+def test_message_without_end_is_refused(pair: tuple[SocketEndpoint, SocketEndpoint]) -> None:
+    """A peer cannot fill the memory of another with pieces of one message."""
+    a, b = pair
+    b.limit_payloads(0)
+    a.send(Envelope("a", "b", WeightsReleased(1, 0, 0)))
+    assert b.receive(10).message.step == 1
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        for _ in range(MOST_HEADER_BYTES // (32 * KIB) + 1):
+            a._send_record("b", b"+" + bytes(32 * KIB))
+            b._poll(0)
+
+
+def test_payload_outside_of_shared_memory_is_copied(
+    pair: tuple[SocketEndpoint, SocketEndpoint],
+) -> None:
+    """Bytes that only the sender can read travel in the message."""
+    a, b = pair
+    slab = MemoryArena().allocate(100_000)
+    slab.view(torch.uint8).copy_(torch.arange(100_000) % 251)
+    a.send(Envelope("a", "b", WeightsReady(1, 0, 0, slab)))
+    got = payload_of(b.receive(10)).view(torch.uint8)
+    assert torch.equal(got, slab.view(torch.uint8))
+
+
+def test_payload_beyond_the_limit_is_refused(pair: tuple[SocketEndpoint, SocketEndpoint]) -> None:
+    """A payload is at most as large as the program needs."""
+    a, b = pair
+    b.limit_payloads(64)
+    a.send(Envelope("a", "b", WeightsReady(1, 0, 0, SharedArena().allocate(65))))
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        b.receive(10)
+
+
+def test_role_cannot_send_in_the_name_of_another(
+    pair: tuple[SocketEndpoint, SocketEndpoint],
+) -> None:
+    """A message whose source is not the role that sends it is an error."""
+    a, b = pair
+    a.send(Envelope("c", "b", WeightsReleased(1, 0, 0)))
+    with raises(ApplianceCorruptionError, "message-damaged"):
+        b.receive(10)
 
 
 def test_socket_name_is_taken_once(session: str) -> None:

@@ -1,15 +1,27 @@
 """Messages as protobuf: every class survives, and the generated code matches wire.proto."""
 
+import contextlib
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 from grpc_tools import protoc
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarmx.links import wire, wire_pb2
-from swarmx.links.memory import MemoryArena
-from swarmx.links.wire import decode_header, encode_header, envelope_of
+from swarmx.links.memory import MemoryArena, SharedArena, place_of
+from swarmx.links.wire import (
+    DamagedMessageError,
+    decode_header,
+    encode_header,
+    envelope_of,
+    shared_payload_of,
+)
+from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
+from tests.support.errors import raises
+from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages import (
     BatchReady,
     BatchReleased,
@@ -52,7 +64,7 @@ def test_message_survives_encoding(message: Message) -> None:
     envelope = Envelope("wgt-0", "csx-1", message)
     header, payload_bytes = decode_header(encode_header(envelope))
     payload = wire.payload_of(envelope)
-    assert payload_bytes == (payload.num_bytes if payload else 0)
+    assert payload_bytes == (payload.num_bytes if payload else None)
     assert envelope_of(header, payload) == envelope
 
 
@@ -69,3 +81,41 @@ def test_header_excludes_the_payload() -> None:
     slab = MemoryArena().allocate(1 << 20)
     slab.view(torch.uint8).zero_()
     assert len(encode_header(Envelope("a", "b", WeightsReady(1, 1, 1, slab)))) < 64
+
+
+def test_shared_payload_is_told_by_its_place() -> None:
+    """A payload in shared memory travels as its block and its offset."""
+    slab = SharedArena().allocate(48)
+    envelope = Envelope("wgt-0", "csx-1", WeightsReady(1, 2, 3, slab))
+    header, _ = decode_header(encode_header(envelope, place_of(slab)))
+    assert shared_payload_of(header) == slab.place
+
+
+def test_header_beyond_the_limit_is_refused_by_its_sender() -> None:
+    """A message that no receiver would take is an error where it is sent."""
+    norms = tuple((2**40 + position, 0.1) for position in range(70_000))
+    with raises(ApplianceResourceExhausted, "message-too-large"):
+        encode_header(Envelope("wgt-0", "wgt-1", NormPartial(1, 2, norms)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"weights_released": {}, "payload_bytes": 1},
+        {"gradient_released": {"subtree": {"level": 2**30}}},
+        {"gradient_released": {"subtree": {"level": -1}}},
+        {"gradient_released": {"subtree": {"lo": -8}}},
+    ],
+)
+def test_header_that_is_no_message_is_damaged(fields: dict[str, Any]) -> None:
+    """A well-formed header must also be one of our messages."""
+    with pytest.raises(DamagedMessageError):
+        envelope_of(decode_header(Header(**fields).SerializeToString())[0], None)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_damaged(encoded: bytes) -> None:
+    """No bytes lead to another error."""
+    with contextlib.suppress(DamagedMessageError):
+        envelope_of(decode_header(encoded)[0], None)
