@@ -58,4 +58,8 @@ class SyntheticDataset(Dataset[Any]):
 
 
 def _call(function: Any, index: int) -> Any:
-    return function(index) if inspect.signature(function).parameters else function()
+    try:
+        takes_index = bool(inspect.signature(function).parameters)
+    except ValueError:  # of a builtin
+        takes_index = True
+    return function(index) if takes_index else function()
