@@ -94,10 +94,11 @@ def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
         layers: Names of layers. A layer that overwrites a value which another op reads is skipped,
             because a clone could run too late.
     """
+    ops = _ops_by_segment(captured)
     for layer in layers:
-        forward = _ops_of(captured, layer, "forward")
+        forward = ops.get((layer, "forward"), {})
         if not any(_overwrites_shared(node, forward) for node in forward):
-            _recompute(captured.graph, forward, _ops_of(captured, layer, "backward"))
+            _recompute(captured.graph, forward, ops.get((layer, "backward"), {}))
     captured.graph.eliminate_dead_code()
 
 
@@ -124,14 +125,14 @@ def _recompute(
                 reader.replace_input_with(operand, clone(operand, reader))
 
 
-def _ops_of(captured: Captured, layer: str, phase: str) -> dict[fx.Node, None]:
-    """Return the call nodes of a layer in one direction, in order."""
-    return {
-        node: None
-        for node in captured.graph.nodes
-        if node.op == "call_function"
-        and (node.meta["segment"].layer, node.meta["segment"].phase) == (layer, phase)
-    }
+def _ops_by_segment(captured: Captured) -> dict[tuple[str, str], dict[fx.Node, None]]:
+    """Return the call nodes of each layer in each direction, in order."""
+    found: dict[tuple[str, str], dict[fx.Node, None]] = {}
+    for node in captured.graph.nodes:
+        if node.op == "call_function":
+            segment = node.meta["segment"]
+            found.setdefault((segment.layer, segment.phase), {})[node] = None
+    return found
 
 
 def _overwrites_shared(node: fx.Node, forward: dict[fx.Node, None]) -> bool:
