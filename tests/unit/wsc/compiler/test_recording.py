@@ -6,11 +6,14 @@ import pytest
 import torch
 from torch import fx
 
+from modelzoo.models.registry import training_example
 from tests.support.errors import raises
-from tests.support.local_machine import FP32, Regression, random_batches
+from tests.support.local_machine import BF16, FP32, Regression, random_batches
 from tests.support.plain_steps import backward_step
+from tests.support.tiny_models import SIZES, TINY_MODELS
 from wsc.compiler.capture import Captured
 from wsc.compiler.recording import Recording, record
+from wsc.compiler.storages import tensors_of
 from wsc.core.errors import ApplianceCompilationError
 
 
@@ -31,24 +34,50 @@ def recorded(model: Regression, size: int, *, for_all_sizes: bool = True) -> Rec
 
 
 def lines(captured: Captured) -> list[tuple[str, object, object]]:
-    """Return the ops of a graph with layer and direction."""
+    """Return the ops of a graph with layer, direction, and layout of what they make."""
+    storages: dict[int, int] = {}
     return [
-        (node.format_node(include_tensor_metadata=False) or "", node.meta["layer"], _link(node))
+        (node.format_node(include_tensor_metadata=False) or "", _place(node), _made(node, storages))
         for node in captured.graph.nodes
-        if node.op == "call_function"
+        if node.op != "output"
     ]
 
 
-def _link(node: fx.Node) -> tuple[object, ...]:
-    return node.meta["backward"], node.meta["seed"], tuple(node.meta["val"].shape)
+def _place(node: fx.Node) -> tuple[object, ...]:
+    return tuple(node.meta[key] for key in ("layer", "backward", "seed", "loss_scale"))
 
 
-@pytest.mark.parametrize("size", [2, 3, 8])
+def _made(node: fx.Node, storages: dict[int, int]) -> list[tuple[object, ...]]:
+    """Return dtype and layout of the tensors of a node; their storages are numbered in order."""
+    return [
+        (
+            tensor.dtype,
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.untyped_storage().nbytes(),
+            storages.setdefault(tensor.untyped_storage()._cdata, len(storages)),
+        )
+        for tensor in tensors_of(node)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_recording_for_all_sizes_is_that_of_one(size: int) -> None:
     """Ops, shapes, layers and directions are those of a recording at this size."""
     scaled = Changed(lambda x: x.reshape(x.shape[0] * 2, 2).reshape(-1, 4) / x.shape[0])
     expected = recorded(scaled, size, for_all_sizes=False).at(size)
     assert lines(recorded(scaled, 5).at(size)) == lines(expected)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "mixtral"])
+def test_model_recorded_for_all_sizes_is_that_of_one(name: str) -> None:
+    """Also where numbers of samples are arguments of ops, and where views share memory."""
+    sizes = {"name": name, **SIZES, **TINY_MODELS[name]}
+    of_all, of_one = (training_example(sizes, micro_batch_size=size) for size in (5, 3))
+    recording = record(of_all.step, of_all.model, of_all.inputs, BF16, for_all_sizes=True)
+    expected = record(of_one.step, of_one.model, of_one.inputs, BF16).at(3)
+    assert lines(recording.at(3)) == lines(expected)
 
 
 def test_recording_gives_each_caller_a_graph_of_its_own() -> None:
