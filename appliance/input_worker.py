@@ -26,7 +26,7 @@ from wsc.core.payload import (
     packed_bytes,
 )
 from wsc.core.program import Mode, TensorSpec
-from wsc.core.role import Job, JobState, Report, RoleContext
+from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,11 @@ class WorkerJob(JobState[InputWorker]):
 
     def report(self) -> Report:
         return Report(self.role.name)
+
+    def waits_for(self) -> Waiting:
+        node_of = self._installed.rounds.node_of
+        nodes = sorted({node_of(micro_batch) for _, micro_batch in self._unreleased})
+        return Waiting("the release of micro-batches", tuple(map(node_name, nodes)))
 
     @property
     def _installed(self) -> Installation:

@@ -46,11 +46,14 @@ class LocalRoles:
             envelope = mail.popleft()
             with _failures_of(envelope.target):
                 mail.extend(states[envelope.target].handle(envelope))
-        if waiting := [name for name, state in states.items() if not state.finished]:
+        if waiting := {name: s.waits_for() for name, s in states.items() if not s.finished}:
             raise ApplianceDeadlockError(
                 "no message is left but some roles wait",
                 code="roles-stalled",
-                value=", ".join(waiting),
+                value="; ".join(
+                    f"{name} waits for {', '.join(peers)} ({what})"
+                    for name, (what, peers) in waiting.items()
+                ),
             )
         return [state.report() for state in states.values()]
 

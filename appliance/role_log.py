@@ -25,7 +25,16 @@ from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
 from wsc.core.messages import COORDINATOR, Envelope
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob, WeightHolder
+from wsc.core.role import (
+    Job,
+    Report,
+    Role,
+    RoleContext,
+    RoleSpec,
+    RunningJob,
+    Waiting,
+    WeightHolder,
+)
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -182,6 +191,9 @@ class LoggedJob:
     def report(self) -> Report:
         self._log.info("End of the job: %.3f s", time.perf_counter() - self._start_s)
         return self._job.report()
+
+    def waits_for(self) -> Waiting:
+        return self._job.waits_for()
 
     def _passed_on(self, messages: Iterator[Envelope]) -> Iterator[Envelope]:
         try:

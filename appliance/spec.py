@@ -50,7 +50,10 @@ class RuntimeSpec(Config):
     """Fail if the actors have not started after this time."""
 
     stall_timeout_s: PositiveFloat = 600.0
-    """Fail if a role waits longer than this for a message."""
+    """Fail if a role waits longer than this for a message, or is busy with one for longer."""
+
+    heartbeat_timeout_s: PositiveFloat = 5.0
+    """Fail if a process of the cluster is stopped (SIGSTOP), or its host silent, for longer."""
 
     queue: QueueSpec | None = None
     """What the runs of a user on this computer share: they wait for one another by priority. By

@@ -28,7 +28,7 @@ from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
 from wsc.core.program import Bucket, Mode
 from wsc.core.reduce_order import Subtree
-from wsc.core.role import Job, JobState, Report, RoleContext
+from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 from wsc.core.schedule import SegmentStep
 from wsc.core.units import format_bytes
 from wsc.core.watch import ORIGINS, Finding
@@ -167,6 +167,16 @@ class NodeJob(JobState[CSNode]):
     def report(self) -> Report:
         self._report.peak_bytes = dict(self._sram.peak_bytes)
         return self._report
+
+    def waits_for(self) -> Waiting:
+        step, round_index = self._now
+        if step > self._last_step:
+            return Waiting("the release of gradients", (self.role.spec.parent,))
+        own = self._executor.rounds.of_node(round_index, self.role.spec.index)
+        if len(self._batches) < len(own):
+            index = own[len(self._batches)]
+            return Waiting(f"micro-batch {index} of step {step}", (self.role.spec.worker,))
+        return Waiting(f"weights of step {step}, round {round_index}", (self.role.spec.parent,))
 
     @property
     def _executor(self) -> Executor:

@@ -70,6 +70,11 @@ class GradientCollector:
             return Collected()
         return Collected(partial=self._partial(message.step, waiting))
 
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether all gradients of a step are here, but servers have not agreed on them."""
+        return any(len(sums) == len(self._buckets) for sums in self._waiting.values())
+
     def settle(self, total: NormTotal) -> Sums:
         """Return the sums of a step, scaled so that their global norm is within the limit."""
         sums = self._waiting.pop(total.step)

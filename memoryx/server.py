@@ -37,7 +37,7 @@ from wsc.core.payload import (
     unpack,
 )
 from wsc.core.program import Bucket, Mode, TensorSpec, assign_servers
-from wsc.core.role import Interval, Job, JobState, Report, RoleContext
+from wsc.core.role import Interval, Job, JobState, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by, streamed_by
 
 
@@ -157,6 +157,14 @@ class ServerJob(JobState[WeightServer]):
 
     def report(self) -> Report:
         return self._report
+
+    def waits_for(self) -> Waiting:
+        root = self.role.spec.root
+        if self._streamer.has_unreleased:
+            return Waiting("the release of weights", (root,))
+        if self._collector.waits_for_others:
+            return Waiting("the gradient norm of all servers", (self._norms.leader,))
+        return Waiting("gradients", (root,))
 
     def _stream(self) -> Iterator[Envelope]:
         for ready in self._streamer.send(self._cast):

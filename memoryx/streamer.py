@@ -46,6 +46,11 @@ class Streamer:
         """Whether all weights were sent and released."""
         return self._all_sent and not self._unreleased
 
+    @property
+    def has_unreleased(self) -> bool:
+        """Whether a reader still holds weights."""
+        return bool(self._unreleased)
+
     def send(self, cast: Callable[[Bucket], Slab]) -> Iterator[WeightsReady]:
         """Yield all weights that may stream now; each is ``cast`` into a slab when it is due."""
         while not self._all_sent and len(self._unreleased) < self._window:

@@ -25,7 +25,7 @@ from wsc.core.messages import (
 from wsc.core.partial_sum import Credit, Operands, PartialSum, one_by_one
 from wsc.core.program import Mode
 from wsc.core.reduce_order import Merger, Subtree
-from wsc.core.role import Job, JobState, Report, RoleContext
+from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 
 BucketKey = tuple[int, int, int]  # step, round, bucket
 
@@ -114,6 +114,16 @@ class SwitchJob(JobState[Switch]):
 
     def report(self) -> Report:
         return Report(self.role.name)
+
+    def waits_for(self) -> Waiting:
+        children = self.role.spec.children
+        if self._readers:
+            return Waiting(f"the release of weights of step {min(self._readers)[0]}", children)
+        if self._reductions:
+            return Waiting(f"gradients of step {min(self._reductions)[0]}", children)
+        servers = tuple(server_name(owner) for owner in sorted(set(self._owners)))
+        above = servers if self.role.spec.parent is None else (self.role.spec.parent,)
+        return Waiting("the release of gradients" if self._sent else "weights", above)
 
     def _below(self, round_index: int) -> range:
         """Return the micro-batches that the nodes below compute in a round."""

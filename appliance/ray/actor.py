@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,16 @@ import ray
 import torch
 
 from appliance.cores import CorePool, cores_of_host
+from appliance.health.pulse import PulseWriter
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
+from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
-from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec
+from wsc.core.messages import Envelope
+from wsc.core.payload import Payload
+from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
 
 # mallopt(3), malloc.h
 _M_TRIM_THRESHOLD = -1
@@ -27,15 +32,21 @@ _M_ARENA_MAX = -8
 _LARGEST_MMAP_THRESHOLD_BYTES = 32 << 20  # glibc refuses more on 64 bits
 _NEVER_TRIM = 2**31 - 1
 
+_NO_LINK = Address("", "")
+
+_PATIENCE_S = 1.0  # a role that has waited this long states for whom
+_GRACE_S = 5.0  # the watch finds who keeps a role waiting before the role gives up
+
 
 @dataclass(frozen=True)
 class Presence:
-    """Location of a started role: Ray's id of the host, process, link address and log file."""
+    """Location of a started role: Ray's id of the host, process, link address, log file, pulse."""
 
     host: str
     pid: int
     address: Address
     log_path: str
+    pulse: Payload
 
 
 class HostedProcess:
@@ -49,10 +60,22 @@ class HostedProcess:
         user_code.install()
         torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
         _keep_memory()
+        self._pulse = PulseWriter()
 
-    def log_path(self) -> str:
-        """Return the file that Ray has made this process' standard error."""
-        return os.readlink("/proc/self/fd/2")
+    def presence(self, address: Address = _NO_LINK) -> Presence:
+        """Return where this process is; Ray has made its log file the standard error."""
+        host = ray.get_runtime_context().get_node_id()
+        log_path = os.readlink("/proc/self/fd/2")
+        return Presence(host, os.getpid(), address, log_path, self._pulse.payload)
+
+    @contextmanager
+    def _calling(self, what: str) -> Iterator[None]:
+        """State in the pulse that a call runs."""
+        self._pulse.call(what)
+        try:
+            yield
+        finally:
+            self._pulse.idle()
 
 
 class RoleActor(HostedProcess):
@@ -74,8 +97,7 @@ class RoleActor(HostedProcess):
             start_timeout_s=runtime.start_timeout_s,
             stall_timeout_s=runtime.stall_timeout_s,
         )
-        host = ray.get_runtime_context().get_node_id()
-        return Presence(host, os.getpid(), self._link.endpoint.address, self.log_path())
+        return self.presence(self._link.endpoint.address)
 
     def open_cores(self) -> CorePool:
         """Open the pool of this host's cores; one role of each host opens it for all of them."""
@@ -83,8 +105,9 @@ class RoleActor(HostedProcess):
 
     def connect(self, spec: RoleSpec, directory: Mapping[str, Address], cores: CorePool) -> None:
         """Record the addresses of the other roles, and build this one."""
-        self._link.endpoint.connect(directory)
-        self._role = spec.build(RoleContext(self._link.arena, cores))
+        with self._calling("connect"):
+            self._link.endpoint.connect(directory)
+            self._role = spec.build(RoleContext(self._link.arena, cores))
 
     def run(self, job: Job) -> Report:
         """Run the role's part of a job: handle messages as they arrive, send answers at once.
@@ -92,23 +115,40 @@ class RoleActor(HostedProcess):
         Raises what the role raises, and the endpoint's ApplianceRuntimeServerError when a peer is
         gone or ApplianceDeadlockError when no message arrives for ``stall_timeout_s``.
         """
-        state, endpoint = self._role.begin(job), self._link.endpoint
-        for envelope in state.start():
-            endpoint.send(envelope)
-        while not state.finished:
-            for envelope in state.handle(endpoint.receive(self._runtime.stall_timeout_s)):
+        with self._calling(f"begin {job.mode} step {job.first_step}"):
+            state, endpoint = self._role.begin(job), self._link.endpoint
+            for envelope in state.start():
                 endpoint.send(envelope)
-        return state.report()
+            while not state.finished:
+                envelope = self._next_message(state)
+                message = envelope.message
+                what = f"{type(message).__name__} from {envelope.source}"
+                self._pulse.work(what, message.step)
+                for answer in state.handle(envelope):
+                    endpoint.send(answer)
+            return state.report()
+
+    def _next_message(self, state: RunningJob) -> Envelope:
+        """Wait for the next message; after a moment state in the pulse for whom."""
+        endpoint, limit_s = self._link.endpoint, self._runtime.stall_timeout_s + _GRACE_S
+        self._pulse.wait()
+        try:
+            return endpoint.receive(_PATIENCE_S)
+        except ApplianceDeadlockError:
+            self._pulse.explain(*state.waits_for())
+        return endpoint.receive(limit_s - _PATIENCE_S)
 
     def install(self, installation: Installation) -> None:
         """Give the role its part of a program."""
-        self._payload_bytes = max(self._payload_bytes, installation.payload_bytes)
-        self._link.endpoint.limit_payloads(self._payload_bytes)
-        self._role.install(installation)
+        with self._calling(f"install the {installation.mode} program"):
+            self._payload_bytes = max(self._payload_bytes, installation.payload_bytes)
+            self._link.endpoint.limit_payloads(self._payload_bytes)
+            self._role.install(installation)
 
     def call(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the role by name; ``RayRoles.call`` is the typed side of this call."""
-        return getattr(self._role, method)(*args, **keywords)
+        with self._calling(method):
+            return getattr(self._role, method)(*args, **keywords)
 
 
 def _own_address(runtime: RuntimeSpec) -> str:

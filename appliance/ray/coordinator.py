@@ -7,6 +7,7 @@ when one of them ends, all processes below it end too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -15,9 +16,11 @@ import ray
 import torch
 
 from appliance.coordinator import Coordinator, Roles, StepResult, cluster_ended
+from appliance.health.watch import HealthWatch
 from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
+from appliance.ray.hosts import watch_over
 from appliance.ray.roles import RayRoles, wait_until_ended
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
@@ -51,7 +54,7 @@ class HostedCoordinator(HostedProcess):
         session: str,
     ) -> list[Presence]:
         """Start the roles, build the object, and return where the roles are."""
-        roles = RayRoles(specs, runtime, session)
+        roles = RayRoles(specs, runtime, session, on_look=partial(self._pulse.call, "watch"))
         self._hosted = factory(roles)
         return roles.presences
 
@@ -77,14 +80,15 @@ class RayHosted(Generic[Hosted]):
     ) -> None:
         self._logs: dict[str, str] = {}
         self._presences: list[Presence] = []
+        self._watch: HealthWatch | None = None
         self._actor: Any = None
         self._owns_ray = enter(runtime)
         try:
             options: dict[str, Any] = {"name": f"{session}/{COORDINATOR}", "num_cpus": 0}
             self._actor = ray.remote(**options)(HostedCoordinator).remote(UserCode.here())
-            self._logs[COORDINATOR] = self._wait_for(
-                self._actor.log_path.remote(), runtime.start_timeout_s
-            )
+            here: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
+            self._logs[COORDINATOR] = here.log_path
+            self._watch = watch_over({COORDINATOR: here}, {COORDINATOR: self._actor}, runtime)
             start = self._actor.start.remote(factory, specs, runtime, session)
             self._presences = self._wait_for(start)
         except BaseException:
@@ -109,6 +113,9 @@ class RayHosted(Generic[Hosted]):
 
     def shutdown(self) -> None:
         """End the coordinator, its roles, and Ray if it was started here. Idempotent."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         if self._actor is not None and ray.is_initialized():
             ray.kill(self._actor)
             wait_until_ended(self._presences)
@@ -118,7 +125,8 @@ class RayHosted(Generic[Hosted]):
             self._owns_ray = False
 
     def _wait_for(self, future: Any, timeout_s: float | None = None) -> Any:
-        return gather({COORDINATOR: future}, self._logs, timeout_s)[COORDINATOR]
+        findings = {} if self._watch is None else self._watch.findings
+        return gather({COORDINATOR: future}, self._logs, timeout_s, findings)[COORDINATOR]
 
 
 class RayCluster(RayHosted[Coordinator]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -21,13 +22,17 @@ _SYMPTOMS = (ApplianceRuntimeServerError, ApplianceDeadlockError)
 
 
 def gather(
-    futures: Mapping[str, Any], logs: Mapping[str, str], timeout_s: float | None = None
+    futures: Mapping[str, Any],
+    logs: Mapping[str, str],
+    timeout_s: float | None = None,
+    findings: Mapping[str, WaferStreamError] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Wait for the results of all roles and return them in the order of ``futures``.
 
     The first failure ends the wait. A role that failed by itself is named at once; a role that
     lost its link to another, or waited for a message in vain, is named only if no other role
-    fails within a moment. ``logs`` are the log files of the roles, for the error.
+    fails within a moment. ``logs`` are the log files of the roles, for the error; ``findings`` are
+    the reasons for which the health watch has ended some of them.
 
     Raises:
         ClusterJobInitError: A role is not ready after ``timeout_s``.
@@ -38,7 +43,7 @@ def gather(
     for role, outcome in _outcomes(unfinished, timeout_s):
         if isinstance(outcome, RayError):
             failed, error = _cause(role, outcome, _outcomes(unfinished, _CAUSE_S))
-            raise _error_of(failed, error, logs.get(failed)) from error
+            raise _error_of(failed, error, logs.get(failed), findings.get(failed)) from error
         results[role] = outcome
     if unfinished:
         raise ClusterJobInitError(
@@ -83,7 +88,9 @@ def _is_symptom(error: RayError) -> bool:
     return isinstance(error, RayTaskError) and isinstance(error.cause, _SYMPTOMS)
 
 
-def _error_of(role: str, error: RayError, log_path: str | None = None) -> WaferStreamError:
+def _error_of(
+    role: str, error: RayError, log_path: str | None, finding: WaferStreamError | None
+) -> WaferStreamError:
     """Return the error to raise for a failed role: its own, if it is a WaferStreamError."""
     where = role if log_path is None else f"{role}, log: {log_path}"
     if isinstance(error, RayTaskError):
@@ -92,6 +99,8 @@ def _error_of(role: str, error: RayError, log_path: str | None = None) -> WaferS
         return ApplianceRuntimeServerError(
             f"{role} failed", code="role-failed", where=where, value=repr(error.cause)
         )
+    if isinstance(error, RayActorError) and finding is not None:
+        return finding
     if isinstance(error, RayActorError):
         return ApplianceRuntimeServerError(
             f"{role} died",
@@ -99,7 +108,7 @@ def _error_of(role: str, error: RayError, log_path: str | None = None) -> WaferS
             where=where,
             value=_reason(error),
             rule="every role lives as long as the cluster",
-            remedy="read the end of its log; the usual reason is that the host ran out of memory",
+            remedy="read the end of its log; it may have been killed, or the host out of memory",
         )
     return ApplianceRuntimeServerError(
         f"{role} cannot be reached", code="role-unreachable", where=where, value=error

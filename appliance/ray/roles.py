@@ -18,12 +18,15 @@ import torch
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from appliance.health.diagnosis import all_wait
+from appliance.health.watch import HealthWatch
 from appliance.ray.actor import Presence, RoleActor
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
+from appliance.ray.hosts import watch_over
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
-from wsc.core.errors import ClusterJobInitError
+from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
 from wsc.core.optimizer import OptimizerSpec
@@ -51,6 +54,7 @@ class RayRoles:
         specs: How to build each role.
         runtime: Where and how the actors run.
         session: A name that is unique among the clusters on these hosts.
+        on_look: Called by the health watch before each look at the roles.
 
     Raises:
         ClusterJobInitError: Ray has no capacity for the roles, or they do not start within
@@ -58,17 +62,25 @@ class RayRoles:
         WaferStreamError: A role could not be built.
     """
 
-    def __init__(self, specs: Sequence[RoleSpec], runtime: RuntimeSpec, session: str) -> None:
+    def __init__(
+        self,
+        specs: Sequence[RoleSpec],
+        runtime: RuntimeSpec,
+        session: str,
+        on_look: Callable[[], None] = lambda: None,
+    ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._runtime = runtime
         self._session = session
         self._actors: dict[str, Any] = {}
         self._presences: dict[str, Presence] = {}
         self._group: PlacementGroup | None = None
+        self._watch: HealthWatch | None = None
         self._owns_ray = enter(runtime)
         try:
             self._place()
             self._open()
+            self._watch = watch_over(self._presences, self._actors, runtime, on_look)
             self._connect()
         except BaseException:
             self.shutdown()
@@ -81,12 +93,11 @@ class RayRoles:
 
     def run(self, job: Job) -> list[Report]:
         futures = {role: actor.run.remote(job) for role, actor in self._actors.items()}
-        return list(gather(futures, self._logs).values())
+        return list(self._gather(futures).values())
 
     def install(self, installation: Installation) -> None:
         shared = ray.put(installation)  # sent once per host, not once per role
-        futures = {role: a.install.remote(shared) for role, a in self._actors.items()}
-        gather(futures, self._logs)
+        self._gather({role: a.install.remote(shared) for role, a in self._actors.items()})
 
     def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
         self.call(server, WeightHolder.train_with, optimizer)
@@ -112,10 +123,13 @@ class RayRoles:
     ) -> T:
         """Call a method of one role between jobs and return its result."""
         future = self._actors[role].call.remote(method.__name__, args, keywords)
-        result: T = gather({role: future}, self._logs)[role]
+        result: T = self._gather({role: future})[role]
         return result
 
     def shutdown(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         if ray.is_initialized():
             for actor in self._actors.values():
                 ray.kill(actor)
@@ -164,7 +178,17 @@ class RayRoles:
             )
             for role, presence in self._presences.items()
         }
-        gather(futures, self._logs)
+        self._gather(futures)
+
+    def _gather(self, futures: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait for all roles; the health watch says why a role has ended, if it ended it."""
+        assert self._watch is not None, "calls follow the start"
+        try:
+            return gather(futures, self._logs, findings=self._watch.findings)
+        except ApplianceDeadlockError as error:
+            if error.code != "link-stalled":
+                raise
+            raise all_wait(self._watch.pulses, error) from error
 
     def _pools(self) -> dict[str, Any]:
         """Return, for each host, the future pool of its cores, opened by one role there."""

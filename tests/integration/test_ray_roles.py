@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +14,18 @@ from pathlib import Path
 import pytest
 import ray
 
+from appliance.health.pulse import Activity, Pulse
+from appliance.ray.actor import Presence
 from appliance.ray.connection import enter
 from appliance.ray.coordinator import RayHosted
+from appliance.ray.hosts import RemoteHosts
 from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind
 from tests.support.errors import raises
 from tests.support.processes import command_of, descendants, running, wait_for_end
 from wsc.core.errors import (
+    ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     ClusterJobInitError,
     ConfigError,
@@ -28,7 +34,7 @@ from wsc.core.messages import node_name
 from wsc.core.role import Job
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
-from toy_roles import Player, PlayerSpec, Umpire, players
+from toy_roles import FOREVER, Player, PlayerSpec, Umpire, players
 
 pytestmark = pytest.mark.ray
 
@@ -54,6 +60,14 @@ def roles_of(
         yield roles, [presence.pid for presence in roles.presences]
     finally:
         roles.shutdown()
+
+
+def pulses_from_elsewhere(presences: dict[str, Presence]) -> dict[str, Pulse | None]:
+    """The pulses as a task of Ray on the roles' host sees them, which needs a while to start."""
+    hosts, deadline = RemoteHosts(), time.monotonic() + 30
+    while not (pulses := hosts.look(presences)) and time.monotonic() < deadline:
+        pass
+    return pulses
 
 
 def named_shared_memory(pid: int) -> set[str]:
@@ -146,6 +160,48 @@ def test_dead_role_is_named_not_its_neighbour(instance: None) -> None:
         assert Path(str(caught.value.where).rpartition("log: ")[2]).is_file()
 
 
+def test_stopped_role_is_named_not_its_victim(instance: None) -> None:
+    """SIGSTOP in the midst of a job: found within the limit, named with what it did, and ended."""
+    with roles_of(players(), RuntimeSpec(heartbeat_timeout_s=1)) as (roles, pids):
+        stop = threading.Timer(1, os.kill, (pids[1], signal.SIGSTOP))
+        stop.start()
+        with raises(ApplianceRuntimeServerError, "role-stopped") as caught:
+            roles.run(FOREVER)
+        stop.join()
+        assert caught.value.where == "b"
+    assert running(pids) == set()
+
+
+def test_role_that_continues_in_time_goes_on(instance: None) -> None:
+    """A stop within the limit only takes its time; another host would see the pulses, too."""
+    with roles_of(players()) as (roles, pids):
+        os.kill(pids[0], signal.SIGSTOP)
+        resume = threading.Timer(1.5, os.kill, (pids[0], signal.SIGCONT))
+        resume.start()
+        reports = roles.run(RALLY)
+        resume.join()
+        assert reports[0].norms | reports[1].norms == NORMS
+        pulses = pulses_from_elsewhere(dict(zip("ab", roles.presences, strict=True)))
+        assert [pulse and pulse.activity for pulse in pulses.values()] == [Activity.IDLE] * 2
+
+
+def test_hanging_role_is_named_with_those_that_wait(instance: None) -> None:
+    """A role that does not return from a message is found, not the one that waits for it."""
+    with roles_of(players("hangs"), RuntimeSpec(stall_timeout_s=3)) as (roles, _):
+        with raises(ApplianceDeadlockError, "role-stalled") as caught:
+            roles.run(RALLY)
+        assert caught.value.where == "b"
+        assert str(caught.value.value).endswith("waiting for it: a")
+
+
+def test_lost_message_names_who_waits_for_whom(instance: None) -> None:
+    """Nobody is stopped or busy, but every role waits."""
+    with roles_of(players("loses"), RuntimeSpec(stall_timeout_s=1)) as (roles, _):
+        with raises(ApplianceDeadlockError, "roles-stalled") as caught:
+            roles.run(RALLY)
+        assert "a waits for b (the ball)" in str(caught.value.value)
+
+
 def test_ray_hosted_forwards_calls_and_errors(instance: None) -> None:
     """Calls are forwarded, errors come back as themselves, and a dead coordinator is named."""
     hosted = RayHosted(Umpire, players(), RuntimeSpec(), uuid.uuid4().hex)
@@ -159,6 +215,20 @@ def test_ray_hosted_forwards_calls_and_errors(instance: None) -> None:
         with raises(ApplianceRuntimeServerError, "role-died") as died:
             hosted.invoke(Umpire.die)
         assert str(died.value.where).startswith("crd-0,")
+    finally:
+        hosted.shutdown()
+    assert wait_for_end(pids, timeout_s=10) == set()
+
+
+def test_stopped_coordinator_is_found(instance: None) -> None:
+    """The user's process watches over the coordinator as it watches over the roles."""
+    runtime = RuntimeSpec(heartbeat_timeout_s=1)
+    hosted = RayHosted(Umpire, players(), runtime, uuid.uuid4().hex)
+    try:
+        pids = hosted.invoke(Umpire.pids)
+        with raises(ApplianceRuntimeServerError, "role-stopped") as caught:
+            hosted.invoke(Umpire.stop)
+        assert caught.value.where == "crd-0"
     finally:
         hosted.shutdown()
     assert wait_for_end(pids, timeout_s=10) == set()

@@ -1,6 +1,8 @@
 """Two roles that play ping-pong, and may fail in several ways, for tests of RayRoles."""
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +12,7 @@ from appliance.ray.roles import RayRoles
 from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
 from wsc.core.messages import Envelope, WeightsReady
-from wsc.core.role import Job, Report, RoleContext
+from wsc.core.role import Job, Report, RoleContext, Waiting
 
 FOREVER = Job("train", 1, 1_000_000_000)
 
@@ -69,6 +71,8 @@ class Match:
         with self._context.cores.lease():
             self._norms[message.step] = float(message.payload.view(torch.float32).sum())
         self._hits_left -= 1
+        if self.spec.mood == "loses":
+            return
         if self._hits_left or not self.spec.serves:
             yield self._ball(message.step + 1)
 
@@ -79,6 +83,9 @@ class Match:
     def report(self) -> Report:
         return Report(self.name, norms=self._norms)
 
+    def waits_for(self) -> Waiting:
+        return Waiting("the ball", (self.spec.peer,))
+
     def _fail(self) -> None:
         if self.spec.mood == "domain error":
             raise ConfigError("no such stroke", code="no-such-stroke", where=self.name, value="lob")
@@ -86,6 +93,8 @@ class Match:
             raise ZeroDivisionError("a defect")
         if self.spec.mood == "dies":
             os._exit(7)
+        if self.spec.mood == "hangs":
+            time.sleep(1000)
 
     def _ball(self, step: int) -> Envelope:
         slab = self._context.arena.allocate(4 * 1000)
@@ -116,3 +125,6 @@ class Umpire:
 
     def die(self) -> None:
         os._exit(7)
+
+    def stop(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)

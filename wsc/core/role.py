@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -83,6 +83,13 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
 
+class Waiting(NamedTuple):
+    """What a running job waits for, in words, and the roles from which it may come."""
+
+    what: str
+    peers: tuple[str, ...]
+
+
 class RunningJob(Protocol):
     """The state of one job of one role; nothing of it outlives the job."""
 
@@ -98,6 +105,9 @@ class RunningJob(Protocol):
 
     def report(self) -> Report:
         """Return the results of the finished job."""
+
+    def waits_for(self) -> Waiting:
+        """Return what an unfinished job waits for; asked between two messages."""
 
 
 AnyRole = TypeVar("AnyRole", bound="Role")

@@ -15,7 +15,7 @@ from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages import Envelope, WeightsReleased
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.role import Job, Report, RoleContext
+from wsc.core.role import Job, Report, RoleContext, Waiting
 
 JOB = Job("train", 1, 1)
 
@@ -58,6 +58,9 @@ class Toy:
     def report(self) -> Report:
         return Report(self.name)
 
+    def waits_for(self) -> Waiting:
+        return Waiting("toys", ("c",))
+
     def install(self, installation: Any) -> None:
         pass
 
@@ -96,7 +99,7 @@ def test_stall_names_the_waiting_roles() -> None:
     roles = LocalRoles([Toy("a", at_first=("b",)), Toy("b", expects=2), Toy("c", expects=1)])
     with raises(ApplianceDeadlockError, "roles-stalled") as caught:
         roles.run(JOB)
-    assert caught.value.value == "b, c"
+    assert caught.value.value == "b waits for c (toys); c waits for c (toys)"
 
 
 def test_calls_reach_the_named_weight_holder(tmp_path: Path) -> None:

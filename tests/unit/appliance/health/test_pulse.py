@@ -1,0 +1,83 @@
+"""Pulses: what a process states is what another reads, whatever state the process is in."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from appliance.health.pulse import Activity, PulseWriter, read_pulse
+from tests.support.errors import raises
+from wsc.core.errors import ApplianceRuntimeServerError
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that sleeps."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as sleeper:
+        yield sleeper
+        sleeper.kill()
+
+
+def test_pulse_is_read_as_it_was_written() -> None:
+    """Activity, step, detail and peers come back; the time of work is added up."""
+    writer = PulseWriter()
+    assert read_pulse(os.getpid(), writer.payload).activity is Activity.IDLE
+    writer.work("WeightsReady from br-0", 7)
+    time.sleep(0.02)
+    working = read_pulse(os.getpid(), writer.payload)
+    assert (working.activity, working.step) == (Activity.WORK, 7)
+    assert working.detail == "WeightsReady from br-0"
+    assert working.age_s >= 0.02
+    writer.wait()
+    writer.explain("weights of step 7", ["br-0", "wrk-1"])
+    waiting = read_pulse(os.getpid(), writer.payload)
+    assert (waiting.activity, waiting.step) == (Activity.WAIT, 7)
+    assert (waiting.detail, waiting.peers) == ("weights of step 7", ("br-0", "wrk-1"))
+    assert waiting.busy_s >= 0.02
+    assert waiting.age_s < working.age_s + 1
+
+
+def test_long_text_is_cut() -> None:
+    """A text of any length leaves the rest of the pulse intact."""
+    writer = PulseWriter()
+    writer.work("é" * 1000, 3)
+    pulse = read_pulse(os.getpid(), writer.payload)
+    assert pulse.step == 3
+    assert 100 < len(pulse.detail) < 200
+
+
+def test_stopped_process_is_told_from_one_that_runs(process: subprocess.Popen[bytes]) -> None:
+    """SIGSTOP, SIGCONT and SIGKILL show in the pulse without any help of the process."""
+    payload = PulseWriter().payload
+
+    def becomes(*, stopped: bool, alive: bool) -> bool:
+        for _ in range(500):
+            pulse = read_pulse(process.pid, payload)
+            if (pulse.is_stopped, pulse.is_alive) == (stopped, alive):
+                return True
+            time.sleep(0.01)
+        return False
+
+    assert becomes(stopped=False, alive=True)
+    for number, expected in ((signal.SIGSTOP, True), (signal.SIGCONT, False)):
+        process.send_signal(number)
+        assert becomes(stopped=expected, alive=True)
+    process.kill()
+    assert becomes(stopped=False, alive=False)
+
+
+def test_pulse_of_an_ended_process_is_an_error() -> None:
+    """Where the process that holds the memory has ended, there is no pulse."""
+    code = (
+        "import pickle, sys\n"
+        "from appliance.health.pulse import PulseWriter\n"
+        "sys.stdout.buffer.write(pickle.dumps(PulseWriter().payload))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    with raises(ApplianceRuntimeServerError, "shared-memory-gone"):
+        read_pulse(os.getpid(), pickle.loads(done.stdout))
