@@ -1,0 +1,104 @@
+"""``waferstream certificates``: make what ``runtime.tls`` of cluster.yaml names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+
+from swarmx.links.certificates import Credentials, make_authority, make_certificate
+from waferstream.cli.tools import Command, argument
+from wsc.core.errors import ConfigError
+
+_AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"
+_AUTHORITY_KEY = "ca.key"
+_MOST_DAYS = 36500
+
+
+def _make(given: argparse.Namespace) -> int:
+    """Make an authority, or take the one in the folder, and a folder of files for each host."""
+    if not 1 <= given.days <= _MOST_DAYS:
+        raise ConfigError(
+            f"--days must be 1 to {_MOST_DAYS}", code="out-of-range", value=given.days
+        )
+    folder: Path = given.folder
+    life = timedelta(days=given.days)
+    try:
+        authority = _authority(folder, life)
+        for host in given.host:
+            name, *others = _names(host)
+            _write_host(
+                folder / name, authority, make_certificate(authority, [name, *others], life)
+            )
+            print(f"{folder / name}: copy to {name}, to the same path on every host")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            "the certificates cannot be made",
+            code="certificates-not-made",
+            where=str(folder),
+            value=error,
+        ) from error
+    print(f"{folder / _AUTHORITY_KEY}: keep it secret; whoever has it can join")
+    return 0
+
+
+def _names(host: str) -> list[str]:
+    """Return the names of a host; the first is also that of a folder."""
+    names = host.split(",")
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:-]*", name):
+            raise ConfigError(
+                "a host must be a name or an IP address",
+                code="host-name-malformed",
+                where="--host",
+                value=name,
+            )
+    return names
+
+
+def _authority(folder: Path, life: timedelta) -> Credentials:
+    """Return the authority of a folder, made if there is none."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    certificate, key = folder / _AUTHORITY, folder / _AUTHORITY_KEY
+    if key.exists():
+        return Credentials(certificate.read_bytes(), key.read_bytes())
+    made = make_authority("WaferStream", life)
+    _write_secret(key, made.key)
+    certificate.write_bytes(made.certificate)
+    return made
+
+
+def _write_host(folder: Path, authority: Credentials, made: Credentials) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _write_secret(folder / _KEY, made.key)
+    (folder / _CERTIFICATE).write_bytes(made.certificate)
+    (folder / _AUTHORITY).write_bytes(authority.certificate)
+
+
+def _write_secret(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(content)
+
+
+COMMANDS = (
+    Command(
+        "make",
+        "make an authority and a certificate for each host, for runtime.tls of cluster.yaml",
+        _make,
+        (
+            argument("folder", type=Path, help="where to write; an authority there is used"),
+            argument(
+                "--host",
+                action="append",
+                required=True,
+                metavar="NAME[,NAME...]",
+                help="names and IP addresses of a host; Ray's address of it must be one of them",
+            ),
+            argument("--days", type=int, default=365, help="how long they are valid"),
+        ),
+    ),
+)
