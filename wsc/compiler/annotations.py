@@ -16,8 +16,10 @@ import torch
 from torch import fx, nn
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.modules import module as nn_module
 
+from wsc.compiler.capture_errors import blame_line
 from wsc.core.errors import ApplianceCompilationError
 
 _LAYER_KEY = "waferstream_layer"
@@ -91,7 +93,11 @@ def marked_backward() -> Iterator[None]:
             setup_stacktrace_preservation_hooks([loss.grad_fn])
         with fx_traceback.annotate({_SEED_KEY: True}):
             seed = torch.full_like(loss, 1.0)
-        torch.autograd.backward(loss, seed, retain_graph=retain_graph)
+        try:
+            torch.autograd.backward(loss, seed, retain_graph=retain_graph)
+        except Exception as error:
+            blame_line(error, _running_line())
+            raise
 
     with mock.patch.object(torch.Tensor, "backward", backward):
         yield
@@ -104,9 +110,42 @@ def loss_scale_placeholder() -> torch.Tensor:
 
 
 def annotate_layers(graph: fx.Graph) -> None:
-    """Set each node's layer and direction under the names that the passes read."""
+    """Set each node's layer and direction under the names that the passes read.
+
+    A backward node gets the line of the forward node whose gradient it computes.
+    """
+    lines = _forward_lines(graph)
     for node in graph.nodes:
+        sequence = node.meta.get("seq_nr")
+        if _is_backward(node) and not node.meta.get("is_gradient_acc") and sequence in lines:
+            node.meta["stack_trace"] = lines[sequence]
         node.meta["layer"] = node.meta.get("custom", {}).get(_LAYER_KEY, "")
-        node.meta["backward"] = bool(node.meta.get("autograd_backward"))
+        node.meta["backward"] = _is_backward(node)
         node.meta["seed"] = _SEED_KEY in node.meta.get("custom", {})
         node.meta["loss_scale"] = _LOSS_SCALE_KEY in node.meta.get("custom", {})
+
+
+def _is_backward(node: fx.Node) -> bool:
+    return bool(node.meta.get("autograd_backward"))
+
+
+def _forward_lines(graph: fx.Graph) -> dict[int, str]:
+    """Return the stack trace of each forward op by its sequence number.
+
+    Ops without a gradient have the number of the op before them, so the first node counts.
+    """
+    lines: dict[int, str] = {}
+    for node in graph.nodes:
+        line = node.meta.get("stack_trace")
+        if line and "seq_nr" in node.meta and not _is_backward(node):
+            lines.setdefault(node.meta["seq_nr"], line)
+    return lines
+
+
+def _running_line() -> str | None:
+    """Return the stack trace of the forward op whose gradient autograd computes now, if known."""
+    mode = get_proxy_mode()
+    sequences = fx_traceback.current_meta.get("grad_fn_seq_nr")
+    if mode is None or not sequences:
+        return None
+    return _forward_lines(mode.tracer.graph).get(sequences[-1])

@@ -24,6 +24,9 @@ from wsc.core.errors import ApplianceCompilationError, WaferStreamError
 
 _STATIC = "the step is captured once and runs on the wafer: no value is known while it is traced"
 
+_BLAMED_LINE = "waferstream_line"
+"""Attribute of an exception with the line of the user's program that it is due to."""
+
 _OWN = Path(__file__).resolve().parents[2]
 _TORCH = Path(torch.__file__).parent
 # Ray replaces print() by a function of its own in every process that imports it.
@@ -66,8 +69,30 @@ def explain(model: nn.Module) -> Iterator[None]:
 
 
 def user_line(error: BaseException) -> str | None:
-    """Return ``file:line: source`` of the innermost frame in the user's code, if any."""
-    return _innermost_line(traceback.extract_tb(error.__traceback__))
+    """Return ``file:line: source`` of the innermost frame in the user's code, if any.
+
+    In a backward pass it is the line of the forward op (``blame_line``).
+    """
+    blamed: str | None = getattr(error, _BLAMED_LINE, None)
+    return blamed or _innermost_line(traceback.extract_tb(error.__traceback__))
+
+
+def blame_line(error: Exception, stack_trace: str | None) -> None:
+    """Let an exception of a backward pass name the line of a forward op.
+
+    A line of the user's own backward function is more precise, and stays.
+
+    Args:
+        error: The exception, handled where the backward pass starts.
+        stack_trace: The stack trace of the graph node whose gradient was being computed, if known.
+    """
+    line = line_of_node(stack_trace)
+    if line is None or user_line(error) is not None:
+        return
+    if not isinstance(error, WaferStreamError):
+        setattr(error, _BLAMED_LINE, line)
+    elif error.where == calling_line():
+        error.where = line
 
 
 def calling_line() -> str | None:

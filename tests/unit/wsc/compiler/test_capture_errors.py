@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import wsc
@@ -109,6 +110,48 @@ class DrawsState(WritesView):
         return Regression.forward(self, x, y)
 
 
+class SparseGradient(Regression):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4, sparse=True)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = F.embedding(x[:, 0].long(), self.embedding.weight, sparse=True)  # here
+        return super().forward(rows, y)
+
+
+class _Cut(torch.autograd.Function):
+    """A function whose gradient has another shape than its operand."""
+
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x * 2  # here
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient[:1, :3]
+
+
+class WrongGradient(Regression):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        hidden = _Cut.apply(self.layers[0](x))  # type: ignore[no-untyped-call]
+        return super().forward(hidden, y)
+
+
+class _Fails(_Cut):
+    """A function whose backward fails in a line of its own."""
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.view(3, 7)  # here
+
+
+class FailingGradient(Regression):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        hidden = _Fails.apply(self.layers[0](x))  # type: ignore[no-untyped-call]
+        return super().forward(hidden, y)
+
+
 CASES = [
     (Item, "op-depends-on-values", "aten._local_scalar_dense", "step_closure"),
     (Branch, "op-depends-on-values", "aten._local_scalar_dense", "torch.where"),
@@ -120,6 +163,9 @@ CASES = [
     (Ctc, "op-depends-on-values", "aten._ctc_loss", "CrossEntropyLoss"),
     (DrawsFromGenerator, "generator-in-step", "randn", "seed of the run"),
     (WrongShape, "traced-step-failed", "[3, 7]", None),
+    (SparseGradient, "op-without-kernel", "sparse_coo", None),
+    (WrongGradient, "traced-step-failed", "invalid gradient", None),
+    (FailingGradient, "traced-step-failed", "[3, 7]", None),
     (AttributeStatistics, "write-to-constant", "update_mean", "buffer of the model"),
     (WritesInput, "write-to-constant", "mul_", "out of place"),
     (WritesView, "state-in-gradient", "gradient", "BatchNorm"),
