@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from cstorch.client.checkpoints import local_path
 from cstorch.current import current_backend
 from cstorch.optim.packing import packed, unpacked
 from cstorch.remote.weights import as_arrays
@@ -35,7 +35,7 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
     Raises:
         CheckpointError: The file cannot be written, or no state of the cluster is named.
     """
-    target = _local(path)
+    target = Path(local_path(path))
     states = [state for state in CLUSTER_STATES if state in state_dict]
     if not states:
         raise CheckpointError(
@@ -67,28 +67,13 @@ def load(path: Path | str) -> dict[str, Any]:
     To continue training on the cluster use ``Backend.restore``, which does not load the weights
     into this process. CheckpointError if the file is damaged.
     """
-    reader = Reader(_local(path))
+    reader = Reader(Path(local_path(path)))
     states = dict(reader.objects)
     if model := LazyTensors(reader, MODEL):
         states["model"] = model
     if "optimizer" in reader.objects or reader.names(OPTIMIZER_STATE):
         states["optimizer"] = packed(reader)
     return states
-
-
-def _local(path: Path | str) -> Path:
-    """Return the path of a local file; CheckpointError for a URL."""
-    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:/)", str(path))
-    if scheme:
-        raise CheckpointError(
-            "a checkpoint must be a local file",
-            code="checkpoint-not-local",
-            where=str(path),
-            value=f"{scheme[0]}://",
-            rule="object stores are not supported",
-            remedy="use a path of a mounted file system, and copy the file afterwards",
-        )
-    return Path(path)
 
 
 class LazyTensors(Mapping[str, torch.Tensor]):
