@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,16 +20,26 @@ from wsc.core.errors import (
 from wsc.core.installation import Installation
 from wsc.core.messages import Envelope
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob, WeightHolder
+from wsc.core.role import (
+    Job,
+    Progress,
+    Report,
+    Role,
+    RoleContext,
+    RoleSpec,
+    RunningJob,
+    WeightHolder,
+)
 
 
 class LocalRoles:
     """Roles that run one at a time; the oldest message is handled first."""
 
     def __init__(self, specs: Sequence[RoleSpec]) -> None:
-        self._roles: dict[str, Role] = {
-            spec.name: spec.build(RoleContext(MemoryArena(), UnlimitedCores())) for spec in specs
-        }
+        self._specs: dict[str, RoleSpec] = {}
+        self._roles: dict[str, Role] = {}
+        self._failed: dict[str, WaferStreamError] = {}
+        self.rebuild(specs, ())
 
     def run(self, job: Job) -> list[Report]:
         with _single_threaded():
@@ -39,12 +49,12 @@ class LocalRoles:
         mail: deque[Envelope] = deque()
         states: dict[str, RunningJob] = {}
         for name, role in self._roles.items():
-            with _failures_of(name):
+            with self._failures_of(name):
                 states[name] = role.begin(job)
                 mail.extend(states[name].start())
         while mail:
             envelope = mail.popleft()
-            with _failures_of(envelope.target):
+            with self._failures_of(envelope.target):
                 mail.extend(states[envelope.target].handle(envelope))
         if waiting := {name: s.waits_for() for name, s in states.items() if not s.finished}:
             raise ApplianceDeadlockError(
@@ -58,29 +68,56 @@ class LocalRoles:
         return [state.report() for state in states.values()]
 
     def install(self, installation: Installation) -> None:
-        for name, role in self._roles.items():
-            with _failures_of(name):
-                role.install(installation)
+        self.install_on(self._roles, installation)
+
+    def install_on(self, roles: Collection[str], installation: Installation) -> None:
+        for name in roles:
+            with self._failures_of(name):
+                self._roles[name].install(installation)
 
     def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        with _failures_of(server):
+        with self._failures_of(server):
             self.holder(server).train_with(optimizer)
 
     def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        with _failures_of(server):
+        with self._failures_of(server):
             self.holder(server).fill(values, state)
 
     def save(self, server: str, path: Path, state: str) -> None:
-        with _failures_of(server):
+        with self._failures_of(server):
             self.holder(server).save(path, state)
 
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        with _failures_of(server):
+        with self._failures_of(server):
             self.holder(server).restore(path, state, strict)
 
     def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        with _failures_of(server):
+        with self._failures_of(server):
             return self.holder(server).masters(names, state)
+
+    def progress(self, server: str) -> Progress | None:
+        with self._failures_of(server):
+            return self.holder(server).progress()
+
+    def rollback(self, server: str, step: int) -> None:
+        with self._failures_of(server):
+            self.holder(server).rollback(step)
+
+    def abort(self) -> Mapping[str, WaferStreamError]:
+        failed, self._failed = self._failed, {}
+        return failed
+
+    def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
+        kept = {s.name for s in specs if s.name not in lost and self._specs.get(s.name) == s}
+        before = self._roles
+        self._specs = {spec.name: spec for spec in specs}
+        self._roles = {
+            name: before[name]
+            if name in kept
+            else spec.build(RoleContext(MemoryArena(), UnlimitedCores()))
+            for name, spec in self._specs.items()
+        }
+        return frozenset(self._specs) - kept
 
     def shutdown(self) -> None:
         self._roles.clear()
@@ -92,18 +129,19 @@ class LocalRoles:
             raise TypeError(f"{server} holds no weights")
         return role
 
-
-@contextmanager
-def _failures_of(role: str) -> Iterator[None]:
-    """Convert a foreign exception of a role to an error that names the role, as on Ray."""
-    try:
-        yield
-    except WaferStreamError:
-        raise
-    except Exception as error:  # the user's model and loader may raise anything
-        raise ApplianceRuntimeServerError(
-            f"{role} failed", code="role-failed", where=role, value=repr(error)
-        ) from error
+    @contextmanager
+    def _failures_of(self, role: str) -> Iterator[None]:
+        """Note a failure of a role; a foreign exception becomes an error that names the role."""
+        try:
+            yield
+        except WaferStreamError as error:
+            self._failed[role] = error
+            raise
+        except Exception as error:  # the user's model and loader may raise anything
+            self._failed[role] = ApplianceRuntimeServerError(
+                f"{role} failed", code="role-failed", where=role, value=repr(error)
+            )
+            raise self._failed[role] from error
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from wsc.core.messages import COORDINATOR, Envelope
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import (
     Job,
+    Progress,
     Report,
     Role,
     RoleContext,
@@ -166,6 +167,13 @@ class LoggedHolder(Logged):
     def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         with _logged(self._log, f"Return {len(names)} tensors of {state}"):
             return self._holder.masters(names, state)
+
+    def progress(self) -> Progress | None:
+        return self._holder.progress()
+
+    def rollback(self, step: int) -> None:
+        with _logged(self._log, f"Take back what came after step {step}"):
+            self._holder.rollback(step)
 
 
 class LoggedJob:

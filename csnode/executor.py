@@ -112,6 +112,7 @@ class Executor:
         self.program = installation.program
         self.rounds = installation.rounds
         self.schedule = installation.schedule
+        self.keepers = installation.keepers
         first = self.program.num_results
         self._tensors = frozenset(
             (

@@ -20,9 +20,11 @@ from wsc.core.messages import (
     Envelope,
     GradientReady,
     GradientReleased,
+    StepDone,
     WeightsReady,
     WeightsReleased,
     node_name,
+    server_name,
 )
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
@@ -125,6 +127,7 @@ class NodeJob(JobState[CSNode]):
         super().__init__(role)
         self._mode = job.mode
         self._last_step = job.last_step
+        self._is_protected = job.is_protected
         self._state = dict(job.state)
         # The position: round of a step, segment steps executed in it, micro-batches taken.
         self._now = RoundOfStep(job.first_step, 0)
@@ -200,7 +203,7 @@ class NodeJob(JobState[CSNode]):
                 yield from self._execute(step)
                 self._num_executed += 1
             else:
-                self._end_round()
+                yield from self._end_round()
 
     def _take_batch(self, step: int, index: int) -> Envelope:
         ready = self._inputs.pop((step, index))
@@ -254,7 +257,7 @@ class NodeJob(JobState[CSNode]):
             ready = GradientReady(*self._now, bucket.index, subtree, part.payload)
             yield self.envelope(self.role.spec.parent, ready)
 
-    def _end_round(self) -> None:
+    def _end_round(self) -> Iterator[Envelope]:
         program = self._executor.program
         is_last_step = self._now.step == self._last_step
         unread = set(program.state.results)
@@ -272,7 +275,17 @@ class NodeJob(JobState[CSNode]):
         is_last = round_index + 1 == self._executor.rounds.count
         if is_last:
             self._loss_scales.pop(step, None)
+            if self._is_protected and not is_last_step:
+                yield from self._done(step)
         self._now = RoundOfStep(step + 1, 0) if is_last else RoundOfStep(step, round_index + 1)
+
+    def _done(self, step: int) -> Iterator[Envelope]:
+        """Give the results of a step to the weight servers, where they outlive this node."""
+        report = self._report
+        results = tuple((index, v) for (of, index), v in report.results.items() if of == step)
+        done = StepDone(step, results, tuple(f for f in report.findings if f.step == step))
+        for keeper in self._executor.keepers:
+            yield self.envelope(server_name(keeper), done)
 
     def _account(self) -> None:
         """Update the ledger with the activations that are held.

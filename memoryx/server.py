@@ -10,11 +10,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from memoryx.collector import GradientCollector, NormExchange, Sums
+from memoryx.commitment import Commitment
+from memoryx.journal import Journal
 from memoryx.loss_scaling import LossScaling
 from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
@@ -27,6 +30,7 @@ from wsc.core.messages import (
     GradientReleased,
     NormPartial,
     NormTotal,
+    StepDone,
     WeightsReleased,
     server_name,
 )
@@ -37,7 +41,7 @@ from wsc.core.payload import (
     unpack,
 )
 from wsc.core.program import Bucket, Mode, TensorSpec, assign_servers
-from wsc.core.role import Interval, Job, JobState, Report, RoleContext, Waiting
+from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by, streamed_by
 
 
@@ -71,6 +75,8 @@ class WeightServer:
         self.store = WeightStore(owned)
         self.installed: dict[Mode, Installation] = {}
         self.persistence = Persistence(self.store)
+        self.journal = Journal(self.store)
+        self._protected: ServerJob | None = None
 
     def install(self, installation: Installation) -> None:
         self.installed[installation.mode] = installation
@@ -79,7 +85,9 @@ class WeightServer:
             self.persistence.catch_up()
 
     def begin(self, job: Job) -> ServerJob:
-        return ServerJob(self, job)
+        begun = ServerJob(self, job)
+        self._protected = begun if job.is_protected else None
+        return begun
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same parameters."""
@@ -103,6 +111,23 @@ class WeightServer:
         own = self.store.tensors(state)
         return [own[name].numpy().copy() for name in names]
 
+    def progress(self) -> Progress | None:
+        """Return how far the last job came, if it was protected."""
+        return None if self._protected is None else self._protected.progress()
+
+    def rollback(self, step: int) -> None:
+        """Take back what a protected job has updated after a step."""
+        self.journal.rollback(step)
+
+
+class PendingUpdate(NamedTuple):
+    """Whole gradients of a step, and the number of its update for the optimizer."""
+
+    step: int
+    number: int
+    sums: Sums
+    is_skipped: bool
+
 
 class ServerJob(JobState[WeightServer]):
     """One job of a weight server: what it has streamed, collected and updated."""
@@ -115,7 +140,11 @@ class ServerJob(JobState[WeightServer]):
         self._stream_dtype = program.stream_dtype
         self._report = Report(role.name)
         self._credits: list[Envelope] = []
-        self._updates_left = len(job.steps) * sum(len(bucket.names) for bucket in collected)
+        num_updates = sum(len(bucket.names) for bucket in collected)
+        self._updates_left = len(job.steps) * num_updates
+        self._is_protected = job.is_protected
+        self._commitment = Commitment(role.name, installed, job, num_updates)
+        self._pending: list[PendingUpdate] = []  # until everyone has done the step before
         self._streamer = Streamer(
             job.steps,
             installed.rounds.count,
@@ -147,13 +176,16 @@ class ServerJob(JobState[WeightServer]):
                     yield self.envelope(target, total)
             case NormTotal() as total:
                 yield from self._settle(total)
+            case StepDone() as done:
+                self._commitment.note(envelope.source, done)
+                yield from self._apply_allowed()
             case message:
                 raise self.refusal(message)
         yield from self._stream()
 
     @property
     def finished(self) -> bool:
-        return self._streamer.finished and self._updates_left == 0
+        return self._streamer.finished and self._updates_left == 0 and self._commitment.finished
 
     def report(self) -> Report:
         return self._report
@@ -164,7 +196,16 @@ class ServerJob(JobState[WeightServer]):
             return Waiting("the release of weights", (root,))
         if self._collector.waits_for_others:
             return Waiting("the gradient norm of all servers", (self._norms.leader,))
+        if self._pending:
+            return Waiting("the end of a step", self._commitment.behind(self._pending[0].step))
         return Waiting("gradients", (root,))
+
+    def progress(self) -> Progress:
+        """Return how far the job is."""
+        kept = self._commitment.kept
+        report = replace(self._report, results=dict(kept.results))
+        report.findings = [*self._report.findings, *kept.findings]
+        return Progress(self._commitment.applied_step, self._commitment.kept_step, report)
 
     def _stream(self) -> Iterator[Envelope]:
         for ready in self._streamer.send(self._cast):
@@ -200,22 +241,37 @@ class ServerJob(JobState[WeightServer]):
         self._scaling.advance(total, self._report)
 
     def _update(self, step: int, sums: Sums, is_skipped: bool = False) -> Iterator[Envelope]:
-        """Apply the optimizer to the parameters of some buckets; yield the credits that are due."""
+        """Update the parameters of some buckets, at once if it is allowed."""
         if sums:
-            gradients = self._collector.gradients(sums)
-            with self.role.context.cores.lease():
-                start_ns = time.perf_counter_ns()
-                if not is_skipped:
-                    masters = self.role.store.masters
-                    self._watcher.before_update(step, masters, gradients)
-                    self.role.store.update(gradients, self._scaling.applied(step))
-                    self._watcher.after_update(step, masters, gradients)
-                stop_ns = time.perf_counter_ns()
-            detail = f"{len(gradients)} tensors"
-            self._report.intervals.append(Interval("update", start_ns, stop_ns, step, detail))
-            for whole in sums.values():
-                whole.release()
-            self._streamer.note_update(tuple(gradients), step)
-            self._updates_left -= len(gradients)
+            number = self._scaling.applied(step)
+            self._pending.append(PendingUpdate(step, number, sums, is_skipped))
+        yield from self._apply_allowed()
+
+    def _apply_allowed(self) -> Iterator[Envelope]:
+        """Apply pending updates while they are allowed; yield the credits that are due."""
+        while self._pending and self._commitment.allows(self._pending[0].step):
+            yield from self._apply(self._pending.pop(0))
         yield from self._credits
         self._credits.clear()
+
+    def _apply(self, update: PendingUpdate) -> Iterator[Envelope]:
+        """Apply the optimizer to the parameters of some buckets."""
+        step, gradients = update.step, self._collector.gradients(update.sums)
+        with self.role.context.cores.lease():
+            start_ns = time.perf_counter_ns()
+            if not update.is_skipped:
+                masters = self.role.store.masters
+                if self._is_protected:
+                    self.role.journal.record(step, gradients)
+                self._watcher.before_update(step, masters, gradients)
+                self.role.store.update(gradients, update.number)
+                self._watcher.after_update(step, masters, gradients)
+            stop_ns = time.perf_counter_ns()
+        detail = f"{len(gradients)} tensors"
+        self._report.intervals.append(Interval("update", start_ns, stop_ns, step, detail))
+        for whole in update.sums.values():
+            whole.release()
+        self._streamer.note_update(tuple(gradients), step)
+        self._updates_left -= len(gradients)
+        for target, done in self._commitment.note_updates(step, len(gradients)):
+            yield self.envelope(target, done)

@@ -30,7 +30,7 @@ from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.role import Job, Report, RoleSpec, WeightHolder
+from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0
 _POLL_S = 0.01
@@ -113,6 +113,12 @@ class RayRoles:
 
     def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         return self.call(server, WeightHolder.masters, names, state)
+
+    def progress(self, server: str) -> Progress | None:
+        return self.call(server, WeightHolder.progress)
+
+    def rollback(self, server: str, step: int) -> None:
+        self.call(server, WeightHolder.rollback, step)
 
     def call(
         self,

@@ -14,12 +14,14 @@ from google.protobuf.message import DecodeError
 
 from swarmx.links.memory import Block, SharedPayload
 from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made at import
+from swarmx.links.wire_results import Results, packed, results_from_wire, results_to_wire
 from wsc.core import messages
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages import Envelope
+from wsc.core.messages import Envelope, StepDone
 from wsc.core.payload import Payload
 from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
+from wsc.core.watch import ORIGINS, Finding
 
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
@@ -42,7 +44,9 @@ _PARTS = {name: tuple(part.name for part in fields(kind)) for name, kind in _KIN
 
 
 def payload_of(envelope: Envelope) -> Payload | None:
-    """Return the payload of a message, or None if its class has none."""
+    """Return the payload of a message, or None if it has none; tensors among results are one."""
+    if isinstance(envelope.message, StepDone):
+        return packed(envelope.message.results)
     return getattr(envelope.message, "payload", None)
 
 
@@ -93,7 +97,7 @@ def decode_header(encoded: bytes | bytearray | memoryview) -> tuple[Header, int 
     field = header.WhichOneof("message")
     if field is None:
         raise DamagedMessageError("a header without a message")
-    if "payload" in _PARTS[field]:
+    if "payload" in _PARTS[field] or (field == "step_done" and header.payload_bytes):
         return header, header.payload_bytes
     if header.payload_bytes:
         raise DamagedMessageError(f"a {field} with a payload")
@@ -120,6 +124,8 @@ def envelope_of(header: Header, payload: Payload | None) -> Envelope:
     values = {
         name: payload if name == "payload" else _from_wire(name, body) for name in _PARTS[field]
     }
+    if field == "step_done":
+        values["results"] = _results(body, payload)
     return Envelope(header.source, header.target, _KINDS[field](**values))
 
 
@@ -134,6 +140,9 @@ def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
         values["subtree"] = vars(values["subtree"])
     if "norms" in values:
         values["norms"] = [{"position": where, "norm": norm} for where, norm in values["norms"]]
+    if "results" in values:
+        values["results"] = results_to_wire(values["results"])
+        values["findings"] = [finding._asdict() for finding in values["findings"]]
     return values
 
 
@@ -147,7 +156,22 @@ def _from_wire(name: str, body: Any) -> Any:
         return tuple((norm.position, norm.norm) for norm in value)
     if name == "label_weights":
         return tuple(value)
+    if name == "findings":
+        return tuple(map(_finding, value))
     return value
+
+
+def _results(body: Any, payload: Payload | None) -> Results:
+    try:
+        return results_from_wire(body.results, payload)
+    except ValueError as error:
+        raise DamagedMessageError(str(error)) from error
+
+
+def _finding(value: Any) -> Finding:
+    if not 0 <= value.origin < len(ORIGINS):
+        raise DamagedMessageError(f"a finding of origin {value.origin}")
+    return Finding(*(getattr(value, part) for part in Finding._fields))
 
 
 def _subtree(value: Any) -> Subtree:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nwire.proto\x12\x0bwaferstream\"\xa2\x04\n\x06Header\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x15\n\rpayload_bytes\x18\x03 \x01(\x04\x12\x32\n\rweights_ready\x18\x04 \x01(\x0b\x32\x19.waferstream.WeightsReadyH\x00\x12\x38\n\x10weights_released\x18\x05 \x01(\x0b\x32\x1c.waferstream.WeightsReleasedH\x00\x12\x34\n\x0egradient_ready\x18\x06 \x01(\x0b\x32\x1a.waferstream.GradientReadyH\x00\x12:\n\x11gradient_released\x18\x07 \x01(\x0b\x32\x1d.waferstream.GradientReleasedH\x00\x12.\n\x0b\x62\x61tch_ready\x18\x08 \x01(\x0b\x32\x17.waferstream.BatchReadyH\x00\x12\x34\n\x0e\x62\x61tch_released\x18\t \x01(\x0b\x32\x1a.waferstream.BatchReleasedH\x00\x12\x30\n\x0cnorm_partial\x18\n \x01(\x0b\x32\x18.waferstream.NormPartialH\x00\x12,\n\nnorm_total\x18\x0b \x01(\x0b\x32\x16.waferstream.NormTotalH\x00\x12\x30\n\rshared_memory\x18\x0f \x01(\x0b\x32\x19.waferstream.SharedMemoryB\t\n\x07message\"N\n\x0cSharedMemory\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\x12\n\ndescriptor\x18\x02 \x01(\x03\x12\r\n\x05inode\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\"$\n\x07Subtree\x12\n\n\x02lo\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\x05\"c\n\x0cWeightsReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12\x17\n\nloss_scale\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_loss_scale\">\n\x0fWeightsReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\"c\n\rGradientReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12%\n\x07subtree\x18\x04 \x01(\x0b\x32\x14.waferstream.Subtree\"f\n\x10GradientReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12%\n\x07subtree\x18\x04 \x01(\x0b\x32\x14.waferstream.Subtree\"F\n\nBatchReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\x12\x15\n\rlabel_weights\x18\x03 \x03(\x01\"2\n\rBatchReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\"&\n\x04Norm\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\"`\n\x0bNormPartial\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06server\x18\x02 \x01(\x03\x12 \n\x05norms\x18\x03 \x03(\x0b\x32\x11.waferstream.Norm\x12\x11\n\tis_finite\x18\x04 \x01(\x08\":\n\tNormTotal\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\x12\x11\n\tis_finite\x18\x03 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nwire.proto\x12\x0bwaferstream\"\xf3\x04\n\x06Header\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x15\n\rpayload_bytes\x18\x03 \x01(\x04\x12\x32\n\rweights_ready\x18\x04 \x01(\x0b\x32\x19.waferstream.WeightsReadyH\x00\x12\x38\n\x10weights_released\x18\x05 \x01(\x0b\x32\x1c.waferstream.WeightsReleasedH\x00\x12\x34\n\x0egradient_ready\x18\x06 \x01(\x0b\x32\x1a.waferstream.GradientReadyH\x00\x12:\n\x11gradient_released\x18\x07 \x01(\x0b\x32\x1d.waferstream.GradientReleasedH\x00\x12.\n\x0b\x62\x61tch_ready\x18\x08 \x01(\x0b\x32\x17.waferstream.BatchReadyH\x00\x12\x34\n\x0e\x62\x61tch_released\x18\t \x01(\x0b\x32\x1a.waferstream.BatchReleasedH\x00\x12\x30\n\x0cnorm_partial\x18\n \x01(\x0b\x32\x18.waferstream.NormPartialH\x00\x12,\n\nnorm_total\x18\x0b \x01(\x0b\x32\x16.waferstream.NormTotalH\x00\x12*\n\tstep_done\x18\x0c \x01(\x0b\x32\x15.waferstream.StepDoneH\x00\x12#\n\x05\x61\x62ort\x18\r \x01(\x0b\x32\x12.waferstream.AbortH\x00\x12\x30\n\rshared_memory\x18\x0f \x01(\x0b\x32\x19.waferstream.SharedMemoryB\t\n\x07message\"N\n\x0cSharedMemory\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\x12\n\ndescriptor\x18\x02 \x01(\x03\x12\r\n\x05inode\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\"$\n\x07Subtree\x12\n\n\x02lo\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\x05\"c\n\x0cWeightsReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12\x17\n\nloss_scale\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\r\n\x0b_loss_scale\">\n\x0fWeightsReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\"c\n\rGradientReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12%\n\x07subtree\x18\x04 \x01(\x0b\x32\x14.waferstream.Subtree\"f\n\x10GradientReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x03\x12\x0e\n\x06\x62ucket\x18\x03 \x01(\x03\x12%\n\x07subtree\x18\x04 \x01(\x0b\x32\x14.waferstream.Subtree\"F\n\nBatchReady\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\x12\x15\n\rlabel_weights\x18\x03 \x03(\x01\"2\n\rBatchReleased\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x02 \x01(\x03\"&\n\x04Norm\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\"`\n\x0bNormPartial\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06server\x18\x02 \x01(\x03\x12 \n\x05norms\x18\x03 \x03(\x0b\x32\x11.waferstream.Norm\x12\x11\n\tis_finite\x18\x04 \x01(\x08\":\n\tNormTotal\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0c\n\x04norm\x18\x02 \x01(\x01\x12\x11\n\tis_finite\x18\x03 \x01(\x08\"M\n\x06Result\x12\x10\n\x06number\x18\x01 \x01(\x01H\x00\x12)\n\x06tensor\x18\x02 \x01(\x0b\x32\x17.waferstream.TensorTypeH\x00\x42\x06\n\x04kind\"*\n\nTensorType\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\"M\n\x11MicroBatchResults\x12\x13\n\x0bmicro_batch\x18\x01 \x01(\x03\x12#\n\x06values\x18\x02 \x03(\x0b\x32\x13.waferstream.Result\"x\n\x07\x46inding\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06origin\x18\x02 \x01(\x03\x12\x13\n\x0bmicro_batch\x18\x03 \x01(\x03\x12\r\n\x05place\x18\x04 \x01(\x03\x12\r\n\x05layer\x18\x05 \x01(\t\x12\x0e\n\x06tensor\x18\x06 \x01(\t\x12\x0c\n\x04role\x18\x07 \x01(\t\"q\n\x08StepDone\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12/\n\x07results\x18\x02 \x03(\x0b\x32\x1e.waferstream.MicroBatchResults\x12&\n\x08\x66indings\x18\x03 \x03(\x0b\x32\x14.waferstream.Finding\"\x15\n\x05\x41\x62ort\x12\x0c\n\x04step\x18\x01 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,27 +32,39 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wire_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HEADER']._serialized_start=28
-  _globals['_HEADER']._serialized_end=574
-  _globals['_SHAREDMEMORY']._serialized_start=576
-  _globals['_SHAREDMEMORY']._serialized_end=654
-  _globals['_SUBTREE']._serialized_start=656
-  _globals['_SUBTREE']._serialized_end=692
-  _globals['_WEIGHTSREADY']._serialized_start=694
-  _globals['_WEIGHTSREADY']._serialized_end=793
-  _globals['_WEIGHTSRELEASED']._serialized_start=795
-  _globals['_WEIGHTSRELEASED']._serialized_end=857
-  _globals['_GRADIENTREADY']._serialized_start=859
-  _globals['_GRADIENTREADY']._serialized_end=958
-  _globals['_GRADIENTRELEASED']._serialized_start=960
-  _globals['_GRADIENTRELEASED']._serialized_end=1062
-  _globals['_BATCHREADY']._serialized_start=1064
-  _globals['_BATCHREADY']._serialized_end=1134
-  _globals['_BATCHRELEASED']._serialized_start=1136
-  _globals['_BATCHRELEASED']._serialized_end=1186
-  _globals['_NORM']._serialized_start=1188
-  _globals['_NORM']._serialized_end=1226
-  _globals['_NORMPARTIAL']._serialized_start=1228
-  _globals['_NORMPARTIAL']._serialized_end=1324
-  _globals['_NORMTOTAL']._serialized_start=1326
-  _globals['_NORMTOTAL']._serialized_end=1384
+  _globals['_HEADER']._serialized_end=655
+  _globals['_SHAREDMEMORY']._serialized_start=657
+  _globals['_SHAREDMEMORY']._serialized_end=735
+  _globals['_SUBTREE']._serialized_start=737
+  _globals['_SUBTREE']._serialized_end=773
+  _globals['_WEIGHTSREADY']._serialized_start=775
+  _globals['_WEIGHTSREADY']._serialized_end=874
+  _globals['_WEIGHTSRELEASED']._serialized_start=876
+  _globals['_WEIGHTSRELEASED']._serialized_end=938
+  _globals['_GRADIENTREADY']._serialized_start=940
+  _globals['_GRADIENTREADY']._serialized_end=1039
+  _globals['_GRADIENTRELEASED']._serialized_start=1041
+  _globals['_GRADIENTRELEASED']._serialized_end=1143
+  _globals['_BATCHREADY']._serialized_start=1145
+  _globals['_BATCHREADY']._serialized_end=1215
+  _globals['_BATCHRELEASED']._serialized_start=1217
+  _globals['_BATCHRELEASED']._serialized_end=1267
+  _globals['_NORM']._serialized_start=1269
+  _globals['_NORM']._serialized_end=1307
+  _globals['_NORMPARTIAL']._serialized_start=1309
+  _globals['_NORMPARTIAL']._serialized_end=1405
+  _globals['_NORMTOTAL']._serialized_start=1407
+  _globals['_NORMTOTAL']._serialized_end=1465
+  _globals['_RESULT']._serialized_start=1467
+  _globals['_RESULT']._serialized_end=1544
+  _globals['_TENSORTYPE']._serialized_start=1546
+  _globals['_TENSORTYPE']._serialized_end=1588
+  _globals['_MICROBATCHRESULTS']._serialized_start=1590
+  _globals['_MICROBATCHRESULTS']._serialized_end=1667
+  _globals['_FINDING']._serialized_start=1669
+  _globals['_FINDING']._serialized_end=1789
+  _globals['_STEPDONE']._serialized_start=1791
+  _globals['_STEPDONE']._serialized_end=1904
+  _globals['_ABORT']._serialized_start=1906
+  _globals['_ABORT']._serialized_end=1927
 # @@protoc_insertion_point(module_scope)

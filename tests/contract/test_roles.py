@@ -28,6 +28,7 @@ from tests.support.sorting_office import (
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.installation import Installation
 from wsc.core.messages import (
+    Abort,
     BatchReady,
     BatchReleased,
     Envelope,
@@ -36,6 +37,7 @@ from wsc.core.messages import (
     Message,
     NormPartial,
     NormTotal,
+    StepDone,
     WeightsReady,
     WeightsReleased,
 )
@@ -48,7 +50,7 @@ ROWS, NUM_MICRO_BATCHES = 22, 11
 ROLES = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read
 MESSAGES = {
-    "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal),
+    "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal, StepDone),
     "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
     "csx": (WeightsReady, BatchReady, GradientReleased),
     "wrk": (BatchReleased,),
@@ -62,6 +64,8 @@ ANY_MESSAGE: list[Message] = [
     BatchReleased(1, 0),
     NormPartial(1, 0, ()),
     NormTotal(1, 1.0),
+    StepDone(1),
+    Abort(1),
 ]
 each_role = pytest.mark.parametrize("role", ROLES)
 source = partial(random_batches, 4, ROWS)

@@ -88,7 +88,17 @@ class Installation:
     def payload_bytes(self) -> int:
         """Size of the largest payload of any message."""
         buckets = (*self.plan.weights, *self.plan.gradients)
-        return max(packed_bytes(self.program.inputs), *(b.num_bytes for b in buckets), 0)
+        contributions = packed_bytes(self.program.state.contributions)
+        return max(
+            packed_bytes(self.program.inputs),
+            *(b.num_bytes for b in buckets),
+            contributions * self.program.num_micro_batches,  # of a StepDone
+        )
+
+    @cached_property
+    def keepers(self) -> tuple[int, ...]:
+        """The weight servers that keep the results of a protected job: all that update weights."""
+        return tuple(sorted({bucket.server for bucket in self.plan.gradients})) or (0,)
 
     @cached_property
     def schedule(self) -> Schedule:

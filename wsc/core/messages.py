@@ -4,6 +4,8 @@
     gradient stream  nodes -> switches -> server   GradientReady   credit back: GradientReleased
     input stream     worker -> node                BatchReady      credit back: BatchReleased
     norm exchange    servers <-> their leader      NormPartial, NormTotal
+    commitment       nodes, servers -> servers     StepDone (protected jobs only)
+    abort            coordinator -> all            Abort (handled by the shell of a role)
 
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
 it: its owner may reuse the memory. These credits are the only backpressure.
@@ -14,9 +16,14 @@ Envelopes address roles by name. The names are those of cluster_interface.md, se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wsc.core.payload import Payload
 from wsc.core.reduce_order import Subtree
+from wsc.core.watch import Finding
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,26 @@ class NormTotal:
     is_finite: bool = True
 
 
+@dataclass(frozen=True)
+class StepDone:
+    """The sender has done its part of a step of a protected job; see memoryx.commitment.
+
+    ``results`` are those of each micro-batch of a CS node, with its index, ``findings`` what the
+    node found not finite. Both outlive the node in the weight servers.
+    """
+
+    step: int
+    results: tuple[tuple[int, tuple[float | torch.Tensor | None, ...]], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Abort:
+    """The receiver ends its part of the job that began with ``step``, whatever it waits for."""
+
+    step: int
+
+
 Message = (
     WeightsReady
     | WeightsReleased
@@ -117,6 +144,8 @@ Message = (
     | BatchReleased
     | NormPartial
     | NormTotal
+    | StepDone
+    | Abort
 )
 
 

@@ -34,7 +34,8 @@ class Job:
     """Run steps ``first_step`` to ``last_step`` (inclusive, counted from 1) of one program.
 
     A step number is also the sample position: step s of a training job reads global batch s - 1.
-    ``state`` holds the buffers that the program reads.
+    ``state`` holds the buffers that the program reads. The steps of a protected job can be taken
+    back one by one (``WeightHolder.progress`` and ``rollback``); others pay nothing for that.
     """
 
     mode: Mode
@@ -43,6 +44,7 @@ class Job:
     loss_scale: LossScale | None = None  # of the first step, if it is dynamic
     state: Mapping[str, torch.Tensor] = field(default_factory=dict)
     watch: Watch = NOTHING
+    is_protected: bool = False
 
     @property
     def steps(self) -> range:
@@ -88,6 +90,20 @@ class Waiting(NamedTuple):
 
     what: str
     peers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one weight server knows of the steps of a protected job, finished or not.
+
+    It has applied all updates up to ``applied_step``, perhaps some of the step after, and keeps
+    what the nodes have returned up to ``kept_step``: ``report`` has these results and findings, and
+    norms and loss scales of the server.
+    """
+
+    applied_step: int
+    kept_step: int
+    report: Report
 
 
 class RunningJob(Protocol):
@@ -181,6 +197,12 @@ class WeightHolder(Protocol):
 
     def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         """Return copies of fp32 tensors of one checkpoint state; ``model`` are the masters."""
+
+    def progress(self) -> Progress | None:
+        """Return how far the last job came, None if it was not protected or there was none."""
+
+    def rollback(self, step: int) -> None:
+        """Take back what a protected job has updated after ``step``, at most one step."""
 
 
 class Cores(Protocol):

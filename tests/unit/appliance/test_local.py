@@ -83,6 +83,12 @@ class Holder(Toy):
     def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         return [self.held[f"{state}.{name}"].numpy() for name in names]
 
+    def progress(self) -> None:
+        pass
+
+    def rollback(self, step: int) -> None:
+        pass
+
 
 def test_oldest_message_is_handled_first() -> None:
     """So every run handles messages in the same order."""

@@ -23,6 +23,7 @@ from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made a
 from tests.support.errors import raises
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.messages import (
+    Abort,
     BatchReady,
     BatchReleased,
     Envelope,
@@ -31,10 +32,12 @@ from wsc.core.messages import (
     Message,
     NormPartial,
     NormTotal,
+    StepDone,
     WeightsReady,
     WeightsReleased,
 )
 from wsc.core.reduce_order import Subtree
+from wsc.core.watch import Finding
 
 SLAB = MemoryArena().allocate(48)
 MESSAGES = (
@@ -50,6 +53,9 @@ MESSAGES = (
     NormPartial(1, 2, (), is_finite=False),
     NormTotal(1, float("inf")),
     NormTotal(1, 0.0, is_finite=False),
+    StepDone(7),
+    StepDone(7, ((4, (0.1, None)),), (Finding(7, 1, 4, 2, "layer", "a", "csx-1"),)),
+    Abort(1),
 )
 
 
@@ -66,6 +72,30 @@ def test_message_survives_encoding(message: Message) -> None:
     payload = wire.payload_of(envelope)
     assert payload_bytes == (payload.num_bytes if payload else None)
     assert envelope_of(header, payload) == envelope
+
+
+def test_tensors_among_results_survive_encoding() -> None:
+    """Of any dtype and shape, bit for bit; their bytes are the payload."""
+    tensors = [
+        torch.tensor([float("nan"), 1e-30]),
+        torch.tensor(True),
+        torch.empty(0, 3, dtype=torch.bfloat16),
+        torch.arange(6).view(2, 3).t(),
+    ]
+    sent = StepDone(1, ((0, (0.5, *tensors[:2])), (3, (None, *tensors[2:]))))
+    envelope = Envelope("csx-0", "wgt-0", sent)
+    header, payload_bytes = decode_header(encode_header(envelope))
+    payload = wire.payload_of(envelope)
+    assert payload is not None
+    assert payload_bytes == payload.num_bytes == 8 + 1 + 48
+    received = envelope_of(header, payload).message
+    assert isinstance(received, StepDone)
+    (_, first), (index, second) = received.results
+    assert (index, first[0], second[0]) == (3, 0.5, None)
+    for left, right in zip(tensors, (*first[1:], *second[1:]), strict=True):
+        assert isinstance(right, torch.Tensor)
+        assert left.dtype == right.dtype
+        assert torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
 def test_generated_wire_code_is_current(tmp_path: Path) -> None:
@@ -106,6 +136,10 @@ def test_header_beyond_the_limit_is_refused_by_its_sender() -> None:
         {"gradient_released": {"subtree": {"level": 2**30}}},
         {"gradient_released": {"subtree": {"level": -1}}},
         {"gradient_released": {"subtree": {"lo": -8}}},
+        {"step_done": {"findings": [{"origin": 4}]}},
+        {"step_done": {"results": [{"values": [{"tensor": {"dtype": "object"}}]}]}},
+        {"step_done": {"results": [{"values": [{"tensor": {"dtype": "bool", "shape": [-1]}}]}]}},
+        {"step_done": {"results": [{"values": [{"tensor": {"dtype": "bool", "shape": [2]}}]}]}},
     ],
 )
 def test_header_that_is_no_message_is_damaged(fields: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Recovery of a running cluster: lost roles are replaced, and no step is lost."""

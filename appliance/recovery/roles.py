@@ -1,0 +1,43 @@
+"""What roles can do beyond ``Roles`` so that a job can go on after some of them are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from appliance.coordinator import Roles
+from wsc.core.errors import WaferStreamError
+from wsc.core.installation import Installation
+from wsc.core.role import Progress, RoleSpec
+
+
+class RecoverableRoles(Roles, Protocol):
+    """Roles of a cluster that can be made whole again after a failed call.
+
+    The order is: ``abort``, ``rebuild``, ``install_on`` the new roles, ``progress`` and
+    ``rollback`` of the weight servers, ``run`` of the rest of the job.
+    """
+
+    def abort(self) -> Mapping[str, WaferStreamError]:
+        """End the job on every role; return the roles that are lost, each with its error.
+
+        The others keep weights and programs.
+        """
+
+    def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
+        """Let the cluster consist of ``specs``, all connected anew; return the new roles.
+
+        Those that are not lost, and whose spec is as before, live on with what they hold.
+
+        Raises:
+            ClusterJobInitError: A new role does not start.
+        """
+
+    def install_on(self, roles: Collection[str], installation: Installation) -> None:
+        """Give some roles their part of a program, in parallel where possible."""
+
+    def progress(self, server: str) -> Progress | None:
+        """Call ``WeightHolder.progress`` of one weight server."""
+
+    def rollback(self, server: str, step: int) -> None:
+        """Call ``WeightHolder.rollback`` of one weight server."""

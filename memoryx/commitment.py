@@ -1,0 +1,83 @@
+"""The step as a transaction: when a weight server may update, and what it keeps of finished steps.
+
+In a protected job every CS node and every server that updates weights tells all these servers when
+it has done its part of a step (StepDone), and a server updates nothing of step t + 1 before it has
+heard of step t from all. From that follows:
+
+    - At any moment at most one step is updated in part, over all servers together. One journal of
+      before-images takes it back (memoryx.journal).
+    - The results of every step that cannot be taken back lie in a weight server, whatever happens
+      to the nodes that computed them.
+
+The last step of a job is no exception to the first, but its results stay with the nodes: if one of
+them is lost before it has reported, the step is taken back and runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsc.core.installation import Installation
+from wsc.core.messages import StepDone, node_name, server_name
+from wsc.core.role import Job, Report
+
+
+class Commitment:
+    """What one weight server has heard of the steps of one job.
+
+    Args:
+        name: The server.
+        installation: The program of the job.
+        job: The job; if it is not protected, every update is allowed and nothing is kept.
+        num_updates: The parameters that a step updates on this server.
+    """
+
+    def __init__(self, name: str, installation: Installation, job: Job, num_updates: int) -> None:
+        self._name = name
+        self._first, self._last = job.first_step, job.last_step
+        keepers = [server_name(index) for index in installation.keepers]
+        takes_part = job.is_protected and name in keepers
+        self._nodes = [node_name(node) for node in range(installation.rounds.num_nodes)]
+        self._others = [keeper for keeper in keepers if keeper != name] if num_updates else []
+        self._parties = {*self._nodes, *(keepers if num_updates else ())} if takes_part else set()
+        self._num_updates = num_updates
+        self._updated = 0  # parameters of the step after ``applied_step``
+        self._done = dict.fromkeys(self._parties, job.first_step - 1)  # last step by party
+        self.applied_step = job.first_step - 1
+        self.kept = Report(name)
+        """Results and findings of the nodes."""
+
+    @property
+    def kept_step(self) -> int:
+        """The last step of which the results of all nodes are kept."""
+        return min((self._done[n] for n in self._nodes if n in self._done), default=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every message about a step of this job has arrived."""
+        return not self.behind(self._last)
+
+    def allows(self, step: int) -> bool:
+        """Return whether parameters may be updated that belong to a step."""
+        return not self.behind(step)
+
+    def behind(self, step: int) -> tuple[str, ...]:
+        """Return who has not done the step before ``step``."""
+        return tuple(party for party, done in self._done.items() if done < step - 1)
+
+    def note(self, party: str, message: StepDone) -> None:
+        """Note that a node or server has done its part of a step."""
+        self._done[party] = message.step
+        for index, values in message.results:
+            self.kept.results[message.step, index] = values
+        self.kept.findings += message.findings
+
+    def note_updates(self, step: int, count: int) -> Iterator[tuple[str, StepDone]]:
+        """Note updates of this server; yield what it tells the others when it has done a step."""
+        self._updated += count
+        if self._updated < self._num_updates:
+            return
+        self._updated, self.applied_step = 0, step
+        if self._name in self._parties and step < self._last:
+            self.note(self._name, StepDone(step))
+            yield from ((other, StepDone(step)) for other in self._others)

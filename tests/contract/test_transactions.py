@@ -1,0 +1,115 @@
+"""The contract of a protected job: stopped at any message, its steps are applied once.
+
+The cluster of test_roles.py, with messages in any order that a link allows.
+"""
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.contract.test_roles import assert_same, office, weight_server, weights
+from tests.support.sorting_office import SortingOffice
+from wsc.core.messages import StepDone
+from wsc.core.role import Job, Progress, Value
+
+SERVERS = ("wgt-0", "wgt-1")
+JOB = Job("train", 1, 4, is_protected=True)
+Results = dict[tuple[int, int], tuple[Value, ...]]
+
+
+class StoppedError(Exception):
+    """The job was stopped by the test."""
+
+
+class StoppableOffice(SortingOffice):
+    """Stops after a number of messages."""
+
+    messages_left = 10**9
+
+    def after(self, role: str) -> None:
+        self.messages_left -= 1
+        if self.messages_left == 0:
+            raise StoppedError
+
+
+@cache
+def expected() -> tuple[dict[str, torch.Tensor], Results, dict[int, float], int]:
+    """Return weights, results, norms and number of messages of the job that nobody protects."""
+    roles = office()
+    reports = roles.run(replace(JOB, is_protected=False))
+    results = {key: v for report in reports for key, v in report.results.items()}
+    norms = {key: v for report in reports for key, v in report.norms.items()}
+    return weights(roles), results, norms, len(roles.delivered)
+
+
+def progress(roles: SortingOffice) -> list[Progress]:
+    found = [weight_server(roles, server).progress() for server in SERVERS]
+    return [one for one in found if one is not None]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_protection_changes_no_bit(order: random.Random) -> None:
+    """Nor does it leave a slab or a message of one job to the next."""
+    roles = office(order.choice)
+    reports = roles.run(replace(JOB, last_step=2))
+    reports += roles.run(replace(JOB, first_step=3))
+    masters, results, norms, _ = expected()
+    assert_same(weights(roles), masters)
+    assert {key: v for report in reports for key, v in report.results.items()} == results
+    assert {key: v for report in reports for key, v in report.norms.items()} == norms
+    assert not any(arena.live for arena in roles.arenas.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False), st.floats(0, 1))
+def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, part: float) -> None:
+    """With what servers know, and nothing that nodes, switches or workers remember."""
+    masters, results, norms, num_messages = expected()
+    roles = office(order.choice, StoppableOffice)
+    assert isinstance(roles, StoppableOffice)
+    roles.messages_left = 1 + int(part * num_messages)
+    kept: Results = {}
+    kept_norms: dict[int, float] = {}
+    first = 1
+    try:
+        reports = roles.run(JOB)
+    except StoppedError:
+        known = progress(roles)
+        done = min(*(one.applied_step for one in known), max(one.kept_step for one in known))
+        for server in SERVERS:
+            weight_server(roles, server).rollback(done)
+        for one in known:
+            kept |= {key: v for key, v in one.report.results.items() if key[0] <= done}
+            kept_norms |= {s: v for s, v in one.report.norms.items() if s <= done}
+        first = min(done, JOB.last_step - 1) + 1
+        if done == JOB.last_step:
+            raise AssertionError("the last step is never kept") from None
+        reports = roles.run(replace(JOB, first_step=first))
+    assert_same(weights(roles), masters)
+    kept |= {key: v for report in reports for key, v in report.results.items()}
+    kept_norms |= {s: v for report in reports for s, v in report.norms.items()}
+    assert kept == results
+    assert kept_norms == norms
+
+
+def test_evaluation_keeps_results_in_one_server() -> None:
+    """It updates nothing, so nothing waits; the first server keeps what the nodes returned."""
+    roles = office()
+    reports = roles.run(Job("eval", 1, 3, is_protected=True))
+    first, second = progress(roles)
+    returned = {key: v for report in reports for key, v in report.results.items()}
+    assert (first.kept_step, second.kept_step) == (2, 0)
+    assert first.report.results == {key: v for key, v in returned.items() if key[0] <= 2}
+    assert {e.target for e in roles.delivered if isinstance(e.message, StepDone)} == {"wgt-0"}
+
+
+def test_unprotected_job_sends_and_keeps_nothing() -> None:
+    roles = office()
+    roles.run(replace(JOB, is_protected=False))
+    assert progress(roles) == []
+    assert not any(isinstance(e.message, StepDone) for e in roles.delivered)
