@@ -6,8 +6,8 @@ Coordinator; on Ray it is an actor of its own, behind a proxy with the same meth
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from appliance.coordinator import Coordinator, Roles, StepResult
+from appliance.coordinator import Coordinator, Roles, Standing, StepResult
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
+from appliance.recovery.replay import ReplayingCluster, Starter
 from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
@@ -27,7 +28,7 @@ from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
-from wsc.core.role import Interval
+from wsc.core.role import Interval, RoleSpec
 from wsc.core.watch import NOTHING, Watch
 
 
@@ -66,6 +67,12 @@ class Cluster(Protocol):
     def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
         """Return copies of fp32 masters, or of optimizer state, by name."""
 
+    def standing(self) -> Standing:
+        """Return a copy of what a coordinator of the same cluster needs to go on from here."""
+
+    def take_over(self, standing: Standing) -> None:
+        """Go on from where a coordinator of the same cluster stood."""
+
     def digest(self) -> str:
         """Return the SHA-256 of all weights."""
 
@@ -85,10 +92,12 @@ def start_cluster(
     spec: ClusterSpec,
     seed: int,
     record: bool = False,
+    max_restarts: int = 0,
 ) -> Cluster:
     """Start a cluster that holds ``parameters``, all zero at first.
 
-    With ``record`` the emulated clock keeps every activity for a trace.
+    With ``record`` the emulated clock keeps every activity for a trace. With ``max_restarts`` the
+    cluster starts again when it loses processes that it cannot replace.
 
     Raises:
         ApplianceResourceExhausted: The model does not fit MemoryX.
@@ -96,12 +105,29 @@ def start_cluster(
     """
     roles = with_logs(elaborate(parameters, size, spec.machine, seed), spec.runtime.log)
     make = partial(_make_coordinator, tuple(parameters), size, spec, record)
+    starter: Starter
     if spec.runtime.kind == "local":
-        return make(LocalRoles(roles))
-    from appliance.ray.coordinator import RayCluster  # noqa: PLC0415  (takes half a second)
+        starter = LocalStarter(make, roles)
+    else:
+        from appliance.ray.coordinator import RayStarter  # noqa: PLC0415  (takes half a second)
 
-    session = f"waferstream-{secrets.token_hex(16)}"  # nobody can take its names before it does
-    return RayCluster(make, roles, spec.runtime, session)
+        starter = RayStarter(make, roles, spec.runtime, keeps_ray=max_restarts > 0)
+    return ReplayingCluster(starter, max_restarts) if max_restarts else starter.start()
+
+
+@dataclass(frozen=True)
+class LocalStarter:
+    """Starts clusters in this process."""
+
+    make: Callable[[Roles], Coordinator]
+    roles: Sequence[RoleSpec]
+
+    def start(self) -> Cluster:
+        """Start a cluster."""
+        return self.make(LocalRoles(self.roles))
+
+    def close(self) -> None:
+        """Do nothing: a local cluster shares nothing with another."""
 
 
 def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:

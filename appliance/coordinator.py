@@ -7,6 +7,7 @@ the protocol ``Roles``, which ``LocalRoles`` (this process) and ``RayRoles`` (ac
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,14 @@ class StepResult:
         """The first result, NaN if it is no number."""
         first = self.values[0] if self.values else None
         return first if isinstance(first, float) else math.nan
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a coordinator has learnt since its start: the buffers, and the emulated clock."""
+
+    buffers: Mapping[str, torch.Tensor]
+    timing: ClusterTiming
 
 
 class Roles(Protocol):
@@ -245,6 +254,16 @@ class Coordinator:
         for server, owned in self._names_by_server(names, state).items():
             found.update(zip(owned, self._roles.masters(server, owned, state), strict=True))
         return found
+
+    def standing(self) -> Standing:
+        """Return a copy of what a coordinator of the same cluster needs to go on from here."""
+        return copy.deepcopy(Standing(self._state.values, self._timing))
+
+    def take_over(self, standing: Standing) -> None:
+        """Go on from where a coordinator of the same cluster stood; its programs are installed."""
+        taken = copy.deepcopy(standing)
+        self._state.fill(taken.buffers)
+        self._timing = taken.timing
 
     def digest(self) -> str:
         """Return the SHA-256 of all weights."""

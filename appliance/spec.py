@@ -13,6 +13,16 @@ from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
 
 
+class AutoRestart(Config):
+    """Section ``trainer.init.autorestart`` (cluster_interface.md, sections 2.2 and 4.9)."""
+
+    max_num_restarts: PositiveInt
+    """Recoveries of a running cluster without a new checkpoint; one more failure ends the run."""
+
+    min_num_csx: PositiveInt = 1
+    """The least number of systems that a run goes on with."""
+
+
 class RoleLogSpec(Config):
     """Logs of the roles, by the vendor's short names of tasks (``--wsc_log_level``)."""
 

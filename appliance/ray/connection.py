@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from typing import Any
 
 import ray
-from ray._private import services
+from ray._private import services, worker
 from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both out
     GRPC_STATUS_CODE_UNIMPLEMENTED,
     InnerGcsClient,
@@ -62,6 +63,34 @@ def enter(runtime: RuntimeSpec) -> bool:
     except BaseException:  # Ctrl-C: leave no half-started instance
         ray.shutdown()
         raise
+    return True
+
+
+def lost_process() -> str | None:
+    """Return the name of a process of Ray that has died, None if all live.
+
+    These are the processes of an instance that was started here, or the head of a joined cluster.
+    """
+    node: Any = worker._global_node
+    if not ray.is_initialized():
+        return None
+    for name in ("gcs_server", "raylet"):
+        if any(info.process.poll() is not None for info in node.all_processes.get(name, ())):
+            return name
+    if not node.all_processes and not _accepts(node.gcs_address):
+        return "gcs_server"
+    return None
+
+
+def _accepts(address: str) -> bool:
+    """Return whether a server accepts a connection there; an answer that is late counts as one."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_GREETING_S).close()
+    except ConnectionError:
+        return False
+    except OSError:
+        return True
     return True
 
 

@@ -6,6 +6,7 @@ when one of them ends, all processes below it end too.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,13 @@ import numpy as np
 import ray
 import torch
 
-from appliance.coordinator import Coordinator, Roles, StepResult, cluster_ended
+from appliance.coordinator import Coordinator, Roles, Standing, StepResult, cluster_ended
 from appliance.health.watch import HealthWatch
 from appliance.ray.actor import HostedProcess, Presence
-from appliance.ray.connection import enter
-from appliance.ray.gather import gather
+from appliance.ray.connection import enter, lost_process
+from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import watch_over
-from appliance.ray.roles import RayRoles, wait_until_ended
+from appliance.ray.roles import RayRoles, kill_processes, wait_until_ended
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from timing.timeline import Occupancy
@@ -88,9 +89,10 @@ class RayHosted(Generic[Hosted]):
             self._actor = ray.remote(**options)(HostedCoordinator).remote(UserCode.here())
             here: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
             self._logs[COORDINATOR] = here.log_path
+            self._presences = [here]
             self._watch = watch_over({COORDINATOR: here}, {COORDINATOR: self._actor}, runtime)
             start = self._actor.start.remote(factory, specs, runtime, session)
-            self._presences = self._wait_for(start)
+            self._presences += self._wait_for(start)
         except BaseException:
             self.shutdown()
             raise
@@ -117,7 +119,10 @@ class RayHosted(Generic[Hosted]):
             self._watch.close()
             self._watch = None
         if self._actor is not None and ray.is_initialized():
-            ray.kill(self._actor)
+            if lost_process() is None:
+                ray.kill(self._actor)
+            else:  # Ray would not do it any more
+                kill_processes(self._presences)
             wait_until_ended(self._presences)
         self._actor = None
         if self._owns_ray:
@@ -126,7 +131,50 @@ class RayHosted(Generic[Hosted]):
 
     def _wait_for(self, future: Any, timeout_s: float | None = None) -> Any:
         findings = {} if self._watch is None else self._watch.findings
-        return gather({COORDINATOR: future}, self._logs, timeout_s, findings)[COORDINATOR]
+        future_of = {COORDINATOR: future}
+        return gather(future_of, self._logs, timeout_s, findings, check_ray)[COORDINATOR]
+
+
+class RayStarter:
+    """Starts clusters on Ray, one after the other.
+
+    With ``keeps_ray`` Ray stays for the next cluster until ``close``, unless one of its own
+    processes has died.
+    """
+
+    def __init__(
+        self,
+        factory: Factory[Coordinator],
+        specs: Sequence[RoleSpec],
+        runtime: RuntimeSpec,
+        *,
+        keeps_ray: bool,
+    ) -> None:
+        self._factory = factory
+        self._specs = specs
+        self._runtime = runtime
+        self._keeps_ray = keeps_ray
+        self._owns_ray = False
+
+    def start(self) -> RayCluster:
+        """Start a cluster; ClusterJobInitError if it does not start."""
+        if self._keeps_ray:
+            if lost_process() is not None:
+                ray.shutdown()
+            self._owns_ray = enter(self._runtime) or self._owns_ray
+        # Nobody can take its names before it does.
+        session = f"waferstream-{secrets.token_hex(16)}"
+        try:
+            return RayCluster(self._factory, self._specs, self._runtime, session)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Shut down Ray if it was started here. Idempotent."""
+        if self._owns_ray:
+            ray.shutdown()
+            self._owns_ray = False
 
 
 class RayCluster(RayHosted[Coordinator]):
@@ -162,6 +210,12 @@ class RayCluster(RayHosted[Coordinator]):
 
     def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
         return self.invoke(Coordinator.masters, names, state)
+
+    def standing(self) -> Standing:
+        return self.invoke(Coordinator.standing)
+
+    def take_over(self, standing: Standing) -> None:
+        self.invoke(Coordinator.take_over, standing)
 
     def digest(self) -> str:
         return self.invoke(Coordinator.digest)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from appliance.ray.connection import lost_process
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
@@ -18,6 +20,7 @@ from wsc.core.errors import (
 )
 
 _CAUSE_S = 2.0  # how long to wait, after a symptom, for the failure behind it
+_CHECK_S = 0.5
 _SYMPTOMS = (ApplianceRuntimeServerError, ApplianceDeadlockError)
 
 
@@ -26,13 +29,15 @@ def gather(
     logs: Mapping[str, str],
     timeout_s: float | None = None,
     findings: Mapping[str, WaferStreamError] = MappingProxyType({}),
+    check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Wait for the results of all roles and return them in the order of ``futures``.
 
     The first failure ends the wait. A role that failed by itself is named at once; a role that
     lost its link to another, or waited for a message in vain, is named only if no other role
     fails within a moment. ``logs`` are the log files of the roles, for the error; ``findings`` are
-    the reasons for which the health watch has ended some of them.
+    the reasons for which the health watch has ended some of them. ``check`` is called every half
+    second, and may raise.
 
     Raises:
         ClusterJobInitError: A role is not ready after ``timeout_s``.
@@ -40,7 +45,7 @@ def gather(
     """
     unfinished = {future: role for role, future in futures.items()}
     results = {}
-    for role, outcome in _outcomes(unfinished, timeout_s):
+    for role, outcome in _outcomes(unfinished, timeout_s, check):
         if isinstance(outcome, RayError):
             failed, error = _cause(role, outcome, _outcomes(unfinished, _CAUSE_S))
             raise _error_of(failed, error, logs.get(failed), findings.get(failed)) from error
@@ -56,15 +61,37 @@ def gather(
     return {role: results[role] for role in futures}
 
 
-def _outcomes(unfinished: dict[Any, str], timeout_s: float | None) -> Iterator[tuple[str, Any]]:
+def check_ray() -> None:
+    """Raise ApplianceRuntimeServerError if a process of Ray has died.
+
+    Without it Ray itself ends the program a minute later, or names a role that still lives.
+    """
+    if (name := lost_process()) is not None:
+        raise ApplianceRuntimeServerError(
+            f"Ray's {name} died",
+            code="ray-process-died",
+            where=name,
+            rule="the processes of Ray live as long as the cluster",
+            remedy="read Ray's logs; run the same command again to go on from the last checkpoint",
+        )
+
+
+def _outcomes(
+    unfinished: dict[Any, str],
+    timeout_s: float | None,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[str, Any]]:
     """Yield results and errors as they arrive, and remove them from ``unfinished``."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
     while unfinished:
-        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        done, _ = ray.wait(list(unfinished), timeout=left_s)
-        if not done:
+        left_s = max(0.0, deadline - time.monotonic())
+        done, _ = ray.wait(list(unfinished), timeout=min(left_s, _CHECK_S))
+        if done:
+            yield unfinished.pop(done[0]), _outcome(done[0])
+        elif left_s <= _CHECK_S:
             return
-        yield unfinished.pop(done[0]), _outcome(done[0])
+        else:
+            check()
 
 
 def _outcome(future: Any) -> Any:

@@ -7,8 +7,10 @@ messages over links. No actor is detached: all end with the process that started
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -242,6 +244,17 @@ def _does_not_fit(
         rule=f"{requested:g} CPUs, placed {runtime.placement}: one for each CS system",
         remedy="lower num_csx, change runtime.placement, or add hosts",
     )
+
+
+def kill_processes(presences: Iterable[Presence]) -> None:
+    """Kill the processes of actors on this host without Ray's help."""
+    here = ray.get_runtime_context().get_node_id()
+    for presence in presences:
+        # A number can belong to another process by now; that of an actor has Ray's title.
+        with suppress(OSError):
+            title = Path(f"/proc/{presence.pid}/cmdline").read_bytes()
+            if presence.host == here and title.startswith(b"ray::"):
+                os.kill(presence.pid, signal.SIGKILL)
 
 
 def wait_until_ended(presences: Iterable[Presence]) -> None:

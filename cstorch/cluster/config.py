@@ -18,7 +18,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
 from appliance.jobs.job import PRIORITIES, Request
-from appliance.spec import ClusterSpec, load_cluster
+from appliance.spec import AutoRestart, ClusterSpec, load_cluster
 from cstorch.remote.weights import Weights
 from timing.hardware.streams import MOST_SERVERS
 from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
@@ -58,6 +58,9 @@ class ClusterConfig(Config):
 
     cluster: ClusterSpec = Field(default_factory=ClusterSpec)
     """The emulated machine and where it runs."""
+
+    autorestart: AutoRestart | None = None
+    """Whether and how often a run goes on after it has lost processes; None: never."""
 
     record: bool = False
     """Record the activities of every role, for ``Backend.write_trace``."""

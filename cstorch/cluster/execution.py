@@ -262,7 +262,10 @@ class Execution:
     ) -> Cluster:
         config = self._config
         parameters = installation.program.parameters
-        cluster = start_cluster(parameters, size, config.cluster, self._seed, record=config.record)
+        restarts = config.autorestart.max_num_restarts if config.autorestart else 0
+        cluster = start_cluster(
+            parameters, size, config.cluster, self._seed, config.record, restarts
+        )
         log.info("Poll ingress success: Job ingress ready")
         log.info("Preparing to execute using %d CSX", size.num_csx)
         try:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from appliance.spec import AutoRestart
 from waferstream.config.backend import BackendConfig, DeviceType
 from waferstream.config.callbacks import Callbacks, Loggers
 from waferstream.config.flags import (
@@ -61,7 +62,8 @@ class InitConfig(Section):
     loggers: Loggers = ()
     seed: NonNegativeInt = 0
     """Of weights and dropout; the order of the data has a seed of its own."""
-    autorestart: NotYet = None
+    autorestart: AutoRestart | None = None
+    """How often a run goes on after it has lost processes; None ends it with an error."""
 
     @model_validator(mode="before")
     @classmethod

@@ -111,6 +111,7 @@ def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> 
             job_priority=job.job_priority,
             job_time_sec=job.job_time_sec,
             cluster=cluster,
+            autorestart=init.autorestart,
             record=record,
         ),
         compile_dir=init.backend.compile_dir or init.model_dir / "cached_compile",

@@ -242,7 +242,7 @@ def test_phase_needs_the_checkpoint_that_the_next_one_continues_from(tmp_path: P
         ({"trainer": {**trainer(), "fit": {"train_datloader": LOADER}}}, "'train_dataloader'?"),
         ({"trainer": trainer(device="CSX", backend={})}, "mutually exclusive"),
         ({"trainer": trainer(device="TPU")}, "CSX, CPU or GPU"),
-        ({"trainer": trainer(autorestart={"max_num_restarts": 1})}, "not supported here"),
+        ({"trainer": trainer(autorestart={"min_num_csx": 1})}, "max_num_restarts' is missing"),
         ({"trainer": {"init": {}}}, "'trainer.init.model' is missing"),
         ({"trainer": None}, "'trainer'"),
         ({"trainer": {"init": 5}}, "'trainer.init'"),

@@ -1,0 +1,317 @@
+"""A cluster that outlives its processes: it is started again and replays the lost steps.
+
+The weights of a step depend on nothing but the state before it and the batch that its number names.
+So a new cluster that starts from a checkpoint and repeats the calls made since ends with the same
+bits, and on the same picosecond of the emulated clock. The user's program notices nothing: its
+closures run once, with results of either cluster.
+
+    base    the newest checkpoint with weights and optimizer state, or a private one of the moment
+            before the first step; with it the standing of the coordinator
+    calls   all that has changed the cluster since
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from appliance.coordinator import Standing, StepResult, cluster_ended
+from appliance.recovery.held_file import HeldFile
+from timing.timeline import Occupancy
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.core.errors import (
+    ApplianceDeadlockError,
+    ApplianceError,
+    ApplianceNanError,
+    ApplianceRuntimeServerError,
+    CheckpointError,
+    ClusterJobInitError,
+    WaferStreamError,
+)
+from wsc.core.installation import Installation
+from wsc.core.loss_scale import LossScale
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode
+from wsc.core.role import Interval
+from wsc.core.watch import NOTHING, Watch
+
+if TYPE_CHECKING:
+    from appliance.cluster import Cluster
+
+log = logging.getLogger("waferstream")
+
+T = TypeVar("T")
+Call = Callable[["Cluster"], Any]
+
+_DEFECTS = {"role-failed", "cluster-ended"}
+"""Codes of failures that another cluster would repeat."""
+
+
+class Starter(Protocol):
+    """Starts clusters of one specification, one after the other."""
+
+    def start(self) -> Cluster:
+        """Start a cluster; ClusterJobInitError if it does not start."""
+
+    def close(self) -> None:
+        """Release what the clusters shared. Idempotent."""
+
+
+@dataclass(frozen=True)
+class _Base:
+    """A checkpoint, and what belongs to the same moment but is not in it."""
+
+    file: HeldFile
+    step: int
+    standing: Standing
+    installed: Mapping[Mode, Installation]
+    restores: Sequence[Call]  # of optimizer state, which no program has asked for yet
+
+    def load_into(self, cluster: Cluster) -> None:
+        """Bring a new cluster to this moment."""
+        for installation in self.installed.values():
+            cluster.install(installation)
+        with self.file.named() as path:
+            cluster.restore(path, CLUSTER_STATES, strict=True)
+        for restore in self.restores:
+            restore(cluster)
+        cluster.take_over(self.standing)
+
+
+class ReplayingCluster:
+    """A cluster that starts again when its processes are lost, at most ``max_restarts`` times.
+
+    Recovery begins with the first step. Failures that another cluster would repeat, as those of the
+    user's code, are raised at once. A new checkpoint sets the count of restarts back to zero.
+    """
+
+    def __init__(self, starter: Starter, max_restarts: int) -> None:
+        self._starter = starter
+        self._max_restarts = max_restarts
+        self._num_restarts = 0
+        self._cluster: Cluster | None = starter.start()
+        self._base: _Base | None = None
+        self._calls: list[Call] = []
+        self._installed: dict[Mode, Installation] = {}
+        self._restores: list[Call] = []
+        self._held: list[HeldFile] = []  # checkpoints that were restored since the base
+        self._last_step = 0  # of training
+
+    def install(self, installation: Installation) -> None:
+        """Give every role its part of a program."""
+        self._change(lambda cluster: cluster.install(installation))
+        self._installed[installation.mode] = installation
+        if installation.mode == "train":
+            self._restores.clear()
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same parameters."""
+        self._change(lambda cluster: cluster.train_with(optimizer))
+        self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
+
+    def run(
+        self,
+        mode: Mode,
+        first_step: int,
+        last_step: int,
+        check_finite: bool = True,
+        loss_scale: LossScale | None = None,
+        watch: Watch = NOTHING,
+    ) -> list[StepResult]:
+        """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
+        if self._base is None:
+            self._save_privately(first_step - 1)
+
+        def run(cluster: Cluster) -> list[StepResult]:
+            return cluster.run(mode, first_step, last_step, check_finite, loss_scale, watch)
+
+        def repeat(cluster: Cluster) -> None:
+            with suppress(ApplianceNanError):
+                run(cluster)
+
+        try:
+            results = self._done(run, f"{mode} step {first_step}")
+        except ApplianceNanError:
+            self._calls.append(repeat)  # the steps were done
+            raise
+        self._calls.append(repeat)
+        if mode == "train":
+            self._last_step = last_step
+        return results
+
+    def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Send weights, or optimizer state, to the weight servers that own them."""
+        if self._base is None:  # nothing is repeated from before it
+            self._running().load_weights(values, state)
+            return
+        kept = {name: value.detach().clone() for name, value in values.items()}
+        self._change(lambda cluster: cluster.load_weights(kept, state))
+
+    def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
+        """Write a checkpoint file, from which further recoveries start if it is complete."""
+        begun = path.read_bytes() if path.exists() else b""  # what the user's process wrote
+
+        def save(cluster: Cluster) -> None:
+            if path.exists() and path.stat().st_size != len(begun):  # by a cluster that was lost
+                path.write_bytes(begun)
+            cluster.save(path, states, objects)
+
+        self._done(save, f"the checkpoint {path.name}")
+        if self._base is not None and CLUSTER_STATES.keys() <= set(states):
+            self._start_from(HeldFile(path), self._last_step)
+            self._num_restarts = 0
+
+    def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
+        """Read states that are tensors from a checkpoint file."""
+        self._done(lambda cluster: cluster.restore(path, states, strict), "a checkpoint")
+        file = HeldFile(path)
+        self._held.append(file)
+        self._calls.append(lambda cluster: _restore(cluster, file, states, strict))
+        if "optimizer" in states and "train" not in self._installed:
+            self._restores.append(lambda c: _restore(c, file, ("optimizer",), strict))
+
+    def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
+        """Return copies of fp32 masters, or of optimizer state, by name."""
+        return self._done(lambda cluster: cluster.masters(names, state), "reading weights")
+
+    def standing(self) -> Standing:
+        """Return a copy of what a coordinator of the same cluster needs to go on from here."""
+        return self._done(lambda cluster: cluster.standing(), "reading the coordinator's state")
+
+    def take_over(self, standing: Standing) -> None:
+        """Go on from where a coordinator of the same cluster stood."""
+        self._change(lambda cluster: cluster.take_over(standing))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all weights."""
+        return self._done(lambda cluster: cluster.digest(), "reading weights")
+
+    def peak_bytes(self) -> dict[str, dict[str, int]]:
+        """Return the peak SRAM bytes by kind of each CS node in the last job."""
+        return self._done(lambda cluster: cluster.peak_bytes(), "reading reports")
+
+    def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
+        """Return the recorded activities, in emulated and in measured time."""
+        return self._done(lambda cluster: cluster.activities(), "reading reports")
+
+    def shutdown(self) -> None:
+        """End the cluster and let all files go. Idempotent."""
+        if self._cluster is not None:
+            self._cluster.shutdown()
+            self._cluster = None
+        self._starter.close()
+        for file in [*self._held, *([self._base.file] if self._base else [])]:
+            file.close()
+
+    def _running(self) -> Cluster:
+        if self._cluster is None:
+            raise cluster_ended()
+        return self._cluster
+
+    def _change(self, call: Call) -> None:
+        """Make a call that changes the cluster, and remember it."""
+        self._done(call, "a change")
+        self._calls.append(call)
+
+    def _done(self, call: Callable[[Cluster], T], what: str) -> T:
+        """Return the result of a call; recover and call again as often as the cluster is lost."""
+        while True:
+            try:
+                return call(self._running())
+            except ApplianceError as error:
+                self._recover(error, what)
+
+    def _recover(self, error: ApplianceError, what: str) -> None:
+        """Start another cluster and bring it to where the lost one stood.
+
+        Raises:
+            ApplianceError: ``error`` itself, if another cluster would repeat it, or if there were
+                too many restarts.
+        """
+        lost_s = time.monotonic()
+        while True:
+            if self._base is None or not _is_loss(error):
+                raise error
+            if self._num_restarts == self._max_restarts:
+                raise _gave_up(error, self._max_restarts) from error
+            self._num_restarts += 1
+            log.warning(
+                "%s Restart %d of at most %d", _headline(error), self._num_restarts,
+                self._max_restarts,
+            )  # fmt: skip
+            try:
+                self._restart(self._base)
+            except ApplianceError as another:
+                error = another
+                continue
+            log.info(
+                "Recovered in %.1f s: %d calls since step %d were repeated; going on with %s",
+                time.monotonic() - lost_s, len(self._calls), self._base.step, what,
+            )  # fmt: skip
+            return
+
+    def _restart(self, base: _Base) -> None:
+        """Start a cluster, load the base into it and repeat all calls since."""
+        self._running().shutdown()
+        cluster = self._cluster = self._starter.start()
+        base.load_into(cluster)
+        for call in self._calls:
+            call(cluster)
+
+    def _save_privately(self, step: int) -> None:
+        """Make the base of the first step; without it, recovery begins with a checkpoint."""
+        cluster = self._running()
+        try:
+            file = HeldFile.written_by(lambda path: cluster.save(path, tuple(CLUSTER_STATES), {}))
+        except CheckpointError as error:
+            log.warning("A lost cluster cannot be restarted before the first checkpoint: %s", error)
+            return
+        self._last_step = step
+        self._start_from(file, step)
+
+    def _start_from(self, file: HeldFile, step: int) -> None:
+        """Make a checkpoint of this moment the base, and forget the calls before."""
+        standing = self.standing()
+        before, held = self._base, self._held
+        self._base = _Base(file, step, standing, dict(self._installed), tuple(self._restores))
+        self._calls = []
+        if not self._restores:
+            self._held = []
+            for old in held:
+                old.close()
+        if before is not None:
+            before.file.close()
+
+
+def _restore(cluster: Cluster, file: HeldFile, states: Collection[str], strict: bool) -> None:
+    with file.named() as path:
+        cluster.restore(path, states, strict)
+
+
+def _is_loss(error: WaferStreamError) -> bool:
+    """Return whether processes were lost, so that another cluster can repeat what they did."""
+    lost = (ApplianceRuntimeServerError, ApplianceDeadlockError, ClusterJobInitError)
+    return isinstance(error, lost) and error.code not in _DEFECTS
+
+
+def _headline(error: WaferStreamError) -> str:
+    return f"{error.what} ({error.where})." if error.where else f"{error.what}."
+
+
+def _gave_up(error: ApplianceError, restarts: int) -> ApplianceRuntimeServerError:
+    return ApplianceRuntimeServerError(
+        f"the cluster was lost again: {error.what}",
+        code="restarts-exhausted",
+        where=error.where,
+        value=error.value,
+        rule=f"at most {restarts} restarts without a new checkpoint (max_num_restarts)",
+        remedy="run the same command again: it goes on from the last checkpoint",
+    )

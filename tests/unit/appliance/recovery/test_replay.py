@@ -1,0 +1,158 @@
+"""A cluster that starts again: values, clock and checkpoints are those of a run without a fault."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.cluster import Cluster
+from appliance.coordinator import Coordinator
+from appliance.elaborate import ClusterSize, elaborate
+from appliance.local import LocalRoles
+from appliance.recovery.replay import ReplayingCluster
+from simulator.cluster_timing import ClusterTiming
+from tests.support.errors import raises
+from tests.support.local_machine import (
+    MACHINE,
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.core.errors import ApplianceRuntimeServerError
+from wsc.core.installation import Installation
+from wsc.core.role import Job, Report
+
+SIZE = ClusterSize(2, num_servers=2)
+source = partial(random_batches, 3, 10)
+
+
+@cache
+def installations() -> tuple[Installation, Installation]:
+    model = Regression()
+    train, evaluate = (compile_model(model, source()[0], 5, trains=t) for t in (True, False))
+    return (
+        installation(train, source, sgd(model), SIZE),
+        installation(evaluate, source, None, SIZE),
+    )
+
+
+def weights() -> dict[str, torch.Tensor]:
+    return {name: p.detach() for name, p in Regression().named_parameters()}
+
+
+class LosingRoles(LocalRoles):
+    """Roles whose jobs with certain numbers end with a lost process, after their last update."""
+
+    starter: "Losing"
+
+    def run(self, job: Job) -> list[Report]:
+        reports = super().run(job)
+        self.starter.jobs += 1
+        if self.starter.jobs in self.starter.lost:
+            raise ApplianceRuntimeServerError(
+                "crd-0 died", code=self.starter.code, where=f"job {self.starter.jobs}"
+            )
+        return reports
+
+
+@dataclass
+class Losing:
+    """Starts clusters that are lost in the jobs with these numbers, counted over all of them."""
+
+    lost: set[int] = field(default_factory=set)
+    code: str = "role-died"
+    jobs: int = 0
+    started: int = 0
+    closed: int = 0
+
+    def start(self) -> Cluster:
+        self.started += 1
+        parameters = installations()[0].program.parameters
+        roles = LosingRoles(elaborate(parameters, SIZE, MACHINE, 0))
+        roles.starter = self
+        return Coordinator(parameters, 2, ClusterTiming(MACHINE, 2, 2), roles)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def train(cluster: Cluster, folder: Path) -> Iterator[Any]:
+    """A user's program: yields all that it sees."""
+    training, evaluation = installations()
+    cluster.install(training)
+    cluster.load_weights(weights())
+    yield cluster.run("train", 1, 2)
+    cluster.install(evaluation)
+    yield cluster.run("eval", 1, 1)
+    cluster.save(folder / ".a.partial", tuple(CLUSTER_STATES), {"global_step": 2})
+    (folder / ".a.partial").rename(folder / "a")
+    yield cluster.run("train", 3, 3)
+    (folder / "a").unlink()  # as of a folder that keeps few checkpoints
+    cluster.load_weights({"layers.0.bias": torch.ones(4)})
+    yield cluster.run("train", 4, 5)
+    yield cluster.digest()
+
+
+def outcome(losing: Losing, folder: Path, max_restarts: int = 3) -> list[Any]:
+    cluster = ReplayingCluster(losing, max_restarts)
+    try:
+        return list(train(cluster, folder))
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    return list(train(Losing().start(), tmp_path_factory.mktemp("expected")))
+
+
+@settings(max_examples=15)
+@given(lost=st.sets(st.integers(1, 9), max_size=3))
+def test_lost_clusters_change_no_result(
+    expected: list[Any], tmp_path_factory: pytest.TempPathFactory, lost: set[int]
+) -> None:
+    """Losses, weights and emulated times are equal, whenever processes are lost; no step is lost,
+    none reaches the program twice."""
+    losing = Losing(lost)
+    assert outcome(losing, tmp_path_factory.mktemp("run")) == expected
+    assert losing.started == 1 + len([job for job in lost if job <= losing.jobs])
+    assert losing.closed == 1
+
+
+def test_restarts_start_from_the_newest_checkpoint(tmp_path: Path, expected: list[Any]) -> None:
+    """After a checkpoint of step 2, a loss in step 5 repeats one job of step 3, though the file
+    has been renamed and removed since."""
+    losing = Losing({4})
+    assert outcome(losing, tmp_path) == expected
+    assert losing.jobs == 6
+
+
+def test_too_many_restarts_are_refused(tmp_path: Path) -> None:
+    """The error says so, names the last failure, and leaves nothing open."""
+    losing = Losing(set(range(1, 9)))
+    with raises(ApplianceRuntimeServerError, "restarts-exhausted") as error:
+        outcome(losing, tmp_path, max_restarts=2)
+    assert losing.started == 3
+    assert losing.closed == 1
+    assert error.value.where == "job 3"
+
+
+def test_a_checkpoint_sets_the_count_of_restarts_back(tmp_path: Path, expected: list[Any]) -> None:
+    losing = Losing({1, 5})
+    assert outcome(losing, tmp_path, max_restarts=1) == expected
+
+
+def test_failures_of_the_users_code_are_not_repeated(tmp_path: Path) -> None:
+    losing = Losing({1}, code="role-failed")
+    with raises(ApplianceRuntimeServerError, "role-failed"):
+        outcome(losing, tmp_path)
+    assert losing.started == 1
