@@ -3,8 +3,9 @@
     python -m scripts.model_zoo --checkout DIR [--family gpt2 ...] [--out model_zoo_runs]
 
 For each family the script scales one of the checkout's own params files down, writes a small data
-set, runs ``waferstream exec -m cerebras.modelzoo.cli.main fit`` for six steps, and again to resume
-from the last checkpoint. The Model Zoo's requirements must be importable, pydantic 2.8 among them.
+set, runs ``waferstream exec -m cerebras.modelzoo.cli.main fit`` for a few steps, and again to
+resume from the last checkpoint. Optimizer and precision are those of the file. The Model Zoo's
+requirements must be importable, pydantic 2.8 and transformers 4 among them.
 Exit codes: 0 every run ended and its loss fell, 1 otherwise.
 """
 
@@ -20,41 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
 import yaml
 
-HOME = Path(__file__).resolve().parents[1]
-LENGTH, VOCABULARY, SEQUENCES = 16, 64, 64
+from scripts.model_zoo.families import FAMILIES, small_params
 
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_heads": 4,
-    "filter_size": 64,
-    "max_position_embeddings": LENGTH,
-    "vocab_size": VOCABULARY,
-}
-
-FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("gpt3/configs/Cerebras_GPT/111m.yaml", {"name": "gpt2", "loss_weight": 1 / LENGTH}),
-    "gpt3": ("gpt3/configs/Cerebras_GPT/111m.yaml", {"loss_weight": 1 / LENGTH}),
-    "gptj": ("gptj/configs/params_gptj_6B.yaml", {"rotary_dim": 8}),
-    "llama": (
-        "llama/configs/params_llama3p2_1b_msl_8k.yaml",
-        {
-            "rotary_dim": 8,
-            "extra_attention_params": {"num_kv_groups": 2},
-            "pos_scaling_extra_args": {
-                "high_freq_factor": 4.0,
-                "low_freq_factor": 1.0,
-                "original_max_position_embeddings": LENGTH,
-            },
-        },
-    ),
-    "mixtral": ("mixtral/configs/params_moe_111M_base.yaml", {}),
-}
-"""Params file below ``models/nlp``, and keys of the model besides SIZES, by family."""
+HOME = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -94,10 +65,11 @@ def train(checkout: Path, family: str, folder: Path) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "cluster.yaml").write_text("runtime: {kind: local}\n")
-    write_tokens(folder / "data" / "tokens.h5")
     params = small_params(checkout, family, folder)
-    losses = [run(checkout, folder, params, steps) for steps in (6, 3)]
-    saved = sorted((folder / "model_dir").glob("*.mdl"))
+    steps = FAMILIES[family].steps
+    losses = [run(checkout, folder, params, steps)]
+    losses.append(run(checkout, folder, params, steps // 2) if losses[0] else [])
+    saved = sorted((folder / "model_dir").glob("*.mdl"), key=lambda path: path.stat().st_mtime)
     return Outcome(
         first=losses[0][0] if losses[0] else None,
         last=losses[0][-1] if losses[0] else None,
@@ -106,52 +78,10 @@ def train(checkout: Path, family: str, folder: Path) -> Outcome:
     )
 
 
-def small_params(checkout: Path, family: str, folder: Path) -> dict[str, Any]:
-    """Return the family's params file, scaled down."""
-    name, model = FAMILIES[family]
-    source = checkout / "src" / "cerebras" / "modelzoo" / "models" / "nlp" / name
-    params: dict[str, Any] = yaml.safe_load(source.read_text())
-    trainer = params["trainer"]
-    init = trainer["init"]
-    init["model"].update({**SIZES, **model})
-    init["precision"].update(fp16_type="bfloat16", loss_scaling_factor=1.0, precision_opt_level=0)
-    # A step cannot return what is computed from gradients: MemoryX has their sums.
-    init |= {
-        "backend": {"backend_type": "CSX"},
-        "callbacks": [{"ComputeNorm": None}],
-        "checkpoint": {"steps": 3},
-        "logging": {"log_steps": 1},
-        "model_dir": str(folder / "model_dir"),
-        "schedulers": [{"ConstantLR": {"learning_rate": 0.01}}],
-        "seed": 1,
-    }
-    loader = {
-        "data_processor": "GptHDF5DataProcessor",
-        "data_dir": str(folder / "data"),
-        "batch_size": 8,
-        "shuffle": False,
-    }
-    trainer["fit"] = {"train_dataloader": loader, "val_dataloader": dict(loader)}
-    for section in ("validate", "validate_all"):
-        trainer.pop(section, None)
-    return params
-
-
-def write_tokens(path: Path) -> None:
-    """Write sequences that rise by 3: a model learns them in a few steps."""
-    path.parent.mkdir()
-    start = np.arange(SEQUENCES)[:, None] * 7
-    tokens = (start + 3 * np.arange(LENGTH + 1)) % VOCABULARY
-    rows = [tokens[:, :-1], np.ones((SEQUENCES, LENGTH)), tokens[:, 1:]]
-    with h5py.File(path, "w") as file:
-        file["data"] = np.stack(rows, axis=1).astype(np.int32)
-        file.attrs["n_examples"] = SEQUENCES
-
-
 def run(checkout: Path, folder: Path, params: dict[str, Any], steps: int) -> list[float]:
     """Train some steps, from the last checkpoint if there is one; returns the losses, or none."""
     init = params["trainer"]["init"]
-    init["loop"] = {"num_steps": steps, "eval_frequency": 3, "eval_steps": 2}
+    init["loop"] = {"num_steps": steps, "eval_frequency": steps, "eval_steps": 2}
     file = folder / "params.yaml"
     file.write_text(yaml.safe_dump(params))
     paths = [str(HOME), str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
