@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from appliance.norm_results import NormKernels
 from appliance.step_results import combine
 from appliance.step_state import StateHolder, steps_per_job
 from memoryx.optim.cost import update_cost, waits_for_all
@@ -121,6 +122,7 @@ class Coordinator:
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
+        self._norms = NormKernels()
         self._training: Installation | None = None
         self._reports: list[Report] = []
         self._owner = assign_servers(parameters, num_servers)
@@ -130,6 +132,7 @@ class Coordinator:
         """Give every role its part of a program."""
         self._roles.install(installation)
         self._state.install(installation)
+        self._norms.install(installation)
         self._load_program(installation)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
@@ -308,9 +311,12 @@ class Coordinator:
         scales = {step: scale for report in reports for step, scale in report.loss_scales.items()}
         tensor_norms = {n: pair for report in reports for n, pair in report.tensor_norms.items()}
         in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
+        step_norms = self._norms.gathered(reports)
         for step in job.steps:
             parts = [returned[step, index] for index in range(program.num_micro_batches)]
-            values = combine(program, parts, self._state.advance(program, parts))
+            of_norms = self._norms.results(program, step_norms[step])
+            of_coordinator = {**self._state.advance(program, parts), **of_norms}
+            values = combine(program, parts, of_coordinator)
             timing = self._timing.step(job.mode, step)
             watched = in_order if step == job.last_step else {}
             yield StepResult(step, values, norms.get(step), timing, scales.get(step), watched)

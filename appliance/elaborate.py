@@ -129,6 +129,7 @@ def plan_installation(
         optimizer=optimizer,
         label_counts=compiled.label_counts,
         state_update=compiled.state_update,
+        norms=compiled.norms,
         short=compiled.short,
     )
 

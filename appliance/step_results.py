@@ -2,6 +2,7 @@
 
     scalar     mean over the micro-batches
     samples    rows of the micro-batches one after the other: those of the global batch
+    norms      computed once per step, of results that depend on norms from MemoryX
     state      the value after the last micro-batch, of results that depend on the step state
     mean       mean over the micro-batches, element by element; integers and booleans in fp32
 
@@ -21,14 +22,14 @@ from wsc.core.role import Value
 
 
 def combine(
-    program: Program, parts: Sequence[Sequence[Value]], of_state: Mapping[int, Value]
+    program: Program, parts: Sequence[Sequence[Value]], of_coordinator: Mapping[int, Value]
 ) -> tuple[Value, ...]:
     """Return the results of a step, by position.
 
     Args:
         program: The program of the step.
         parts: The results of each micro-batch, in index order.
-        of_state: The results that depend on the step state, by position.
+        of_coordinator: The results that depend on the step state or on norms, by position.
     """
     rules = {result.position: result.rule for result in program.tensor_results}
     columns = list(zip(*parts, strict=True))[: program.num_results]
@@ -38,7 +39,7 @@ def combine(
         else _mean(column)
         for position, column in enumerate(columns)
     }
-    values |= of_state
+    values |= of_coordinator
     return tuple(values.values())
 
 

@@ -260,7 +260,7 @@ class NodeJob(JobState[CSNode]):
     def _end_round(self) -> Iterator[Envelope]:
         program = self._executor.program
         is_last_step = self._now.step == self._last_step
-        unread = set(program.state.results)
+        unread = {*program.state.results, *program.norms.results}
         if not is_last_step:
             unread |= {result.position for result in program.tensor_results}
         places = range(program.num_results + len(program.state.contributions))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from memoryx.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.optimizer import OptimizerSpec
@@ -42,11 +43,13 @@ class GradientCollector:
         program: Program,
         buckets: Sequence[Bucket],
         optimizer: OptimizerSpec | None,
+        notes: NormNotes,
     ) -> None:
         self._server = server
         self._num_micro_batches = program.num_micro_batches
         self._buckets = {bucket.index: bucket for bucket in buckets}
         self._optimizer = optimizer
+        self._notes = notes
         self._position = {name: place for place, name in enumerate(program.trained)}
         self._mergers: dict[tuple[int, int], Merger[PartialSum]] = {}  # by step and bucket
         self._waiting: dict[int, Sums] = {}  # by step, until all servers agree
@@ -116,6 +119,7 @@ class GradientCollector:
         ((_, whole),) = merger.take()
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
+        self._notes.of_batch(message.step, self.gradients({message.bucket: whole}))
         # Before values are clamped, which would hide an overflow.
         if self._limits.scale_rule is not None and not all_finite(whole.flat):
             self._overflowed.add(message.step)

@@ -19,6 +19,7 @@ from memoryx.collector import GradientCollector, NormExchange, Sums
 from memoryx.commitment import Commitment
 from memoryx.journal import Journal
 from memoryx.loss_scaling import LossScaling
+from memoryx.norms import NormNotes
 from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
 from memoryx.watcher import Watcher
@@ -154,7 +155,10 @@ class ServerJob(JobState[WeightServer]):
             trained=program.trained if job.mode == "train" else (),
         )
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
-        self._collector = GradientCollector(index, program, collected, installed.optimizer)
+        self._notes = NormNotes(program, job, self._report)
+        self._collector = GradientCollector(
+            index, program, collected, installed.optimizer, self._notes
+        )
         self._scaling = LossScaling(installed.optimizer, job)
         self._watcher = Watcher(program, job, self._report)
         self._clips_by_norm = (
@@ -163,6 +167,7 @@ class ServerJob(JobState[WeightServer]):
 
     def start(self) -> Iterator[Envelope]:
         self._watcher.begin(self.role.store.masters)
+        self._notes.begin(self.role.store.masters)
         yield from self._stream()
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
@@ -259,8 +264,9 @@ class ServerJob(JobState[WeightServer]):
         step, gradients = update.step, self._collector.gradients(update.sums)
         with self.role.context.cores.lease():
             start_ns = time.perf_counter_ns()
+            masters = self.role.store.masters
+            self._notes.before_update(step, {name: masters[name] for name in gradients})
             if not update.is_skipped:
-                masters = self.role.store.masters
                 if self._is_protected:
                     self.role.journal.record(step, gradients)
                 self._watcher.before_update(step, masters, gradients)

@@ -52,9 +52,7 @@ FAMILIES: dict[str, Family] = {
         "nlp/gpt3/configs/Cerebras_GPT/111m.yaml",
         {**_TEXT, "name": "gpt2", "loss_weight": 1 / LENGTH},
     ),
-    "gpt3": Family(
-        "nlp/gpt3/configs/Cerebras_GPT/111m.yaml", {**_TEXT, "loss_weight": 1 / LENGTH}
-    ),
+    "gpt3": Family("nlp/gpt3/configs/Cerebras_GPT/111m.yaml", {**_TEXT, "loss_weight": 1 / LENGTH}),
     "gptj": Family("nlp/gptj/configs/params_gptj_6B.yaml", {**_TEXT, "rotary_dim": 8}),
     "llama": Family(
         "nlp/llama/configs/params_llama3p2_1b_msl_8k.yaml",

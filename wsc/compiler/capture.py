@@ -41,10 +41,11 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from wsc.compiler.annotations import annotate_layers, marked_backward, recorded_layers
 from wsc.compiler.autocast import autocast
-from wsc.compiler.capture_errors import explain, recorded_lines, refuse_gradient_results
+from wsc.compiler.capture_errors import explain, recorded_lines
 from wsc.compiler.host_draws import refuse_host_draws
 from wsc.compiler.host_reads import RefuseHostReads
 from wsc.compiler.known_values import KnownValues
+from wsc.compiler.norm_results import NO_NORMS, NormStep, erase_unread, separate_norms
 from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.compiler.shape_rules import own_shape_rules
 from wsc.compiler.step_state import StateUpdate, separate_state
@@ -73,6 +74,7 @@ class Captured:
     replaced: tuple[str, ...]  # buffers whose new values the graph returns after the gradients
     buffers: TracedBuffers
     update: StateUpdate  # set by ``separated``
+    norms: NormStep  # set by ``separated``
 
     @property
     def graph(self) -> fx.Graph:
@@ -154,8 +156,6 @@ def capture(
     (output,) = module.graph.find_nodes(op="output")
     outputs = output.args[0]
     num_results = len(outputs) - len(trained) - len(replaced)
-    gradients = outputs[num_results : num_results + len(trained)]
-    refuse_gradient_results(outputs[:num_results], gradients)
     masters = model.named_parameters()
     return Captured(
         module=module,
@@ -168,6 +168,7 @@ def capture(
         replaced=tuple(replaced),
         buffers=buffers,
         update=StateUpdate(StepState(), None),
+        norms=NO_NORMS,
     )
 
 
@@ -205,18 +206,28 @@ def _recorded(
 
 
 def separated(captured: Captured) -> Captured:
-    """Return a captured step without the updates of buffers; the given one must not be used again.
+    """Return a captured step without what the coordinator computes: updates of buffers, norms.
+
+    The given one must not be used again.
 
     Raises:
-        ApplianceCompilationError: The step state cannot be expressed (wsc.compiler.step_state).
+        ApplianceCompilationError: The step state cannot be expressed (wsc.compiler.step_state), or
+            a result is computed from gradients (wsc.compiler.norm_results).
     """
     outputs, num_results = captured._outputs, captured.num_results
     num_gradients = len(captured.trained)
+    gradients = outputs[num_results : num_results + num_gradients]
+    names = dict(zip(gradients, captured.trained, strict=True))
+    norms, results = separate_norms(captured.module, outputs[:num_results], captured.weights, names)
+    (output,) = captured.graph.find_nodes(op="output")
+    output.args = ([*results.values(), *outputs[num_results:]],)
+    erase_unread(captured.graph, [outputs[place] for place in norms.results.results])
     update, returned = separate_state(
         captured.module,
         captured.buffers,
-        outputs[:num_results],
-        outputs[num_results : num_results + num_gradients],
+        results,
+        num_results,
+        gradients,
         dict(zip(captured.replaced, outputs[num_results + num_gradients :], strict=True)),
     )
     return replace(
@@ -224,6 +235,7 @@ def separated(captured: Captured) -> Captured:
         result_positions=tuple(position for position, _ in returned),
         replaced=(),
         update=update,
+        norms=norms,
     )
 
 

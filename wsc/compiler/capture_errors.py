@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -153,29 +153,3 @@ def line_of_node(stack_trace: str | None) -> str | None:
             source = lines[index + 1].strip() if index + 1 < len(lines) else ""
             return f"{path}:{number}: {source}"
     return None
-
-
-def refuse_gradient_results(results: Sequence[fx.Node], gradients: Collection[fx.Node]) -> None:
-    """Refuse results that are computed from gradients of weights.
-
-    A system has the gradients of its micro-batches only. Those of activations are complete.
-
-    Raises:
-        ApplianceCompilationError: A result depends on one of ``gradients``.
-    """
-    for position, result in enumerate(results):
-        waiting, seen = [result], {result}
-        while waiting:
-            node = waiting.pop()
-            if node in gradients:
-                raise ApplianceCompilationError(
-                    "a result of the step is computed from gradients of weights",
-                    code="result-from-gradient",
-                    where=f"result {position}, from {node.name}",
-                    rule="a system has the gradients of one micro-batch; MemoryX adds them up",
-                    remedy="leave it out (in params of the vendor's Model Zoo: ComputeNorm: null);"
-                    " clipping reports the norm of all gradients",
-                )
-            new = [source for source in node.all_input_nodes if source not in seen]
-            seen.update(new)
-            waiting += new

@@ -122,8 +122,11 @@ def _lower(
         state=captured.update.state,
         num_short=request.num_short,
         totals=totals,
+        norms=captured.norms.results,
     )
-    return Compiled(program, kernels, label_counts, captured.update.kernel)
+    return Compiled(
+        program, kernels, label_counts, captured.update.kernel, norms=captured.norms.kernel
+    )
 
 
 def _tensor_results(captured: Captured) -> Iterator[TensorResult]:
@@ -179,6 +182,8 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
                 digest.update(b"loss scale")
         if (update := captured.update).kernel is not None or update.state.reads:
             digest.update(repr((update.state, update.kernel and update.kernel.text)).encode())
+        if captured.norms.kernel is not None:
+            digest.update(repr((captured.norms.results, captured.norms.kernel.text)).encode())
         for name, constant in sorted(captured.module.named_buffers()):
             digest.update(name.encode())
             flat = constant.detach().contiguous().view(-1)

@@ -20,7 +20,7 @@ from wsc.core.installation import SizedKernels
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program, Segment
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON form; other versions are not read."""
 
 _PROGRAM = TypeAdapter(Program)
@@ -37,7 +37,7 @@ class Compiled:
 
     ``label_counts`` counts the labels of a micro-batch, where the step has means over labels;
     ``state_update`` computes the buffers that the step writes (StepState); ``short`` is for the
-    micro-batches with one sample less, where there are any.
+    micro-batches with one sample less, where there are any; ``norms`` computes NormResults.
     """
 
     program: Program
@@ -45,6 +45,7 @@ class Compiled:
     label_counts: KernelSource | None = None
     state_update: KernelSource | None = None
     short: SizedKernels | None = None
+    norms: KernelSource | None = None
 
 
 def compiled_to_json(compiled: Compiled) -> str:
@@ -54,6 +55,7 @@ def compiled_to_json(compiled: Compiled) -> str:
         "kernels": [_kernel_data(kernel) for kernel in compiled.kernels],
         "label_counts": compiled.label_counts and _kernel_data(compiled.label_counts),
         "state_update": compiled.state_update and _kernel_data(compiled.state_update),
+        "norms": compiled.norms and _kernel_data(compiled.norms),
         "short": compiled.short and _sized_data(compiled.short),
     }
     return json.dumps({"format": FORMAT, "sha256": _sha256(content), "content": content})
@@ -75,9 +77,9 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
             raise DamagedArtifactError("content does not match its SHA-256")
         program = _PROGRAM.validate_json(json.dumps(content["program"]))
         kernels = tuple(_kernel(kernel) for kernel in content["kernels"])
-        label_counts, state_update = (
+        label_counts, state_update, norms = (
             None if content[name] is None else _kernel(content[name])
-            for name in ("label_counts", "state_update")
+            for name in ("label_counts", "state_update", "norms")
         )
         short = None if content["short"] is None else _sized(content["short"])
     except DamagedArtifactError:
@@ -90,7 +92,7 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
         raise DamagedArtifactError(f"{len(kernels)} kernels, {len(program.segments)} segments")
     if (short is None) != (program.num_short == 0):
         raise DamagedArtifactError(f"kernels of {program.num_short} short micro-batches are absent")
-    return Compiled(program, kernels, label_counts, state_update, short)
+    return Compiled(program, kernels, label_counts, state_update, short, norms)
 
 
 def _sha256(content: Any) -> str:

@@ -48,7 +48,8 @@ class StateUpdate:
 def separate_state(
     module: fx.GraphModule,
     buffers: TracedBuffers,
-    results: Sequence[fx.Node],
+    results: Mapping[int, fx.Node],
+    num_results: int,
     gradients: Sequence[fx.Node],
     replaced: Mapping[str, fx.Node],
 ) -> tuple[StateUpdate, Results]:
@@ -57,7 +58,8 @@ def separate_state(
     Args:
         module: The captured step; buffers become its last placeholders.
         buffers: The buffers, as they were during the trace.
-        results: Results of the step.
+        results: Results of the step by position, but for those that are computed from norms.
+        num_results: The number of all results of the step.
         gradients: Gradients of parameters.
         replaced: New values of buffers that the step has assigned.
 
@@ -77,18 +79,18 @@ def separate_state(
     _refuse_host_reads(buffers.host_reads & (written | buffers.state))
     used = written | (buffers.state & set(constants.values()))
     if not used:
-        return StateUpdate(StepState(), None), tuple(enumerate(results))
+        return StateUpdate(StepState(), None), tuple(results.items())
     names = [name for name in buffers.names.values() if name in used]
     inputs = _as_inputs(module, constants, names)
     finals = {name: replaced.get(name) or inputs[name] for name in names if name in written}
-    results = [inputs.get(constants.get(node, ""), node) for node in results]
+    results = {place: inputs.get(constants.get(node, ""), node) for place, node in results.items()}
     cut = _Cut(
         graph, {node for name, node in inputs.items() if name in written}, finals.values(), results
     )
     cut.refuse(gradients, [name for name in names if name in written])
     arguments = [node for node in inputs.values() if cut.reads(node)]
     kernel = cut.kernel(module, arguments)
-    returned = (*cut.early, *enumerate(cut.contributions, len(results)))
+    returned = (*cut.early, *enumerate(cut.contributions, num_results))
     (output,) = graph.find_nodes(op="output")
     output.args = ([*(node for _, node in returned), *gradients],)
     cut.erase()
@@ -188,7 +190,7 @@ class _Cut:
         graph: The step; buffers are placeholders.
         written: Placeholders of the buffers that the step writes.
         finals: Their values after the step.
-        results: The results of the step.
+        results: The results of the step by position.
     """
 
     def __init__(
@@ -196,7 +198,7 @@ class _Cut:
         graph: fx.Graph,
         written: Collection[fx.Node],
         finals: Collection[fx.Node],
-        results: Sequence[fx.Node],
+        results: Mapping[int, fx.Node],
     ) -> None:
         self._graph = graph
         self._written = set(written)
@@ -208,7 +210,7 @@ class _Cut:
                 target = overwritten(node)
                 if target is not None and not self._is_late(target):
                     self._tainted |= storages_of([target]).keys()
-        places = list(enumerate(results))
+        places = results.items()
         self.late = [(place, node) for place, node in places if self._is_late(node)]
         self.early = [(place, node) for place, node in places if not self._is_late(node)]
         self._returned = [*finals, *(node for _, node in self.late)]

@@ -70,6 +70,7 @@ class Installation:
     optimizer: OptimizerSpec | None  # None where nothing is trained
     label_counts: KernelSource | None = None  # counts the labels of a micro-batch
     state_update: KernelSource | None = None  # computes the buffers that the step writes
+    norms: KernelSource | None = None  # computes the results that depend on norms
     short: SizedKernels | None = None  # of the micro-batches that have one sample less
 
     @property

@@ -177,6 +177,27 @@ class StepState:
 
 
 @dataclass(frozen=True)
+class NormInput:
+    """The L2 norm, or its square, of a whole parameter or of its gradient.
+
+    Of a gradient it is that of the batch, unscaled and not clipped; of a weight that of the master
+    before the update.
+    """
+
+    of: Literal["weight", "gradient"]
+    parameter: str
+    is_squared: bool = False
+
+
+@dataclass(frozen=True)
+class NormResults:
+    """The results of a step, by position, that a kernel of the coordinator computes from norms."""
+
+    inputs: tuple[NormInput, ...] = ()
+    results: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Program:
     """One captured step, for one micro-batch, the same for every node and every ``num_csx``."""
 
@@ -194,6 +215,7 @@ class Program:
     state: StepState = StepState()
     num_short: int = 0  # micro-batches at the end that have one sample less
     totals: tuple[int, ...] = ()  # positions of results that are sums over samples, not means
+    norms: NormResults = NormResults()
 
     @property
     def batch_size(self) -> int:

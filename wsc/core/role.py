@@ -22,7 +22,7 @@ from wsc.core.loss_scale import LossScale
 from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
-from wsc.core.program import Mode
+from wsc.core.program import Mode, NormInput
 from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 
 Value = float | torch.Tensor | None
@@ -72,7 +72,8 @@ class Report:
     before clipping, where they clip by it, and ``loss_scales`` maps step to the loss scale after
     it, where it is dynamic. ``tensor_norms`` of weight servers are those of the last step, by
     parameter; ``findings`` has the first value that is not finite, of every step that has one.
-    Both are empty unless the job watches them.
+    Both are empty unless the job watches them. ``step_norms`` has the norms of each step that the
+    program asks for (NormResults).
     """
 
     role: str
@@ -82,6 +83,7 @@ class Report:
     peak_bytes: dict[str, int] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)
     tensor_norms: dict[str, TensorNorms] = field(default_factory=dict)
+    step_norms: dict[int, dict[NormInput, float]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 

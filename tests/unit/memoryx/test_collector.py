@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.collector import Collected, GradientCollector, NormExchange
+from memoryx.norms import NormNotes
 from memoryx.optim.clip import gradient_norms, total_norm
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
@@ -19,6 +20,7 @@ from wsc.core.loss_scale import LossScaleRule
 from wsc.core.messages import GradientReady, NormPartial, NormTotal
 from wsc.core.program import plan_streams
 from wsc.core.reduce_order import Subtree, leaf, root
+from wsc.core.role import Job, Report
 
 PROGRAM = program()
 PLAN = plan_streams(PROGRAM, 1)
@@ -30,7 +32,8 @@ class Bench:
 
     def __init__(self, **limits: Any) -> None:
         spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
-        self.collector = GradientCollector(0, PROGRAM, PLAN.gradients, spec)
+        notes = NormNotes(PROGRAM, Job("train", 1, 1), Report("wgt-0"))
+        self.collector = GradientCollector(0, PROGRAM, PLAN.gradients, spec, notes)
         self.released: list[tuple[int, Subtree]] = []
         self.arena = StrictArena()
 

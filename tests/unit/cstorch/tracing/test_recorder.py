@@ -196,20 +196,3 @@ def test_a_step_cannot_compute_with_the_learning_rate(backend: cstorch.Backend) 
     with raises(ApplianceCompilationError, "hyper-parameter-in-trace"):
         losses(step, executor(1))
     assert optimizer.param_groups[0]["lr"] == 0.5
-
-
-def test_results_from_gradients_are_refused(backend: cstorch.Backend) -> None:
-    """A system has the gradients of a micro-batch only."""
-    model = cstorch.compile(Regression(), backend)
-    optimizer = cstorch.optim.SGD(model.parameters(), lr=0.5)
-
-    @cstorch.trace
-    def step(batch: Batch) -> list[torch.Tensor]:
-        loss: torch.Tensor = model(**batch)
-        loss.backward()
-        norms = [p.grad.norm() for p in model.parameters() if p.grad is not None]
-        optimizer.step()
-        return [loss, torch.stack(norms).norm()]
-
-    with raises(ApplianceCompilationError, "result-from-gradient"):
-        losses(step, executor(1))

@@ -1,0 +1,50 @@
+"""The norms that a program asks a weight server for (wsc.core.program.NormResults)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from memoryx.optim.clip import gradient_norms
+from wsc.core.program import NormInput, Program
+from wsc.core.role import Job, Report
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class NormNotes:
+    """Notes the norms of every step in the report of a server."""
+
+    def __init__(self, program: Program, job: Job, report: Report) -> None:
+        self._wanted: dict[str, dict[str, list[NormInput]]] = {"weight": {}, "gradient": {}}
+        for norm in program.norms.inputs:
+            self._wanted[norm.of].setdefault(norm.parameter, []).append(norm)
+        self._is_constant = job.mode == "eval"
+        self._trained = frozenset(program.trained)
+        self._steps = job.steps
+        self._report = report
+
+    def begin(self, masters: Tensors) -> None:
+        """Note the norms of weights that no step of the job changes."""
+        kept = {n: w for n, w in masters.items() if self._is_constant or n not in self._trained}
+        for step in self._steps:
+            self._note(step, "weight", kept)
+
+    def before_update(self, step: int, masters: Tensors) -> None:
+        """Note the norms of weights that the step is about to change."""
+        self._note(step, "weight", masters)
+
+    def of_batch(self, step: int, gradients: Tensors) -> None:
+        """Note the norms of unscaled gradients of the whole batch."""
+        self._note(step, "gradient", gradients)
+
+    def _note(self, step: int, of: str, tensors: Tensors) -> None:
+        wanted = self._wanted[of]
+        names = [name for name in tensors if name in wanted]
+        if not names:
+            return
+        noted = self._report.step_norms.setdefault(step, {})
+        norms = gradient_norms([tensors[name] for name in names])
+        for name, value in zip(names, norms, strict=True):
+            noted.update({n: value**2 if n.is_squared else value for n in wanted[name]})
