@@ -26,7 +26,8 @@ from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
 from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.writer import write_metadata
+from wsc.checkpoint.parts import read_parts, remove_parts
+from wsc.checkpoint.writer import reserve_tensors, write_metadata, writing
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, ConfigError
 from wsc.core.installation import Installation
@@ -95,8 +96,16 @@ class Roles(Protocol):
     def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Call ``WeightHolder.fill`` of one weight server."""
 
-    def save(self, server: str, path: Path, state: str) -> None:
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
+        """Call ``WeightHolder.layout`` of one weight server."""
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
         """Call ``WeightHolder.save`` of one weight server."""
+
+    def finish_saving(self, server: str) -> None:
+        """Call ``WeightHolder.finish_saving`` of one weight server."""
 
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         """Call ``WeightHolder.restore`` of one weight server."""
@@ -220,20 +229,52 @@ class Coordinator:
             self._roles.fill(server, {name: values[name] for name in names}, state)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
-        """Write a new checkpoint file: each server appends its tensors in turn, then ``objects``.
+        """Write a new checkpoint file: the servers write their tensors, then come ``objects``.
 
         Args:
-            path: The file; it must not exist.
+            path: The file; it must not hold tensors of the servers yet.
             states: Keys of CLUSTER_STATES to write.
             objects: States that are not tensors, of JSON types.
 
         Raises:
             CheckpointError: The file cannot be written.
         """
-        for state in states:
-            for server in self._servers:
-                self._roles.save(server, path, state)
-        write_metadata(path, objects)
+        servers = self.begin_save(path, states, is_background=False)
+        try:
+            self.finish_saving()
+            with writing(path):
+                parts = read_parts(path, servers)
+            write_metadata(path, objects, parts)
+        finally:
+            remove_parts(path, servers)
+
+    def begin_save(
+        self, path: Path, states: Collection[str], is_background: bool = True
+    ) -> Sequence[str]:
+        """Let the servers begin to write their tensors; return their names.
+
+        Training may go on: what is written are the values of now. Each server reports beside the
+        file when it has finished (``wsc.checkpoint.parts``).
+
+        Args:
+            path: The file; it must not hold tensors of the servers yet.
+            states: Keys of CLUSTER_STATES to write.
+            is_background: Whether training goes on, and has precedence.
+
+        Raises:
+            CheckpointError: The file cannot be written.
+        """
+        layouts = {server: self._roles.layout(server, states) for server in self._servers}
+        offsets = reserve_tensors(path, [spec for specs in layouts.values() for spec in specs])
+        for server, specs in layouts.items():
+            own = {spec.name: offsets[spec.name] for spec in specs}
+            self._roles.save(server, path, own, is_background)
+        return self._servers
+
+    def finish_saving(self) -> None:
+        """Wait until every server has reported about the last save that was begun."""
+        for server in self._servers:
+            self._roles.finish_saving(server)
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         """Let each server read its tensors of ``states`` from a checkpoint file.

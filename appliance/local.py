@@ -20,6 +20,7 @@ from wsc.core.errors import (
 from wsc.core.installation import Installation
 from wsc.core.messages import Envelope
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
 from wsc.core.role import (
     Job,
     Progress,
@@ -83,9 +84,19 @@ class LocalRoles:
         with self._failures_of(server):
             self.holder(server).fill(values, state)
 
-    def save(self, server: str, path: Path, state: str) -> None:
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
         with self._failures_of(server):
-            self.holder(server).save(path, state)
+            return self.holder(server).layout(states)
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
+        with self._failures_of(server):
+            self.holder(server).save(path, offsets, is_background)
+
+    def finish_saving(self, server: str) -> None:
+        with self._failures_of(server):
+            self.holder(server).finish_saving()
 
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         with self._failures_of(server):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from appliance.spec import RoleLogSpec
 from wsc.core.installation import Installation
 from wsc.core.messages import COORDINATOR, Envelope
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
 from wsc.core.role import (
     Job,
     Progress,
@@ -156,9 +157,16 @@ class LoggedHolder(Logged):
         with _logged(self._log, f"Fill {len(values)} tensors of {state}"):
             self._holder.fill(values, state)
 
-    def save(self, path: Path, state: str) -> None:
-        with _logged(self._log, f"Save {state} to {path}"):
-            self._holder.save(path, state)
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        return self._holder.layout(states)
+
+    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
+        with _logged(self._log, f"Begin to save {len(offsets)} tensors to {path}"):
+            self._holder.save(path, offsets, is_background)
+
+    def finish_saving(self) -> None:
+        with _logged(self._log, "Finish saving"):
+            self._holder.finish_saving()
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         with _logged(self._log, f"Restore {state} from {path}"):
@@ -234,9 +242,18 @@ class LoggedRoles:
         with _logged(self._log, f"Fill {len(values)} tensors of {state} of {server}"):
             self._roles.fill(server, values, state)
 
-    def save(self, server: str, path: Path, state: str) -> None:
-        with _logged(self._log, f"Save {state} of {server} to {path}"):
-            self._roles.save(server, path, state)
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
+        return self._roles.layout(server, states)
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
+        with _logged(self._log, f"Begin to save {len(offsets)} tensors of {server} to {path}"):
+            self._roles.save(server, path, offsets, is_background)
+
+    def finish_saving(self, server: str) -> None:
+        with _logged(self._log, f"Finish saving of {server}"):
+            self._roles.finish_saving(server)
 
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         with _logged(self._log, f"Restore {state} of {server} from {path}"):

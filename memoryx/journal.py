@@ -46,6 +46,7 @@ class Journal:
         if self._step <= step:
             return
         assert self._step == step + 1, "servers are at most one step apart"
+        self._store.before_change(self._recorded)
         for name in self._recorded:
             for key, tensor in self._tensors(name).items():
                 tensor.copy_(self._images[name][key])

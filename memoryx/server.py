@@ -7,7 +7,7 @@ each update may allow further weights to stream.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -75,7 +75,7 @@ class WeightServer:
         owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
         self.store = WeightStore(owned)
         self.installed: dict[Mode, Installation] = {}
-        self.persistence = Persistence(self.store)
+        self.persistence = Persistence(self.store, spec.name)
         self.journal = Journal(self.store)
         self._protected: ServerJob | None = None
 
@@ -99,9 +99,17 @@ class WeightServer:
         """Overwrite tensors of one checkpoint state."""
         self.store.fill(values, state)
 
-    def save(self, path: Path, state: str) -> None:
-        """Append the tensors of one checkpoint state to a file."""
-        self.persistence.save(path, state)
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        """Return key, shape and dtype of every tensor of some checkpoint states."""
+        return self.persistence.layout(states)
+
+    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
+        """Begin to write tensors to a file, as they are now."""
+        self.persistence.save(path, offsets, is_background)
+
+    def finish_saving(self) -> None:
+        """Wait until everything is written that ``save`` has begun."""
+        self.persistence.finish_saving()
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         """Read the tensors of one checkpoint state from a file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from memoryx.optim.rule import Hyper, Parameter, State, init_state, rule_named
+from memoryx.snapshot import Snapshot
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_tensors
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import unpack
 from wsc.core.program import TensorSpec
@@ -32,6 +32,8 @@ class WeightStore:
         )
         self.states: dict[str, State] = {}
         self._optimizer: OptimizerSpec | None = None
+        self.before_change: Callable[[Collection[str]], None] = _nothing
+        """Called with the names of parameters before they, or their states, change."""
 
     @property
     def has_optimizer(self) -> bool:
@@ -67,12 +69,14 @@ class WeightStore:
     def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Overwrite tensors of one of CLUSTER_STATES."""
         own = self.tensors(state)
+        self.before_change({_parameter_of(name, state) for name in values})
         for name, value in values.items():
             own[name].copy_(value)
 
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
         assert self._optimizer is not None, "an evaluation program has no gradients"
+        self.before_change(gradients.keys())
         for group in self._optimizer.groups:
             parameters = [
                 Parameter(self.masters[name], gradients[name], self.states[name])
@@ -91,20 +95,50 @@ class WeightStore:
         return {**init_state(self._rule, shape, hyper), **kept}
 
 
-class Persistence:
-    """Saves and restores one store; several servers write the same file in turn."""
+def _nothing(_parameters: Collection[str]) -> None:
+    pass
 
-    def __init__(self, store: WeightStore) -> None:
+
+def _parameter_of(name: str, state: str) -> str:
+    """Return the parameter that a tensor of a checkpoint state belongs to."""
+    return name if state == "model" else name.rpartition(".")[0]
+
+
+class Persistence:
+    """Saves and restores the store of one server; all servers write the same file."""
+
+    def __init__(self, store: WeightStore, server: str) -> None:
         self._store = store
+        self._server = server
+        self._snapshot: Snapshot | None = None
         self._postponed: Callable[[], None] | None = None
 
-    def save(self, path: Path, state: str) -> None:
-        """Append the tensors of one of CLUSTER_STATES to a file.
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        """Return key, shape and dtype of every tensor of some of CLUSTER_STATES."""
+        return [
+            TensorSpec(f"{CLUSTER_STATES[state]}.{name}", array.shape, array.dtype.name)
+            for state in states
+            for name, array in self._arrays(state).items()
+        ]
 
-        Raises:
-            CheckpointError: The file cannot be written.
-        """
-        append_tensors(path, CLUSTER_STATES[state], self._arrays(state))
+    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
+        """Begin to write the tensors of these keys, with the values that they have now."""
+        self.finish_saving()
+        tensors: dict[str, dict[str, np.ndarray]] = {}
+        for state, prefix in CLUSTER_STATES.items():
+            for name, array in self._arrays(state).items():
+                own = tensors.setdefault(_parameter_of(name, state), {})
+                own[f"{prefix}.{name}"] = array
+        self._snapshot = Snapshot(self._server, path, tensors, offsets, is_background)
+        self._store.before_change = self._snapshot.protect
+        self._snapshot.start()
+
+    def finish_saving(self) -> None:
+        """Wait until everything is written that ``save`` has begun."""
+        if self._snapshot is not None:
+            self._snapshot.wait()
+            self._store.before_change = _nothing
+            self._snapshot = None
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         """Read the tensors of one of CLUSTER_STATES in place.
@@ -118,6 +152,7 @@ class Persistence:
         if state == "optimizer" and not self._store.has_optimizer:
             self._postponed = partial(self.restore, path, state, strict)
             return
+        self.finish_saving()
         prefix, own = CLUSTER_STATES[state], self._arrays(state)
         reader = Reader(path)
         present = own if strict else own.keys() & set(reader.names(prefix))

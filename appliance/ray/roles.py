@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -32,6 +32,7 @@ from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0
@@ -107,8 +108,16 @@ class RayRoles:
     def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         self.call(server, WeightHolder.fill, values, state)
 
-    def save(self, server: str, path: Path, state: str) -> None:
-        self.call(server, WeightHolder.save, path, state)
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
+        return self.call(server, WeightHolder.layout, states)
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
+        self.call(server, WeightHolder.save, path, offsets, is_background)
+
+    def finish_saving(self, server: str) -> None:
+        self.call(server, WeightHolder.finish_saving)
 
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         self.call(server, WeightHolder.restore, path, state, strict)

@@ -14,13 +14,14 @@ import io
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
+from wsc.checkpoint.parts import Part
 from wsc.core.units import MIB
 
 _MAGIC = b"wsc-seal"
@@ -72,6 +73,17 @@ class Manifest(_Plain):
     objects: dict[str, Any]
     tensors: dict[str, Extent]
     not_finite: tuple[str, ...] = ()
+
+    def with_parts(self, parts: Iterable[Part]) -> Manifest:
+        """Return the manifest with the checksums that the servers have reported."""
+        parts = list(parts)
+        known = {key: crc for part in parts for key, crc in part.crc32.items()}
+        tensors = {
+            key: extent.model_copy(update={"crc32": known.get(key, extent.crc32)})
+            for key, extent in self.tensors.items()
+        }
+        not_finite = tuple(sorted(key for part in parts for key in part.not_finite))
+        return self.model_copy(update={"tensors": tensors, "not_finite": not_finite})
 
     def check_fits(self, num_bytes: int) -> None:
         """Raise SealError unless every tensor lies in the first ``num_bytes`` of its file."""

@@ -1,4 +1,4 @@
-"""Write a checkpoint file: each server appends its tensors in turn, the metadata comes last.
+"""Write a checkpoint file: tensors, or space that others fill with them; the metadata come last.
 
 These functions are not atomic; callers write to a partial file (``wsc.core.files.replacing``) that
 nobody reads before it is complete.
@@ -10,7 +10,7 @@ import errno
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from wsc.checkpoint import (
     WRITER_ATTRIBUTE,
 )
 from wsc.checkpoint.inspection import datasets, inspect, manifest_of
+from wsc.checkpoint.parts import Part
 from wsc.checkpoint.seal import Manifest, append_seal, with_checksums
 from wsc.core.errors import CheckpointError
+from wsc.core.program import TensorSpec
 from wsc.core.units import KIB
 from wsc.version import VERSION
 
@@ -49,14 +51,49 @@ def append_tensors(path: Path, prefix: str, tensors: Mapping[str, np.ndarray]) -
     with _appending(path, num_bytes) as file:
         for name, array in tensors.items():
             key = f"{prefix}.{name}"
-            if key in file:
-                raise CheckpointError(
-                    f"tensor {key!r} is written twice",
-                    code="tensor-written-twice",
-                    where=str(path),
-                    rule="one weight server owns a parameter",
-                )
+            _check_absent(path, file, key)
             file.create_dataset(key, data=array)
+
+
+def reserve_tensors(path: Path, specs: Sequence[TensorSpec]) -> dict[str, int]:
+    """Add one dataset without values for each key; creates the file if there is none.
+
+    Whoever has the values writes them at the offsets that are returned, in native byte order.
+
+    Raises:
+        CheckpointError: A key exists already, or the file cannot be written.
+    """
+    with _appending(path, sum(spec.num_bytes + _OBJECT_BYTES for spec in specs)) as file:
+        for spec in specs:
+            _check_absent(path, file, spec.name)
+            _create_without_values(file, spec)
+        return {spec.name: file[spec.name].id.get_offset() or 0 for spec in specs}
+
+
+def _create_without_values(file: h5py.File, spec: TensorSpec) -> None:
+    """Add a dataset with space in the file, which HDF5 does not fill.
+
+    ``create_dataset`` allots space to a scalar only when its value is written.
+    """
+    space = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    space.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    space.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    link = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    link.set_create_intermediate_group(True)
+    link.set_char_encoding(h5py.h5t.CSET_UTF8)
+    kind = h5py.h5t.py_create(np.dtype(spec.dtype), logical=True)
+    extent = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    h5py.h5d.create(file.id, spec.name.encode(), kind, extent, space, link)
+
+
+def _check_absent(path: Path, file: h5py.File, key: str) -> None:
+    if key in file:
+        raise CheckpointError(
+            f"tensor {key!r} is written twice",
+            code="tensor-written-twice",
+            where=str(path),
+            rule="one weight server owns a parameter",
+        )
 
 
 def append_links(path: Path, prefix: str, links: Mapping[str, str]) -> None:
@@ -70,13 +107,15 @@ def append_links(path: Path, prefix: str, links: Mapping[str, str]) -> None:
             file[f"{prefix}.{name}"] = h5py.SoftLink(f"/{prefix}.{target}")
 
 
-def write_metadata(path: Path, objects: Mapping[str, Any]) -> None:
+def write_metadata(path: Path, objects: Mapping[str, Any], parts: Iterable[Part] = ()) -> None:
     """Complete the file: record which tensors it holds, and all states that are not tensors.
 
     Args:
-        path: The file that ``append_tensors`` has written.
+        path: The file, whose tensors have all been written.
         objects: State names (``global_step``, ``schedulers``, ``dataloader``, ...) with values of
             JSON types.
+        parts: Reports about tensors of ``reserve_tensors``; the checksums of all others are
+            computed here.
 
     Raises:
         CheckpointError: A value is of another type, or the file cannot be written.
@@ -90,7 +129,7 @@ def write_metadata(path: Path, objects: Mapping[str, Any]) -> None:
         file.attrs[OBJECTS_ATTRIBUTE] = objects_json
         file.attrs[SPEC_ATTRIBUTE] = spec_json
         manifest = manifest_of(file, path)
-    _seal(path, manifest)
+    _seal(path, manifest.with_parts(parts))
 
 
 def reseal(path: Path) -> None:

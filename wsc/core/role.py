@@ -8,7 +8,7 @@ soon as it is ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from wsc.core.loss_scale import LossScale
 from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
-from wsc.core.program import Mode, NormInput
+from wsc.core.program import Mode, NormInput, TensorSpec
 from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 
 Value = float | torch.Tensor | None
@@ -181,12 +181,20 @@ class WeightHolder(Protocol):
     def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Overwrite tensors of one checkpoint state by name; ``model`` are the masters."""
 
-    def save(self, path: Path, state: str) -> None:
-        """Append the tensors of one checkpoint state (``model``, ``optimizer``) to a file.
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        """Return key, shape and dtype of every tensor of some checkpoint states."""
 
-        Raises:
-            CheckpointError: The file cannot be written.
+    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
+        """Begin to write tensors to a file, as they are now, and report beside it when done.
+
+        Args:
+            path: The file, which has space for every tensor.
+            offsets: The place of each tensor in the file, by its key.
+            is_background: Whether training goes on meanwhile, and has precedence.
         """
+
+    def finish_saving(self) -> None:
+        """Wait until the report about the last ``save`` is there (wsc.checkpoint.parts)."""
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         """Read the tensors of one checkpoint state from a file.

@@ -1,6 +1,6 @@
 """Roles in one process: message order, stalls, calls to weight holders, one compute thread."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from tests.support.errors import raises
 from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, DataError
 from wsc.core.messages import Envelope, WeightsReleased
 from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
 from wsc.core.role import Job, Report, RoleContext, Waiting
 
 JOB = Job("train", 1, 1)
@@ -74,8 +75,14 @@ class Holder(Toy):
     def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         self.held = {f"{state}.{name}": value for name, value in values.items()}
 
-    def save(self, path: Path, state: str) -> None:
-        path.write_text(state)
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        return [TensorSpec(state, (), "float32") for state in states]
+
+    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
+        path.write_text(" ".join(offsets))
+
+    def finish_saving(self) -> None:
+        self.held = {}
 
     def restore(self, path: Path, state: str, strict: bool) -> None:
         self.held = {f"{state}.{path.read_text()}": torch.tensor(strict)}
@@ -115,7 +122,8 @@ def test_calls_reach_the_named_weight_holder(tmp_path: Path) -> None:
     roles.fill("wgt-0", {"w": torch.tensor(0)})
     roles.fill("wgt-1", {"w": torch.tensor(1)})
     assert [int(roles.masters(name, ["w"])[0]) for name in ("wgt-0", "wgt-1")] == [0, 1]
-    roles.save("wgt-0", path, "model")
+    (spec,) = roles.layout("wgt-0", ["model"])
+    roles.save("wgt-0", path, {spec.name: 0}, is_background=False)
     roles.restore("wgt-1", path, "model", strict=True)
     assert int(roles.masters("wgt-0", ["w"])[0]) == 0
     assert bool(roles.masters("wgt-1", ["model"])[0])

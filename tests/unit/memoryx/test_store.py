@@ -15,7 +15,8 @@ from memoryx.store import Persistence, WeightStore
 from tests.support.errors import raises
 from tests.support.plain_sgd import SGD
 from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.writer import write_metadata
+from wsc.checkpoint.parts import read_parts
+from wsc.checkpoint.writer import reserve_tensors, write_metadata
 from wsc.core.errors import CheckpointError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.decays import LinearLR
@@ -214,17 +215,20 @@ def contents(made: Sequence[WeightStore]) -> dict[str, torch.Tensor]:
 
 
 def saved(made: Sequence[WeightStore], path: Path) -> Path:
-    for state in CLUSTER_STATES:
-        for store in made:
-            Persistence(store).save(path, state)
-    write_metadata(path, {"global_step": 1})
+    servers = {f"wgt-{index}": store for index, store in enumerate(made)}
+    for server, store in servers.items():
+        persistence = Persistence(store, server)
+        offsets = reserve_tensors(path, persistence.layout(list(CLUSTER_STATES)))
+        persistence.save(path, offsets, is_background=False)
+        persistence.finish_saving()
+    write_metadata(path, {"global_step": 1}, read_parts(path, servers))
     return path
 
 
 def restore(made: Sequence[WeightStore], path: Path, strict: bool = True) -> None:
     for state in CLUSTER_STATES:
         for store in made:
-            Persistence(store).restore(path, state, strict)
+            Persistence(store, "wgt-0").restore(path, state, strict)
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
@@ -281,7 +285,7 @@ def test_restore_refuses_a_checkpoint_of_another_model(
     specs = (*(spec for spec in SAVED if spec.name != changed.name), changed)
     (store,) = saved_stores(specs=specs)
     with pytest.raises(CheckpointError) as caught:
-        Persistence(store).restore(path, "model", strict=True)
+        Persistence(store, "wgt-0").restore(path, "model", strict=True)
     assert message in str(caught.value)
     assert all((master == 0).all() for master in store.masters.values())
 
@@ -291,7 +295,7 @@ def test_restore_without_strict_keeps_missing_tensors(tmp_path: Path) -> None:
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     (store,) = saved_stores(specs=(*SAVED, TensorSpec("c.weight", (2,), "float32")))
     store.fill({"c.weight": torch.ones(2)})
-    Persistence(store).restore(path, "model", strict=False)
+    Persistence(store, "wgt-0").restore(path, "model", strict=False)
     expected = contents(saved_stores(seed=0))
     assert torch.equal(store.masters["b.weight"], expected["model.b.weight"])
     assert store.masters["c.weight"].tolist() == [1.0, 1.0]
@@ -301,7 +305,7 @@ def test_restore_postpones_optimizer_state(tmp_path: Path) -> None:
     """Asked for before a training program is installed, it is read once, as soon as one is."""
     path = saved(saved_stores(seed=0), tmp_path / "checkpoint.mdl")
     store = WeightStore(SAVED)
-    persistence = Persistence(store)
+    persistence = Persistence(store, "wgt-0")
     persistence.restore(path, "optimizer", strict=True)
     store.train_with(UPDATE)
     persistence.catch_up()

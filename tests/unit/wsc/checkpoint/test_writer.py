@@ -13,8 +13,9 @@ import pytest
 from tests.support.errors import raises
 from wsc.checkpoint import MODEL, OPTIMIZER_STATE
 from wsc.checkpoint.reader import Reader
-from wsc.checkpoint.writer import append_links, append_tensors, write_metadata
+from wsc.checkpoint.writer import append_links, append_tensors, reserve_tensors, write_metadata
 from wsc.core.errors import CheckpointError
+from wsc.core.program import TensorSpec
 
 
 def test_checkpoint_is_hdf5_with_one_dataset_per_tensor(tmp_path: Path) -> None:
@@ -58,6 +59,26 @@ def test_same_key_twice_is_refused(tmp_path: Path) -> None:
         append_tensors(path, "model", {"w": np.ones(1)})
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_reserve_tensors_leaves_space_for_others(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Who has the values writes them at the offsets, without HDF5; scalars too."""
+    path, array = tmp_path / "c.mdl", np.ones(shape, dtype)
+    specs = [TensorSpec(f"model.{name}", shape, dtype) for name in ("a", "b/c", "ü")]
+    offsets = reserve_tensors(path, specs)
+    with path.open("r+b") as file:
+        for offset in offsets.values():
+            file.seek(offset)
+            file.write(array.tobytes())
+    write_metadata(path, {})
+    with h5py.File(path) as file:
+        found = [file[spec.name][()] for spec in specs]
+    found += [Reader(path)[spec.name] for spec in specs]
+    assert all(np.array_equal(item, array) and item.dtype == array.dtype for item in found)
+
+
 def test_append_links_gives_a_tensor_two_names(tmp_path: Path) -> None:
     """The link may come before the tensor; the tensor is stored once."""
     path, array = tmp_path / "c.mdl", np.arange(100_000, dtype=np.float32)
@@ -99,6 +120,7 @@ from pathlib import Path
 import numpy as np
 from wsc.checkpoint.writer import append_tensors
 from wsc.core.errors import CheckpointError
+from wsc.core.program import TensorSpec
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:

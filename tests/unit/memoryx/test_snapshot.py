@@ -1,0 +1,126 @@
+"""A snapshot writes the values of one moment, however much they change while it is written."""
+
+import errno
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memoryx import snapshot as snapshot_module
+from memoryx.snapshot import Snapshot
+from wsc.checkpoint import MODEL
+from wsc.checkpoint.parts import Part, has_parts, read_parts
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import reserve_tensors, write_metadata
+from wsc.core.program import TensorSpec
+
+SIZE = 64
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "c.mdl"
+
+
+def snapshot_of(path: Path, tensors: Mapping[str, np.ndarray]) -> Snapshot:
+    """Return the snapshot of some parameters, one tensor each, not started."""
+    keys = {name: f"{MODEL}.{name}" for name in tensors}
+    specs = [TensorSpec(keys[name], array.shape, "float32") for name, array in tensors.items()]
+    by_parameter = {name: {keys[name]: array} for name, array in tensors.items()}
+    return Snapshot("wgt-0", path, by_parameter, reserve_tensors(path, specs), is_background=True)
+
+
+def completed(path: Path, snapshot: Snapshot) -> tuple[Reader, Part]:
+    snapshot.wait()
+    (part,) = read_parts(path, ["wgt-0"])
+    write_metadata(path, {}, [part])
+    return Reader(path), part
+
+
+def test_changes_while_a_snapshot_is_written_do_not_reach_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, while, and after a part of a tensor is written, all tensors change."""
+    tensors = {name: np.full(SIZE, value, np.float32) for value, name in enumerate("abc")}
+    expected = {name: array.copy() for name, array in tensors.items()}
+    write, moments = snapshot_module._write_all, 0
+
+    def change_all() -> None:
+        snapshot.protect(tensors.keys())
+        for array in tensors.values():
+            np.add(array, 100, out=array)
+
+    def write_and_change(descriptor: int, chunk: np.ndarray, offset: int) -> None:
+        nonlocal moments
+        moments += 1
+        half = len(chunk) // 2
+        write(descriptor, chunk[:half], offset)
+        if moments % 3 == 2:
+            change_all()
+        write(descriptor, chunk[half:], offset + half)
+
+    monkeypatch.setattr(snapshot_module, "_CHUNK_BYTES", 64)
+    monkeypatch.setattr(snapshot_module, "_write_all", write_and_change)
+    snapshot = snapshot_of(path, tensors)
+    snapshot.start()
+    reader, part = completed(path, snapshot)
+    reader.verify()
+    for name, array in expected.items():
+        assert (reader[f"{MODEL}.{name}"] == array).all()
+        assert (tensors[name] != array).all()
+    assert part.copied_bytes == 3 * SIZE * 4
+
+
+def test_tensor_that_is_written_is_not_copied(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is still to be written costs time and memory."""
+    reached, go_on = threading.Event(), threading.Event()
+    write = snapshot_module._write_all
+
+    def pause(descriptor: int, chunk: np.ndarray, offset: int) -> None:
+        write(descriptor, chunk, offset)
+        if chunk[:4].view(np.float32)[0] == 1:  # of the second tensor
+            reached.set()
+            go_on.wait(10)
+
+    monkeypatch.setattr(snapshot_module, "_write_all", pause)
+    tensors = {"a": np.zeros(SIZE, np.float32), "b": np.ones(SIZE, np.float32)}
+    snapshot = snapshot_of(path, tensors)
+    snapshot.start()
+    assert reached.wait(10)
+    snapshot.protect(["a", "b", "unknown"])
+    go_on.set()
+    _, part = completed(path, snapshot)
+    assert part.copied_bytes == SIZE * 4
+    snapshot.protect(["a"])  # after the end it does nothing
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_named(path: Path, value: float) -> None:
+    """A sum that overflows is none of them."""
+    tensors = {name: np.full(SIZE, 3e38, np.float32) for name in "ab"}
+    tensors["b"][SIZE // 2] = value
+    snapshot = snapshot_of(path, tensors)
+    snapshot.start()
+    reader, part = completed(path, snapshot)
+    assert part.not_finite == reader.not_finite == (f"{MODEL}.b",)
+
+
+def test_full_disk_reaches_whoever_reads_the_report(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of the thread is that of the save."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    snapshot = snapshot_of(path, {"a": np.zeros(SIZE, np.float32)})
+    assert not has_parts(path, ["wgt-0"])
+    monkeypatch.setattr(os, "pwrite", full)
+    snapshot.start()
+    snapshot.wait()
+    assert has_parts(path, ["wgt-0"])
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        read_parts(path, ["wgt-0"])
