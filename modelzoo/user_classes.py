@@ -12,6 +12,7 @@ train_dataloader:
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,9 @@ from wsc.core.errors import ConfigError, did_you_mean
 
 CLASS = "class"
 """The key of a section that names a class of the user's."""
+
+USER_CODE = "WAFERSTREAM_USER_CODE"
+"""Environment variable; ``refuse`` for params files of strangers, so that they run no code."""
 
 LOSS = "loss"
 """The key of a model section that describes its loss."""
@@ -70,12 +74,22 @@ def import_class(path: object, where: str) -> Callable[..., Any]:
     """Import ``package.module:Name`` or ``package.module.Name``.
 
     Raises:
-        ConfigError: There is no such module or name, or it cannot be called.
+        ConfigError: There is no such module or name, it cannot be called, or the environment
+            refuses code that files name.
     """
+    if os.environ.get(USER_CODE) == "refuse":
+        raise ConfigError(
+            "the file must not name code of its own",
+            code="user-code-refused",
+            where=where,
+            value=path,
+            rule=f"the environment has {USER_CODE}=refuse",
+            remedy="choose a registered model and data processor, or trust the file",
+        )
     module, colon, name = str(path).partition(":")
     if not colon:
         module, _, name = str(path).rpartition(".")
-    if not (module and name):
+    if not (module and name and all(part.isidentifier() for part in module.split("."))):
         raise _not_importable(path, where, "no module", None)
     try:
         found: Any = import_module(module)

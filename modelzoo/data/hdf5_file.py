@@ -20,11 +20,16 @@ import h5py
 import numpy as np
 
 from wsc.core.errors import DataError
+from wsc.core.units import MIB
 
 FEATURES = ("input_ids", "attention_mask", "labels")
 PACKED_FEATURES = (*FEATURES, "attention_span", "position_ids")
 """Of documents of any length, packed into one sequence: how many later tokens of its document may
 read a token, and the position of each token in its document."""
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError)
+"""What the HDF5 library raises on a damaged file."""
+_MOST_COMPRESSION = 10_000  # deflate reaches 1032 (zlib, "Technical details": maximum 1032:1)
+_LARGEST_EXTENT = 16 * MIB  # of a sequence: a hostile file can state any, and hold nothing
 Layout = Literal["sample", "named", "corpus"]
 
 
@@ -82,7 +87,7 @@ def inspect(path: Path, max_sequence_length: int | None, use_vsl: bool = False) 
         else:
             return _inspect_corpus(path, file, max_sequence_length)
         declared = file.attrs.get("n_examples", found.num_sequences)
-    if declared != found.num_sequences:
+    if not np.array_equal(declared, found.num_sequences):
         raise DataError(
             "n_examples must be the number of sequences in the file",
             code="sequence-count-mismatch",
@@ -141,15 +146,7 @@ def _inspect_named(path: Path, file: h5py.File, features: tuple[str, ...]) -> Hd
 
 def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...]:
     """Return the shape of an integer dataset; DataError if it is missing or not of integers."""
-    dataset = file.get(name)
-    if not isinstance(dataset, h5py.Dataset):
-        raise DataError(
-            f"dataset {name!r} is missing",
-            code="hdf5-dataset-missing",
-            where=str(path),
-            value=f"the file holds {', '.join(file) or 'nothing'}",
-            rule=f"either 'data' or all of {', '.join(FEATURES)}",
-        )
+    dataset = _own_dataset(path, file, name)
     if dataset.dtype.kind not in "iu":
         raise DataError(
             f"dataset {name!r} must hold integers",
@@ -158,7 +155,57 @@ def _shape_of_integers(path: Path, file: h5py.File, name: str) -> tuple[int, ...
             value=dataset.dtype,
             rule="token ids and masks are integers, usually int32",
         )
-    return tuple(dataset.shape)
+    if dataset.nbytes > _MOST_COMPRESSION * max(dataset.id.get_storage_size(), 1):
+        raise DataError(
+            f"dataset {name!r} must hold the values that it states",
+            code="hdf5-dataset-hollow",
+            where=str(path),
+            value=f"{dataset.nbytes} bytes in {dataset.id.get_storage_size()}",
+            rule="its values were written, and not only its shape",
+        )
+    shape = dataset.shape
+    if shape is None or any(size > _LARGEST_EXTENT for size in shape[1:]):
+        rule = f"sequences of at most {_LARGEST_EXTENT} tokens"
+        raise _wrong_shape(path, name, shape or (), rule)
+    return tuple(shape)
+
+
+def _own_dataset(path: Path, file: h5py.File, name: str) -> h5py.Dataset:
+    """Return a dataset whose values are in the file itself.
+
+    A link, a virtual dataset or external storage would read any other file of the user's.
+
+    Raises:
+        DataError: There is none, or its values are elsewhere.
+    """
+    link = file.get(name, getlink=True) if name in file else None
+    dataset = file[name] if isinstance(link, h5py.HardLink) else None
+    if link is not None and dataset is None:
+        raise _elsewhere(path, name, "a link")
+    if not isinstance(dataset, h5py.Dataset):
+        raise DataError(
+            f"dataset {name!r} is missing",
+            code="hdf5-dataset-missing",
+            where=str(path),
+            value=f"the file holds {', '.join(file) or 'nothing'}",
+            rule=f"either 'data' or all of {', '.join(FEATURES)}",
+        )
+    if dataset.is_virtual or dataset.external:
+        raise _elsewhere(
+            path, name, "a virtual dataset" if dataset.is_virtual else "external storage"
+        )
+    return dataset
+
+
+def _elsewhere(path: Path, name: str, found: str) -> DataError:
+    return DataError(
+        f"dataset {name!r} must be in the file itself",
+        code="hdf5-dataset-elsewhere",
+        where=str(path),
+        value=found,
+        rule="a dataset reads no other file",
+        remedy="copy the values into the file, as h5repack does",
+    )
 
 
 def _wrong_shape(path: Path, name: str, shape: tuple[int, ...], rule: str) -> DataError:
@@ -178,7 +225,7 @@ def _opened(path: Path) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, RuntimeError) as error:
+    except _DAMAGE as error:
         what, code = _complaint(path)
         raise DataError(
             what,

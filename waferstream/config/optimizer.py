@@ -118,7 +118,7 @@ def _read(entry: Any, where: str) -> SchedulerConfig:
 def _read_tags(tags: Any, where: str) -> tuple[str, ...] | None:
     if tags is None:
         return None
-    given = (tags,) if isinstance(tags, str) else tuple(tags)
+    given = tuple(tags) if isinstance(tags, list | tuple) else (tags,)
     if not given or any(tag not in (DECAYED, NOT_DECAYED) for tag in given):
         raise ConfigError(
             "param_group_tags must name groups of the optimizer",

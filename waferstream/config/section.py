@@ -120,5 +120,6 @@ def class_name(value: object) -> str | None:
     if isinstance(value, Named):
         return value.class_name
     if isinstance(value, Mapping) and len(value) == 1:
-        return str(next(iter(value)))
+        (name,) = value
+        return name if isinstance(name, str) else None
     return None

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from wsc.core.config_errors import explain
 from wsc.core.errors import ConfigError
+from wsc.core.yaml_limits import MOST_BYTES, check_limits
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -104,7 +105,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         ConfigError: The file is missing, malformed, or not a mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(
             "the file cannot be read",
@@ -112,12 +114,21 @@ def load_yaml(path: Path) -> dict[str, Any]:
             where=str(path),
             value=error.strerror,
         ) from error
+    if len(content) > MOST_BYTES:
+        raise ConfigError(
+            "the file is too large",
+            code="file-too-large",
+            where=str(path),
+            rule=f"at most {MOST_BYTES} bytes",
+        )
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(
             "the file is not text", code="file-not-text", where=str(path), value=error.reason
         ) from error
     try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+        data = _plain_data(text)
     except ConfigError as error:
         raise _inside(str(path), error) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -132,6 +143,19 @@ def load_yaml(path: Path) -> dict[str, Any]:
             value=f"a {type(data).__name__}",
         )
     return data
+
+
+def _plain_data(text: str) -> Any:
+    """Return what a YAML text stands for, within the limits of a file."""
+    loader = _UniqueKeyLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        check_limits(root)
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
 
 
 def dump_yaml(data: Mapping[str, Any]) -> str:

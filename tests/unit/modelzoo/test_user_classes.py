@@ -12,7 +12,7 @@ from torch import nn
 from appliance.user_code import importing_from
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import build_model, check_model, parameter_shapes
-from modelzoo.user_classes import compute_loss, make_loss
+from modelzoo.user_classes import USER_CODE, compute_loss, make_loss
 from tests.support.errors import raises
 from tests.support.user_programs import CROSS_ENTROPY, SOURCE
 from wsc.core.errors import ConfigError
@@ -36,6 +36,8 @@ def test_model_of_the_user_depends_on_its_seed_only() -> None:
         ({"class": "torch.nn:Linaer"}, "class-not-importable"),
         ({"class": "no_such_package.nets:Net"}, "class-not-importable"),
         ({"class": "torch:pi"}, "class-not-importable"),
+        ({"class": ".nets:Net"}, "class-not-importable"),
+        ({"class": "a\0b:Net"}, "class-not-importable"),
         ({**LINEAR, "in_featurs": 4}, "class-arguments-mismatch"),
         ({"class": "torch.nn:Linear"}, "class-arguments-mismatch"),
     ],
@@ -44,6 +46,12 @@ def test_wrong_class_is_explained(section: dict[str, Any], code: str) -> None:
     for check in (check_model, check_section):
         with raises(ConfigError, code):
             check(section, "here")
+
+
+def test_code_of_files_can_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(USER_CODE, "refuse")
+    with raises(ConfigError, "user-code-refused"):
+        check_model(LINEAR, "model")
 
 
 def test_import_error_inside_the_users_module_is_its_own(tmp_path: Path) -> None:

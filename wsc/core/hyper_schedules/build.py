@@ -94,6 +94,14 @@ def _build_part(part: object, key: Key, where: str) -> HyperSchedule:
         )
     ((class_name, args),) = part.items()
     where = f"{where}.{class_name}"
+    if not isinstance(args, Mapping | None):
+        raise ConfigError(
+            "a schedule must be a class name with its arguments",
+            code="not-a-schedule",
+            where=where,
+            value=args,
+            rule="a mapping {class name: arguments}",
+        )
     if resolve(str(class_name), where)[0] != key:
         raise ConfigError(
             "a schedule and its parts must set the same hyper-parameter",

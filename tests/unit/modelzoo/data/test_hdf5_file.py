@@ -1,5 +1,6 @@
 """HDF5 files in all layouts give the same sequences; wrong or damaged files are refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,63 @@ def test_read_refuses_a_deleted_file(path: Path) -> None:
     with raises(DataError, "data-file-gone") as caught:
         file.read(np.array([0]))
     assert caught.value.where == str(path)
+
+
+def linked(file: h5py.File) -> None:
+    file["other"] = SAMPLES
+    file["data"] = h5py.SoftLink("/other")
+
+
+def linked_elsewhere(file: h5py.File) -> None:
+    file["data"] = h5py.ExternalLink("secret.h5", "data")
+
+
+def stored_elsewhere(file: h5py.File) -> None:
+    shape, place = SAMPLES.shape, [("secret.bin", 0, SAMPLES.nbytes)]
+    file.create_dataset("data", shape, "i4", external=place)
+
+
+def virtual(file: h5py.File) -> None:
+    layout = h5py.VirtualLayout(SAMPLES.shape, "i4")
+    layout[:] = h5py.VirtualSource("secret.h5", "data", SAMPLES.shape)
+    file.create_virtual_dataset("data", layout)
+
+
+def hollow(file: h5py.File) -> None:
+    file.create_dataset("data", (10**12, 3, 4), "i4", chunks=(1, 3, 4))
+
+
+def long(file: h5py.File) -> None:
+    file.create_dataset("data", (1, 3, 2**40), "i1", chunks=(1, 3, 4))[0, 0, :4] = 1
+
+
+def without_space(file: h5py.File) -> None:
+    file["data"] = h5py.Empty("i4")
+
+
+def counted_oddly(file: h5py.File) -> None:
+    file["data"] = SAMPLES
+    file.attrs["n_examples"] = [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (linked, "hdf5-dataset-elsewhere"),
+        (linked_elsewhere, "hdf5-dataset-elsewhere"),
+        (stored_elsewhere, "hdf5-dataset-elsewhere"),
+        (virtual, "hdf5-dataset-elsewhere"),
+        (hollow, "hdf5-dataset-hollow"),
+        (long, "hdf5-dataset-hollow"),
+        (without_space, "hdf5-dataset-wrong-shape"),
+        (counted_oddly, "sequence-count-mismatch"),
+    ],
+)
+def test_hostile_file_is_refused(path: Path, make: Callable[[h5py.File], None], code: str) -> None:
+    """A file from a stranger reads no other file, and takes no more memory than it has values."""
+    write(path.with_name("secret.h5"), data=SAMPLES)
+    path.with_name("secret.bin").write_bytes(SAMPLES.tobytes())
+    with h5py.File(path, "w") as file:
+        make(file)
+    with raises(DataError, code):
+        inspect(path, max_sequence_length=None)

@@ -147,6 +147,9 @@ def test_scheduled_weight_decay_gives_no_learning_rate() -> None:
     assert "SGD needs lr" in str(caught.value)
 
 
+RATE = {"learning_rate": 1}
+
+
 @pytest.mark.parametrize(
     ("schedulers", "code", "word"),
     [
@@ -154,6 +157,9 @@ def test_scheduled_weight_decay_gives_no_learning_rate() -> None:
         ([{"LinearLR": {**WARM_UP, "end_rate": 1}}], "unknown-key", "'end_rate'"),
         ([{"LinearLR": None}], "not-a-scheduler", "trainer.init.schedulers[0]"),
         (["LinearLR"], "not-a-scheduler", "trainer.init.schedulers[0]"),
+        ([{1: {}}], "not-a-scheduler", "trainer.init.schedulers[0]"),
+        ([{"ConstantLR": {**RATE, "param_group_tags": 5}}], "unknown-tag", "no_decay"),
+        ([{"SequentialLR": {"schedulers": [{"LinearLR": 5}]}}], "not-a-schedule", "LinearLR"),
         (3, "wrong-type", "'schedulers'"),
         ([{"ConstantLR": {"learning_rate": 1}}] * 2, "not-allowed", "SequentialLR"),
         ([WD] * 2, "not-allowed", "SequentialLR"),

@@ -231,7 +231,12 @@ def test_broken_yaml_is_a_config_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_yaml(path)
     assert str(caught.value.where).startswith(str(path))
-    assert caught.value.code in {"file-not-yaml", "file-not-a-mapping", "wrong-type"}
+    assert caught.value.code in {
+        "file-not-yaml",
+        "file-not-a-mapping",
+        "file-not-plain",
+        "wrong-type",
+    }
 
 
 def test_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
@@ -245,3 +250,47 @@ def test_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
     ):
         with raises(ConfigError, code):
             load_yaml(path)
+
+
+def bomb(levels: int, width: int, item: str = "*x{}") -> str:
+    """Return a short text that stands for ``width ** levels`` values."""
+    lines = ["x0: &x0 [1]"]
+    for level in range(1, levels):
+        inner = ", ".join([item.format(level - 1)] * width)
+        lines.append(f"x{level}: &x{level} [{inner}]")
+    return "\n".join(lines) + "\n"
+
+
+MERGE_BOMB = "x0: &x0 {a: 1}\n" + "".join(
+    f"x{n}: &x{n} {{<<: [{', '.join([f'*x{n - 1}'] * 9)}]}}\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (bomb(12, 10), "file-too-large"),
+        (MERGE_BOMB, "file-too-large"),
+        ("x: &x [*x]\n", "file-too-large"),
+        ("x: " + "[" * 200 + "]" * 200, "file-too-large"),
+        ("x: 0x" + "f" * 10_000, "file-too-large"),
+        ("x: " + ":".join(["1"] * 10_000), "file-too-large"),
+        ("x: " + "y" * 2**20, "file-too-large"),
+        ("x: !!binary /w==\n", "file-not-plain"),
+        ("x: !!set {a, b}\n", "file-not-plain"),
+        ("x: !!python/object/apply:os.getcwd []\n", "file-not-plain"),
+        ('x: "\\ud800"\n', "file-not-plain"),
+    ],
+    ids=lambda value: value[:24],
+)
+def test_hostile_yaml_is_refused(tmp_path: Path, text: str, code: str) -> None:
+    """A file that stands for gigabytes, or for what is no plain data, is refused at once."""
+    with raises(ConfigError, code) as caught:
+        load_yaml(written(tmp_path, text))
+    assert str(tmp_path) in str(caught.value.where)
+
+
+def test_yaml_alias_is_read_within_limits(tmp_path: Path) -> None:
+    """Aliases stay usable."""
+    found = load_yaml(written(tmp_path, bomb(3, 10)))
+    assert found["x2"] == [[[1]] * 10] * 10
