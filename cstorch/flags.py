@@ -147,9 +147,10 @@ def _kinds(value: object) -> object:
 class DebugFlags(_Flags):
     """Flags under ``csx.debug``.
 
-    ``lazy_initialization`` and ``fabric_type_blacklist`` act; ``drop_data``, ``skip_weight_init``
-    and ``retrace_every_iteration`` are refused, since they change the result. All others have no
-    effect: they configure the vendor's compiler and servers, and memory follows from cluster.yaml.
+    ``lazy_initialization``, ``fabric_type_blacklist`` and ``retrace_every_iteration`` act;
+    ``drop_data`` and ``skip_weight_init`` are refused, since they change the result. All others
+    have no effect: they configure the vendor's compiler and servers, and memory follows from
+    cluster.yaml.
     """
 
     lazy_initialization: bool = True
@@ -162,7 +163,10 @@ class DebugFlags(_Flags):
 
     drop_data: Refused = False
     skip_weight_init: Refused = False
-    retrace_every_iteration: Refused = False
+
+    retrace_every_iteration: bool = False
+    """Run the Python of a traced step in every iteration, each step as a job of its own; its ops
+    must stay the same."""
 
     ini: Annotated[Ini, BeforeValidator(_ini)] = Field(default_factory=Ini)
     debug_args: Annotated[DebugArgs, BeforeValidator(_debug_args)] = Field(

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.compile import (
@@ -38,7 +39,7 @@ from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.recorder import Recorder, names_of, recording, update_of
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.compile import compile_recorded
+from wsc.compiler.compile import compile_recorded, recorded_digest
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.recording import Recording, record
 from wsc.core.errors import ApplianceCompilationError
@@ -99,6 +100,8 @@ class TracedStep:
             backend.installed[self.mode] = (self, loop.source)
         else:
             self._installed.recorded.call.check_like(arguments)
+            if flags.csx.debug.retrace_every_iteration:
+                self._retrace(backend, loop, arguments)
             self._renew_update(backend, loop)
         call = loop.attach(self)
         outputs = self._installed.recorded.outputs
@@ -163,6 +166,37 @@ class TracedStep:
             held = fitted.recorded.recorder.optimizer_state
             backend.install(fitted.compiled, feed, fitted.optimizer, held)
         self._constants = backend.constants()
+
+    def _retrace(self, backend: Backend, loop: Loop, call: _Call) -> None:
+        """Run the body again for this iteration: Python runs, the program stays as it is.
+
+        Closures of the body get what it gives them now, and the update follows it.
+
+        Raises:
+            ApplianceCompilationError: The body records other ops than at first.
+        """
+        backend.settle()  # the body sees the state after the steps called so far
+        fitted = self._installed
+        recorded = _record(backend, call, *recorded_size(backend, call.tensors))
+        optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
+        is_same = recorded.digest_at(fitted.fit) == fitted.compiled.program.digest
+        if not is_same or (optimizer is None) != (fitted.optimizer is None):
+            raise ApplianceCompilationError(
+                "a traced step must record the same ops in every iteration",
+                code="step-ops-changed",
+                where="csx.debug.retrace_every_iteration",
+                rule="the cluster runs one program per loop",
+                remedy="pass what changes as a tensor of the batch, or trace a function for each",
+            )
+        if optimizer is not None and optimizer != fitted.optimizer and backend.is_e2e_execution:
+            backend.train_with(optimizer)
+        self._fitted = replace(
+            fitted,
+            recorded=recorded,
+            optimizer=optimizer,
+            settings=recorded.recorder.settings(),
+            num_steps=loop.last_step,
+        )
 
     def _is_outdated(self, backend: Backend) -> bool:
         """Return whether the program was compiled with other values of constant buffers."""
@@ -272,6 +306,10 @@ class _Recorded:
         """Return the program for a fit, and whether it came from the cache."""
         return compile_recorded(self.recording, compile_request(self.backend, fit), cache)
 
+    def digest_at(self, fit: Fit) -> str:
+        """Return the digest of the program for a fit, without compiling it."""
+        return recorded_digest(self.recording, compile_request(self.backend, fit))
+
     def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
         """Return the update after a step; arguments and errors as of ``update_of``."""
         trains = compiled.program.mode == "train"
@@ -285,6 +323,7 @@ class _Fitted:
 
     recorded: _Recorded
     compiled: Compiled
+    fit: Fit
     optimizer: OptimizerSpec | None  # None if the step trains nothing
     settings: list[object]  # of the recorder when the update was read
     num_steps: int  # that the schedules of the optimizer cover
@@ -314,7 +353,7 @@ def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
     job.end()
     optimizer = recorded.optimizer_of(compiled, loop.last_step)
     settings = recorded.recorder.settings()
-    return _Fitted(recorded, compiled, optimizer, settings, loop.last_step)
+    return _Fitted(recorded, compiled, fit, optimizer, settings, loop.last_step)
 
 
 def _record(backend: Backend, call: _Call, size: int, for_all_sizes: bool = False) -> _Recorded:

@@ -240,6 +240,7 @@ class Execution:
     def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
         """Return a cluster that has its first program and its weights."""
         config = self._config
+        log.info("Waiting for weight initialization to complete")  # of large models: when sent
         log.info(
             "Programming Cerebras Wafer Scale Cluster for execution. This may take a few minutes."
         )
@@ -262,6 +263,10 @@ class Execution:
     ) -> Cluster:
         config = self._config
         parameters = installation.program.parameters
+        for kind, count in (("Weight", size.num_servers), ("Worker", size.num_workers)):
+            waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."
+            log.info("Poll ingress status: %s", waiting)
+        log.info("Waiting for job ingress readiness.")
         restarts = config.autorestart.max_num_restarts if config.autorestart else 0
         cluster = start_cluster(
             parameters, size, config.cluster, self._seed, config.record, restarts
@@ -269,8 +274,10 @@ class Execution:
         log.info("Poll ingress success: Job ingress ready")
         log.info("Preparing to execute using %d CSX", size.num_csx)
         try:
-            cluster.install(installation)
             load_weights(cluster, weights, self.restored)
+            log.info("Finalizing appliance staging for the run")
+            log.info("Waiting for device programming to complete")
+            cluster.install(installation)
             _log_staged(config)
         except BaseException:
             cluster.shutdown()
@@ -321,7 +328,6 @@ def _log_staged(config: ClusterConfig) -> None:
     """Log that every role has its program and weights, in the words of the vendor's client."""
     runtime = config.cluster.runtime
     network = "none (one process)" if runtime.kind == "local" else runtime.link
-    log.info("Finalizing appliance staging for the run")
     log.info("Device programming is complete")
     log.info("Using network type: %s", network)
     log.info("Input workers are ready to stream input data")

@@ -10,6 +10,14 @@ import tensorboardX
 import torch
 
 
+def write_tensor(folder: Path, tag: str, tensor: torch.Tensor, step: int) -> None:
+    """Write a tensor as ``<folder>/<tag>/<step>.npy``; bfloat16 becomes float32."""
+    value = tensor.detach().cpu()
+    path = folder / tag / f"{step}.npy"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, (value.float() if value.dtype == torch.bfloat16 else value).numpy())
+
+
 class SummaryWriter(tensorboardX.SummaryWriter):  # type: ignore[misc]  # tensorboardX is untyped
     """Writer of an event file, with the methods of torch's writer (``add_scalar``, ...).
 
@@ -25,10 +33,7 @@ class SummaryWriter(tensorboardX.SummaryWriter):  # type: ignore[misc]  # tensor
 
     def add_tensor(self, tag: str, tensor: torch.Tensor, step: int | None = None) -> None:
         """Write a tensor to ``cs_events_dir`` as ``<tag>/<step>.npy``; bfloat16 becomes float32."""
-        value = tensor.detach().cpu()
-        path = Path(self.cs_events_dir) / tag / f"{step or 0}.npy"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, (value.float() if value.dtype == torch.bfloat16 else value).numpy())
+        write_tensor(Path(self.cs_events_dir), tag, tensor, step or 0)
 
     def _get_file_writer(self) -> Any:
         """Return the file writer; its event writer has the name of the file, as torch's has."""

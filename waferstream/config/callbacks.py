@@ -83,6 +83,17 @@ class DumpActivations(Named):
     buffer_steps: PositiveInt | None = None
 
 
+class DumpAvailableTensorNames(Named):
+    """Write the names of all tensors that listeners can hear to a file of the executor's folder.
+
+    Each with shape, of one micro-batch, and dtype.
+    """
+
+
+class LogInputSummaries(Named):
+    """Write the batches of training at log steps to ``cs_events/input`` of the run's folder."""
+
+
 class KeepNCheckpoints(Named):
     """Delete all but the newest ``n`` checkpoints of the run."""
 
@@ -114,13 +125,12 @@ class TensorBoardLogger(Named):
     legacy_event_dirs: bool = False
 
 
-_DEFAULT_CALLBACKS = ("CheckLoss",)
+_DEFAULT_CALLBACKS = ("CheckLoss", "DumpAvailableTensorNames")
 _DEFAULT_LOGGERS = ("ProgressLogger", "TensorBoardLogger")
 
 _VENDOR_DEFAULTS = frozenset(
     {
         "ComputeNorm",
-        "DumpAvailableTensorNames",
         "DurationProfiler",
         "FlopUtilization",
         "LogOptimizerParamGroup",
@@ -170,6 +180,8 @@ CallbackConfig = Annotated[
     | Annotated[NormTensorListener, Tag("NormTensorListener")]
     | Annotated[SummaryTensorListener, Tag("SummaryTensorListener")]
     | Annotated[DumpActivations, Tag("DumpActivations")]
+    | Annotated[DumpAvailableTensorNames, Tag("DumpAvailableTensorNames")]
+    | Annotated[LogInputSummaries, Tag("LogInputSummaries")]
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]

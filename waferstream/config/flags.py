@@ -68,7 +68,7 @@ class Flags(Named):
     skip_weight_init: NotYet = _flag("debug.skip_weight_init")
     log_initialization: bool | None = _flag("debug.log_initialization")
     drop_data: NotYet = _flag("debug.drop_data")
-    retrace_every_iteration: NotYet = _flag("debug.retrace_every_iteration")
+    retrace_every_iteration: bool | None = _flag("debug.retrace_every_iteration")
     implicit_cast_cb16_to_fp32: bool | None = _flag("debug.implicit_cast_cb16_to_fp32")
     save_gpv: bool | None = _flag("debug.save_gpv")
     check_constraints: bool | None = _flag("debug.check_constraints")

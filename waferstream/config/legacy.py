@@ -109,7 +109,6 @@ GPU_ONLY = (
 NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
     "model": ("lora_params", "selective_grad", "compression"),
     "runconfig": (
-        "log_input_summaries",
         "op_profiler_config",
         "dump_activations",
         "hf_cache_dir",
@@ -249,7 +248,9 @@ def _move_runconfig(trainer: dict[str, Any], section: dict[str, Any], where: str
                 trainer[mode][key] = path
     if section.pop("check_loss_values", True) is False:
         _add_callback(trainer, {"CheckLoss": None})
-    known = [*RUNCONFIG, *GPU_ONLY, "checkpoint_path", "check_loss_values"]
+    if section.pop("log_input_summaries", False):
+        _add_callback(trainer, {"LogInputSummaries": {}})
+    known = [*RUNCONFIG, *GPU_ONLY, "checkpoint_path", "check_loss_values", "log_input_summaries"]
     _refuse_unknown(section, known, "runconfig.", where)
     _move_keys(trainer, section, RUNCONFIG)
 

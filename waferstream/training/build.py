@@ -101,12 +101,17 @@ def training_step(
     optimizer: Optimizer,
     schedulers: list[Scheduler],
     scaler: GradScaler,
+    hear_batch: Callable[[Any], None] = lambda _batch: None,
 ) -> Step:
-    """Return the traced training step: forward, backward, clipping, update, schedule."""
+    """Return the traced training step: forward, backward, clipping, update, schedule.
+
+    ``hear_batch`` is called with the batch while the step is traced.
+    """
     loss_of = make_loss_of(init, model)
 
     @cstorch.trace
     def train(batch: Any) -> torch.Tensor:
+        hear_batch(batch)
         loss = loss_of(batch)
         cstorch.amp.optimizer_step(
             loss,

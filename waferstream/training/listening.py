@@ -2,29 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from cstorch.listeners.hooks import register_traced_tensor_hook
+import torch
+from torch.utils import _pytree as pytree
+
+import cstorch
+from cstorch.current import current_backend
+from cstorch.listeners.hooks import Hook, register_traced_tensor_hook
 from cstorch.listeners.listener import (
     ActivationDump,
     NormTensorListener,
     SummaryTensorListener,
-    TensorListener,
 )
+from cstorch.tracing.closures import step_closure
+from cstorch.tracing.recorder import Recorder, active_recorder
+from cstorch.utils.tensorboard import write_tensor
 from waferstream.config import callbacks
 from waferstream.config.params import InitConfig
 from waferstream.training.observers import Observer
 
 
-def make_listeners(init: InitConfig, observers: Sequence[Observer]) -> list[TensorListener]:
+class TensorNames:
+    """Hook that writes the names of all tensors that listeners can hear.
+
+    Each loop's folder gets ``available_tensor_names.txt``: name, shape of one micro-batch, dtype.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, str] = {}
+        self._trace: Recorder | None = None
+        self._write_later = step_closure(self._write)
+
+    def __call__(self, tensor: torch.Tensor, name: str) -> None:
+        """Hear what a module returns."""
+        trace = active_recorder.get()
+        if trace is not self._trace:
+            self._trace, self._lines = trace, {}
+            self._write_later()
+        self._lines[name] = f"{name}, {tuple(tensor.shape)}, {tensor.dtype}"
+
+    def _write(self) -> None:
+        executor = cstorch.current_executor()
+        assert executor is not None, "closures run in a loop"
+        path = Path(executor.artifact_dir) / "available_tensor_names.txt"
+        if not path.exists():
+            path.write_text("".join(f"{self._lines[name]}\n" for name in sorted(self._lines)))
+
+
+class InputLog:
+    """Batches of training, written to ``<folder>/input/<name>/<step>.npy`` at log steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._write_later = step_closure(self._write)
+
+    def __call__(self, batch: Any) -> None:
+        """Hear the batch of a step while it is traced."""
+        for path, leaf in pytree.tree_leaves_with_path(batch):
+            if isinstance(leaf, torch.Tensor):
+                names = [str(getattr(key, "key", getattr(key, "idx", key))) for key in path]
+                self._write_later("/".join(["input", *names]), leaf)
+
+    def _write(self, tag: str, tensor: torch.Tensor) -> None:
+        write_tensor(self._folder, tag, tensor, current_backend().global_step)
+
+
+def make_input_log(init: InitConfig, folder: Path) -> Callable[[Any], None]:
+    """Return what hears the batches of training: ``LogInputSummaries``, or nothing."""
+    if init.callback(callbacks.LogInputSummaries) is None:
+        return lambda _batch: None
+    return InputLog(folder / "cs_events")
+
+
+def make_listeners(init: InitConfig, observers: Sequence[Observer]) -> list[Hook]:
     """Return the listeners of a configuration; what they compute goes to observers."""
 
     def send(step: int, numbers: Mapping[str, float]) -> None:
         for observer in observers:
             observer.summarized(step, numbers)
 
-    listeners: list[TensorListener] = []
+    listeners: list[Hook] = []
     for entry in init.callbacks:
         match entry:
             case callbacks.NormTensorListener(listener_name=name, tensor_names=globs):
@@ -33,11 +94,13 @@ def make_listeners(init: InitConfig, observers: Sequence[Observer]) -> list[Tens
                 listeners.append(SummaryTensorListener(name, globs, send))
             case callbacks.DumpActivations(outdir=outdir, buffer_steps=buffer_steps):
                 listeners.append(ActivationDump(outdir, buffer_steps))
+            case callbacks.DumpAvailableTensorNames():
+                listeners.append(TensorNames())
     return listeners
 
 
 @contextmanager
-def listening(listeners: Sequence[TensorListener]) -> Iterator[None]:
+def listening(listeners: Sequence[Hook]) -> Iterator[None]:
     """Let listeners hear the steps that are traced inside the block; write what they have kept."""
     handles = [register_traced_tensor_hook(listener) for listener in listeners]
     try:

@@ -38,7 +38,7 @@ from waferstream.training.build import (
     training_step,
 )
 from waferstream.training.flags import scoped_flags
-from waferstream.training.listening import listening, make_listeners
+from waferstream.training.listening import listening, make_input_log, make_listeners
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epoch
 from wsc.checkpoint import CLUSTER_STATES
@@ -110,7 +110,10 @@ class Trainer:
         optimizer, self._schedulers = make_optimizer(self._init, self.model)
         self._scaler = make_scaler(self._init)
         self._load_states(loader)
-        step = training_step(self._init, self.model, optimizer, self._schedulers, self._scaler)
+        hear_batch = make_input_log(self._init, self._backend.artifact_dir)
+        step = training_step(
+            self._init, self.model, optimizer, self._schedulers, self._scaler, hear_batch
+        )
         self._backend.watch = make_watch(self._init, plan.start)
         rate = self._rate()
         logs_scale = self._init.precision.log_loss_scale is not False

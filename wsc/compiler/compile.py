@@ -76,6 +76,28 @@ def compile_recorded(
     recording: Recording, request: CompileRequest, cache: ArtifactCache | None = None
 ) -> tuple[Compiled, bool]:
     """Compile a recorded step at the size of the request; results and errors as above."""
+    steps, totals = _steps_of(recording, request)
+    digest = step_digest(steps, request)
+    if cache is not None and (found := cache.load(digest)) is not None:
+        return found, True
+    compiled = _lower(steps[0], request, digest, totals)
+    for captured in steps[1:]:
+        compiled = replace(compiled, short=_sized_kernels(captured, request, compiled.program))
+    if cache is not None:
+        cache.store(compiled)
+    return compiled, False
+
+
+def recorded_digest(recording: Recording, request: CompileRequest) -> str:
+    """Return the digest of the program that a recorded step would be compiled to."""
+    steps, _ = _steps_of(recording, request)
+    return step_digest(steps, request)
+
+
+def _steps_of(
+    recording: Recording, request: CompileRequest
+) -> tuple[list[Captured], tuple[int, ...]]:
+    """Return a recorded step at the sizes of its micro-batches, and its results that are sums."""
     size, total = request.micro_batch_size, request.num_micro_batches
     sizes = (size, size - 1) if request.num_short else (size,)
     steps = [separated(recording.at(each)) for each in sizes]
@@ -87,15 +109,7 @@ def compile_recorded(
     for each, captured in zip(sizes, steps, strict=True):
         for seed in captured.seeds:
             seed.update_arg(1, 1.0 / total if loss_is_sum else each / batch_size)
-    digest = step_digest(steps, request)
-    if cache is not None and (found := cache.load(digest)) is not None:
-        return found, True
-    compiled = _lower(steps[0], request, digest, totals)
-    for captured in steps[1:]:
-        compiled = replace(compiled, short=_sized_kernels(captured, request, compiled.program))
-    if cache is not None:
-        cache.store(compiled)
-    return compiled, False
+    return steps, totals
 
 
 def _lower(

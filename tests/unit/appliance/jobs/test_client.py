@@ -174,3 +174,31 @@ def test_more_systems_than_the_queue_has_fail_the_job(registry: Registry) -> Non
     with raises(ClusterJobScheduleError, "more-systems-than-cluster"):
         client(ONE, num_csx=3).start_execute()
     assert phases(registry.jobs()[0])[-2:] == ["FAILING", "FAILED"]
+
+
+def test_evaluation_of_a_run_is_not_queued_again(registry: Registry) -> None:
+    """Its systems are reserved while it compiles and evaluates; the next run starts after it."""
+    first = client(ONE, num_csx=2)
+    first.start_execute()
+    first.note_running()
+    other = threading.Thread(target=start_and_end, args=(client(ONE, num_csx=2, at="p1"),))
+    other.start()
+    _wait_until_queued(registry)
+    for _ in range(2):  # evaluation, then training again
+        with first.compiling():
+            pass
+        with first.executing():
+            (waiting,) = [job for job in registry.jobs() if job.phase is Phase.QUEUED]
+    first.end_execute(None)
+    other.join()
+    done = {job.name: job for job in registry.jobs()}
+    assert phases(done[waiting.name])[-1] == "SUCCEEDED"
+    executions = [job for job in done.values() if job.kind == "execute"]
+    assert len(executions) == 2
+    assert "QUEUED" not in phases(executions[0])[2:]
+
+
+def start_and_end(jobs: JobClient) -> None:
+    """Run an execute job that does nothing."""
+    jobs.start_execute()
+    jobs.end_execute(None)

@@ -10,6 +10,7 @@ from tests.support.params_sections import init_section
 from waferstream.config.callbacks import (
     CheckLoss,
     ComputeNorm,
+    DumpAvailableTensorNames,
     KeepNCheckpoints,
     LoadCheckpointStates,
     ProgressLogger,
@@ -24,11 +25,11 @@ MICRO = "csx.performance.micro_batch_size"
 
 
 def test_defaults_run_unless_they_are_taken_away() -> None:
-    """CheckLoss and both loggers run by default; {Name: null} removes one, and stays removed."""
-    assert init_section().callbacks == (CheckLoss(),)
+    """Two callbacks and both loggers by default; {Name: null} removes one, and stays removed."""
+    assert init_section().callbacks == (CheckLoss(), DumpAvailableTensorNames())
     assert init_section().loggers == (ProgressLogger(), TensorBoardLogger())
     section = init_section(callbacks=[{"CheckLoss": None}], loggers=[{"TensorBoardLogger": None}])
-    assert section.callbacks == ()
+    assert section.callbacks == (DumpAvailableTensorNames(),)
     assert section.loggers == (ProgressLogger(),)
     assert validate(InitConfig, section.dump(), "again") == section
 
@@ -36,7 +37,7 @@ def test_defaults_run_unless_they_are_taken_away() -> None:
 def test_a_default_may_be_named() -> None:
     """A default appears once, with or without arguments."""
     section = init_section(callbacks=[{"CheckLoss": {}}], loggers=[{"TensorBoardLogger": {}}])
-    assert section.callbacks == (CheckLoss(),)
+    assert section.callbacks == (CheckLoss(), DumpAvailableTensorNames())
     assert len(section.loggers) == 2
 
 
@@ -62,6 +63,7 @@ def test_callbacks_are_read_with_their_arguments() -> None:
         KeepNCheckpoints(n=3),
         LoadCheckpointStates(load_checkpoint_states=("model", "optimizer")),
         CheckLoss(),
+        DumpAvailableTensorNames(),
     )
     assert section.callbacks[1].arguments() == {"n": 3}
 

@@ -145,7 +145,7 @@ def test_the_resolved_configuration_states_its_defaults(tmp_path: Path) -> None:
     init = load_params(written(tmp_path, trainer(device="CSX"))).dump()["trainer"]["init"]
     assert init["backend"]["cluster_config"]["num_csx"] == 1
     assert init["precision"]["precision_opt_level"] == 1
-    assert init["callbacks"] == [{"CheckLoss": {}}]
+    assert init["callbacks"] == [{"CheckLoss": {}}, {"DumpAvailableTensorNames": {}}]
     assert "optimizer" not in init
     assert "device" not in init
 

@@ -207,6 +207,7 @@ def test_listeners_of_the_file_hear_training(
         {"NormTensorListener": {"listener_name": "norms", **names}},
         {"SummaryTensorListener": {"listener_name": "all", **names}},
         {"DumpActivations": {"outdir": str(tmp_path / "dumps")}},
+        {"LogInputSummaries": {}},
     ]
     flags = write_run(tmp_path, **SHORT, init__callbacks=callbacks)
     code, out, err = run_here([*flags, "--mode=train"], capsys)
@@ -220,3 +221,9 @@ def test_listeners_of_the_file_hear_training(
     assert any(name.endswith(".bwd/norm") for name in logged)
     arrays = np.load(tmp_path / "dumps" / "act_dump_2.npz")
     assert {len(arrays[name]) for name in arrays} == {8}  # the batch, also in the output head
+    (inputs,) = (tmp_path / "model_dir").glob("*/cs_events/input")
+    batch = {name: np.load(inputs / name / "2.npy") for name in ("input_ids", "labels")}
+    np.testing.assert_array_equal(batch["input_ids"][:, 1:], batch["labels"][:, :-1])
+    assert batch["input_ids"].shape == (8, 16)
+    (listed,) = (tmp_path / "model_dir").glob("*/executors/000001/available_tensor_names.txt")
+    assert re.search(r"^head\.fwd, \(\d+, 16, 256\), torch\.\w+$", listed.read_text(), re.M)
