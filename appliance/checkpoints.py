@@ -44,6 +44,8 @@ class Entry(Config):
     step: NonNegativeInt
     file: str
     time: AwareDatetime
+    is_finite: bool = True
+    """Whether weights and optimizer state are numbers; no run continues from others by itself."""
 
 
 class _Index(Config):
@@ -90,7 +92,7 @@ class CheckpointFolder:
         """Make the folder, and remove incomplete files that a killed process left."""
         with writing(self.path), self._lock(wait=False) as is_locked:
             if is_locked:  # otherwise another process is writing now
-                for partial in self.path.glob(PARTIAL_NAME.format(name="*")):
+                for partial in self.path.glob(f"{PARTIAL_NAME.format(name='*')}*"):
                     log.warning("Removing incomplete file %s", partial)
                     partial.unlink()
 
@@ -109,7 +111,8 @@ class CheckpointFolder:
             final = self._name(step, now)
             with replacing(final, durable=True) as partial:
                 yield Draft(partial, final)
-            self._index(Entry(step=step, file=final.name, time=now))
+            is_finite = not Reader(final).not_finite
+            self._index(Entry(step=step, file=final.name, time=now, is_finite=is_finite))
 
     def entries(self) -> list[Entry]:
         """Return the checkpoints whose files exist, oldest first."""
@@ -122,18 +125,22 @@ class CheckpointFolder:
         return sorted(listed.values(), key=lambda entry: (entry.time, entry.step))
 
     def newest(self) -> Path | None:
-        """Return the newest good checkpoint; skip damaged ones with a warning.
+        """Return the newest good checkpoint; skip damaged and NaN ones with a warning.
 
         Every byte of it is checked, so that a run does not start from it and fail later.
         """
         for entry in reversed(self.entries()):
             path = self.path / entry.file
             try:
-                Reader(path).verify()
+                reader = Reader(path)
+                reader.verify()
             except CheckpointError as error:
                 log.warning("Skipping checkpoint %s: %s", path, error)
-            else:
+                continue
+            if not reader.not_finite:
                 return path
+            names = ", ".join(reader.not_finite[:_NUM_SHOWN])
+            log.warning("Skipping checkpoint %s: NaN or infinity in %s", path, names)
         return None
 
     def _name(self, step: int, now: datetime) -> Path:
@@ -174,13 +181,16 @@ class CheckpointFolder:
     def _index(self, new: Entry) -> None:
         """Add an entry to the index, and remove the oldest files beyond ``keep``."""
         entries = [*self._listed(), new]
-        kept = entries[-self._keep :] if self._keep is not None else entries
-        for entry in entries[: len(entries) - len(kept)]:
-            if self._step_of(entry.file) == entry.step:
-                (self.path / entry.file).unlink(missing_ok=True)
-        data = _Index(checkpoints=tuple(kept)).model_dump(mode="json")
+        kept = entries
+        if self._keep is not None:  # one that no run can continue from must not push out others
+            good = [entry for entry in entries if entry.is_finite][-self._keep :]
+            kept = [entry for entry in entries if entry in good or entry is new]
+        data = _Index(checkpoints=tuple(kept)).model_dump(mode="json", exclude_defaults=True)
         with replacing(self.path / INDEX_NAME, durable=True) as partial:
             partial.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        for entry in entries:
+            if entry not in kept and self._step_of(entry.file) == entry.step:
+                (self.path / entry.file).unlink(missing_ok=True)
 
     @contextmanager
     def _lock(self, wait: bool = True) -> Iterator[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, writing
 from wsc.core.errors import CheckpointError
 from wsc.core.files import replacing
+
+log = logging.getLogger("waferstream")
 
 
 def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
@@ -59,6 +62,8 @@ def save(state_dict: Mapping[str, Any], path: Path | str) -> None:
                 tensors, objects["optimizer"] = unpacked(optimizer)
                 append_tensors(partial, OPTIMIZER_STATE, as_arrays(tensors))
             backend.save(partial, states, objects)
+    if names := Reader(target).not_finite:
+        log.warning("Checkpoint %s has NaN or infinity in %s", target, ", ".join(names))
 
 
 def load(path: Path | str) -> dict[str, Any]:

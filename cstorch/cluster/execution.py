@@ -90,6 +90,10 @@ class Execution:
         reader = Reader(path)
         if not reader.has_checksums:
             log.info("Checkpoint %s has no checksums: damage to it would not be found", path)
+        if reader.not_finite:
+            log.warning(
+                "Checkpoint %s has NaN or infinity in %s", path, ", ".join(reader.not_finite)
+            )
         self.restored = Restored(path.absolute(), frozenset(states), strict)
         return reader.objects
 

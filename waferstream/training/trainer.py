@@ -44,11 +44,13 @@ from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epo
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ApplianceNanError, ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 
 log = logging.getLogger("waferstream")
+
+_NUM_SHOWN = 5  # tensors in an error
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,23 @@ class Trainer:
             self._backend.save(draft.partial, CLUSTER_STATES, objects)
         self._checkpoint = draft.final
         log.info("Saved checkpoint %s", draft.final)
+        if not_finite := Reader(draft.final).not_finite:
+            self._refuse(step, not_finite)
+
+    def _refuse(self, step: int, not_finite: Sequence[str]) -> None:
+        """Warn of weights that are no numbers; raise ApplianceNanError where losses are checked."""
+        error = ApplianceNanError(
+            f"weights or optimizer state after step {step} are not finite",
+            code="checkpoint-not-finite",
+            where=str(self._checkpoint),
+            value=", ".join(not_finite[:_NUM_SHOWN]),
+            rule="no run continues from such a checkpoint by itself",
+            remedy="lower the learning rate, or clip gradients (precision.max_gradient_norm); the "
+            "same command continues from the checkpoint before",
+        )
+        if self._backend.check_loss:
+            raise error
+        log.warning("%s", error)
 
     def _start_from(self, path: Path | str | None) -> None:
         """Restore the named or the newest checkpoint, or start from initial weights."""

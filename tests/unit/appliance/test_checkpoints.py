@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from appliance.checkpoints import INDEX_NAME, LOCK_NAME, CheckpointFolder, check_keys
 from tests.support.checkpoint_files import flip_in
 from tests.support.errors import raises
+from wsc.checkpoint.parts import Part
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import load_yaml
@@ -227,6 +228,23 @@ def test_only_files_called_like_checkpoints_are_removed(tmp_path: Path) -> None:
     assert notes.exists()
 
 
+def test_checkpoint_that_is_not_finite_is_kept_but_not_continued_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It replaces no good one, and goes with the next."""
+    folder = CheckpointFolder(tmp_path, keep=1)
+    first = save(folder, 1)
+    for step in (2, 3):
+        with folder.draft(step) as draft:
+            append_tensors(draft.partial, "model", {"w": np.full(3, np.nan, np.float32)})
+            write_metadata(draft.partial, {}, [Part(not_finite=("model.w",))])
+    assert visible(tmp_path) == ["checkpoint_1.mdl", "checkpoint_3.mdl", INDEX_NAME]
+    assert folder.newest() == first
+    assert "NaN or infinity in model.w" in caplog.text
+    last = save(folder, 4)
+    assert visible(tmp_path) == [last.name, INDEX_NAME]
+
+
 def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """A folder from a stranger can't make a run empty or create a file elsewhere."""
     victim = tmp_path / "victim"
@@ -276,7 +294,7 @@ def test_newest_n_checkpoints_are_kept(
     folder = CheckpointFolder(path, keep=keep)
     for step in steps:
         with folder.draft(step) as draft:
-            draft.partial.write_text(str(step))
+            fill(draft.partial, step)
     kept = steps if keep is None else steps[-keep:]
     assert [entry.step for entry in folder.entries() if entry.step < 1000] == kept
     assert sorted(path.glob("checkpoint_*.mdl")) == sorted(

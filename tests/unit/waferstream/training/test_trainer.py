@@ -32,6 +32,21 @@ def test_the_initial_weights_are_kept_where_asked_for(
     assert len(list((tmp_path / "model_dir").glob("checkpoint_0*.mdl"))) == 1
 
 
+def test_weights_that_are_not_finite_are_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loss of the last step was fine. The same command does not continue from them."""
+    keys: dict[str, Any] = {"init__loop": {"max_steps": 1}, "init__checkpoint": {"steps": 1}}
+    divergent = {"AdamW": {"lr": 1e30, "weight_decay": 1e30}}
+    code, _, err = run_here(write_run(tmp_path, **keys, init__optimizer=divergent), capsys)
+    assert code == 1
+    assert "[checkpoint-not-finite]" in err
+    code, out, _ = run_here(write_run(tmp_path, **keys), capsys)
+    assert code == 0
+    assert "Skipping checkpoint" in out
+    assert "Step=1" in out
+
+
 def test_checkpoint_has_all_names_and_the_digest_of_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
