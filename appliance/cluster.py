@@ -18,6 +18,7 @@ import torch
 from appliance.coordinator import Coordinator, Roles, Standing, StepResult
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
+from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
 from appliance.recovery.replay import ReplayingCluster, Starter
 from appliance.role_log import coordinated_with_logs, with_logs
@@ -103,7 +104,9 @@ def start_cluster(
         ApplianceResourceExhausted: The model does not fit MemoryX.
         ClusterJobInitError: The roles do not start.
     """
-    roles = with_logs(elaborate(parameters, size, spec.machine, seed), spec.runtime.log)
+    elaborated = elaborate(parameters, size, spec.machine, seed)
+    faulty = with_faults(elaborated, spec.runtime.faults, has_processes=spec.runtime.kind == "ray")
+    roles = with_logs(faulty, spec.runtime.log)
     make = partial(_make_coordinator, tuple(parameters), size, spec, record)
     starter: Starter
     if spec.runtime.kind == "local":

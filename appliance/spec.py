@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
+from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from csnode.fabric.region import working_wafer
 from timing.hardware import MachineSpec
@@ -68,6 +69,9 @@ class RuntimeSpec(Config):
     queue: QueueSpec | None = None
     """What the runs of a user on this computer share: they wait for one another by priority. By
     default they run side by side."""
+
+    faults: FaultPlan = Field(default_factory=FaultPlan)
+    """What fails on demand, to see what a run does then; nothing by default."""
 
     log: RoleLogSpec = Field(default_factory=RoleLogSpec)
     """Logs of the roles; a run of a params file sets them from ``logging.wsc_log_level``."""

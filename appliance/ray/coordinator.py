@@ -17,6 +17,7 @@ import ray
 import torch
 
 from appliance.coordinator import Coordinator, Roles, Standing, StepResult, cluster_ended
+from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.connection import enter, lost_process
@@ -46,6 +47,7 @@ class HostedCoordinator(HostedProcess):
     """The actor: roles, and one object that is built around them."""
 
     _hosted: object
+    _faults: FaultyCoordinator | None = None
 
     def start(
         self,
@@ -55,12 +57,16 @@ class HostedCoordinator(HostedProcess):
         session: str,
     ) -> list[Presence]:
         """Start the roles, build the object, and return where the roles are."""
+        self._faults = faults_of_coordinator(runtime.faults, [spec.name for spec in specs])
         roles = RayRoles(specs, runtime, session, on_look=partial(self._pulse.call, "watch"))
         self._hosted = factory(roles)
         return roles.presences
 
     def invoke(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the object by name; ``RayHosted.invoke`` is the typed side."""
+        if self._faults is not None and method == Coordinator.run.__name__:
+            mode, _, last_step, *_ = args
+            self._faults.before_job(mode, last_step)
         return getattr(self._hosted, method)(*args, **keywords)
 
 

@@ -45,6 +45,7 @@ class Arguments:
     cluster: Path | None
     """The cluster file; None where none was named and none was found."""
     trace: Path | None
+    faults: tuple[str, ...]
     debug: bool
     simulation: SimulationRequest | None
     """The request of ``--simulate``; None for a functional run."""
@@ -89,6 +90,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         mode=cast("Mode", mode),
         cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
         trace=Path(typed["trace"]) if "trace" in typed else None,
+        faults=tuple(typed.get("fault", ())),
         debug="debug" in typed,
         simulation=_simulation(parser, typed, mode),
         typed=typed,
@@ -118,7 +120,7 @@ def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any], m
     """Exit when a typed flag would have no effect on a simulation."""
     if mode.startswith("eval"):
         parser.error(f"--simulate predicts training; it cannot be combined with mode {mode}")
-    for name in ("compile_only", "validate_only"):
+    for name in ("compile_only", "validate_only", "fault"):
         if name in typed:
             parser.error(f"--{name} cannot be combined with --simulate")
     for name in _PRICES:

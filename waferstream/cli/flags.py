@@ -111,6 +111,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "cluster",
         "YAML file of the machine (default: cluster.yaml in this folder, else beside run.py)",
     ),
+    Flag(
+        "fault",
+        "let roles fail, such as csx-1@51:kill (ROLE@STEP[/MOMENT]:KIND[=SECONDS][*TIMES])",
+        options=_WORDS,
+    ),
     Flag("trace", "write a Perfetto trace of emulated and measured time to this file"),
     Flag(
         "simulate",

@@ -103,7 +103,7 @@ def _run_phases(phases: Sequence[Params], arguments: Arguments) -> None:
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
             trace = trace and trace.with_stem(f"{trace.stem}_{number}")
-        run_session(params, arguments.mode, arguments.cluster, trace)
+        run_session(params, arguments.mode, arguments.cluster, trace, arguments.faults)
 
 
 def _simulate(arguments: Arguments, request: SimulationRequest) -> None:

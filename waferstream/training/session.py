@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 import cstorch
+from appliance.faults.plan import FaultPlan
 from appliance.spec import ClusterSpec, RoleLogSpec, load_cluster
 from cstorch.backend import Backend
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
@@ -21,13 +22,18 @@ from waferstream.training.observers import Events, History, Observer, Progress
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.summary import log_throughput, summarize, write_results
 from waferstream.training.trainer import Outcome, Trainer
+from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
 
 
 def run_session(
-    params: Params, mode: Mode, cluster_file: Path | None = None, trace: Path | None = None
+    params: Params,
+    mode: Mode,
+    cluster_file: Path | None = None,
+    trace: Path | None = None,
+    faults: Sequence[str] = (),
 ) -> None:
     """Train or evaluate, write the results, and print ``Weights SHA-256: <hex>``.
 
@@ -36,6 +42,7 @@ def run_session(
         mode: What to run.
         cluster_file: YAML file of the machine; the default machine if None.
         trace: File for a Perfetto trace of emulated and measured time.
+        faults: Further faults (see appliance.faults.plan), as a user writes them.
 
     Raises:
         WaferStreamError: the run failed.
@@ -48,6 +55,7 @@ def run_session(
     with ExitStack() as stack:
         folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
         cluster = _with_role_logs(cluster, params, folder)
+        cluster = _with_faults(cluster, faults, params.trainer.init.model_dir)
         folder.save_configuration(params, cluster)
         stack.enter_context(global_flags(params.trainer.init))
         backend = make_backend(params, cluster, record=trace is not None)
@@ -78,6 +86,15 @@ def _with_role_logs(cluster: ClusterSpec, params: Params, folder: RunFolder) -> 
         return cluster
     log = RoleLogSpec(folder=(folder.path / "roles").resolve(), levels=levels)
     runtime = cluster.runtime.model_copy(update={"log": log})
+    return cluster.model_copy(update={"runtime": runtime})
+
+
+def _with_faults(cluster: ClusterSpec, faults: Sequence[str], model_dir: Path) -> ClusterSpec:
+    """Return a cluster with further faults; what has happened is kept in the model's folder."""
+    plan = cluster.runtime.faults
+    further = validate(FaultPlan, {"stated": list(faults)}, "--fault").stated
+    changed = {"stated": (*plan.stated, *further), "folder": plan.folder or model_dir / "faults"}
+    runtime = cluster.runtime.model_copy(update={"faults": plan.model_copy(update=changed)})
     return cluster.model_copy(update={"runtime": runtime})
 
 

@@ -1,0 +1,37 @@
+"""What has happened: an empty file for each occurrence of a fault, made at that moment.
+
+The process that a fault happened to may be gone, so files remember it: a replacement does not fail
+again, and a benchmark reads there when each fault happened.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from appliance.faults.plan import Fault
+
+
+class FaultLog:
+    """The occurrences of faults so far, kept in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def claim(self, fault: Fault) -> bool:
+        """Return whether a fault may happen once more, and note that it does."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for index in range(fault.times):
+            try:
+                self._file(fault, index).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return True
+        return False
+
+    def happened(self, fault: Fault) -> list[float]:
+        """Return the times at which a fault has happened, in seconds since 1970."""
+        files = (self._file(fault, index) for index in range(fault.times))
+        return [path.stat().st_mtime for path in files if path.exists()]
+
+    def _file(self, fault: Fault, index: int) -> Path:
+        return self._folder / f"{str(fault).replace('/', '.')}#{index}"

@@ -1,0 +1,169 @@
+"""Faults as a user states them: in cluster.yaml, by ``--fault``, from tests, or drawn at random.
+
+csx-1@51:kill               the first message of step 51 that csx-1 takes is its last
+br-0@20/gradients:drop      the first answer to a gradient of step 20 is lost
+wrk-0@3:slow=0.5*4          four messages, from step 3 on, take half a second longer
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
+
+from wsc.core.config import Config
+from wsc.core.errors import ConfigError
+from wsc.core.messages import COORDINATOR, server_name
+
+Moment = Literal["any", "weights", "gradients", "inputs", "norms"]
+"""The protocol whose message triggers a fault."""
+
+Kind = Literal[
+    "kill",
+    "segfault",
+    "exception",
+    "hang",
+    "stop",
+    "slow",
+    "partition",
+    "drop",
+    "duplicate",
+    "corrupt",
+    "delay",
+    "disk",
+    "memory",
+    "clock",
+]
+"""What happens:
+
+    kill        the process ends by SIGKILL
+    segfault    it ends by SIGSEGV
+    exception   the role raises an exception of its own
+    hang        it never returns from a message
+    stop        SIGSTOP stops its process
+    slow        the message takes longer
+    partition   nothing enters or leaves the role for a while
+    drop        its next message is lost
+    duplicate   its next message arrives twice
+    corrupt     its next message arrives damaged
+    delay       its next message arrives late
+    disk        the disk is full while it writes its next checkpoint
+    memory      it runs out of memory
+    clock       its clock jumps
+"""
+
+OF_ANY_PROCESS: tuple[Kind, ...] = ("kill", "segfault", "exception", "hang", "stop", "clock")
+"""What can happen to the coordinator, too, which takes calls and no messages."""
+
+OF_MESSAGES: tuple[Kind, ...] = ("drop", "duplicate", "corrupt", "delay")
+"""What happens to the next message that a role sends."""
+
+NEEDS_A_PROCESS: tuple[Kind, ...] = ("kill", "segfault", "hang", "stop", "clock", "corrupt")
+"""What needs a process of the role's own, and a link to it."""
+
+_SECONDS: dict[str, float] = {
+    "slow": 0.2,
+    "partition": 2.0,
+    "delay": 0.2,
+    "clock": 3600.0,
+}
+
+_TEXT = re.compile(
+    r"(?P<role>[a-z]+-\d+)@(?P<step>\d+)(/(?P<moment>\w+))?:(?P<kind>\w+)"
+    r"(=(?P<seconds>[-\d.]+))?(\*(?P<times>\d+))?"
+)
+_FORM = "ROLE@STEP[/MOMENT]:KIND[=SECONDS][*TIMES], such as csx-1@51:kill"
+
+
+class Fault(Config):
+    """One fault. It happens ``times`` times in a run, however often the role is replaced."""
+
+    role: str
+    step: PositiveInt
+    kind: Kind
+    moment: Moment = "any"
+    seconds: NonNegativeFloat = 0.0
+    times: PositiveInt = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            matched = _TEXT.fullmatch(given)
+            if matched is None:
+                raise PydanticCustomError("fault_text", f"a fault, written {_FORM}")
+            given = {name: text for name, text in matched.groupdict().items() if text is not None}
+        if isinstance(given, dict) and given.get("kind") in _SECONDS:
+            return {"seconds": _SECONDS[given["kind"]], **given}
+        return given
+
+    def __str__(self) -> str:
+        moment = "" if self.moment == "any" else f"/{self.moment}"
+        seconds = f"={self.seconds:g}" if self.seconds else ""
+        times = f"*{self.times}" if self.times > 1 else ""
+        return f"{self.role}@{self.step}{moment}:{self.kind}{seconds}{times}"
+
+
+class RandomFaults(Config):
+    """Faults that are drawn: every kind at every role in turn, in a random order."""
+
+    count: PositiveInt
+    seed: NonNegativeInt = 0
+    """Equal seeds draw equal faults, for equal roles."""
+    first_step: PositiveInt = 1
+    last_step: PositiveInt
+    kinds: tuple[Kind, ...] = get_args(Kind)
+
+    def draw(self, roles: Sequence[str]) -> Iterator[Fault]:
+        """Yield the faults in the order of their steps.
+
+        Args:
+            roles: The roles that may fail.
+        """
+        order = random.Random(self.seed)
+        pairs = [(role, kind) for role in roles for kind in self.kinds if _can_be(role, kind)]
+        drawn: list[tuple[str, Kind]] = []
+        while len(drawn) < self.count:
+            order.shuffle(pairs)
+            drawn += pairs
+        steps = sorted(order.choices(range(self.first_step, self.last_step + 1), k=self.count))
+        for step, (role, kind) in zip(steps, drawn[: self.count], strict=True):
+            yield Fault.model_validate({"role": role, "step": step, "kind": kind})
+
+
+class FaultPlan(Config):
+    """All faults of a run: those that are stated, and those that are drawn."""
+
+    stated: tuple[Fault, ...] = ()
+    random: RandomFaults | None = None
+    folder: Path | None = None
+    """Where it is kept what has happened; a run has it in its model_dir."""
+
+    def faults(self, roles: Sequence[str]) -> tuple[Fault, ...]:
+        """Return the faults of a cluster with these roles.
+
+        Raises:
+            ConfigError: A fault names another role.
+        """
+        for fault in self.stated:
+            if fault.role not in roles:
+                raise ConfigError(
+                    "a fault must name a role of the cluster",
+                    code="not-one-of",
+                    where="runtime.faults",
+                    value=fault,
+                    rule=", ".join(roles),
+                )
+        return (*self.stated, *(self.random.draw(roles) if self.random else ()))
+
+
+def _can_be(role: str, kind: Kind) -> bool:
+    """Return whether a fault can happen to a role: weight servers alone write to a disk."""
+    if role == COORDINATOR:
+        return kind in OF_ANY_PROCESS
+    return kind != "disk" or role.startswith(server_name(0)[:-1])

@@ -1,0 +1,138 @@
+"""Faults of roles on the local cluster: each ends in its own error, or changes nothing."""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.coordinator import Coordinator
+from appliance.elaborate import ClusterSize, elaborate
+from appliance.faults.log import FaultLog
+from appliance.faults.plan import Fault, FaultPlan
+from appliance.faults.shell import with_faults
+from appliance.local import LocalRoles
+from simulator.cluster_timing import ClusterTiming
+from tests.support.errors import raises
+from tests.support.local_machine import (
+    MACHINE,
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from wsc.core.config import validate
+from wsc.core.errors import (
+    ApplianceDeadlockError,
+    ApplianceRuntimeServerError,
+    CheckpointError,
+    ConfigError,
+    WaferStreamError,
+)
+from wsc.core.installation import Installation
+
+SIZE = ClusterSize(num_csx=2)
+STEPS = 3
+
+
+@cache
+def program() -> tuple[Regression, Installation]:
+    """A tiny model and its training program on two systems."""
+    model, source = Regression(), partial(random_batches, STEPS, 8)
+    compiled = compile_model(model, source()[0], num_micro_batches=4)
+    return model, installation(compiled, source, sgd(model), SIZE)
+
+
+def cluster_with(faults: Sequence[str], folder: Path) -> Coordinator:
+    """A local cluster whose roles fail as stated, ready to train."""
+    model, installed = program()
+    plan = validate(FaultPlan, {"stated": list(faults), "folder": folder}, "test")
+    specs = elaborate(installed.program.parameters, SIZE, MACHINE, seed=0)
+    roles = LocalRoles(with_faults(specs, plan, has_processes=False))
+    coordinator = Coordinator(installed.program.parameters, 1, ClusterTiming(MACHINE, 2, 1), roles)
+    coordinator.install(installed)
+    coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
+    return coordinator
+
+
+@cache
+def expected() -> str:
+    """The weights' digest without faults."""
+    coordinator = cluster_with([], Path())
+    coordinator.run("train", 1, STEPS)
+    return coordinator.digest()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "code"),
+    [
+        ("csx-1@2:exception", ApplianceRuntimeServerError, "role-failed"),
+        ("br-0@2/weights:memory", ApplianceRuntimeServerError, "role-failed"),
+        ("csx-1@2/gradients:drop", ApplianceDeadlockError, "roles-stalled"),
+        ("br-0@2/weights:drop", ApplianceDeadlockError, "roles-stalled"),
+        ("wrk-0@2:drop", ApplianceDeadlockError, "roles-stalled"),
+        ("csx-1@2/weights:duplicate", ApplianceRuntimeServerError, "role-failed"),
+        ("br-0@2/gradients:duplicate", ApplianceRuntimeServerError, "role-failed"),
+    ],
+)
+def test_fault_ends_a_job_with_an_error_and_once(
+    tmp_path: Path, fault: str, kind: type[WaferStreamError], code: str
+) -> None:
+    """No fault changes a weight silently; the same run afterwards does not fail again."""
+    with raises(kind, code):
+        cluster_with([fault], tmp_path).run("train", 1, STEPS)
+    assert len(FaultLog(tmp_path).happened(Fault.model_validate(fault))) == 1
+    again = cluster_with([fault], tmp_path)
+    again.run("train", 1, STEPS)
+    assert again.digest() == expected()
+
+
+def test_slow_roles_and_late_messages_change_no_bit(tmp_path: Path) -> None:
+    """Each delay happens as often as stated."""
+    faults = ["csx-0@1:slow=0.01*3", "br-0@2/gradients:delay=0.01", "wrk-0@1:partition=0.01"]
+    coordinator = cluster_with(faults, tmp_path)
+    coordinator.run("train", 1, STEPS)
+    assert coordinator.digest() == expected()
+    log = FaultLog(tmp_path)
+    assert [len(log.happened(Fault.model_validate(text))) for text in faults] == [3, 1, 1]
+
+
+def test_full_disk_is_a_checkpoint_error(tmp_path: Path) -> None:
+    """The kernel refuses the write of one checkpoint; weights are as before, the next is whole."""
+    coordinator = cluster_with(["wgt-0@1:disk"], tmp_path / "faults")
+    coordinator.run("train", 1, STEPS)
+    with pytest.raises(CheckpointError):
+        coordinator.save(tmp_path / "first.mdl", ["model"], {})
+    assert coordinator.digest() == expected()
+    coordinator.save(tmp_path / "second.mdl", ["model"], {})
+    before = coordinator.masters(sorted(program()[0].state_dict()))
+    coordinator.restore(tmp_path / "second.mdl", ["model"], strict=True)
+    after = coordinator.masters(sorted(before))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_roles_without_a_fault_have_no_shell(tmp_path: Path) -> None:
+    """A plan costs the others nothing, and an empty one costs nobody anything."""
+    specs = elaborate(program()[1].program.parameters, SIZE, MACHINE, seed=0)
+    assert with_faults(specs, FaultPlan(), has_processes=True) == list(specs)
+    plan = validate(FaultPlan, {"stated": ["br-0@1:slow"], "folder": tmp_path}, "test")
+    shelled = with_faults(specs, plan, has_processes=True)
+    changed = [new.name for new, old in zip(shelled, specs, strict=True) if new is not old]
+    assert changed == ["br-0"]
+
+
+@pytest.mark.parametrize("kind", ["kill", "hang", "corrupt"])
+def test_local_role_has_no_process_to_kill(tmp_path: Path, kind: str) -> None:
+    """In one process, killing a role would kill the user's program, and there is no link."""
+    with raises(ConfigError, "fault-needs-a-process"):
+        cluster_with([f"csx-0@1:{kind}"], tmp_path)
+
+
+def test_faults_need_a_folder() -> None:
+    """Without one, a replaced role would fail again and again."""
+    specs = elaborate(program()[1].program.parameters, SIZE, MACHINE, seed=0)
+    plan = validate(FaultPlan, {"stated": ["br-0@1:slow"]}, "test")
+    with raises(ConfigError, "missing-key"):
+        with_faults(specs, plan, has_processes=True)
