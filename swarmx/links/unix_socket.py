@@ -134,7 +134,7 @@ class SocketEndpoint:
         target = envelope.target
         if target not in self._outbound:
             self._open(target)
-        message = _encoded(envelope)
+        message = encode_message(envelope)
         last_start = (len(message) - 1) // _PIECE_BYTES * _PIECE_BYTES
         for start in range(0, last_start, _PIECE_BYTES):
             self._send_record(target, _MORE + message[start : start + _PIECE_BYTES])
@@ -216,7 +216,7 @@ class SocketEndpoint:
                 if inbound.num_bytes > MOST_HEADER_BYTES + self._payload_limit:
                     raise DamagedMessageError("a message without end")
                 return
-            envelope = _decoded(inbound.taken(record[1:]), self._payload_limit)
+            envelope = decode_message(inbound.taken(record[1:]), self._payload_limit)
             if (envelope.source, envelope.target) != (inbound.peer, self.name):
                 raise DamagedMessageError(f"from {envelope.source} to {envelope.target}")
         except DamagedMessageError as error:
@@ -344,7 +344,8 @@ def _is_at(address: Address | None, process: _Process) -> bool:
     )
 
 
-def _encoded(envelope: Envelope) -> bytes:
+def encode_message(envelope: Envelope) -> bytes:
+    """Return a message as the bytes that cross a socket."""
     payload = payload_of(envelope)
     place = place_of(payload)
     header = encode_header(envelope, place)
@@ -352,7 +353,7 @@ def _encoded(envelope: Envelope) -> bytes:
     return b"".join((_LENGTH.pack(len(header)), header, content))
 
 
-def _decoded(message: memoryview, payload_limit: int) -> Envelope:
+def decode_message(message: memoryview, payload_limit: int) -> Envelope:
     """Return the message of some bytes.
 
     Raises:

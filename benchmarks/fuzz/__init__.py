@@ -1,0 +1,1 @@
+"""Feed mutated inputs to every parser, and report what ends otherwise than in a typed error."""

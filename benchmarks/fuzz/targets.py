@@ -1,0 +1,258 @@
+"""The parsers of what comes from networks, caches and strangers, each with inputs to mutate."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+import yaml
+
+from appliance.checkpoints import INDEX_NAME, CheckpointFolder
+from appliance.jobs.job import ClusterJob, Condition, Owner, Phase, Request
+from appliance.jobs.registry import FILE, Registry
+from appliance.spec import load_cluster
+from benchmarks.fuzz.campaign import Target
+from benchmarks.fuzz.mutations import mutated_bytes, mutated_tree
+from modelzoo.data.hdf5_file import FEATURES, inspect
+from swarmx.links.memory import MemorySlab
+from swarmx.links.unix_socket import decode_message, encode_message
+from swarmx.links.wire import DamagedMessageError, decode_header, encode_header, envelope_of
+from validation.rows.reader import read_rows
+from waferstream.config.params import load_phases
+from wsc.checkpoint.reader import Reader
+from wsc.checkpoint.writer import append_tensors, write_metadata
+from wsc.compiler.compiled import (
+    Compiled,
+    DamagedArtifactError,
+    compiled_from_json,
+    compiled_to_json,
+)
+from wsc.core.kernel_source import KernelSource
+from wsc.core.messages import (
+    BatchReady,
+    Envelope,
+    GradientReady,
+    Message,
+    NormPartial,
+    NormTotal,
+    WeightsReady,
+)
+from wsc.core.program import Program, TensorSpec
+from wsc.core.reduce_order import Subtree
+
+_ROOT = Path(__file__).parents[2]
+_PAYLOAD_LIMIT = 4096
+
+
+def all_targets(folder: Path) -> tuple[Target, ...]:
+    """Return the targets; those that read files write each input into ``folder``."""
+    return (*_messages(), *_configurations(folder), *_files(folder), *_caches(folder))
+
+
+def _messages() -> tuple[Target, ...]:
+    """Return the parsers of what arrives on links."""
+    slab = MemorySlab(48)
+    slab.view(torch.uint8).fill_(7)
+    messages: tuple[Message, ...] = (
+        WeightsReady(1, 2, 3, slab, loss_scale=2.0),
+        GradientReady(1, 0, 3, Subtree(8, 3), slab),
+        BatchReady(1, 5, slab, (0.1, 1.0)),
+        NormPartial(1, 2, ((0, 0.1), (7, 1e300))),
+        NormTotal(1, float("inf")),
+    )
+    envelopes = [Envelope("wgt-0", "csx-1", message) for message in messages]
+    headers = [encode_header(envelope) for envelope in envelopes]
+    whole = [encode_message(envelope) for envelope in envelopes]
+
+    def read_header(content: bytes) -> object:
+        return envelope_of(decode_header(content)[0], None)
+
+    def read_message(content: bytes) -> object:
+        return decode_message(memoryview(content), _PAYLOAD_LIMIT)
+
+    typed = (DamagedMessageError,)
+    return (
+        Target("header of a message", 400, _of_bytes(headers), read_header, typed),
+        Target("message on a socket", 300, _of_bytes(whole), read_message, typed),
+    )
+
+
+def _configurations(folder: Path) -> tuple[Target, ...]:
+    """Return the readers of YAML: mutated as trees, so that most inputs are YAML, and as bytes."""
+    sources = [_ROOT / "params.yaml", *sorted((_ROOT / "modelzoo" / "params").glob("*.yaml"))]
+    params = [_plain(path) for path in sources]
+    cluster = [_plain(_ROOT / "cluster.yaml"), _CLUSTER]
+    index = [{"checkpoints": [_entry("a_1.mdl", 1), _entry("a_2.mdl", 2)]}]
+    texts = [_yaml(tree) for tree in (*cluster, *index)]
+    checkpoints = folder / "checkpoints"
+    checkpoints.mkdir()
+    for name in ("a_1.mdl", "a_2.mdl"):
+        (checkpoints / name).touch()
+
+    def read_index(_: Path) -> object:
+        return CheckpointFolder(checkpoints, "a_{step}.mdl").entries()
+
+    return (
+        Target("params.yaml", 60, _of_trees(params, _yaml), _from(folder / "p.yaml", load_phases)),
+        Target(
+            "cluster.yaml", 40, _of_trees(cluster, _yaml), _from(folder / "c.yaml", load_cluster)
+        ),
+        Target("YAML text", 20, _of_bytes(texts), _from(folder / "t.yaml", load_cluster)),
+        Target(
+            "checkpoint index",
+            20,
+            _of_trees(index, _yaml),
+            _from(checkpoints / INDEX_NAME, read_index),
+        ),
+    )
+
+
+def _files(folder: Path) -> tuple[Target, ...]:
+    """Return the readers of datasets, tables and checkpoints."""
+    published = sorted((_ROOT / "validation" / "data").glob("*.csv"))
+    tables = [b"".join(path.read_bytes().splitlines(keepends=True)[:12]) for path in published]
+
+    def read_dataset(path: Path) -> object:
+        return inspect(path, max_sequence_length=None).read(np.array([0]))
+
+    def read_checkpoint(path: Path) -> object:
+        reader = Reader(path)
+        reader.verify()
+        return [reader[key] for key in reader.tensors]
+
+    return (
+        Target("CSV of rows", 90, _of_bytes(tables), _from(folder / "rows.csv", read_rows)),
+        Target("HDF5 dataset", 30, _of_bytes(_datasets()), _from(folder / "d.h5", read_dataset)),
+        Target(
+            "checkpoint",
+            1,
+            _of_bytes([_checkpoint(folder / "valid.mdl")]),
+            _from(folder / "c.mdl", read_checkpoint),
+        ),
+    )
+
+
+def _caches(folder: Path) -> tuple[Target, ...]:
+    """Return the readers of what earlier runs have left."""
+    artifact = [json.loads(compiled_to_json(_compiled()))]
+    job = _job()
+    jobs = folder / "jobs" / job.name
+    jobs.mkdir(parents=True)
+    stored = [json.loads(job.model_dump_json())]
+
+    def read_artifact(content: bytes) -> object:
+        return compiled_from_json(content, "cs_0")
+
+    def read_jobs(_: Path) -> object:
+        return Registry(folder).jobs()
+
+    return (
+        Target(
+            "compile artifact",
+            20,
+            _of_trees(artifact, _json),
+            read_artifact,
+            (DamagedArtifactError,),
+        ),
+        Target("stored job", 20, _of_trees(stored, _json), _from(jobs / FILE, read_jobs)),
+    )
+
+
+_CLUSTER = {
+    "machine": {
+        "system": {"name": "CS-3", "clock_hz": 900000000, "defects": {"pe_yield": 1.0}},
+        "memoryx": {"weight_servers": 2},
+        "swarmx": {"fan_out": 2},
+    },
+    "runtime": {
+        "kind": "local",
+        "address": "auto",
+        "cores": 2,
+        "queue": {"systems": 4, "memoryx_groups": 1},
+        "start_timeout_s": 5.0,
+        "log": {"folder": "logs", "levels": {"wgt": "INFO"}},
+    },
+}
+
+
+def _entry(name: str, step: int) -> dict[str, object]:
+    return {"step": step, "file": name, "time": "2026-01-01T00:00:00Z"}
+
+
+def _plain(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _yaml(tree: Any) -> bytes:
+    return yaml.dump(tree, Dumper=yaml.CSafeDumper).encode()
+
+
+def _json(tree: Any) -> bytes:
+    return json.dumps(tree, default=str, skipkeys=True).encode()
+
+
+def _of_bytes(corpus: Sequence[bytes]) -> Callable[[Random], bytes]:
+    return lambda random: mutated_bytes(random, corpus)
+
+
+def _of_trees(corpus: Sequence[Any], write: Callable[[Any], bytes]) -> Callable[[Random], bytes]:
+    return lambda random: write(mutated_tree(random, random.choice(corpus)))
+
+
+def _from(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """Return a reader of bytes through a file."""
+
+    def write_and_read(content: bytes) -> object:
+        path.write_bytes(content)
+        return read(path)
+
+    return write_and_read
+
+
+def _datasets() -> list[bytes]:
+    """Return small HDF5 files in the three layouts, plain and compressed."""
+    sample = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    named = {name: sample[:, row] for row, name in enumerate(FEATURES)}
+    written = []
+    for values in ({"data": sample}, named):
+        for compression in (None, "gzip"):
+            buffer = io.BytesIO()
+            with h5py.File(buffer, "w") as file:
+                for name, array in values.items():
+                    file.create_dataset(name, data=array, compression=compression)
+                file.attrs["n_examples"] = 2
+            written.append(buffer.getvalue())
+    return written
+
+
+def _checkpoint(path: Path) -> bytes:
+    append_tensors(path, "model", {"weight": np.arange(6.0, dtype=np.float32)})
+    write_metadata(path, {"global_step": 1})
+    return path.read_bytes()
+
+
+def _compiled() -> Compiled:
+    """Return a program without segments, and one kernel that counts labels."""
+    spec = TensorSpec("x", (2, 4), "float32")
+    program = Program("train", "cs_0", (spec,), "float32", (spec,), 1, (), 2, 5)
+    kernel = KernelSource("def forward(self, x):\n    return (x,)", {}, {"c": torch.ones(2, 2)})
+    return Compiled(program, (), label_counts=kernel)
+
+
+def _job() -> ClusterJob:
+    return ClusterJob(
+        name="wsjob-1",
+        kind="execute",
+        workflow="wflow-1",
+        request=Request(labels={"a": "b"}),
+        owner=Owner(user="u", host="h", pid=1, started_ticks=1),
+        conditions=(Condition(phase=Phase.CREATED, time_s=1.0),),
+        log_path="logs",
+    )
