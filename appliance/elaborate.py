@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from appliance.input_worker import WorkerSpec
 from csnode.node import NodeSpec
 from memoryx.optim.cost import state_bytes_per_element
+from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
 from memoryx.tiers import fill_tiers, tiers_of
 from swarmx.switch import SwitchSpec
@@ -36,6 +37,7 @@ class ClusterSize:
     num_servers: int = 1
     num_workers: int = 1
     lanes: int = 1
+    has_replicas: bool = False  # whether every weight server has one
 
 
 def elaborate(
@@ -64,15 +66,19 @@ def elaborate(
 
 def _servers(
     parameters: Sequence[TensorSpec], size: ClusterSize, machine: MachineSpec
-) -> Iterator[ServerSpec]:
+) -> Iterator[ServerSpec | ReplicaSpec]:
+    everything = tuple(parameters)
     for index in range(size.num_servers):
         yield ServerSpec(
             index=index,
             num_servers=size.num_servers,
             root=switch_name(0),
-            parameters=tuple(parameters),
+            parameters=everything,
             window=machine.memoryx.prefetch_buckets,
         )
+    if size.has_replicas:
+        for index in range(size.num_servers):
+            yield ReplicaSpec(index, size.num_servers, everything)
 
 
 def _switches(tree: Tree) -> Iterator[SwitchSpec]:
@@ -131,6 +137,7 @@ def plan_installation(
         state_update=compiled.state_update,
         norms=compiled.norms,
         short=compiled.short,
+        has_replicas=size.has_replicas,
     )
 
 

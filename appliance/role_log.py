@@ -40,7 +40,7 @@ from wsc.core.role import (
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-_TASK_OF: Mapping[str, str] = {"csx": "act"}
+_TASK_OF: Mapping[str, str] = {"csx": "act", "rpl": "wgt"}
 """The vendor's task of a kind of role that has another name: activation servers feed systems."""
 
 

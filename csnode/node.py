@@ -24,7 +24,6 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
     node_name,
-    server_name,
 )
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
@@ -285,7 +284,7 @@ class NodeJob(JobState[CSNode]):
         results = tuple((index, v) for (of, index), v in report.results.items() if of == step)
         done = StepDone(step, results, tuple(f for f in report.findings if f.step == step))
         for keeper in self._executor.keepers:
-            yield self.envelope(server_name(keeper), done)
+            yield self.envelope(keeper, done)
 
     def _account(self) -> None:
         """Update the ledger with the activations that are held.

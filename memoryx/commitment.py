@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsc.core.installation import Installation
-from wsc.core.messages import StepDone, node_name, server_name
+from wsc.core.messages import StepDone, node_name
 from wsc.core.role import Job, Report
 
 
@@ -35,7 +35,7 @@ class Commitment:
     def __init__(self, name: str, installation: Installation, job: Job, num_updates: int) -> None:
         self._name = name
         self._first, self._last = job.first_step, job.last_step
-        keepers = [server_name(index) for index in installation.keepers]
+        keepers = installation.keepers
         takes_part = job.is_protected and name in keepers
         self._nodes = [node_name(node) for node in range(installation.rounds.num_nodes)]
         self._others = [keeper for keeper in keepers if keeper != name] if num_updates else []

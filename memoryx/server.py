@@ -7,24 +7,20 @@ each update may allow further weights to stream.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from memoryx.collector import GradientCollector, NormExchange, Sums
 from memoryx.commitment import Commitment
-from memoryx.journal import Journal
+from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from memoryx.norms import NormNotes
-from memoryx.store import Persistence, WeightStore
 from memoryx.streamer import Streamer
 from memoryx.watcher import Watcher
 from wsc.compiler.precision import CARRIED, write_stream
-from wsc.core.installation import Installation
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -32,16 +28,19 @@ from wsc.core.messages import (
     NormPartial,
     NormTotal,
     StepDone,
+    UpdateReady,
+    UpdateReleased,
+    UpdateSkipped,
     WeightsReleased,
+    replica_name,
     server_name,
 )
-from wsc.core.optimizer import OptimizerSpec
 from wsc.core.partial_sum import Credit
 from wsc.core.payload import (
     Slab,
     unpack,
 )
-from wsc.core.program import Bucket, Mode, TensorSpec, assign_servers
+from wsc.core.program import Bucket, TensorSpec
 from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by, streamed_by
 
@@ -64,69 +63,20 @@ class ServerSpec:
         return WeightServer(self, context)
 
 
-class WeightServer:
+class WeightServer(Holder):
     """The role of one weight server."""
 
+    spec: ServerSpec
+
     def __init__(self, spec: ServerSpec, context: RoleContext) -> None:
-        self.name = spec.name
+        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters)
         self.spec = spec
         self.context = context
-        owner = assign_servers(spec.parameters, spec.num_servers)
-        owned = tuple(p for p in spec.parameters if owner[p.name] == spec.index)
-        self.store = WeightStore(owned)
-        self.installed: dict[Mode, Installation] = {}
-        self.persistence = Persistence(self.store, spec.name)
-        self.journal = Journal(self.store)
-        self._protected: ServerJob | None = None
-
-    def install(self, installation: Installation) -> None:
-        self.installed[installation.mode] = installation
-        if installation.optimizer is not None:
-            self.store.train_with(installation.optimizer)
-            self.persistence.catch_up()
 
     def begin(self, job: Job) -> ServerJob:
         begun = ServerJob(self, job)
-        self._protected = begun if job.is_protected else None
+        self.protected = begun if job.is_protected else None
         return begun
-
-    def train_with(self, optimizer: OptimizerSpec) -> None:
-        """Let further training steps end with another update of the same parameters."""
-        self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
-        self.store.train_with(optimizer)
-
-    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        """Overwrite tensors of one checkpoint state."""
-        self.store.fill(values, state)
-
-    def layout(self, states: Collection[str]) -> list[TensorSpec]:
-        """Return key, shape and dtype of every tensor of some checkpoint states."""
-        return self.persistence.layout(states)
-
-    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
-        """Begin to write tensors to a file, as they are now."""
-        self.persistence.save(path, offsets, is_background)
-
-    def finish_saving(self) -> None:
-        """Wait until everything is written that ``save`` has begun."""
-        self.persistence.finish_saving()
-
-    def restore(self, path: Path, state: str, strict: bool) -> None:
-        """Read the tensors of one checkpoint state from a file."""
-        self.persistence.restore(path, state, strict)
-
-    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        """Return copies of fp32 tensors of one checkpoint state."""
-        own = self.store.tensors(state)
-        return [own[name].numpy().copy() for name in names]
-
-    def progress(self) -> Progress | None:
-        """Return how far the last job came, if it was protected."""
-        return None if self._protected is None else self._protected.progress()
-
-    def rollback(self, step: int) -> None:
-        """Take back what a protected job has updated after a step."""
-        self.journal.rollback(step)
 
 
 class PendingUpdate(NamedTuple):
@@ -154,6 +104,8 @@ class ServerJob(JobState[WeightServer]):
         self._is_protected = job.is_protected
         self._commitment = Commitment(role.name, installed, job, num_updates)
         self._pending: list[PendingUpdate] = []  # until everyone has done the step before
+        self._replica = replica_name(index) if installed.has_replicas else None
+        self._lent: dict[tuple[int, int], Slab] = {}  # gradients that the replica reads
         self._streamer = Streamer(
             job.steps,
             installed.rounds.count,
@@ -189,6 +141,8 @@ class ServerJob(JobState[WeightServer]):
                     yield self.envelope(target, total)
             case NormTotal() as total:
                 yield from self._settle(total)
+            case UpdateReleased(step, bucket):
+                self._lent.pop((step, bucket)).free()
             case StepDone() as done:
                 self._commitment.note(envelope.source, done)
                 yield from self._apply_allowed()
@@ -198,7 +152,8 @@ class ServerJob(JobState[WeightServer]):
 
     @property
     def finished(self) -> bool:
-        return self._streamer.finished and self._updates_left == 0 and self._commitment.finished
+        is_updated = self._updates_left == 0 and not self._lent
+        return self._streamer.finished and is_updated and self._commitment.finished
 
     def report(self) -> Report:
         return self._report
@@ -211,6 +166,8 @@ class ServerJob(JobState[WeightServer]):
             return Waiting("the gradient norm of all servers", (self._norms.leader,))
         if self._pending:
             return Waiting("the end of a step", self._commitment.behind(self._pending[0].step))
+        if self._replica is not None and self._lent:
+            return Waiting("the updates of the replica", (self._replica,))
         return Waiting("gradients", (root,))
 
     def progress(self) -> Progress:
@@ -267,8 +224,24 @@ class ServerJob(JobState[WeightServer]):
         yield from self._credits
         self._credits.clear()
 
+    def _share(self, update: PendingUpdate) -> Iterator[Envelope]:
+        """Yield the gradients of an update for the replica, if there is one."""
+        if self._replica is None:
+            return
+        for bucket, whole in update.sums.items():
+            if update.is_skipped:
+                yield self.envelope(self._replica, UpdateSkipped(update.step, bucket))
+                continue
+            slab = self.role.context.arena.allocate(whole.flat.nbytes)
+            with self.role.context.cores.lease():
+                slab.view(torch.float32).copy_(whole.flat)
+            self._lent[update.step, bucket] = slab
+            ready = UpdateReady(update.step, bucket, update.number, slab)
+            yield self.envelope(self._replica, ready)
+
     def _apply(self, update: PendingUpdate) -> Iterator[Envelope]:
         """Apply the optimizer to the parameters of some buckets."""
+        yield from self._share(update)
         step, gradients = update.step, self._collector.gradients(update.sums)
         with self.role.context.cores.lease():
             start_ns = time.perf_counter_ns()

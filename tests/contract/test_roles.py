@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.elaborate import ClusterSize, elaborate
-from memoryx.server import WeightServer
+from memoryx.holder import Holder
 from tests.support.arenas import StrictArena
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.sorting_office import (
@@ -38,6 +38,9 @@ from wsc.core.messages import (
     NormPartial,
     NormTotal,
     StepDone,
+    UpdateReady,
+    UpdateReleased,
+    UpdateSkipped,
     WeightsReady,
     WeightsReleased,
 )
@@ -45,12 +48,13 @@ from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, Value
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
-SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2)
+SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2, has_replicas=True)
 ROWS, NUM_MICRO_BATCHES = 22, 11
-ROLES = ("wgt-0", "wgt-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
+ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read
 MESSAGES = {
-    "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal, StepDone),
+    "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal, UpdateReleased, StepDone),
+    "rpl": (UpdateReady, UpdateSkipped, StepDone),
     "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
     "csx": (WeightsReady, BatchReady, GradientReleased),
     "wrk": (BatchReleased,),
@@ -64,6 +68,9 @@ ANY_MESSAGE: list[Message] = [
     BatchReleased(1, 0),
     NormPartial(1, 0, ()),
     NormTotal(1, 1.0),
+    UpdateReady(1, 0, 1, BOX),
+    UpdateSkipped(1, 0),
+    UpdateReleased(1, 0),
     StepDone(1),
     Abort(1),
 ]
@@ -93,22 +100,22 @@ def office(
     roles = kind(elaborate(train.program.parameters, SIZE, MACHINE, seed=0), choose)
     roles.install(train)
     roles.install(evaluate)
-    for server in ("wgt-0", "wgt-1"):
-        store = weight_server(roles, server).store
+    for name in ("wgt-0", "wgt-1", "rpl-0", "rpl-1"):
+        store = holder(roles, name).store
         store.fill({name: model.state_dict()[name] for name in store.masters})
     return roles
 
 
-def weight_server(roles: SortingOffice, name: str) -> WeightServer:
-    """Return a weight server of the cluster."""
-    server = roles.roles[name]
-    assert isinstance(server, WeightServer)
-    return server
+def holder(roles: SortingOffice, name: str) -> Holder:
+    """Return a weight server of the cluster, or a replica."""
+    role = roles.roles[name]
+    assert isinstance(role, Holder)
+    return role
 
 
 def weights(roles: SortingOffice) -> dict[str, torch.Tensor]:
     """Return a copy of every master."""
-    servers = (weight_server(roles, name) for name in ("wgt-0", "wgt-1"))
+    servers = (holder(roles, name) for name in ("wgt-0", "wgt-1"))
     return {name: m.clone() for server in servers for name, m in server.store.masters.items()}
 
 
@@ -157,7 +164,7 @@ def test_job_frees_all_slabs(role: str) -> None:
     roles.run(train_job())
     assert roles.arenas[role].live == set()
     sends_payloads = {e.source for e in roles.delivered if getattr(e.message, "payload", None)}
-    assert role in sends_payloads
+    assert (role in sends_payloads) == (role != "rpl-1")  # a replica only reads
 
 
 @each_role
@@ -275,6 +282,7 @@ def test_roles_send_to_their_neighbours_only() -> None:
         *[("wgt-0", "br-0"), ("wgt-1", "br-0"), ("br-0", "br-1"), ("br-0", "br-2")],
         *[("br-1", "csx-0"), ("br-2", "csx-1"), ("br-2", "csx-2")],
         *[("csx-0", "wrk-0"), ("csx-1", "wrk-1"), ("csx-2", "wrk-0")],
+        *[("wgt-0", "rpl-0"), ("wgt-1", "rpl-1")],
     ]
     norms = {("wgt-0", "wgt-0"), ("wgt-1", "wgt-0"), ("wgt-0", "wgt-1")}
     assert routes == {*both_ways, *((b, a) for a, b in both_ways), *norms}

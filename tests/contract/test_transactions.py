@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_roles import assert_same, office, weight_server, weights
+from tests.contract.test_roles import assert_same, holder, office, weights
 from tests.support.sorting_office import SortingOffice
 from wsc.core.messages import StepDone
 from wsc.core.role import Job, Progress, Value
@@ -47,7 +47,7 @@ def expected() -> tuple[dict[str, torch.Tensor], Results, dict[int, float], int]
 
 
 def progress(roles: SortingOffice) -> list[Progress]:
-    found = [weight_server(roles, server).progress() for server in SERVERS]
+    found = [holder(roles, server).progress() for server in SERVERS]
     return [one for one in found if one is not None]
 
 
@@ -82,7 +82,7 @@ def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, par
         known = progress(roles)
         done = min(*(one.applied_step for one in known), max(one.kept_step for one in known))
         for server in SERVERS:
-            weight_server(roles, server).rollback(done)
+            holder(roles, server).rollback(done)
         for one in known:
             kept |= {key: v for key, v in one.report.results.items() if key[0] <= done}
             kept_norms |= {s: v for s, v in one.report.norms.items() if s <= done}
@@ -97,7 +97,7 @@ def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, par
     assert kept_norms == norms
 
 
-def test_evaluation_keeps_results_in_one_server() -> None:
+def test_evaluation_keeps_results_in_one_server_and_its_replica() -> None:
     """It updates nothing, so nothing waits; the first server keeps what the nodes returned."""
     roles = office()
     reports = roles.run(Job("eval", 1, 3, is_protected=True))
@@ -105,7 +105,10 @@ def test_evaluation_keeps_results_in_one_server() -> None:
     returned = {key: v for report in reports for key, v in report.results.items()}
     assert (first.kept_step, second.kept_step) == (2, 0)
     assert first.report.results == {key: v for key, v in returned.items() if key[0] <= 2}
-    assert {e.target for e in roles.delivered if isinstance(e.message, StepDone)} == {"wgt-0"}
+    assert {e.target for e in roles.delivered if isinstance(e.message, StepDone)} == {
+        "wgt-0",
+        "rpl-0",
+    }
 
 
 def test_unprotected_job_sends_and_keeps_nothing() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from wsc.core.kernel_source import KernelSource
 from wsc.core.loading import UNKNOWN_LOADING, Loading
+from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import packed_bytes
 from wsc.core.program import Mode, Program, Segment, StreamPlan
@@ -72,6 +73,7 @@ class Installation:
     state_update: KernelSource | None = None  # computes the buffers that the step writes
     norms: KernelSource | None = None  # computes the results that depend on norms
     short: SizedKernels | None = None  # of the micro-batches that have one sample less
+    has_replicas: bool = False  # whether every weight server has one
 
     @property
     def mode(self) -> Mode:
@@ -97,9 +99,15 @@ class Installation:
         )
 
     @cached_property
-    def keepers(self) -> tuple[int, ...]:
-        """The weight servers that keep the results of a protected job: all that update weights."""
-        return tuple(sorted({bucket.server for bucket in self.plan.gradients})) or (0,)
+    def keepers(self) -> tuple[str, ...]:
+        """The roles that keep the results of a protected job.
+
+        These are the weight servers that update weights, the first one if none does, and their
+        replicas.
+        """
+        servers = sorted({bucket.server for bucket in self.plan.gradients}) or [0]
+        replicas = map(replica_name, servers) if self.has_replicas else ()
+        return (*map(server_name, servers), *replicas)
 
     @cached_property
     def schedule(self) -> Schedule:

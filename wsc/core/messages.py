@@ -4,6 +4,8 @@
     gradient stream  nodes -> switches -> server   GradientReady   credit back: GradientReleased
     input stream     worker -> node                BatchReady      credit back: BatchReleased
     norm exchange    servers <-> their leader      NormPartial, NormTotal
+    update stream    server -> its replica         UpdateReady,    credit back: UpdateReleased
+                                                   UpdateSkipped
     commitment       nodes, servers -> servers     StepDone (protected jobs only)
     abort            coordinator -> all            Abort (handled by the shell of a role)
 
@@ -116,6 +118,35 @@ class NormTotal:
 
 
 @dataclass(frozen=True)
+class UpdateReady:
+    """The gradients of one bucket as a weight server applies them, for its replica to do the same.
+
+    ``number`` is that of the update for the optimizer.
+    """
+
+    step: int
+    bucket: int
+    number: int
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class UpdateSkipped:
+    """A weight server does not apply the gradients of one bucket, since some are not finite."""
+
+    step: int
+    bucket: int
+
+
+@dataclass(frozen=True)
+class UpdateReleased:
+    """The credit of an update: the replica has applied it."""
+
+    step: int
+    bucket: int
+
+
+@dataclass(frozen=True)
 class StepDone:
     """The sender has done its part of a step of a protected job; see memoryx.commitment.
 
@@ -144,6 +175,9 @@ Message = (
     | BatchReleased
     | NormPartial
     | NormTotal
+    | UpdateReady
+    | UpdateSkipped
+    | UpdateReleased
     | StepDone
     | Abort
 )
@@ -164,6 +198,11 @@ COORDINATOR = "crd-0"
 def server_name(index: int) -> str:
     """Return the name of a weight server of MemoryX."""
     return f"wgt-{index}"
+
+
+def replica_name(index: int) -> str:
+    """Return the name of the replica of a weight server."""
+    return f"rpl-{index}"
 
 
 def switch_name(index: int) -> str:

@@ -1,0 +1,85 @@
+"""What a weight server and its replica have in common: the parameters that one server owns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from memoryx.journal import Journal
+from memoryx.store import Persistence, WeightStore
+from wsc.core.installation import Installation
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, TensorSpec, assign_servers
+from wsc.core.role import Progress
+
+
+class ProtectedJob(Protocol):
+    """A job whose steps can be taken back."""
+
+    def progress(self) -> Progress:
+        """Return how far the job is."""
+
+
+class Holder:
+    """A role with the parameters of weight server ``index``: masters and optimizer state."""
+
+    def __init__(
+        self, name: str, index: int, num_servers: int, parameters: Sequence[TensorSpec]
+    ) -> None:
+        self.name = name
+        owner = assign_servers(parameters, num_servers)
+        self.store = WeightStore(tuple(p for p in parameters if owner[p.name] == index))
+        self.installed: dict[Mode, Installation] = {}
+        self.persistence = Persistence(self.store, name)
+        self.journal = Journal(self.store)
+        self.protected: ProtectedJob | None = None
+        """The last job, if it was protected."""
+
+    def install(self, installation: Installation) -> None:
+        self.installed[installation.mode] = installation
+        if installation.optimizer is not None:
+            self.store.train_with(installation.optimizer)
+            self.persistence.catch_up()
+
+    def train_with(self, optimizer: OptimizerSpec) -> None:
+        """Let further training steps end with another update of the same parameters."""
+        self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
+        self.store.train_with(optimizer)
+
+    def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Overwrite tensors of one checkpoint state."""
+        self.store.fill(values, state)
+
+    def layout(self, states: Collection[str]) -> list[TensorSpec]:
+        """Return key, shape and dtype of every tensor of some checkpoint states."""
+        return self.persistence.layout(states)
+
+    def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
+        """Begin to write tensors to a file, as they are now."""
+        self.persistence.save(path, offsets, is_background)
+
+    def finish_saving(self) -> None:
+        """Wait until everything is written that ``save`` has begun."""
+        self.persistence.finish_saving()
+
+    def restore(self, path: Path, state: str, strict: bool) -> None:
+        """Read the tensors of one checkpoint state from a file."""
+        self.persistence.restore(path, state, strict)
+
+    def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        """Return copies of fp32 tensors of one checkpoint state."""
+        own = self.store.tensors(state)
+        return [own[name].numpy().copy() for name in names]
+
+    def progress(self) -> Progress | None:
+        """Return how far the last job came, if it was protected."""
+        return None if self.protected is None else self.protected.progress()
+
+    def rollback(self, step: int) -> None:
+        """Take back what a protected job has updated after a step."""
+        self.journal.rollback(step)

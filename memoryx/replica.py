@@ -1,0 +1,138 @@
+"""The replica of a weight server: it applies the same updates, so its weights have the same bits.
+
+A weight server sends its replica the gradients of each bucket as it applies them: unscaled and
+clipped, with the number of the update. The replica applies the optimizer's rule to them
+(state-machine replication: Schneider, ACM Computing Surveys 22(4), 1990). It keeps the results of
+finished steps as servers do, and no server updates step t + 1 before all replicas have done step t,
+so that the survivors of any loss are at most one step apart (memoryx.commitment).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from memoryx.commitment import Commitment
+from memoryx.holder import Holder
+from wsc.core.messages import (
+    Envelope,
+    StepDone,
+    UpdateReady,
+    UpdateReleased,
+    UpdateSkipped,
+    replica_name,
+    server_name,
+)
+from wsc.core.payload import unpack
+from wsc.core.program import TensorSpec
+from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
+from wsc.core.schedule import collected_by
+
+
+@dataclass(frozen=True)
+class ReplicaSpec:
+    """How to build the replica of weight server ``index``."""
+
+    index: int
+    num_servers: int
+    parameters: tuple[TensorSpec, ...]  # of the whole model
+
+    @property
+    def name(self) -> str:
+        return replica_name(self.index)
+
+    @property
+    def server(self) -> str:
+        """The server whose updates it repeats."""
+        return server_name(self.index)
+
+    def build(self, context: RoleContext) -> Replica:
+        return Replica(self, context)
+
+
+class Replica(Holder):
+    """The role of one replica."""
+
+    def __init__(self, spec: ReplicaSpec, context: RoleContext) -> None:
+        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters)
+        self.spec = spec
+        self.context = context
+
+    def begin(self, job: Job) -> ReplicaJob:
+        begun = ReplicaJob(self, job)
+        self.protected = begun if job.is_protected else None
+        return begun
+
+
+class ReplicaJob(JobState[Replica]):
+    """One job of a replica: the updates that its server has told."""
+
+    def __init__(self, role: Replica, job: Job) -> None:
+        super().__init__(role)
+        installed = role.installed[job.mode]
+        collected = collected_by(installed.schedule, role.spec.index)
+        self._buckets = {bucket.index: bucket for bucket in collected}
+        num_updates = sum(len(bucket.names) for bucket in collected)
+        self._updates_left = len(job.steps) * num_updates
+        self._commitment = Commitment(role.name, installed, job, num_updates)
+        self._pending: list[UpdateReady | UpdateSkipped] = []
+        self._report = Report(role.name)
+
+    def start(self) -> Iterator[Envelope]:
+        """Yield nothing: a replica only follows."""
+        return iter(())
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        match envelope.message:
+            case UpdateReady() | UpdateSkipped() as update:
+                self._pending.append(update)
+            case StepDone() as done:
+                self._commitment.note(envelope.source, done)
+            case message:
+                raise self.refusal(message)
+        while self._pending and self._commitment.allows(self._pending[0].step):
+            yield from self._follow(self._pending.pop(0))
+
+    @property
+    def finished(self) -> bool:
+        return self._updates_left == 0 and self._commitment.finished
+
+    def report(self) -> Report:
+        return self._report
+
+    def waits_for(self) -> Waiting:
+        if self._pending:
+            return Waiting("the end of a step", self._commitment.behind(self._pending[0].step))
+        return Waiting("updates", (self.role.spec.server,))
+
+    def progress(self) -> Progress:
+        """Return how far the job is."""
+        kept = self._commitment.kept
+        report = replace(kept, results=dict(kept.results), findings=list(kept.findings))
+        return Progress(self._commitment.applied_step, self._commitment.kept_step, report)
+
+    def _follow(self, update: UpdateReady | UpdateSkipped) -> Iterator[Envelope]:
+        """Do with one bucket what the server did."""
+        names = self._buckets[update.bucket].names
+        if isinstance(update, UpdateReady):
+            self._apply(update)
+            released = UpdateReleased(update.step, update.bucket)
+            yield self.envelope(self.role.spec.server, released)
+        self._updates_left -= len(names)
+        for target, done in self._commitment.note_updates(update.step, len(names)):
+            yield self.envelope(target, done)
+
+    def _apply(self, update: UpdateReady) -> None:
+        bucket = self._buckets[update.bucket]
+        flat = update.payload.view(torch.float32)
+        gradients = dict(zip(bucket.names, unpack(flat, bucket.specs), strict=True))
+        with self.role.context.cores.lease():
+            start_ns = time.perf_counter_ns()
+            self.role.journal.record(update.step, gradients)
+            self.role.store.update(gradients, update.number)
+            stop_ns = time.perf_counter_ns()
+        detail = f"{len(gradients)} tensors"
+        self._report.intervals.append(Interval("update", start_ns, stop_ns, update.step, detail))
