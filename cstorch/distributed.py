@@ -12,13 +12,13 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from appliance.site import site_defaults
 from cstorch.client.cluster_resolver import ServiceResolver
+from cstorch.client.restartable import get_worker_state as get_worker_state  # noqa: PLC0414  (exported)
 from cstorch.cluster import config as cluster
 from wsc.core.config import validate
-from wsc.core.errors import ConfigError
 
 
 @dataclass
@@ -143,18 +143,3 @@ def hit_worker_cache_limit(src_dir: str, dest_dir: str) -> tuple[bool, int, int]
 
 def _bytes_in(folder: str) -> int:
     return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-
-
-def get_worker_state() -> NoReturn:
-    """Refuse: ``cstorch.utils.data.DataLoader`` saves how far training has read a loader.
-
-    Raises:
-        ConfigError: Always; the state of the user's loader is not asked for.
-    """
-    raise ConfigError(
-        "an input worker has no state of its own",
-        code="worker-state-not-kept",
-        where="cstorch.distributed.get_worker_state",
-        rule="the state of a loader is the number of batches that training has read",
-        remedy="use the state_dict of cstorch.utils.data.DataLoader",
-    )

@@ -12,10 +12,8 @@ Exit codes: 0 every run ended and its loss fell, 1 otherwise.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +21,8 @@ from typing import Any
 
 import yaml
 
+from scripts.exec_runs import run_exec
 from scripts.model_zoo.families import FAMILIES, small_params
-
-HOME = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,6 @@ def train(checkout: Path, family: str, folder: Path) -> Outcome:
     """Train a family in a folder that is made anew, and resume it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / "cluster.yaml").write_text("runtime: {kind: local}\n")
     params = small_params(checkout, family, folder)
     steps = FAMILIES[family].steps
     losses = [run(checkout, folder, params, steps)]
@@ -84,20 +80,9 @@ def run(checkout: Path, folder: Path, params: dict[str, Any], steps: int) -> lis
     init["loop"] = {"num_steps": steps, "eval_frequency": steps, "eval_steps": 2}
     file = folder / "params.yaml"
     file.write_text(yaml.safe_dump(params))
-    paths = [str(HOME), str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
-    words = ["-m", "waferstream", "exec", "-m", "cerebras.modelzoo.cli.main", "fit"]
-    result = subprocess.run(
-        [sys.executable, *words, str(file)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    (folder / f"{steps}_steps.log").write_text(result.stdout + result.stderr)
-    if result.returncode != 0:
-        return []
-    return [float(loss) for loss in re.findall(r"\| Train .*?Loss=([\d.]+)", result.stdout)]
+    words = ["-m", "cerebras.modelzoo.cli.main", "fit", str(file)]
+    output = run_exec(words, folder, f"{steps}_steps.log", checkout / "src")
+    return [float(loss) for loss in re.findall(r"\| Train .*?Loss=([\d.]+)", output or "")]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Loaders that run on input workers, and the executor that drives the loop."""
 
+from cstorch.client.restartable import DataLoaderCheckpoint, RestartableDataLoader
 from cstorch.utils.data.data_executor import DataExecutor
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.sampler import DistributedSampler
@@ -9,7 +10,9 @@ from cstorch.utils.data.utils import Schedule, compute_num_steps, infer_batch_si
 __all__ = [
     "DataExecutor",
     "DataLoader",
+    "DataLoaderCheckpoint",
     "DistributedSampler",
+    "RestartableDataLoader",
     "Schedule",
     "SyntheticDataset",
     "compute_num_steps",

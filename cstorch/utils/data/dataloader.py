@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from appliance.batches import GlobalBatches
+from cstorch.client.restartable import own_state
 from cstorch.current import call_on_worker, existing_backend
 from wsc.core.errors import DataError
 from wsc.core.loading import Loading
 
-BATCHES = "batches"
-"""Key of a loader's state: global batches that training has read."""
+BATCHES, SAMPLES = "batches", "samples_streamed"
+"""Keys of a loader's state: global batches that training has read, and their samples."""
 _numbers = itertools.count()
 
 
@@ -82,29 +83,42 @@ class DataLoader:
         return stated or Loading(num_workers=getattr(self.local, "num_workers", 0))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far training has read the loader: the same for any number of workers."""
+        """Return how far training has read the loader: the same for any number of workers.
+
+        The state of a RestartableDataLoader of the user's is part of it, for other readers of the
+        checkpoint: reading on needs none, since every batch before is read again.
+        """
         backend = existing_backend()
         if backend is not None:
             backend.settle()
         done = 0 if backend is None else backend.global_step
         batches = done + self.offset if self._loaded is None else self._loaded
-        rows = self.first[1][0].shape[0] if self.first[1] else 0
-        return {BATCHES: batches, "samples_streamed": batches * rows}
+        samples = batches * self._rows
+        return {**own_state(self.local, batches, samples), BATCHES: batches, SAMPLES: samples}
+
+    @property
+    def _rows(self) -> int:
+        """Samples of a global batch."""
+        return self.first[1][0].shape[0] if self.first[1] else 1
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Let the next loop of training go on where another one ended.
 
-        A loader without a state goes on with the steps of training. A source with a ``batch``
-        method starts there at once; any other is read up to the batch.
+        A loader without a state goes on with the steps of training. The number of samples counts,
+        so that the size of a batch may change. A source with a ``batch`` method starts there at
+        once; any other is read up to the batch.
 
         Args:
             state_dict: The state of a loader over the same data.
             strict: Refuse a state of another kind, instead of leaving this one as it is.
 
         Raises:
-            DataError: ``strict`` is set, and the state does not say how far its loader was read.
+            DataError: ``strict`` is set, and the state does not say how far its loader was read; or
+                it ends inside a batch of this loader.
         """
-        batches = state_dict.get(BATCHES)
+        batches, samples = state_dict.get(BATCHES), state_dict.get(SAMPLES)
+        if isinstance(samples, int) and samples >= 0:
+            batches = self._batches_in(samples)
         if isinstance(batches, int) and batches >= 0:
             self._loaded = batches
             self.source = partial(self._call)  # another object: the step is installed again
@@ -114,9 +128,22 @@ class DataLoader:
                 code="loader-state-unknown",
                 where="cstorch.utils.data.DataLoader",
                 value=state_dict,
-                rule=f"{{'{BATCHES}': a number of at least 0}}",
+                rule=f"{{'{BATCHES}' or '{SAMPLES}': a number of at least 0}}",
                 remedy="load what DataLoader.state_dict() has returned, or pass strict=False",
             )
+
+    def _batches_in(self, samples: int) -> int:
+        """Return the global batches that have so many samples."""
+        batches, rest = divmod(samples, self._rows)
+        if rest:
+            raise DataError(
+                "the state of a loader must end with a global batch",
+                code="loader-state-inside-batch",
+                where="cstorch.utils.data.DataLoader",
+                value=f"{samples} samples in batches of {self._rows}",
+                remedy="choose a batch size that divides the samples, or leave the state out",
+            )
+        return batches
 
     def start_at(self, done: int) -> None:
         """Note that a loop begins after so many steps of training."""

@@ -24,6 +24,6 @@ def test_a_small_folder_fits_the_cache(tmp_path: Path) -> None:
     assert is_over == (left < 5)
 
 
-def test_workers_have_no_state() -> None:
-    with raises(ConfigError, "worker-state-not-kept"):
+def test_workers_have_no_state_outside_of_a_loader_s() -> None:
+    with raises(ConfigError, "worker-state-outside-state-dict"):
         distributed.get_worker_state()

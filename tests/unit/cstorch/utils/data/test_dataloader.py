@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from cstorch.utils.data import DataLoader
+from cstorch.distributed import get_worker_state
+from cstorch.utils.data import DataLoader, RestartableDataLoader
 from tests.support.cstorch_program import (
     ROWS,
     executor,
@@ -123,6 +124,40 @@ def test_loaded_loader_goes_on_where_training_ended(kind: str) -> None:
         assert data.state_dict()["batches"] == 5
         data.load_state_dict(state)
         assert losses(step, executor(2, data)) == expected
+
+
+def test_state_counts_samples_whatever_the_batch_size() -> None:
+    """A program may skip samples; a batch of another size begins at the same sample."""
+    data = loader(partial(weighted, 0))
+    for state in ({"samples_streamed": 2 * ROWS}, {"batches": 1, "samples_streamed": 2 * ROWS}):
+        data.load_state_dict(state)
+        assert data.state_dict() == {"batches": 2, "samples_streamed": 2 * ROWS}
+    with raises(DataError, "loader-state-inside-batch"):
+        data.load_state_dict({"samples_streamed": ROWS + 1})
+
+
+class Counting(list[dict[str, torch.Tensor]]):
+    """A loader with a state of its own."""
+
+    def state_dict(self) -> dict[str, Any]:
+        state = get_worker_state()
+        return {"seen": state.samples_streamed, "steps": state.worker_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None: ...
+
+    def aggregate_state_dict(self, worker_states: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"workers": worker_states}
+
+    def deaggregate_state_dict(self, aggregated_state_dict: Any, strict: bool = True) -> Any: ...
+
+
+def test_state_of_a_restartable_loader_is_in_the_checkpoint() -> None:
+    data = loader(lambda: Counting(weighted(0)))
+    data.load_state_dict({"batches": 3})
+    assert isinstance(data.local, RestartableDataLoader)
+    seen = {"seen": 3 * ROWS, "steps": 3}
+    expected = {"workers": [seen], "batches": 3, "samples_streamed": 3 * ROWS}
+    assert data.state_dict() == expected
 
 
 def test_unknown_state_of_a_loader_is_refused() -> None:
