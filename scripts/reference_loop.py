@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -23,9 +22,9 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
 from modelzoo.models.registry import build_model
-from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Params, load_params
 from waferstream.training.build import make_scaler
+from waferstream.training.parameter_groups import parameter_groups
 from wsc.compiler.autocast import autocast
 from wsc.compiler.cbfloat16_tensor import Cbfloat16Mode, to_cbfloat16
 from wsc.compiler.precision import StreamPrecision
@@ -61,7 +60,7 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     refuse_dropout(init)
     model = build_model(init.model.dump(), init.seed)
     masters = list(model.parameters())
-    optimizer = make_optimizer(init, masters)
+    optimizer = make_optimizer(init, model)
     cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
     for batch in batches:
@@ -125,7 +124,8 @@ def follow_schedules(init: InitConfig, optimizer: torch.optim.Optimizer, step: i
         for group in optimizer.param_groups:
             tags = scheduler.param_group_tags
             if tags is None or group["tag"] in tags:
-                group[scheduler.key] = scheduler.schedule.at(step)
+                factor = group["factor"] if scheduler.key == "lr" else 1.0
+                group[scheduler.key] = factor * scheduler.schedule.at(step)
 
 
 def place_eps(init: InitConfig, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -213,7 +213,7 @@ def micro_batch_size(init: InitConfig, batch_size: int) -> int:
     return policy.size(batch_size, num_csx=1)
 
 
-def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def make_optimizer(init: InitConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of the fp32 masters; weight decay is for matrices only."""
     if init.optimizer is None:
         raise SystemExit("params.yaml names no optimizer: there is nothing to train")
@@ -223,13 +223,10 @@ def make_optimizer(init: InitConfig, masters: Iterable[nn.Parameter]) -> torch.o
     arguments.pop("eps_after_correction", None)  # see place_eps
     if arguments["lr"] is None:
         arguments["lr"] = next(s.schedule.at(0) for s in init.schedulers if s.key == "lr")
-    not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
-    groups: list[dict[str, Any]] = [
-        {"params": [], "tag": DECAYED},
-        {"params": [], "tag": NOT_DECAYED, **not_decayed},
+    groups = [
+        {**group, "tag": group.pop("tags"), "factor": group.pop("adjust_learning_rate", 1.0)}
+        for group in parameter_groups(init, model)
     ]
-    for master in masters:
-        groups[master.ndim <= 1]["params"].append(master)
     if name == "Lion":
         return Lion(groups, arguments)
     if name not in FUSED + UNFUSED:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from modelzoo.models.attention import Attention
 from modelzoo.models.attention_mask import (
     AlibiBias,
     RelativeBias,
@@ -21,13 +22,13 @@ from modelzoo.models.registry import register_model
 from modelzoo.models.residual_layers import transformer_layers
 
 _FAMILIES = (
-    "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "falcon", "bloom", "btlm", "jais",
+    "gpt2", "gpt3", "llama", "mistral", "mixtral", "gemma2", "bloom", "btlm", "jais",
     "santacoder", "starcoder",
 )  # fmt: skip
 """Names of the same class with other values."""
 
 
-@register_model("gptj", "gpt-neox", config=GptjConfig)
+@register_model("gptj", "gpt-neox", "falcon", config=GptjConfig)
 @register_model(*_FAMILIES, config=GptConfig)
 class GptModel(nn.Module):
     """Decoder-only transformer: tokens to loss.
@@ -45,6 +46,10 @@ class GptModel(nn.Module):
         self.relative = _distance_bias(config)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout_rate)
         self.decoder = transformer_layers(config)
+        if config.scale_qk_dot_by_layer_idx:
+            attentions = (each for each in self.decoder.modules() if isinstance(each, Attention))
+            for number, attention in enumerate(attentions, start=1):
+                attention.scale /= number
         self.norm = norm(config)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.use_bias_in_output)
 
@@ -120,7 +125,7 @@ class GptModel(nn.Module):
 
     def _scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Return scores of the head scaled and capped."""
-        scale, cap = self.config.output_logits_scale, self.config.final_logit_softcapping
+        scale, cap = self.config.logits_scale, self.config.final_logit_softcapping
         if scale is not None:
             scores = scores * scale
         return scores if cap is None else cap * torch.tanh(scores / cap)

@@ -15,6 +15,7 @@ from pydantic import (
 from pydantic import field_validator as check
 
 from modelzoo.models.initializers import InitializerKey, NormalInitializer, WeightInitializer
+from modelzoo.models.mup import widened
 from modelzoo.models.rotary import RopeScaling, rope_scaling
 from modelzoo.models.transformer_config import (
     ExpertsConfig,
@@ -74,12 +75,17 @@ class GptConfig(LanguageConfig):
     """Whether scores are divided by the size of a head instead of its root."""
     attention_logits_alpha: PositiveFloat = 1.0
     """Factor on the scores."""
-    scale_qk_dot_by_layer_idx: Literal[False] = False
+    scale_qk_dot_by_layer_idx: bool = False
+    """Whether scores are also divided by the number of the layer, from 1."""
     moe: ExpertsConfig = ExpertsConfig()
 
     # Head and loss
     use_bias_in_output: bool = False
     output_logits_scale: PositiveFloat | None = None
+    output_logits_alpha: PositiveFloat | None = None
+    """Factor on the scores of a muP model, besides that of its width."""
+    scale_output_logits_by_d: bool = True
+    """Whether the latter is the ratio of widths, or its root."""
     final_logit_softcapping: PositiveFloat | None = None
     loss_scaling: Literal["num_tokens", "batch_size"] = "num_tokens"
     """Divisor of the summed loss of a batch: its labels that count, or its samples."""
@@ -97,6 +103,10 @@ class GptConfig(LanguageConfig):
     """Of the last projection of attention."""
     ffn_initializer: InitializerKey = None
     ffn_output_layer_initializer: InitializerKey = None
+
+    # Maximal update parametrization (modelzoo.models.mup)
+    mup_base_hidden_size: PositiveFloat | None = None
+    mup_base_filter_size: Annotated[PositiveFloat | None, Field(validate_default=True)] = None
 
     def features(self, sequence_length: int | None = None) -> tuple[Feature, ...]:
         shape = (sequence_length or self.max_position_embeddings,)
@@ -117,7 +127,10 @@ class GptConfig(LanguageConfig):
     @property
     def scores(self) -> Scores:
         plain = super().scores.scale
-        by_size = self.scale_qk_dot_by_d and self.attention_type == "scaled_dot_product"
+        is_asked = self.scale_qk_dot_by_d
+        if is_asked is None:
+            is_asked = self.mup_base_hidden_size is not None
+        by_size = is_asked and self.attention_type == "scaled_dot_product"
         return Scores(
             (1 / self.head_dim if by_size else plain) * self.attention_logits_alpha,
             self.attention_logit_softcapping,
@@ -175,12 +188,54 @@ class GptConfig(LanguageConfig):
             raise ValueError("requires attention_sliding_window_length")
         return value
 
+    @check("mup_base_filter_size")
+    @classmethod
+    def _both_widths_are_scaled(cls, base: float | None, info: ValidationInfo) -> float | None:
+        if (base is None) != (info.data.get("mup_base_hidden_size") is None):
+            raise ValueError("muP needs mup_base_hidden_size and mup_base_filter_size")
+        if base is not None and info.data.get("output_logits_scale") is not None:
+            raise ValueError("output_logits_scale follows from muP: give output_logits_alpha")
+        scaled = ("initializer", "output_layer_initializer", "ffn_initializer")
+        for name in (*scaled, "ffn_output_layer_initializer"):
+            initializer = info.data.get(name)
+            if base is not None and initializer is not None:
+                widened(initializer, 1.0)
+        return base
+
     @check("loss_weight")
     @classmethod
     def _weight_goes_with_batch_size(cls, loss_weight: float, info: ValidationInfo) -> float:
         if loss_weight != 1.0 and info.data.get("loss_scaling") == "num_tokens":
             raise ValueError("loss_weight requires loss_scaling batch_size")
         return loss_weight
+
+    @property
+    def width_ratios(self) -> tuple[float, float] | None:
+        """How much wider than the base of muP layers and their filters are; None without muP."""
+        if self.mup_base_hidden_size is None or self.mup_base_filter_size is None:
+            return None
+        hidden = self.hidden_size / self.mup_base_hidden_size
+        return hidden, self.filter_size / self.mup_base_filter_size
+
+    @property
+    def learning_rate_scales(self) -> dict[str, float]:
+        if self.width_ratios is None:
+            return {}
+        hidden, filters = (1 / ratio for ratio in self.width_ratios)
+        return {
+            "decoder_attention": hidden,
+            "decoder_input_ffn": hidden,
+            "decoder_output_ffn": filters,
+        }
+
+    @property
+    def logits_scale(self) -> float | None:
+        """Factor on the scores of the head; None for 1."""
+        if self.width_ratios is None:
+            return self.output_logits_scale
+        ratio = self.width_ratios[0]
+        by_width = ratio if self.scale_output_logits_by_d else ratio**0.5
+        return (self.output_logits_alpha or 1.0) / by_width
 
     def initializers(self) -> tuple[WeightInitializer, dict[str, WeightInitializer]]:
         """Return the initializer of all weights, and others by the end of their name.
@@ -189,11 +244,19 @@ class GptConfig(LanguageConfig):
         layers adding two terms each (Radford et al. 2019, GPT-2, section 2.3).
         """
         plain = NormalInitializer(std=self.initializer_range)
-        first = self.initializer or plain
-        last = self.output_layer_initializer
+        first: WeightInitializer = self.initializer or plain
+        last: WeightInitializer | None = self.output_layer_initializer
         if last is None:
             last = self.initializer or plain.scaled((2 * self.num_hidden_layers) ** -0.5)
-        inner = self.ffn_initializer or first
+        inner: WeightInitializer = self.ffn_initializer or first
+        down: WeightInitializer = self.ffn_output_layer_initializer or last
+        if self.width_ratios is not None:
+            depth = (2 * self.num_hidden_layers) ** -0.5
+            hidden, filters = (ratio**-0.5 for ratio in self.width_ratios)
+            default = self.initializer or plain
+            last = widened(self.output_layer_initializer or default, hidden * depth)
+            down = widened(self.ffn_output_layer_initializer or default, filters * depth)
+            first, inner = widened(first, hidden), widened(inner, hidden)
         return first, {
             "embedding.weight": self.embedding_initializer or plain,
             "position.weight": self.embedding_initializer or plain,
@@ -202,13 +265,13 @@ class GptConfig(LanguageConfig):
             "attention.output.weight": last,
             "up.weight": inner,
             "gate.weight": inner,
-            "down.weight": self.ffn_output_layer_initializer or last,
+            "down.weight": down,
             "router.weight": self.initializer or self.moe.gate_initializer or plain,
         }
 
 
 class GptjConfig(GptConfig):
-    """GPT-J and GPT-NeoX: parallel layers."""
+    """GPT-J, GPT-NeoX and Falcon: parallel layers."""
 
     name: str = "gptj"
     position_embedding_type: Literal["learned", "rotary"] = "rotary"

@@ -89,6 +89,11 @@ class TruncatedNormalInitializer(WeightInitializer):
     a: float | None = None
     b: float | None = None
 
+    def scaled(self, factor: float) -> Self:
+        low, high = self._bounds()
+        changed = {"std": self.std * factor, "a": low * factor, "b": high * factor}
+        return self.model_copy(update=changed)
+
     def fill(self, weight: torch.Tensor, generator: torch.Generator, /) -> None:
         low, high = self._bounds()
         nn.init.trunc_normal_(weight, self.mean, self.std, low, high, generator)

@@ -203,6 +203,11 @@ class TransformerConfig(Config):
         return (self.extra_attention_params or ExtraAttentionParams()).num_kv_groups
 
     @property
+    def learning_rate_scales(self) -> dict[str, float]:
+        """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
+        return {}
+
+    @property
     def residual(self) -> Residual:
         """How a layer adds to the residual stream."""
         return "pre_norm"

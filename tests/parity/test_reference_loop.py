@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
 
@@ -23,6 +24,16 @@ def test_reference_loop_prints_the_digest_of_the_cluster(
     reference_loop.main()
     digest = train_on_cluster(init, Shape(2), 2)
     assert capsys.readouterr().out == f"Weights SHA-256: {digest}\n"
+
+
+def test_parameters_with_learning_rates_of_their_own_equal_the_loop() -> None:
+    """Those of muP by width, and one that the optimizer's section adjusts."""
+    wide = {"mup_base_hidden_size": 8, "mup_base_filter_size": 8}
+    adamw = {"adamw": {"weight_decay": 0.1, "adjust_learning_rate": {"embedding": 3.0}}}
+    init = init_config(GPT | wide, optimizer=adamw)
+    source = build_source(LOADER, "test")
+    model = reference_loop.train(init, map(source.batch, range(3)), source.batch_size)
+    assert reference_loop.weights_sha256(model) == train_on_cluster(init, Shape(2))
 
 
 @pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate"])

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waferstream.config.optimizer import OPTIMIZERS
+from waferstream.config.optimizer import optimizer_name
 from waferstream.config.overrides import (
     BACKEND,
     CALLBACKS,
@@ -205,11 +205,7 @@ def _move_optimizer(trainer: dict[str, Any], section: dict[str, Any], where: str
         raise ConfigError(
             "optimizer must have the key 'optimizer_type'", code="missing-key", where=where
         )
-    trainer["init"]["optimizer"] = {_class_in_any_case(str(kind)): section}
-
-
-def _class_in_any_case(name: str) -> str:
-    return next((kind for kind in OPTIMIZERS if kind.lower() == name.lower()), name)
+    trainer["init"]["optimizer"] = {optimizer_name(str(kind)): section}
 
 
 def _add_callback(trainer: dict[str, Any], entry: dict[str, Any]) -> None:

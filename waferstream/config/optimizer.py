@@ -36,6 +36,14 @@ class Optimizer(Named):
 
     lr: Annotated[NonNegativeFloat | None, _LR] = None
     """None where a scheduler, or the rule itself, gives it."""
+    adjust_learning_rate: dict[str, NonNegativeFloat] = Field(default_factory=dict)
+    """Factors on the learning rate, by group of parameters (modelzoo.models.mup)."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the class by name."""
+        own = super().arguments()
+        del own["adjust_learning_rate"]
+        return own
 
     @property
     def needs_lr(self) -> bool:
@@ -55,11 +63,32 @@ def _section_of(rule: Rule) -> type[Optimizer]:
 OPTIMIZERS = {name: _section_of(rule) for name, rule in RULES.items()}
 """The sections of params.yaml by class name."""
 
+
+def optimizer_name(name: str) -> str:
+    """Return the class of a name in any case."""
+    return next((kind for kind in OPTIMIZERS if kind.lower() == name.lower()), name)
+
+
+def _with_class(value: Any) -> Any:
+    """Read ``{adamw: ...}`` as ``{AdamW: ...}``, and leave out what Adam does anyway."""
+    if (name := class_name(value)) is None or isinstance(value, Named):
+        return value
+    arguments = value[name]
+    if optimizer_name(name) == "Adam" and isinstance(arguments, Mapping):
+        arguments = {
+            key: given
+            for key, given in arguments.items()
+            if not (key == "correct_bias" and given is True)
+        }
+    return {optimizer_name(name): arguments}
+
+
 if TYPE_CHECKING:
     OptimizerConfig = Optimizer
 else:
     _TAGGED = tuple(Annotated[kind, Tag(name)] for name, kind in OPTIMIZERS.items())
-    OptimizerConfig = Annotated[Union[_TAGGED], Discriminator(class_name)]  # noqa: UP007
+    _ANY = Annotated[Union[_TAGGED], Discriminator(class_name)]  # noqa: UP007
+    OptimizerConfig = Annotated[_ANY, BeforeValidator(_with_class)]
 
 
 DECAYED, NOT_DECAYED = "decay", "no_decay"

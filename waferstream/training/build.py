@@ -19,12 +19,14 @@ from modelzoo.models.registry import build_model, known_config
 from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.callbacks import ComputeNorm, NaNChecker
-from waferstream.config.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.section import MAX_STEP
 from waferstream.config.sections import DataLoaderConfig
+from waferstream.training.parameter_groups import parameter_groups
 from wsc.core.errors import DataError
+from wsc.core.hyper_schedules.base import scheduler_name
 from wsc.core.hyper_schedules.build import argument_names
+from wsc.core.hyper_schedules.composed import ScalePerParamLR
 from wsc.core.watch import Watch
 
 log = logging.getLogger("waferstream")
@@ -46,30 +48,22 @@ def make_model(init: InitConfig) -> nn.Module:
 
 
 def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
-    """Build the optimizer, with weight decay on matrices only, and its schedulers.
-
-    Biases and norm weights (tensors of one dimension) are not decayed, as in the vendor's zoo.
-    """
+    """Build the optimizer, with the groups of ``parameter_groups``, and its schedulers."""
     assert init.optimizer is not None, "checked by the caller"
-    arguments = init.optimizer.arguments()
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
-    not_decayed = {"weight_decay": 0.0} if "weight_decay" in arguments else {}
-    groups = [
-        {"params": parameters, "tags": tag, **own}
-        for parameters, tag, own in ((matrices, DECAYED, {}), (vectors, NOT_DECAYED, not_decayed))
-        if parameters
-    ]
     kind = getattr(cstorch.optim, init.optimizer.class_name)
-    optimizer: Optimizer = kind(groups, **arguments)
+    optimizer: Optimizer = kind(parameter_groups(init, model), **init.optimizer.arguments())
     return optimizer, list(_schedulers(init, optimizer))
 
 
 def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:
+    has_factors = any("adjust_learning_rate" in group for group in optimizer.param_groups)
     for config in init.schedulers:
-        kind = getattr(FAMILIES[config.key], config.name)
-        names = argument_names(type(config.schedule), config.key)
-        arguments = {own: getattr(config.schedule, name) for name, own in names.items()}
+        schedule = config.schedule
+        if has_factors and config.key == "lr":
+            schedule = ScalePerParamLR(scheduler=schedule)
+        kind = getattr(FAMILIES[config.key], scheduler_name(type(schedule).__name__, config.key))
+        names = argument_names(type(schedule), config.key)
+        arguments = {own: getattr(schedule, name) for name, own in names.items()}
         yield kind(optimizer=optimizer, param_group_tags=config.param_group_tags, **arguments)
 
 

@@ -49,7 +49,14 @@ def test_multiquery_attention_has_one_kv_head_by_default() -> None:
         ({"moe": {"num_experts": 2, "top_k": 3}}, "moe.top_k"),
         ({"moe": {"routing_algorithm": "hash"}}, "moe.routing_algorithm"),
         ({"initializer": {"name": "eye"}}, "initializer"),
-        ({"scale_qk_dot_by_layer_idx": True}, "scale_qk_dot_by_layer_idx"),
+        (
+            {"mup_base_hidden_size": 1, "mup_base_filter_size": 1, "output_logits_scale": 2},
+            "mup_base_filter_size",
+        ),
+        (
+            {"mup_base_hidden_size": 1, "mup_base_filter_size": 1, "initializer": "zeros"},
+            "mup_base_filter_size",
+        ),
         ({"boundary_casting": True}, "boundary_casting"),
     ],
 )
@@ -61,8 +68,16 @@ def test_inconsistent_config_is_refused(section: dict[str, object], key: str) ->
     assert f"'{key}'" in caught.value.what
 
 
+@pytest.mark.parametrize("key", ["mup_base_hidden_size", "mup_base_filter_size"])
+def test_mup_without_one_of_its_widths_is_refused(key: str) -> None:
+    """The rule names both."""
+    with pytest.raises(ConfigError) as caught:
+        validate(GptConfig, {key: 256}, "trainer.init.model")
+    assert caught.value.rule == "muP needs mup_base_hidden_size and mup_base_filter_size"
+
+
 def test_unsupported_vendor_key_is_refused() -> None:
     """A setting that would change the model is never ignored."""
     with pytest.raises(ConfigError) as caught:
-        validate(GptConfig, {"mup_base_hidden_size": 256}, "trainer.init.model")
-    assert "'mup_base_hidden_size'" in caught.value.what
+        validate(GptConfig, {"memory_tokens": {}}, "trainer.init.model")
+    assert "'memory_tokens'" in caught.value.what

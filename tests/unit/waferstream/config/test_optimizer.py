@@ -75,10 +75,21 @@ def test_wrong_optimizer_section_is_refused(optimizer: Any, code: str, word: str
 @pytest.mark.parametrize("family", [OptimizerConfig, CallbackConfig, LoggerConfig])
 def test_tag_of_every_class_is_its_name(family: Any) -> None:
     """The tag by which a class is found in the file is the name of the class."""
-    union, _ = get_args(family)
+    union, *_ = get_args(family)
     for member in get_args(union):
         kind, tag = get_args(member)
         assert tag == Tag(kind.__name__)
+
+
+def test_names_and_keys_of_stock_files_are_read() -> None:
+    """A name in another case, and the bias correction that Adam always does."""
+    adam = init_section(optimizer={"adam": {"lr": 1.0, "correct_bias": True}}).optimizer
+    assert adam == init_section(optimizer={"Adam": {"lr": 1.0}}).optimizer
+    assert init_section(optimizer={"AdaFactor": {"lr": 1.0}}).optimizer == OPTIMIZERS["Adafactor"](
+        lr=1.0
+    )
+    with raises(ConfigError, "unknown-key"):
+        init_section(optimizer={"adam": {"lr": 1.0, "correct_bias": False}})
 
 
 def test_every_optimizer_has_a_section() -> None:

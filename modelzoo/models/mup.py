@@ -1,0 +1,89 @@
+"""Maximal update parametrization (muP) of the decoders: initial weights, scores, learning rates.
+
+Hyper-parameters tuned on a model of ``mup_base_hidden_size`` hold for a wider one: Yang et al.
+2022, "Tensor Programs V", arXiv:2203.03466, table 8 (Adam), as applied by Dey et al. 2023,
+"Cerebras-GPT", arXiv:2304.03208, appendix G. With m the ratio of widths, of a weight's inputs:
+    initial weights     standard deviation times m^-1/2 (hidden weights)
+    learning rate       times 1 / m (hidden weights)
+    scores of the head  times output_logits_alpha / m
+    scores of attention divided by the size of a head (scale_qk_dot_by_d)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from modelzoo.models.initializers import (
+    NormalInitializer,
+    TruncatedNormalInitializer,
+    WeightInitializer,
+)
+from wsc.core.errors import ConfigError, did_you_mean
+
+_ATTENTION = tuple(f"attention.{part}.weight" for part in ("query", "key", "value", "output"))
+_INPUT = ("feed_forward.up.weight", "feed_forward.gate.weight")
+_OUTPUT = ("feed_forward.down.weight",)
+
+LEARNING_RATE_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "embedding": ("embedding.weight", "position.weight"),
+    "decoder_kernel": (*_ATTENTION, *_INPUT, *_OUTPUT),
+    "decoder_attention": _ATTENTION,
+    "decoder_input_ffn": _INPUT,
+    "decoder_output_ffn": _OUTPUT,
+}
+"""The ends of the names of the weights of each group that can have a learning rate of its own."""
+
+
+def widened(initializer: WeightInitializer, factor: float) -> WeightInitializer:
+    """Return an initializer whose values are ``factor`` times as large.
+
+    Raises:
+        ValueError: It is of a kind that muP does not scale.
+    """
+    if isinstance(initializer, NormalInitializer | TruncatedNormalInitializer):
+        return initializer.scaled(factor)
+    raise ValueError("muP scales the initializers normal and truncated_normal only")
+
+
+def learning_rate_factors(
+    names: Collection[str],
+    scales: Mapping[str, float],
+    adjusted: Mapping[str, float],
+    where: str,
+) -> dict[str, float]:
+    """Return the factor on the learning rate of each parameter that has one.
+
+    Args:
+        names: The parameters of the model.
+        scales: Factors by group, of the model.
+        adjusted: Factors by group, of the user: they replace those of the model.
+        where: The key path of the latter, for errors.
+
+    Raises:
+        ConfigError: There is no such group, or two groups give one parameter different factors.
+    """
+    for group in adjusted:
+        if group not in LEARNING_RATE_GROUPS:
+            raise ConfigError(
+                "adjust_learning_rate must name groups of parameters",
+                code="unknown-group",
+                where=where,
+                value=group,
+                rule=f"one of {', '.join(LEARNING_RATE_GROUPS)}",
+                remedy=did_you_mean(group, LEARNING_RATE_GROUPS),
+            )
+    found: dict[str, float] = {}
+    for group, factor in {**scales, **adjusted}.items():
+        for name in names:
+            if not name.endswith(LEARNING_RATE_GROUPS[group]):
+                continue
+            if found.setdefault(name, factor) != factor:
+                raise ConfigError(
+                    "two groups must not give a parameter different learning rates",
+                    code="learning-rates-differ",
+                    where=where,
+                    value=f"{name}: {found[name]} and {factor}",
+                    remedy="give the groups decoder_attention, decoder_input_ffn and "
+                    "decoder_output_ffn instead of decoder_kernel",
+                )
+    return {name: factor for name, factor in found.items() if factor != 1.0}
