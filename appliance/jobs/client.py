@@ -12,13 +12,14 @@ from pathlib import Path
 
 from appliance.jobs.job import ClusterJob, JobIds, Kind, Phase, Request, new_job_name
 from appliance.jobs.queue import QueueSpec
-from appliance.jobs.registry import STATE_FOLDER, Registry
+from appliance.jobs.registry import Registry
 from wsc.core.errors import (
     ApplianceNanError,
     ClusterJobCancelledByCsctl,
     ClusterJobScheduleError,
     ConfigError,
 )
+from wsc.core.user_state import STATE_FOLDER, open_private
 
 log = logging.getLogger("waferstream")
 
@@ -209,7 +210,7 @@ class _JobLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open(self._path, "a", encoding="utf-8", opener=open_private) as file:
                 file.write(self.format(record) + "\n")
         except OSError:
             self.handleError(record)

@@ -91,7 +91,7 @@ class ClusterJob(Config):
     workflow: str
     request: Request
     owner: Owner
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition, ...] = Field(min_length=1)
     """All phases so far, in order."""
 
     log_path: str

@@ -4,8 +4,7 @@
     lock
     <name>/job.json, job.log
 
-The state folder is ``$WAFERSTREAM_STATE``, else ``$XDG_STATE_HOME/waferstream``, by default
-``~/.local/state/waferstream``.
+Only their user can read them. The state folder is that of ``wsc.core.user_state``.
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ from appliance.jobs.job import ClusterJob, Condition, Kind, Owner, Phase, Reques
 from appliance.jobs.queue import QueueSpec, waiting_reason
 from wsc.core.errors import ConfigError, did_you_mean
 from wsc.core.files import replacing
+from wsc.core.user_state import make_private, open_private, state_folder
 
 log = logging.getLogger("waferstream")
-
-STATE_FOLDER = "WAFERSTREAM_STATE"
-"""Environment variable that names the state folder."""
 
 FILE = "job.json"
 
@@ -39,19 +36,16 @@ KEPT_S = 7 * 24 * 3600.0
 """How long ended jobs are kept: the vendor lists those of the past week (section 4.4)."""
 
 
-def state_folder() -> Path:
-    """Return the folder for what outlives a run, beside the user's own files."""
-    if own := os.environ.get(STATE_FOLDER):
-        return Path(own)
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "waferstream"
-
-
 class Registry:
     """Stored jobs; every method holds a lock, so that processes see whole changes."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = (folder or state_folder()) / "jobs"
+        self._given = folder
+
+    @property
+    def _folder(self) -> Path:
+        """The folder of all jobs; OSError if the user has none."""
+        return (self._given or state_folder()) / "jobs"
 
     def jobs(self) -> list[ClusterJob]:
         """Return all jobs of the past week, oldest first; jobs of dead processes are ended."""
@@ -79,7 +73,7 @@ class Registry:
             log_path=str(self._folder / name),
         )
         with self._locked():
-            (self._folder / name).mkdir()
+            (self._folder / name).mkdir(mode=0o700)
             self._write(job)
         return job
 
@@ -125,8 +119,8 @@ class Registry:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("a") as file:
+        make_private(self._folder)
+        with open(self._folder / "lock", "a", opener=open_private) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 yield
@@ -156,6 +150,9 @@ class Registry:
         except ValidationError:
             log.warning("%s is left out: another version has written it", path)
             return None
+        if job.name != path.parent.name:
+            log.warning("%s is left out: it is another job's", path)
+            return None
         if not job.phase.is_final and is_dead(job.owner):
             phase = Phase.CANCELLED if job.is_cancelled else Phase.FAILED
             job = job.moved(phase, time.time(), "the process of the job has died")
@@ -163,8 +160,11 @@ class Registry:
         return job
 
     def _write(self, job: ClusterJob) -> None:
-        with replacing(self._folder / job.name / FILE) as partial:
-            partial.write_text(job.model_dump_json(indent=2) + "\n")
+        with (
+            replacing(self._folder / job.name / FILE) as partial,
+            open(partial, "w", encoding="utf-8", opener=open_private) as file,
+        ):
+            file.write(job.model_dump_json(indent=2) + "\n")
 
 
 def this_process() -> Owner:
@@ -172,7 +172,15 @@ def this_process() -> Owner:
     pid = os.getpid()
     ticks = _started_ticks(pid)
     assert ticks is not None, "this process runs"
-    return Owner(user=getpass.getuser(), host=socket.gethostname(), pid=pid, started_ticks=ticks)
+    return Owner(user=_user(), host=socket.gethostname(), pid=pid, started_ticks=ticks)
+
+
+def _user() -> str:
+    """Return the name of the user, or the number of one without a name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def is_dead(owner: Owner) -> bool:

@@ -8,7 +8,6 @@ The exit code is 1 if there are findings. The same seed gives the same inputs.
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import logging
 import os
 import resource
@@ -17,7 +16,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 from benchmarks.fuzz.campaign import Outcome, run_target, shares
 from benchmarks.fuzz.targets import all_targets
@@ -26,9 +25,9 @@ from waferstream.cli.tools import table
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 from wsc.core.units import GIB
+from wsc.core.user_state import STATE_FOLDER
 
 _MOST_MEMORY_BYTES = 16 * GIB  # address space of this process
-_HANG_S = 120.0  # in a library that no signal interrupts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,8 +66,8 @@ def _row(outcome: Outcome) -> dict[str, object]:
 
 if __name__ == "__main__":
     os.environ[USER_CODE] = "refuse"  # else a params file could name any function
+    os.environ[STATE_FOLDER] = mkdtemp(prefix="waferstream-fuzz-")  # for a key of its own
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
-    faulthandler.dump_traceback_later(_HANG_S, repeat=True)
     sys.exit(main())

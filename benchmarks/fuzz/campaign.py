@@ -17,9 +17,6 @@ from typing import Any
 from wsc.core.errors import WaferStreamError
 
 _ROOT = Path(__file__).parents[2]
-_LIMIT_S = 5.0
-"""Limit of one input; what takes longer is a finding."""
-
 _SHOWN_BYTES = 2000
 
 
@@ -32,7 +29,7 @@ class Target:
     """A parser, and a source of inputs for it.
 
     ``typed`` are the errors that it may raise beside those of users; ``share`` of all inputs, in
-    thousandths, are for this target.
+    thousandths, are for this target. An input that takes longer than ``limit_s`` is a finding.
     """
 
     name: str
@@ -40,6 +37,7 @@ class Target:
     make: Callable[[Random], bytes]
     read: Callable[[bytes], object]
     typed: tuple[type[Exception], ...] = ()
+    limit_s: float = 5.0
 
 
 @dataclass
@@ -73,7 +71,7 @@ def try_input(target: Target, content: bytes, outcome: Outcome) -> None:
     """Feed one input to a target, and note how it ends."""
     outcome.inputs += 1
     try:
-        with _limited():
+        with _limited(target.limit_s):
             target.read(content)
     except WaferStreamError as error:
         outcome.refused[error.code] += 1
@@ -104,14 +102,14 @@ def _note(error: BaseException, content: bytes, outcome: Outcome) -> None:
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
-    """Interrupt the block when it takes longer than the limit."""
+def _limited(limit_s: float) -> Iterator[None]:
+    """Interrupt the block when it takes longer than a limit."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise TooSlowError(f"longer than {_LIMIT_S:g} s")
+        raise TooSlowError(f"longer than {limit_s:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
     finally:

@@ -42,10 +42,12 @@ from wsc.core.messages import (
     Message,
     NormPartial,
     NormTotal,
+    StepDone,
     WeightsReady,
 )
 from wsc.core.program import Program, TensorSpec
 from wsc.core.reduce_order import Subtree
+from wsc.core.user_state import sealed
 
 _ROOT = Path(__file__).parents[2]
 _PAYLOAD_LIMIT = 4096
@@ -66,13 +68,15 @@ def _messages() -> tuple[Target, ...]:
         BatchReady(1, 5, slab, (0.1, 1.0)),
         NormPartial(1, 2, ((0, 0.1), (7, 1e300))),
         NormTotal(1, float("inf")),
+        StepDone(1, ((0, (0.5, torch.ones(2, 3), None)),), ()),
     )
     envelopes = [Envelope("wgt-0", "csx-1", message) for message in messages]
     headers = [encode_header(envelope) for envelope in envelopes]
     whole = [encode_message(envelope) for envelope in envelopes]
 
     def read_header(content: bytes) -> object:
-        return envelope_of(decode_header(content)[0], None)
+        header, payload_bytes = decode_header(content)
+        return envelope_of(header, MemorySlab(min(payload_bytes or 0, _PAYLOAD_LIMIT)))
 
     def read_message(content: bytes) -> object:
         return decode_message(memoryview(content), _PAYLOAD_LIMIT)
@@ -135,6 +139,7 @@ def _files(folder: Path) -> tuple[Target, ...]:
             1,
             _of_bytes([_checkpoint(folder / "valid.mdl")]),
             _from(folder / "c.mdl", read_checkpoint),
+            limit_s=90.0,  # a file without seal is inspected in a process with a deadline of 60 s
         ),
     )
 
@@ -157,7 +162,7 @@ def _caches(folder: Path) -> tuple[Target, ...]:
         Target(
             "compile artifact",
             20,
-            _of_trees(artifact, _json),
+            _of_trees(artifact, _resealed),
             read_artifact,
             (DamagedArtifactError,),
         ),
@@ -196,6 +201,15 @@ def _yaml(tree: Any) -> bytes:
 
 def _json(tree: Any) -> bytes:
     return json.dumps(tree, default=str, skipkeys=True).encode()
+
+
+def _resealed(tree: Any) -> bytes:
+    """Return JSON with the seal of its content, so that what is behind the seal is read, too."""
+    if isinstance(tree, dict) and "content" in tree:
+        content = json.loads(_json(tree["content"]))
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+        tree = {**tree, "content": content, "seal": sealed(canonical)}
+    return _json(tree)
 
 
 def _of_bytes(corpus: Sequence[bytes]) -> Callable[[Random], bytes]:

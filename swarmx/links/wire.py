@@ -164,7 +164,7 @@ def _from_wire(name: str, body: Any) -> Any:
 def _results(body: Any, payload: Payload | None) -> Results:
     try:
         return results_from_wire(body.results, payload)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # torch refuses sizes beyond 64 bits
         raise DamagedMessageError(str(error)) from error
 
 

@@ -1,14 +1,13 @@
 """The result of a compile, and its JSON form for the compile cache.
 
 The JSON form holds plain data only: reading it executes nothing. Kernels are text, and become code
-in ``KernelSource.build`` alone, after ``compiled_from_json`` has checked the text against its
-SHA-256 and the digest that the caller asked for.
+in ``KernelSource.build`` alone. So ``compiled_from_json`` checks the digest that the caller asked
+for, and the seal: only what this user has compiled may run, not what a stranger has put there.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter
 from wsc.core.installation import SizedKernels
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Program, Segment
+from wsc.core.user_state import is_sealed, sealed
 
 FORMAT = 4
 """Version of the JSON form; other versions are not read."""
@@ -49,7 +49,7 @@ class Compiled:
 
 
 def compiled_to_json(compiled: Compiled) -> str:
-    """Return the JSON form: format version, SHA-256 of the content, content."""
+    """Return the JSON form: format version, seal of the content, content."""
     content = {
         "program": _PROGRAM.dump_python(compiled.program, mode="json"),
         "kernels": [_kernel_data(kernel) for kernel in compiled.kernels],
@@ -58,23 +58,23 @@ def compiled_to_json(compiled: Compiled) -> str:
         "norms": compiled.norms and _kernel_data(compiled.norms),
         "short": compiled.short and _sized_data(compiled.short),
     }
-    return json.dumps({"format": FORMAT, "sha256": _sha256(content), "content": content})
+    return json.dumps({"format": FORMAT, "seal": sealed(_canonical(content)), "content": content})
 
 
 def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
     """Read the JSON form of the program with this digest.
 
     Raises:
-        DamagedArtifactError: The text is not the JSON form, its content does not have the SHA-256
-            that it states, or the program has another digest.
+        DamagedArtifactError: The text is not the JSON form, this user has not sealed its content,
+            or the program has another digest.
     """
     try:
         data = json.loads(text)
         if data["format"] != FORMAT:
             raise DamagedArtifactError(f"format {data['format']}, not {FORMAT}")
         content = data["content"]
-        if data["sha256"] != _sha256(content):
-            raise DamagedArtifactError("content does not match its SHA-256")
+        if not is_sealed(_canonical(content), data["seal"]):
+            raise DamagedArtifactError("changed, or made by another user")
         program = _PROGRAM.validate_json(json.dumps(content["program"]))
         kernels = tuple(_kernel(kernel) for kernel in content["kernels"])
         label_counts, state_update, norms = (
@@ -95,10 +95,9 @@ def compiled_from_json(text: str | bytes, digest: str) -> Compiled:
     return Compiled(program, kernels, label_counts, state_update, short, norms)
 
 
-def _sha256(content: Any) -> str:
-    """Return the hex SHA-256 of JSON data in canonical form."""
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def _canonical(content: Any) -> bytes:
+    """Return JSON data in canonical form."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _kernel_data(kernel: KernelSource) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import campaign
 from benchmarks.fuzz.__main__ import main
 from benchmarks.fuzz.campaign import Outcome, Target, run_target, shares, try_input
 from benchmarks.fuzz.targets import all_targets
@@ -64,10 +63,9 @@ def read_oddly(content: bytes) -> object:
     return None
 
 
-def test_campaign_finds_untyped_errors_and_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_finds_untyped_errors_and_hangs() -> None:
     """An error of another type and an input without end are findings, with their input."""
-    monkeypatch.setattr(campaign, "_LIMIT_S", 0.05)
-    target = Target("odd", 1, lambda _: b"", read_oddly, typed=(UnicodeError,))
+    target = Target("odd", 1, lambda _: b"", read_oddly, (UnicodeError,), limit_s=0.05)
     outcome = Outcome("odd")
     for content in (b"fine", b"refused", b"typed", b"untyped", b"untyped", b"slow"):
         try_input(target, content, outcome)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.jobs.client import JobClient
 from appliance.jobs.job import ClusterJob, Condition, Phase, Request
 from appliance.jobs.queue import QueueSpec
-from appliance.jobs.registry import KEPT_S, Registry, state_folder, this_process
+from appliance.jobs.registry import KEPT_S, Registry, this_process
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
 
@@ -90,11 +91,40 @@ def test_job_of_another_version_is_left_out(tmp_path: Path) -> None:
     assert registry.jobs() == []
 
 
-def test_state_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WAFERSTREAM_STATE", "/a")
-    assert state_folder() == Path("/a")
-    monkeypatch.delenv("WAFERSTREAM_STATE")
-    monkeypatch.setenv("XDG_STATE_HOME", "/b")
-    assert state_folder() == Path("/b/waferstream")
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert state_folder() == Path.home() / ".local/state/waferstream"
+def test_jobs_are_for_their_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir(mode=0o755)
+    registry = Registry(tmp_path)
+    job = registry.submit("compile", "wflow-1", Request())
+    registry.move(job.name, Phase.RUNNING)
+    modes = {path: path.stat().st_mode & 0o777 for path in [*tmp_path.rglob("*")]}
+    assert len(modes) == 4
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
+
+
+def test_stored_job_cannot_name_another_folder(tmp_path: Path) -> None:
+    """What is read is written back under its name when its process has ended."""
+    registry = Registry(tmp_path)
+    job = registry.submit("compile", "wflow-1", Request())
+    path = Path(job.log_path) / "job.json"
+    path.write_text(path.read_text().replace(job.name, "../../outside", 1))
+    assert registry.jobs() == []
+    assert not list(tmp_path.glob("outside*"))
+
+
+def test_run_without_a_home_folder_is_not_listed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user without a home, as in a container, or whose home is read-only, can still run."""
+    for name in ("WAFERSTREAM_STATE", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    client = JobClient(Request(), None, lambda: "wflow-1")
+    with client.compiling():
+        pass
+    client.start_execute()
+    client.end_execute(None)
+    assert "not listed" in caplog.text
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ def test_round_trip_keeps_unusual_constants(compiled: Compiled, constant: torch.
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "null", "1", '{"format": 1}', '{"format": 2, "sha256": "", "content": {}}'],
+    ["", "[]", "{}", "null", "1", '{"format": 1}', '{"format": 4, "seal": "", "content": {}}'],
 )
 def test_foreign_text_is_refused(text: str) -> None:
     """Every defect gives the same kind of error."""
@@ -141,11 +142,21 @@ def change_shape(content: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("change", [change_kernel, change_shape])
 def test_changed_content_is_refused(compiled: Compiled, change: Any) -> None:
-    """The SHA-256 covers kernels and program."""
+    """The seal covers kernels and program."""
     data = json.loads(compiled_to_json(compiled))
     change(data["content"])
     with pytest.raises(DamagedArtifactError):
         compiled_from_json(json.dumps(data), compiled.program.digest)
+
+
+def test_artifact_of_a_stranger_is_refused(
+    compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels are code, so those that another user has compiled do not run."""
+    text = compiled_to_json(compiled)
+    monkeypatch.setenv("WAFERSTREAM_STATE", str(tmp_path))
+    with pytest.raises(DamagedArtifactError):
+        compiled_from_json(text, compiled.program.digest)
 
 
 def test_kernel_may_import_modules_of_wsc_only(compiled: Compiled) -> None:
