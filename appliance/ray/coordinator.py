@@ -116,6 +116,7 @@ class RayHosted(Generic[Hosted]):
         """
         if self._actor is None:
             raise cluster_ended()
+        check_ray()
         result: T = self._wait_for(self._actor.invoke.remote(method.__name__, args, keywords))
         return result
 

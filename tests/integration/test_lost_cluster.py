@@ -1,0 +1,71 @@
+"""Processes that no role can replace are killed on real Ray: the run goes on to the same end."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from appliance.spec import AutoRestart
+from cstorch import step_closure
+from tests.support.cstorch_program import executor, running_backend, training_step
+from tests.support.processes import command_of, descendants, wait_for_end
+from tests.support.tiny_training import Shape, cluster_config
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+STEPS, KILLED_AFTER = 6, 3
+
+
+def process(title: str) -> int:
+    """Return a process below this one: an actor of Ray by its title, or a program by its name."""
+    for pid in descendants(os.getpid()):
+        command = command_of(pid)
+        program = command.split(b"\0")[0]
+        if program.endswith(title.encode()) or (
+            command.startswith(b"ray::") and title.encode() in command
+        ):
+            return pid
+    raise AssertionError(f"no process {title}")
+
+
+def train(kind: str, victim: str | None = None) -> dict[str, Any]:
+    """Train in six jobs of one step; kill a process after the third."""
+    config = cluster_config(Shape(kind=kind)).model_copy(
+        update={"autorestart": AutoRestart(max_num_restarts=1)}
+    )
+    losses: list[float] = []
+    before = descendants(os.getpid())
+    with running_backend(cluster_config=config) as backend:
+        step = training_step(backend, momentum=0.9)
+
+        @step_closure
+        def note(loss: Any) -> None:
+            losses.append(loss.item())
+            if victim is not None and len(losses) == KILLED_AFTER:
+                os.kill(process(victim), signal.SIGKILL)
+
+        for batch in executor(STEPS):
+            note(step(batch))
+        digest = backend.weights_digest()
+        started = descendants(os.getpid()) - before
+    assert wait_for_end(started) == set()
+    return {"losses": losses, "digest": digest, "timings": backend.timings}
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, Any]:
+    return train("local")
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "HostedCoordinator",
+        pytest.param("raylet", marks=pytest.mark.nightly),
+        pytest.param("gcs_server", marks=pytest.mark.nightly),
+    ],
+)
+def test_run_goes_on_after_a_kill(undisturbed: dict[str, Any], victim: str) -> None:
+    """The coordinator, or a process of Ray: closures run once, with the losses, weights and
+    emulated times of the undisturbed run; no process is left."""
+    assert train("ray", victim) == undisturbed
