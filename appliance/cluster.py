@@ -62,6 +62,14 @@ class Cluster(Protocol):
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         """Write a checkpoint file: states that are tensors, then ``objects``."""
 
+    def begin_save(
+        self, path: Path, states: Collection[str], is_background: bool = True
+    ) -> Sequence[str]:
+        """Begin to write states that are tensors to a file; return the servers that write."""
+
+    def finish_saving(self) -> None:
+        """Wait until every server has reported about the last save that was begun."""
+
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         """Read states that are tensors from a checkpoint file."""
 

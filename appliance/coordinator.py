@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from appliance.background_save import BackgroundSave
 from appliance.norm_results import NormKernels
 from appliance.step_results import combine
 from appliance.step_state import StateHolder, steps_per_job
@@ -26,8 +27,7 @@ from simulator.costed_program import CostedProgram
 from timing.attribution import StepTiming
 from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
-from wsc.checkpoint.parts import read_parts, remove_parts
-from wsc.checkpoint.writer import reserve_tensors, write_metadata, writing
+from wsc.checkpoint.writer import reserve_tensors
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, ConfigError
 from wsc.core.installation import Installation
@@ -240,13 +240,10 @@ class Coordinator:
             CheckpointError: The file cannot be written.
         """
         servers = self.begin_save(path, states, is_background=False)
-        try:
-            self.finish_saving()
-            with writing(path):
-                parts = read_parts(path, servers)
-            write_metadata(path, objects, parts)
-        finally:
-            remove_parts(path, servers)
+        self.finish_saving()
+        save = BackgroundSave(path, servers, objects)
+        save.abandon()  # who has finished without a report could not write it
+        save.complete()
 
     def begin_save(
         self, path: Path, states: Collection[str], is_background: bool = True

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from appliance.background_save import BackgroundSave
 from appliance.cluster import Cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
@@ -295,6 +296,29 @@ class Backend:
         The state ``model`` has all names of ``model.state_dict()``: this process writes buffers,
         and links for tied names.
         """
+        cluster, objects = self._prepare_save(path, states, objects)
+        cluster.save(path.absolute(), states, objects)
+
+    def begin_save(
+        self, path: Path, states: Collection[str], objects: dict[str, Any]
+    ) -> BackgroundSave:
+        """Begin to write a new file as ``save`` does, and return what completes it.
+
+        Steps may run meanwhile: what is written are the values of now.
+        """
+        cluster, objects = self._prepare_save(path, states, objects)
+        servers = cluster.begin_save(path.absolute(), states)
+        self._execution.saving = BackgroundSave(path.absolute(), servers, objects)
+        return self._execution.saving
+
+    def finish_saving(self) -> None:
+        """Wait until the weight servers have written what ``begin_save`` has begun."""
+        self._execution.finish_saving()
+
+    def _prepare_save(
+        self, path: Path, states: Collection[str], objects: dict[str, Any]
+    ) -> tuple[Cluster, dict[str, Any]]:
+        """Write what this process has; return the cluster, and all states that are no tensors."""
         cluster, weights = self._up_to_date(), self._registered()
         held = self._execution.optimizer_state
         if "optimizer" in states and held is not None:
@@ -302,7 +326,7 @@ class Backend:
         if "model" in states:
             append_tensors(path, MODEL, as_arrays(weights.buffers()))
             append_links(path, MODEL, weights.tied())
-        cluster.save(path.absolute(), states, objects)
+        return cluster, objects
 
     def holds(self, state_dict: Mapping[str, Any]) -> bool:
         """Return whether a dict has every parameter of the model, as MemoryX holds it."""

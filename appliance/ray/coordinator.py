@@ -212,6 +212,14 @@ class RayCluster(RayHosted[Coordinator]):
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         self.invoke(Coordinator.save, path, states, objects)
 
+    def begin_save(
+        self, path: Path, states: Collection[str], is_background: bool = True
+    ) -> Sequence[str]:
+        return self.invoke(Coordinator.begin_save, path, states, is_background)
+
+    def finish_saving(self) -> None:
+        self.invoke(Coordinator.finish_saving)
+
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         self.invoke(Coordinator.restore, path, states, strict)
 

@@ -169,6 +169,18 @@ class ReplayingCluster:
             self._start_from(HeldFile(path), self._last_step)
             self._num_restarts = 0
 
+    def begin_save(
+        self, path: Path, states: Collection[str], is_background: bool = True
+    ) -> Sequence[str]:
+        """Begin to write a file; recoveries do not start from it, and abandon it."""
+        return self._done(
+            lambda cluster: cluster.begin_save(path, states, is_background), "a checkpoint"
+        )
+
+    def finish_saving(self) -> None:
+        """Wait until every server has reported about the last save that was begun."""
+        self._done(lambda cluster: cluster.finish_saving(), "a checkpoint")
+
     def restore(self, path: Path, states: Collection[str], strict: bool) -> None:
         """Read states that are tensors from a checkpoint file."""
         self._done(lambda cluster: cluster.restore(path, states, strict), "a checkpoint")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from appliance.background_save import BackgroundSave
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
@@ -37,6 +38,9 @@ from wsc.core.units import format_ps
 from wsc.core.watch import NOTHING
 
 log = logging.getLogger("waferstream")
+
+_SAVING_S = 10.0
+"""How long the end of a cluster waits for its weight servers; one that died never reports."""
 
 
 class Execution:
@@ -64,6 +68,8 @@ class Execution:
         self.optimizer_state: OptimizerState | None = None
         """That of the optimizer whose state MemoryX holds."""
         self._ends_at_s = math.inf  # of time.monotonic()
+        self.saving: BackgroundSave | None = None
+        """The last checkpoint that the weight servers began to write beside the training."""
         self.jobs = JobRecords()
         """The compiles and executions so far."""
         self.watch = NOTHING
@@ -201,6 +207,7 @@ class Execution:
         except ApplianceNanError:
             raise
         except BaseException as error:
+            self._await_saving()
             cluster.shutdown()
             self._job_client.end_execute(error)
             raise
@@ -234,12 +241,30 @@ class Execution:
     def shutdown(self) -> None:
         """End the cluster. Idempotent."""
         if self.cluster is not None:
+            self._await_saving()
             self.cluster.shutdown()
             self.cluster = None
             self._job_client.end_execute(sys.exception())  # that ends the program, too
         for job in self.jobs.execute_jobs:
             job.end()
         self.restored = None
+
+    def finish_saving(self) -> None:
+        """Wait until the weight servers have written the checkpoint that they have begun."""
+        saving, self.saving = self.saving, None
+        if saving is not None:
+            try:
+                if self.cluster is not None:
+                    self.cluster.finish_saving()
+            finally:
+                saving.abandon()  # a server that was replaced never reports
+
+    def _await_saving(self) -> None:
+        """Let the servers finish a checkpoint before they end, unless that takes too long."""
+        if self.saving is not None:
+            self.saving.wait_for_servers(_SAVING_S)
+            self.saving.abandon()
+            self.saving = None
 
     def _start(self, installation: Installation, size: ClusterSize, weights: Weights) -> Cluster:
         """Return a cluster that has its first program and its weights."""

@@ -170,6 +170,8 @@ class CheckpointConfig(Section):
     """Write a checkpoint of the initial weights before the first step."""
     checkpoint_name: Annotated[str, AfterValidator(_check_name)] = "checkpoint_{step}.mdl"
     checkpoint_root: NotYet = None
+    async_save: bool = False
+    """Train on while the weight servers write a checkpoint."""
     strict_version: bool = True
     """Refuse a checkpoint of another major or minor version."""
 

@@ -41,16 +41,14 @@ from waferstream.training.flags import scoped_flags
 from waferstream.training.listening import listening, make_input_log, make_listeners
 from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epoch
-from wsc.checkpoint import CLUSTER_STATES
+from waferstream.training.saving import Saver
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceNanError, ConfigError
+from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 
 log = logging.getLogger("waferstream")
-
-_NUM_SHOWN = 5  # tensors in an error
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,8 @@ class Trainer:
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
-        self._checkpoint: Path | None = None
+        self._saver = Saver(self._folder, backend, self._saves_in_background())
+        self._restored_from: Path | None = None
         self._restored: dict[str, Any] = {}  # states of the checkpoint to start from
         self._scaler = GradScaler()
         self._schedulers: list[Scheduler] = []
@@ -121,13 +120,14 @@ class Trainer:
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
         listeners = make_listeners(self._init, self._observers)
-        for stage in plan.stages:
-            with scoped_flags(self._init, "train"), listening(listeners):
-                self._train(loader, step, plan, stage, reporter)
-            if stage.evaluates:
-                self._evaluate_all(evaluations)
-            if not self._backend.is_e2e_execution:
-                return Outcome(plan.start + 1, plan.end, None, None)
+        with self._saver:
+            for stage in plan.stages:
+                with scoped_flags(self._init, "train"), listening(listeners):
+                    self._train(loader, step, plan, stage, reporter)
+                if stage.evaluates:
+                    self._evaluate_all(evaluations)
+                if not self._backend.is_e2e_execution:
+                    return Outcome(plan.start + 1, plan.end, None, None)
         digest = self._backend.weights_digest()
         log.info("Training completed successfully!")
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
@@ -187,10 +187,11 @@ class Trainer:
         @cstorch.step_closure
         def report(_loss: object) -> None:
             reporter.take(executor.results, stage)
+            self._saver.check()
 
         @cstorch.checkpoint_closure
         def save() -> None:
-            self._save(self._objects(stage.first + executor.iteration, loader))
+            self._saver.save(self._objects(stage.first + executor.iteration, loader))
 
         initial = self._objects(plan.start, loader) if self._saves_initially else {}
 
@@ -199,9 +200,21 @@ class Trainer:
                 batch
             )  # the first call installs the program; a step runs when its iteration ends
             if self._saves_initially:
-                self._save(initial)
+                self._saver.save(initial)
             report(loss)
             save()
+
+    @property
+    def _checkpoint(self) -> Path | None:
+        """The newest checkpoint of the run, or the one that it started from."""
+        return self._saver.newest or self._restored_from
+
+    def _saves_in_background(self) -> bool:
+        """Whether checkpoints are written while training goes on."""
+        if self._init.checkpoint.async_save and self._init.autorestart is not None:
+            log.info("Checkpoints are saved at once: restarts (autorestart) begin from them")
+            return False
+        return self._init.checkpoint.async_save
 
     @property
     def _saves_initially(self) -> bool:
@@ -275,31 +288,6 @@ class Trainer:
                 return ShiftedLR(scheduler=scheduler.schedule, offset=offset)
         return None
 
-    def _save(self, objects: dict[str, Any]) -> None:
-        step = objects["global_step"]
-        log.info("Saving checkpoint at step %d", step)
-        with self._folder.draft(step) as draft:
-            self._backend.save(draft.partial, CLUSTER_STATES, objects)
-        self._checkpoint = draft.final
-        log.info("Saved checkpoint %s", draft.final)
-        if not_finite := Reader(draft.final).not_finite:
-            self._refuse(step, not_finite)
-
-    def _refuse(self, step: int, not_finite: Sequence[str]) -> None:
-        """Warn of weights that are no numbers; raise ApplianceNanError where losses are checked."""
-        error = ApplianceNanError(
-            f"weights or optimizer state after step {step} are not finite",
-            code="checkpoint-not-finite",
-            where=str(self._checkpoint),
-            value=", ".join(not_finite[:_NUM_SHOWN]),
-            rule="no run continues from such a checkpoint by itself",
-            remedy="lower the learning rate, or clip gradients (precision.max_gradient_norm); the "
-            "same command continues from the checkpoint before",
-        )
-        if self._backend.check_loss:
-            raise error
-        log.warning("%s", error)
-
     def _start_from(self, path: Path | str | None) -> None:
         """Restore the named or the newest checkpoint, or start from initial weights."""
         self._folder.prepare()
@@ -323,7 +311,7 @@ class Trainer:
         }
         found = {**earlier, **objects}
         self._restored = {state: found[state] for state in states & found.keys()}
-        self._checkpoint = path
+        self._restored_from = path
         log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
 
     def _states(self) -> frozenset[str]:

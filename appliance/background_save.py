@@ -1,0 +1,64 @@
+"""A checkpoint that the weight servers write while training goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wsc.checkpoint.parts import has_parts, read_parts, remove_parts
+from wsc.checkpoint.writer import write_metadata, writing
+from wsc.core.errors import CheckpointError
+
+_POLL_S = 0.02
+
+
+class BackgroundSave:
+    """A file that ``Cluster.begin_save`` has begun, until it is complete.
+
+    Args:
+        path: The file.
+        servers: The weight servers that write it.
+        objects: States that are not tensors, of JSON types.
+    """
+
+    def __init__(self, path: Path, servers: Sequence[str], objects: Mapping[str, Any]) -> None:
+        self._path = path
+        self._servers = servers
+        self._objects = objects
+        self._is_abandoned = threading.Event()
+
+    def wait_for_servers(self, timeout_s: float) -> bool:
+        """Wait until every server has reported; return whether all have."""
+        deadline_s = time.monotonic() + timeout_s
+        while not has_parts(self._path, self._servers) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S)
+        return has_parts(self._path, self._servers)
+
+    def abandon(self) -> None:
+        """Let ``complete`` wait no longer for servers that have not reported."""
+        self._is_abandoned.set()
+
+    def complete(self) -> None:
+        """Wait for the servers, and complete the file; for a thread beside the training.
+
+        Raises:
+            CheckpointError: The file cannot be written, or a server ended before.
+        """
+        try:
+            while not has_parts(self._path, self._servers):
+                # It may be abandoned just because all have reported in the meantime.
+                if self._is_abandoned.wait(_POLL_S) and not has_parts(self._path, self._servers):
+                    raise CheckpointError(
+                        "the cluster ended before a checkpoint was written",
+                        code="checkpoint-abandoned",
+                        where=str(self._path),
+                        remedy="the same command continues from the checkpoint before",
+                    )
+            with writing(self._path):
+                parts = read_parts(self._path, self._servers)
+            write_metadata(self._path, self._objects, parts)
+        finally:
+            remove_parts(self._path, self._servers)

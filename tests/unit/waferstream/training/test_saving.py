@@ -1,0 +1,94 @@
+"""Checkpoints written beside the training are those written at once; errors are not lost."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memoryx import snapshot
+from tests.support.tiny_run import digest_of, run_here, write_run
+from wsc.checkpoint.reader import Reader
+
+KEYS: dict[str, Any] = {"init__loop": {"max_steps": 4}, "init__logging": {"log_steps": 1}}
+IN_BACKGROUND = {"steps": 2, "async_save": True}
+
+
+def delayed(write: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that writes a checkpoint only when the next step updates its weights."""
+
+    def slow(*arguments: Any) -> None:
+        if threading.current_thread().name == "snapshot":
+            time.sleep(0.02)
+        write(*arguments)
+
+    return slow
+
+
+def test_background_checkpoints_equal_those_written_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, although the weights change while a checkpoint is written; the hash, too."""
+    folders = {}
+    for kind, section in (("at once", {"steps": 2}), ("background", IN_BACKGROUND)):
+        folder = tmp_path / kind
+        folder.mkdir()
+        if kind == "background":
+            monkeypatch.setattr(snapshot, "_write_all", delayed(snapshot._write_all))
+        code, out, err = run_here(write_run(folder, **KEYS, init__checkpoint=section), capsys)
+        assert code == 0, err
+        assert out.count("Saved checkpoint") == 2
+        folders[folder / "model_dir"] = digest_of(out)
+    assert len(set(folders.values())) == 1
+    for name in ("checkpoint_2.mdl", "checkpoint_4.mdl"):
+        one, other = (Reader(folder / name) for folder in folders)
+        assert one.tensors == other.tensors
+        assert one.objects == other.objects
+        assert all(np.array_equal(one[key], other[key]) for key in one.tensors)
+
+
+def test_error_of_a_background_checkpoint_ends_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills up while training goes on; nothing incomplete is left."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    flags = write_run(tmp_path, **KEYS, init__checkpoint=IN_BACKGROUND)
+    code, _, err = run_here(flags, capsys)
+    assert code == 1
+    assert "[checkpoint-not-writable]" in err
+    assert os.strerror(28) in err
+    assert not list((tmp_path / "model_dir").glob("*.mdl*"))
+    assert not list((tmp_path / "model_dir").glob(".*partial*"))
+
+
+def test_checkpoint_is_finished_when_the_run_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step after it fails while it is written; the same command continues from it."""
+    monkeypatch.setattr(snapshot, "_write_all", delayed(snapshot._write_all))
+    from memoryx.store import WeightStore
+
+    update = WeightStore.update
+
+    def fail(self: WeightStore, gradients: Any, step: int) -> None:
+        if step == 3:
+            raise ValueError("step 3")
+        update(self, gradients, step)
+
+    flags = write_run(tmp_path, **KEYS, init__checkpoint=IN_BACKGROUND)
+    with monkeypatch.context() as patch:
+        patch.setattr(WeightStore, "update", fail)
+        code, _, err = run_here(flags, capsys)
+    assert code == 1
+    assert "step 3" in err
+    code, out, _ = run_here(flags, capsys)
+    assert code == 0
+    assert "checkpoint_2.mdl, step 2" in out

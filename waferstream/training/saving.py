@@ -1,0 +1,130 @@
+"""Save the checkpoints of a run, at once or while training goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from appliance.background_save import BackgroundSave
+from appliance.checkpoints import CheckpointFolder, Draft
+from cstorch.backend import Backend
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint.reader import Reader
+from wsc.core.errors import ApplianceNanError, WaferStreamError
+
+log = logging.getLogger("waferstream")
+
+_NUM_SHOWN = 5  # tensors in an error
+
+
+class Saver:
+    """Saves states of a backend into a folder; a context, which ends when all is written.
+
+    Args:
+        folder: The folder of checkpoints.
+        backend: The backend that trains.
+        in_background: Whether training goes on while a checkpoint is written. One is written at a
+            time; its error is raised by the next call.
+    """
+
+    def __init__(self, folder: CheckpointFolder, backend: Backend, in_background: bool) -> None:
+        self._folder = folder
+        self._backend = backend
+        self._in_background = in_background
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self.newest: Path | None = None
+        """The last checkpoint that was written or begun."""
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.finish()
+            return
+        try:
+            self.finish()
+        except WaferStreamError as second:
+            log.warning("%s", second)
+
+    def save(self, objects: dict[str, Any]) -> None:
+        """Save weights, optimizer state and ``objects``, which have the key ``global_step``.
+
+        Raises:
+            CheckpointError: This or an earlier checkpoint cannot be written.
+            ApplianceNanError: Weights are not finite, and losses are checked.
+        """
+        self.finish()
+        step = objects["global_step"]
+        log.info("Saving checkpoint at step %d", step)
+        if not self._in_background:
+            with self._folder.draft(step) as draft:
+                self._backend.save(draft.partial, CLUSTER_STATES, objects)
+            self._note(draft, step)
+            return
+        with ExitStack() as stack:
+            draft = stack.enter_context(self._folder.draft(step))
+            begun = self._backend.begin_save(draft.partial, CLUSTER_STATES, objects)
+            self.newest = draft.final
+            rest = stack.pop_all()
+        self._thread = threading.Thread(
+            target=self._complete, args=(begun, rest, draft, step), name="checkpoint"
+        )
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise the error of a checkpoint that was written in the background, if any."""
+        if self._thread is not None and not self._thread.is_alive():
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until everything is written; raise the error that it had."""
+        if self._thread is not None:
+            try:
+                self._backend.finish_saving()
+            finally:
+                self._thread.join()
+                self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _complete(self, begun: BackgroundSave, rest: ExitStack, draft: Draft, step: int) -> None:
+        try:
+            with rest:
+                begun.complete()
+            self._note(draft, step)
+        except BaseException as error:  # raised where the run sees it
+            self._error = error
+
+    def _note(self, draft: Draft, step: int) -> None:
+        self.newest = draft.final
+        log.info("Saved checkpoint %s", draft.final)
+        if not_finite := Reader(draft.final).not_finite:
+            self._refuse(draft.final, step, not_finite)
+
+    def _refuse(self, path: Path, step: int, not_finite: Sequence[str]) -> None:
+        """Warn of weights that are no numbers; raise ApplianceNanError where losses are checked."""
+        error = ApplianceNanError(
+            f"weights or optimizer state after step {step} are not finite",
+            code="checkpoint-not-finite",
+            where=str(path),
+            value=", ".join(not_finite[:_NUM_SHOWN]),
+            rule="no run continues from such a checkpoint by itself",
+            remedy="lower the learning rate, or clip gradients (precision.max_gradient_norm); the "
+            "same command continues from the checkpoint before",
+        )
+        if self._backend.check_loss:
+            raise error
+        log.warning("%s", error)
