@@ -24,6 +24,7 @@ TOOLS: Mapping[str, str] = {
     "data_processor": "waferstream.cli.data_tool",
     "checkpoint": "waferstream.cli.checkpoint_tool",
     "job": "waferstream.cli.job_tool",
+    "cluster": "waferstream.cli.cluster_tool",
     "certificates": "waferstream.cli.certificates_tool",
 }
 """Group of commands to the module that holds them, in its variable COMMANDS.
