@@ -7,7 +7,7 @@ Coordinator; on Ray it is an actor of its own, behind a proxy with the same meth
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,14 +15,17 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from appliance.coordinator import Coordinator, Roles, Standing, StepResult
+from appliance.coordinator import Coordinator, Standing, StepResult
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
+from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster, Starter
+from appliance.recovery.roles import RecoverableRoles
+from appliance.recovery.supervisor import Elaborate, SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
-from appliance.spec import ClusterSpec, RuntimeSpec
+from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from simulator.cluster_timing import ClusterTiming
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
@@ -91,6 +94,9 @@ class Cluster(Protocol):
     def activities(self) -> tuple[list[Occupancy], dict[str, list[Interval]]]:
         """Return the recorded activities, in emulated and in measured time."""
 
+    def story(self) -> list[str]:
+        """Return what recovery has done since the last call, a line for each event."""
+
     def shutdown(self) -> None:
         """End every process that the cluster started. Idempotent."""
 
@@ -101,36 +107,39 @@ def start_cluster(
     spec: ClusterSpec,
     seed: int,
     record: bool = False,
-    max_restarts: int = 0,
+    autorestart: AutoRestart | None = None,
 ) -> Cluster:
     """Start a cluster that holds ``parameters``, all zero at first.
 
-    With ``record`` the emulated clock keeps every activity for a trace. With ``max_restarts`` the
-    cluster starts again when it loses processes that it cannot replace.
+    With ``record`` the emulated clock keeps every activity for a trace. With ``autorestart`` lost
+    roles are replaced, and the cluster starts again when it loses processes that it cannot replace.
 
     Raises:
         ApplianceResourceExhausted: The model does not fit MemoryX.
         ClusterJobInitError: The roles do not start.
     """
-    elaborated = elaborate(parameters, size, spec.machine, seed)
-    faulty = with_faults(elaborated, spec.runtime.faults, has_processes=spec.runtime.kind == "ray")
-    roles = with_logs(faulty, spec.runtime.log)
+    build = partial(_specs, tuple(parameters), size, spec, seed)
+    roles = build(size.num_csx)
     make = partial(_make_coordinator, tuple(parameters), size, spec, record)
+    if autorestart is not None:
+        make = partial(make, build=build, autorestart=autorestart)
     starter: Starter
     if spec.runtime.kind == "local":
         starter = LocalStarter(make, roles)
     else:
         from appliance.ray.coordinator import RayStarter  # noqa: PLC0415  (takes half a second)
 
-        starter = RayStarter(make, roles, spec.runtime, keeps_ray=max_restarts > 0)
-    return ReplayingCluster(starter, max_restarts) if max_restarts else starter.start()
+        starter = RayStarter(make, roles, spec.runtime, keeps_ray=autorestart is not None)
+    if autorestart is None:
+        return starter.start()
+    return ReplayingCluster(starter, autorestart.max_num_restarts)
 
 
 @dataclass(frozen=True)
 class LocalStarter:
     """Starts clusters in this process."""
 
-    make: Callable[[Roles], Coordinator]
+    make: Callable[[RecoverableRoles], Coordinator]
     roles: Sequence[RoleSpec]
 
     def start(self) -> Cluster:
@@ -148,14 +157,36 @@ def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
     return max(1, cores_of_host(runtime.cores) // num_csx)
 
 
+def _specs(
+    parameters: Sequence[TensorSpec], size: ClusterSize, spec: ClusterSpec, seed: int, num_csx: int
+) -> Sequence[RoleSpec]:
+    """Return the specs of all roles for a number of systems."""
+    fitted = replace(size, num_csx=num_csx, num_workers=min(size.num_workers, num_csx))
+    few, whole = (elaborate(parameters, of, spec.machine, seed) for of in (fitted, size))
+    has_processes, names = spec.runtime.kind == "ray", [role.name for role in whole]
+    faulty = with_faults(few, spec.runtime.faults, has_processes, names)
+    return with_logs(faulty, spec.runtime.log)
+
+
 def _make_coordinator(
     parameters: tuple[TensorSpec, ...],
     size: ClusterSize,
     spec: ClusterSpec,
     record: bool,
-    roles: Roles,
+    roles: RecoverableRoles,
+    *,
+    build: Elaborate | None = None,
+    autorestart: AutoRestart | None = None,
 ) -> Coordinator:
-    """Build the coordinator in the process where it will run, once its roles have started."""
+    """Build the coordinator in the process where it will run, once its roles have started.
+
+    The emulated clock is that of the whole cluster, also while some systems are left out.
+    """
     timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
-    roles = coordinated_with_logs(roles, spec.runtime.log)
-    return Coordinator(parameters, size.num_servers, timing, roles)
+    if build is None or autorestart is None:
+        logged = coordinated_with_logs(roles, spec.runtime.log)
+        return Coordinator(parameters, size.num_servers, timing, logged)
+    policy = Policy(autorestart, size.num_csx)
+    supervised = SupervisedRoles(roles, build, size.num_servers, policy)
+    logged = coordinated_with_logs(supervised, spec.runtime.log)
+    return Coordinator(parameters, size.num_servers, timing, logged, supervised.story.take)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -126,8 +126,10 @@ class Coordinator:
         num_servers: int,
         timing: ClusterTiming,
         roles: Roles,
+        take_story: Callable[[], list[str]] = list,
     ) -> None:
         self._running_roles: Roles | None = roles
+        self._take_story = take_story
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
@@ -320,6 +322,10 @@ class Coordinator:
         """Return all activities in emulated time, and those of the last job in measured time."""
         measured = {report.role: report.intervals for report in self._reports if report.intervals}
         return self._timing.occupancies, measured
+
+    def story(self) -> list[str]:
+        """Return what recovery has done since the last call, a line for each event."""
+        return self._take_story()
 
     def shutdown(self) -> None:
         """End the roles. Idempotent."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Literal
 
 from wsc.core.errors import ApplianceRuntimeServerError
@@ -35,10 +35,11 @@ class CorePool:
     """Pool of ``num_cores`` tokens, shared by all processes of the host that unpickle it.
 
     The pipe has no name; the kernel frees it with the last process that holds it. The token of a
-    process that is killed while it computes is lost: a pool does not outlive a failed cluster.
+    process that is killed while it computes is lost, until ``refill``.
     """
 
     def __init__(self, num_cores: int) -> None:
+        self._num_cores = num_cores
         reader, writer = os.pipe()
         self._pipe = os.open(f"/proc/self/fd/{reader}", _MODE)
         os.close(reader)
@@ -54,14 +55,22 @@ class CorePool:
         finally:
             os.write(self._pipe, _TOKEN)
 
+    def refill(self) -> None:
+        """Put back the tokens of killed processes. Nobody may hold one."""
+        os.set_blocking(self._pipe, False)
+        with suppress(BlockingIOError):
+            os.read(self._pipe, 1 << 16)  # the whole pipe
+        os.set_blocking(self._pipe, True)
+        os.write(self._pipe, _TOKEN * self._num_cores)
+
     def close(self) -> None:
         """Close this process' end of the pipe; other processes keep theirs."""
         os.close(self._pipe)
 
-    def __getstate__(self) -> tuple[int, int, int]:
-        return os.getpid(), self._pipe, os.fstat(self._pipe).st_ino
+    def __getstate__(self) -> tuple[int, int, int, int]:
+        return os.getpid(), self._pipe, os.fstat(self._pipe).st_ino, self._num_cores
 
-    def __setstate__(self, state: tuple[int, int, int]) -> None:
+    def __setstate__(self, state: tuple[int, int, int, int]) -> None:
         """Open the same pipe through a process that holds it.
 
         The inode distinguishes the pipe from a file that a later process has under the same
@@ -70,7 +79,7 @@ class CorePool:
         Raises:
             ApplianceRuntimeServerError: The process has ended.
         """
-        pid, descriptor, inode = state
+        pid, descriptor, inode, self._num_cores = state
         try:
             self._pipe = os.open(f"/proc/{pid}/fd/{descriptor}", _MODE)
         except OSError as error:

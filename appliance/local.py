@@ -110,13 +110,13 @@ class LocalRoles:
         with self._failures_of(server):
             return self.holder(server).progress()
 
-    def rollback(self, server: str, step: int) -> None:
+    def rollback(self, server: str, attempt: int, step: int) -> None:
         with self._failures_of(server):
-            self.holder(server).rollback(step)
+            self.holder(server).rollback(attempt, step)
 
     def abort(self) -> Mapping[str, WaferStreamError]:
         failed, self._failed = self._failed, {}
-        return failed
+        return {role: error for role, error in failed.items() if error.code == "role-died"}
 
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
         kept = {s.name for s in specs if s.name not in lost and self._specs.get(s.name) == s}

@@ -179,9 +179,9 @@ class LoggedHolder(Logged):
     def progress(self) -> Progress | None:
         return self._holder.progress()
 
-    def rollback(self, step: int) -> None:
+    def rollback(self, attempt: int, step: int) -> None:
         with _logged(self._log, f"Take back what came after step {step}"):
-            self._holder.rollback(step)
+            self._holder.rollback(attempt, step)
 
 
 class LoggedJob:

@@ -43,7 +43,8 @@ class Commitment:
         self._num_updates = num_updates
         self._updated = 0  # parameters of the step after ``applied_step``
         self._done = dict.fromkeys(self._parties, job.first_step - 1)  # last step by party
-        self.applied_step = job.first_step - 1
+        # A server without updates has applied them all.
+        self.applied_step = job.first_step - 1 if num_updates else job.last_step
         self.kept = Report(name)
         """Results and findings of the nodes."""
 

@@ -21,6 +21,8 @@ from wsc.core.role import Progress
 class ProtectedJob(Protocol):
     """A job whose steps can be taken back."""
 
+    attempt: int
+
     def progress(self) -> Progress:
         """Return how far the job is."""
 
@@ -80,6 +82,7 @@ class Holder:
         """Return how far the last job came, if it was protected."""
         return None if self.protected is None else self.protected.progress()
 
-    def rollback(self, step: int) -> None:
-        """Take back what a protected job has updated after a step."""
-        self.journal.rollback(step)
+    def rollback(self, attempt: int, step: int) -> None:
+        """Take back what a protected job has updated after a step, if it was the last job here."""
+        if self.protected is not None and self.protected.attempt == attempt:
+            self.journal.rollback(step)

@@ -62,6 +62,7 @@ class Replica(Holder):
         self.context = context
 
     def begin(self, job: Job) -> ReplicaJob:
+        self.journal.forget()  # what happened before this job stays
         begun = ReplicaJob(self, job)
         self.protected = begun if job.is_protected else None
         return begun
@@ -74,6 +75,7 @@ class ReplicaJob(JobState[Replica]):
         super().__init__(role)
         installed = role.installed[job.mode]
         collected = collected_by(installed.schedule, role.spec.index)
+        self.attempt = job.attempt
         self._buckets = {bucket.index: bucket for bucket in collected}
         num_updates = sum(len(bucket.names) for bucket in collected)
         self._updates_left = len(job.steps) * num_updates
@@ -112,7 +114,8 @@ class ReplicaJob(JobState[Replica]):
         """Return how far the job is."""
         kept = self._commitment.kept
         report = replace(kept, results=dict(kept.results), findings=list(kept.findings))
-        return Progress(self._commitment.applied_step, self._commitment.kept_step, report)
+        commitment = self._commitment
+        return Progress(self.attempt, commitment.applied_step, commitment.kept_step, report)
 
     def _follow(self, update: UpdateReady | UpdateSkipped) -> Iterator[Envelope]:
         """Do with one bucket what the server did."""

@@ -74,6 +74,7 @@ class WeightServer(Holder):
         self.context = context
 
     def begin(self, job: Job) -> ServerJob:
+        self.journal.forget()  # what happened before this job stays
         begun = ServerJob(self, job)
         self.protected = begun if job.is_protected else None
         return begun
@@ -101,7 +102,7 @@ class ServerJob(JobState[WeightServer]):
         self._credits: list[Envelope] = []
         num_updates = sum(len(bucket.names) for bucket in collected)
         self._updates_left = len(job.steps) * num_updates
-        self._is_protected = job.is_protected
+        self.attempt = job.attempt
         self._commitment = Commitment(role.name, installed, job, num_updates)
         self._pending: list[PendingUpdate] = []  # until everyone has done the step before
         self._replica = replica_name(index) if installed.has_replicas else None
@@ -175,7 +176,8 @@ class ServerJob(JobState[WeightServer]):
         kept = self._commitment.kept
         report = replace(self._report, results=dict(kept.results))
         report.findings = [*self._report.findings, *kept.findings]
-        return Progress(self._commitment.applied_step, self._commitment.kept_step, report)
+        commitment = self._commitment
+        return Progress(self.attempt, commitment.applied_step, commitment.kept_step, report)
 
     def _stream(self) -> Iterator[Envelope]:
         for ready in self._streamer.send(self._cast):
@@ -248,7 +250,7 @@ class ServerJob(JobState[WeightServer]):
             masters = self.role.store.masters
             self._notes.before_update(step, {name: masters[name] for name in gradients})
             if not update.is_skipped:
-                if self._is_protected:
+                if self.attempt:
                     self.role.journal.record(step, gradients)
                 self._watcher.before_update(step, masters, gradients)
                 self.role.store.update(gradients, update.number)

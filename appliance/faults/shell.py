@@ -48,18 +48,24 @@ _MOMENTS: Mapping[Moment, tuple[type[Message], ...]] = {
 }
 
 
-def with_faults(specs: Sequence[RoleSpec], plan: FaultPlan, has_processes: bool) -> list[RoleSpec]:
+def with_faults(
+    specs: Sequence[RoleSpec],
+    plan: FaultPlan,
+    has_processes: bool,
+    among: Sequence[str] = (),
+) -> list[RoleSpec]:
     """Return the specs of roles that fail as planned.
 
     Args:
         specs: The roles.
         plan: What happens to them.
         has_processes: Whether each role runs in a process of its own.
+        among: The roles of the whole cluster, if some are left out of ``specs``.
 
     Raises:
         ConfigError: A role does not exist, or a fault needs a process that the role has not.
     """
-    by_role = faults_by_role(plan, [spec.name for spec in specs], has_processes)
+    by_role = faults_by_role(plan, among or [spec.name for spec in specs], has_processes)
     if not by_role:
         return list(specs)
     folder = folder_of(plan)

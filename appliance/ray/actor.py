@@ -16,11 +16,11 @@ from appliance.cores import CorePool, cores_of_host
 from appliance.health.pulse import PulseWriter
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
-from swarmx.links.endpoint import Address
+from swarmx.links.endpoint import Address, Endpoint, aborted
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
-from wsc.core.messages import Envelope
+from wsc.core.messages import Abort, Envelope
 from wsc.core.payload import Payload
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
 
@@ -79,35 +79,66 @@ class HostedProcess:
 
 
 class RoleActor(HostedProcess):
-    """Actor of one role. Call order: ``open``, ``connect``, then the others."""
+    """Actor of one role. Call order: ``open``, ``connect``, then the others.
+
+    ``open`` and ``connect`` come again after a failure, with a new session: what was sent before
+    belongs to sockets that are closed, and reaches nobody.
+    """
 
     _runtime: RuntimeSpec
-    _link: Link
+    _link: Link | None = None
     _role: Role
+    _cores: CorePool | None = None
     _payload_bytes = 0  # of the largest payload of all programs
 
     def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
         """Open the role's link and return where it is."""
         self._runtime = runtime
+        arena = None
+        if self._link is not None:
+            self._link.endpoint.close()
+            arena = self._link.arena
+            arena.take_back_all()
         self._link = open_link(
             runtime.link,
             role,
             session,
-            host=_own_address(runtime),
+            host=own_address(runtime),
             start_timeout_s=runtime.start_timeout_s,
             stall_timeout_s=runtime.stall_timeout_s,
+            arena=arena,
         )
         return self.presence(self._link.endpoint.address)
 
     def open_cores(self) -> CorePool:
-        """Open the pool of this host's cores; one role of each host opens it for all of them."""
-        return CorePool(cores_of_host(self._runtime.cores))
+        """Return the whole pool of this host's cores; one role of each host does so for all.
 
-    def connect(self, spec: RoleSpec, directory: Mapping[str, Address], cores: CorePool) -> None:
-        """Record the addresses of the other roles, and build this one."""
+        Nobody may compute.
+        """
+        if self._cores is None:
+            self._cores = CorePool(cores_of_host(self._runtime.cores))
+        else:
+            self._cores.refill()
+        return self._cores
+
+    def connect(
+        self, spec: RoleSpec | None, directory: Mapping[str, Address], cores: CorePool
+    ) -> None:
+        """Record the addresses of the other roles, and build this one, unless it goes on."""
         with self._calling("connect"):
-            self._link.endpoint.connect(directory)
-            self._role = spec.build(RoleContext(self._link.arena, cores))
+            self._endpoint.connect(directory)
+            if spec is not None:
+                assert self._link is not None, "open comes first"
+                self._cores = self._cores or cores
+                self._role = spec.build(RoleContext(self._link.arena, self._cores))
+                self._payload_bytes = 0
+            if self._payload_bytes:
+                self._endpoint.limit_payloads(self._payload_bytes)
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        assert self._link is not None, "open comes first"
+        return self._link.endpoint
 
     def run(self, job: Job) -> Report:
         """Run the role's part of a job: handle messages as they arrive, send answers at once.
@@ -116,21 +147,31 @@ class RoleActor(HostedProcess):
         gone or ApplianceDeadlockError when no message arrives for ``stall_timeout_s``.
         """
         with self._calling(f"begin {job.mode} step {job.first_step}"):
-            state, endpoint = self._role.begin(job), self._link.endpoint
-            for envelope in state.start():
-                endpoint.send(envelope)
-            while not state.finished:
-                envelope = self._next_message(state)
-                message = envelope.message
-                what = f"{type(message).__name__} from {envelope.source}"
-                self._pulse.work(what, message.step)
-                for answer in state.handle(envelope):
-                    endpoint.send(answer)
-            return state.report()
+            try:
+                return self._run(job)
+            except BaseException:
+                if job.is_protected:  # nobody may wait for this role any more
+                    self._endpoint.close()
+                raise
+
+    def _run(self, job: Job) -> Report:
+        state, endpoint = self._role.begin(job), self._endpoint
+        for envelope in state.start():
+            endpoint.send(envelope)
+        while not state.finished:
+            envelope = self._next_message(state)
+            message = envelope.message
+            if isinstance(message, Abort):
+                raise aborted(self._role.name)
+            what = f"{type(message).__name__} from {envelope.source}"
+            self._pulse.work(what, message.step)
+            for answer in state.handle(envelope):
+                endpoint.send(answer)
+        return state.report()
 
     def _next_message(self, state: RunningJob) -> Envelope:
         """Wait for the next message; after a moment state in the pulse for whom."""
-        endpoint, limit_s = self._link.endpoint, self._runtime.stall_timeout_s + _GRACE_S
+        endpoint, limit_s = self._endpoint, self._runtime.stall_timeout_s + _GRACE_S
         self._pulse.wait()
         try:
             return endpoint.receive(_PATIENCE_S)
@@ -142,7 +183,7 @@ class RoleActor(HostedProcess):
         """Give the role its part of a program."""
         with self._calling(f"install the {installation.mode} program"):
             self._payload_bytes = max(self._payload_bytes, installation.payload_bytes)
-            self._link.endpoint.limit_payloads(self._payload_bytes)
+            self._endpoint.limit_payloads(self._payload_bytes)
             self._role.install(installation)
 
     def call(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -151,7 +192,7 @@ class RoleActor(HostedProcess):
             return getattr(self._role, method)(*args, **keywords)
 
 
-def _own_address(runtime: RuntimeSpec) -> str:
+def own_address(runtime: RuntimeSpec) -> str:
     """Return the address at which the other roles reach this host."""
     if runtime.address == "local":  # all of them are here
         return "127.0.0.1"

@@ -16,14 +16,16 @@ import numpy as np
 import ray
 import torch
 
-from appliance.coordinator import Coordinator, Roles, Standing, StepResult, cluster_ended
+from appliance.coordinator import Coordinator, Standing, StepResult, cluster_ended
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.connection import enter, lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import watch_over
-from appliance.ray.roles import RayRoles, kill_processes, wait_until_ended
+from appliance.ray.recoverable import RecoverableRayRoles
+from appliance.ray.roles import kill_processes, wait_until_ended
+from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from timing.timeline import Occupancy
@@ -39,7 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Hosted = TypeVar("Hosted")
 
-Factory = Callable[[Roles], Hosted]
+Factory = Callable[[RecoverableRoles], Hosted]
 """Builds the hosted object around running roles; picklable."""
 
 
@@ -58,7 +60,8 @@ class HostedCoordinator(HostedProcess):
     ) -> list[Presence]:
         """Start the roles, build the object, and return where the roles are."""
         self._faults = faults_of_coordinator(runtime.faults, [spec.name for spec in specs])
-        roles = RayRoles(specs, runtime, session, on_look=partial(self._pulse.call, "watch"))
+        on_look = partial(self._pulse.call, "watch")
+        roles = RecoverableRayRoles(specs, runtime, session, on_look)
         self._hosted = factory(roles)
         return roles.presences
 
@@ -231,6 +234,9 @@ class RayCluster(RayHosted[Coordinator]):
 
     def take_over(self, standing: Standing) -> None:
         self.invoke(Coordinator.take_over, standing)
+
+    def story(self) -> list[str]:
+        return self.invoke(Coordinator.story)
 
     def digest(self) -> str:
         return self.invoke(Coordinator.digest)

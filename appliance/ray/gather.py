@@ -45,10 +45,10 @@ def gather(
     """
     unfinished = {future: role for role, future in futures.items()}
     results = {}
-    for role, outcome in _outcomes(unfinished, timeout_s, check):
+    for role, outcome in outcomes(unfinished, timeout_s, check):
         if isinstance(outcome, RayError):
-            failed, error = _cause(role, outcome, _outcomes(unfinished, _CAUSE_S))
-            raise _error_of(failed, error, logs.get(failed), findings.get(failed)) from error
+            failed, error = _cause(role, outcome, outcomes(unfinished, _CAUSE_S))
+            raise error_of(failed, error, logs.get(failed), findings.get(failed)) from error
         results[role] = outcome
     if unfinished:
         raise ClusterJobInitError(
@@ -76,7 +76,7 @@ def check_ray() -> None:
         )
 
 
-def _outcomes(
+def outcomes(
     unfinished: dict[Any, str],
     timeout_s: float | None,
     check: Callable[[], None] = lambda: None,
@@ -115,7 +115,7 @@ def _is_symptom(error: RayError) -> bool:
     return isinstance(error, RayTaskError) and isinstance(error.cause, _SYMPTOMS)
 
 
-def _error_of(
+def error_of(
     role: str, error: RayError, log_path: str | None, finding: WaferStreamError | None
 ) -> WaferStreamError:
     """Return the error to raise for a failed role: its own, if it is a WaferStreamError."""

@@ -28,6 +28,7 @@ from appliance.ray.gather import gather
 from appliance.ray.hosts import watch_over
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
+from swarmx.links.endpoint import Address
 from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
@@ -78,11 +79,13 @@ class RayRoles:
         self._actors: dict[str, Any] = {}
         self._presences: dict[str, Presence] = {}
         self._group: PlacementGroup | None = None
+        self._bundles: dict[str, int] = {}
+        self._running: dict[str, Any] = {}  # futures of the last job
         self._watch: HealthWatch | None = None
         self._owns_ray = enter(runtime)
         try:
             self._place()
-            self._open()
+            self._open(session)
             self._watch = watch_over(self._presences, self._actors, runtime, on_look)
             self._connect()
         except BaseException:
@@ -95,8 +98,8 @@ class RayRoles:
         return list(self._presences.values())
 
     def run(self, job: Job) -> list[Report]:
-        futures = {role: actor.run.remote(job) for role, actor in self._actors.items()}
-        return list(self._gather(futures).values())
+        self._running = {role: actor.run.remote(job) for role, actor in self._actors.items()}
+        return list(self._gather(self._running).values())
 
     def install(self, installation: Installation) -> None:
         shared = ray.put(installation)  # sent once per host, not once per role
@@ -128,8 +131,8 @@ class RayRoles:
     def progress(self, server: str) -> Progress | None:
         return self.call(server, WeightHolder.progress)
 
-    def rollback(self, server: str, step: int) -> None:
-        self.call(server, WeightHolder.rollback, step)
+    def rollback(self, server: str, attempt: int, step: int) -> None:
+        self.call(server, WeightHolder.rollback, attempt, step)
 
     def call(
         self,
@@ -167,35 +170,46 @@ class RayRoles:
     def _place(self) -> None:
         """Start one actor per role."""
         self._group = _reserve(list(self._specs), self._runtime)
-        for bundle, role in enumerate(self._specs):
-            options: dict[str, Any] = {
-                "name": f"{self._session}/{role}",
-                "num_cpus": _cpus_of(role, self._runtime),
-                "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, bundle),
-            }
-            # A class named after the role: ps and Ray's messages show this name.
-            named = type(role, (RoleActor,), {})
-            self._actors[role] = ray.remote(**options)(named).remote(UserCode.here())
+        self._bundles = {role: bundle for bundle, role in enumerate(self._specs)}
+        for role in self._specs:
+            self._actors[role] = self._started(role, self._session)
 
-    def _open(self) -> None:
+    def _started(self, role: str, session: str) -> Any:
+        """Return the handle of a new actor, which starts meanwhile."""
+        assert self._group is not None, "a place comes first"
+        place = PlacementGroupSchedulingStrategy(self._group, self._bundles[role])
+        options: dict[str, Any] = {
+            "name": f"{session}/{role}",
+            "num_cpus": _cpus_of(role, self._runtime),
+            "scheduling_strategy": place,
+        }
+        # A class named after the role: ps and Ray's messages show this name.
+        named = type(role, (RoleActor,), {})
+        return ray.remote(**options)(named).remote(UserCode.here())
+
+    def _open(self, session: str) -> None:
         """Let every role open its link, within ``start_timeout_s``."""
         futures = {
-            role: actor.open.remote(role, self._runtime, self._session)
+            role: actor.open.remote(role, self._runtime, session)
             for role, actor in self._actors.items()
         }
-        self._presences = gather(futures, {}, self._runtime.start_timeout_s)
+        self._presences.update(gather(futures, {}, self._runtime.start_timeout_s))
 
-    def _connect(self) -> None:
-        """Send every role the addresses of the others, and build it."""
-        directory = {role: presence.address for role, presence in self._presences.items()}
-        pools = self._pools()
+    def _connect(self, kept: Collection[str] = ()) -> None:
+        """Send every role the addresses of the others, and build those that are not kept."""
+        directory = self._directory()
+        pools = self._pools(kept)
         futures = {
             role: self._actors[role].connect.remote(
-                self._specs[role], directory, pools[presence.host]
+                None if role in kept else self._specs[role], directory, pools[presence.host]
             )
             for role, presence in self._presences.items()
         }
         self._gather(futures)
+
+    def _directory(self) -> dict[str, Address]:
+        """Return where every role is reached."""
+        return {role: presence.address for role, presence in self._presences.items()}
 
     def _gather(self, futures: Mapping[str, Any]) -> dict[str, Any]:
         """Wait for all roles; the health watch says why a role has ended, if it ended it."""
@@ -207,9 +221,9 @@ class RayRoles:
                 raise
             raise all_wait(self._watch.pulses, error) from error
 
-    def _pools(self) -> dict[str, Any]:
-        """Return, for each host, the future pool of its cores, opened by one role there."""
-        keepers = {presence.host: role for role, presence in self._presences.items()}
+    def _pools(self, kept: Collection[str]) -> dict[str, Any]:
+        """Return, for each host, the future pool of its cores, from a role that is kept if any."""
+        keepers = {self._presences[role].host: role for role in (*self._presences, *kept)}
         return {host: self._actors[role].open_cores.remote() for host, role in keepers.items()}
 
 

@@ -142,6 +142,8 @@ class ReplayingCluster:
         except ApplianceNanError:
             self._calls.append(repeat)  # the steps were done
             raise
+        finally:
+            self._tell()
         self._calls.append(repeat)
         if mode == "train":
             self._last_step = last_step
@@ -214,6 +216,10 @@ class ReplayingCluster:
         """Return the recorded activities, in emulated and in measured time."""
         return self._done(lambda cluster: cluster.activities(), "reading reports")
 
+    def story(self) -> list[str]:
+        """Return what recovery inside the cluster has done since the last call."""
+        return self._running().story()
+
     def shutdown(self) -> None:
         """End the cluster and let all files go. Idempotent."""
         if self._cluster is not None:
@@ -241,6 +247,12 @@ class ReplayingCluster:
             except ApplianceError as error:
                 self._recover(error, what)
 
+    def _tell(self) -> None:
+        """Log what recovery inside the cluster has done."""
+        with suppress(ApplianceError):  # the coordinator is lost, and with it the story
+            for line in self.story():
+                log.warning("Recovery: %s", line)
+
     def _recover(self, error: ApplianceError, what: str) -> None:
         """Start another cluster and bring it to where the lost one stood.
 
@@ -255,6 +267,7 @@ class ReplayingCluster:
             if self._num_restarts == self._max_restarts:
                 raise _gave_up(error, self._max_restarts) from error
             self._num_restarts += 1
+            self._tell()
             log.warning(
                 "%s Restart %d of at most %d", _headline(error), self._num_restarts,
                 self._max_restarts,

@@ -39,5 +39,5 @@ class RecoverableRoles(Roles, Protocol):
     def progress(self, server: str) -> Progress | None:
         """Call ``WeightHolder.progress`` of one weight server."""
 
-    def rollback(self, server: str, step: int) -> None:
+    def rollback(self, server: str, attempt: int, step: int) -> None:
         """Call ``WeightHolder.rollback`` of one weight server."""

@@ -296,9 +296,8 @@ class Execution:
             waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."
             log.info("Poll ingress status: %s", waiting)
         log.info("Waiting for job ingress readiness.")
-        restarts = config.autorestart.max_num_restarts if config.autorestart else 0
         cluster = start_cluster(
-            parameters, size, config.cluster, self._seed, config.record, restarts
+            parameters, size, config.cluster, self._seed, config.record, config.autorestart
         )
         log.info("Poll ingress success: Job ingress ready")
         log.info("Preparing to execute using %d CSX", size.num_csx)

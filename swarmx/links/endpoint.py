@@ -123,3 +123,13 @@ def stalled(role: str, timeout_s: float) -> ApplianceDeadlockError:
         rule=f"a message moves within {timeout_s:g} s",
         remedy="raise runtime.stall_timeout_s in cluster.yaml if a role computes longer than that",
     )
+
+
+def aborted(role: str) -> ApplianceRuntimeServerError:
+    """Return the error for a role that was told to end its job."""
+    return ApplianceRuntimeServerError(
+        f"{role} was told to end its job",
+        code="job-aborted",
+        where=role,
+        rule="a job ends on every role when one of them fails",
+    )

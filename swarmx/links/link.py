@@ -34,6 +34,7 @@ def open_link(
     host: str = "127.0.0.1",
     start_timeout_s: float = 90.0,
     stall_timeout_s: float = 600.0,
+    arena: Arena | None = None,
 ) -> Link:
     """Open the link of one role; roles of one session can reach each other.
 
@@ -44,13 +45,16 @@ def open_link(
         host: Where other hosts reach this one (gRPC only).
         start_timeout_s: Limit of the wait for a peer to listen.
         stall_timeout_s: Limit of the wait for a peer to read a message (shared memory only).
+        arena: Memory of an earlier link of the role, to be used again.
     """
+    endpoint: Endpoint
     match kind:
         case "shared_memory":
             endpoint = SocketEndpoint(role, session, start_timeout_s, stall_timeout_s)
-            return Link(endpoint, SharedArena())
+            return Link(endpoint, arena or SharedArena())
         case "grpc":
             from swarmx.links.grpc_link import GrpcEndpoint  # noqa: PLC0415 - loads a C library
 
-            return Link(GrpcEndpoint(role, session, host, start_timeout_s), MemoryArena())
+            endpoint = GrpcEndpoint(role, session, host, start_timeout_s)
+            return Link(endpoint, arena or MemoryArena())
     assert_never(kind)

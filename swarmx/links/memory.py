@@ -50,6 +50,9 @@ class MemoryArena:
         """Return a slab of ``num_bytes``, contents undefined."""
         return MemorySlab(num_bytes)
 
+    def take_back_all(self) -> None:
+        """Do nothing: tensors are freed with their last reference."""
+
     def close(self) -> None:
         """Do nothing: tensors are freed with their last reference."""
 
@@ -171,6 +174,7 @@ class SharedArena:
         self._blocks: list[Block] = []
         self._free_bytes = 0  # left at the end of the last block
         self._freed: defaultdict[int, list[SharedPayload]] = defaultdict(list)
+        self._carved: list[SharedPayload] = []  # all there are, freed or not
 
     def allocate(self, num_bytes: int) -> SharedSlab:
         """Return a slab of ``num_bytes``, 64-byte aligned, contents undefined."""
@@ -181,6 +185,12 @@ class SharedArena:
         """Keep the bytes of a freed slab for the next slab of this size."""
         self._freed[payload.num_bytes].append(payload)
 
+    def take_back_all(self) -> None:
+        """Take back every slab, freed or not; nobody may read or free one of them any more."""
+        self._freed.clear()
+        for payload in self._carved:
+            self.take_back(payload)
+
     def close(self) -> None:
         """Free all memory; payloads in it can no longer be read."""
         for block in self._blocks:
@@ -189,6 +199,7 @@ class SharedArena:
             os.close(block.descriptor)
         self._blocks.clear()
         self._freed.clear()
+        self._carved.clear()
         self._free_bytes = 0
 
     def _carve(self, num_bytes: int) -> SharedPayload:
@@ -198,7 +209,8 @@ class SharedArena:
         block = self._blocks[-1]
         offset = len(_mapped(block)) - self._free_bytes
         self._free_bytes -= aligned
-        return SharedPayload(block, offset, num_bytes)
+        self._carved.append(SharedPayload(block, offset, num_bytes))
+        return self._carved[-1]
 
     def _add_block(self, num_bytes: int) -> None:
         descriptor = os.memfd_create("waferstream", os.MFD_CLOEXEC)

@@ -44,7 +44,7 @@ def refill(roles: SortingOffice, lost: str, source: str) -> None:
 def test_replicas_have_the_bits_of_their_servers(order: random.Random) -> None:
     """Whether the job is protected or not, and whatever the order; no slab is left."""
     roles = office(order.choice)
-    roles.run(replace(JOB, is_protected=order.random() < 0.5))
+    roles.run(replace(JOB, attempt=order.randrange(2)))
     for server, replica in PAIRS:
         assert_same(contents(holder(roles, server)), contents(holder(roles, replica)))
     assert_same(weights(roles), expected()[0])
@@ -74,7 +74,7 @@ def test_no_step_is_lost_with_any_server_or_replica(
         done = min(*(one.applied_step for one in known), max(one.kept_step for one in known))
         assert done < JOB.last_step
         for one in survivors:
-            one.rollback(done)
+            one.rollback(JOB.attempt, done)
         kept = {k: v for one in known for k, v in one.report.results.items() if k[0] <= done}
         assert kept == {k: v for k, v in results.items() if k[0] <= done}
         (source,) = [next(n for n in pair if n != lost) for pair in PAIRS if lost in pair]

@@ -17,7 +17,7 @@ from wsc.core.messages import StepDone
 from wsc.core.role import Job, Progress, Value
 
 SERVERS = ("wgt-0", "wgt-1")
-JOB = Job("train", 1, 4, is_protected=True)
+JOB = Job("train", 1, 4, attempt=1)
 Results = dict[tuple[int, int], tuple[Value, ...]]
 
 
@@ -40,7 +40,7 @@ class StoppableOffice(SortingOffice):
 def expected() -> tuple[dict[str, torch.Tensor], Results, dict[int, float], int]:
     """Return weights, results, norms and number of messages of the job that nobody protects."""
     roles = office()
-    reports = roles.run(replace(JOB, is_protected=False))
+    reports = roles.run(replace(JOB, attempt=0))
     results = {key: v for report in reports for key, v in report.results.items()}
     norms = {key: v for report in reports for key, v in report.norms.items()}
     return weights(roles), results, norms, len(roles.delivered)
@@ -82,7 +82,7 @@ def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, par
         known = progress(roles)
         done = min(*(one.applied_step for one in known), max(one.kept_step for one in known))
         for server in SERVERS:
-            holder(roles, server).rollback(done)
+            holder(roles, server).rollback(JOB.attempt, done)
         for one in known:
             kept |= {key: v for key, v in one.report.results.items() if key[0] <= done}
             kept_norms |= {s: v for s, v in one.report.norms.items() if s <= done}
@@ -100,7 +100,7 @@ def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, par
 def test_evaluation_keeps_results_in_one_server_and_its_replica() -> None:
     """It updates nothing, so nothing waits; the first server keeps what the nodes returned."""
     roles = office()
-    reports = roles.run(Job("eval", 1, 3, is_protected=True))
+    reports = roles.run(Job("eval", 1, 3, attempt=1))
     first, second = progress(roles)
     returned = {key: v for report in reports for key, v in report.results.items()}
     assert (first.kept_step, second.kept_step) == (2, 0)
@@ -113,6 +113,6 @@ def test_evaluation_keeps_results_in_one_server_and_its_replica() -> None:
 
 def test_unprotected_job_sends_and_keeps_nothing() -> None:
     roles = office()
-    roles.run(replace(JOB, is_protected=False))
+    roles.run(replace(JOB, attempt=0))
     assert progress(roles) == []
     assert not any(isinstance(e.message, StepDone) for e in roles.delivered)

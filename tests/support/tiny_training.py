@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cstorch
-from appliance.spec import ClusterSpec
+from appliance.spec import AutoRestart, ClusterSpec
 from cstorch import amp, backends
 from modelzoo.data.registry import build_source
 from modelzoo.models.registry import build_model
@@ -49,6 +49,7 @@ class Shape:
     servers: int = 1
     kind: str = "local"
     link: str = "shared_memory"
+    restarts: int = 0  # failures in a row that it survives
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -76,6 +77,7 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
         num_csx=shape.num_csx,
         max_wgt_servers=shape.servers,
         cluster=validate(ClusterSpec, sections, "test"),
+        autorestart=AutoRestart(max_num_restarts=shape.restarts) if shape.restarts else None,
     )
 
 

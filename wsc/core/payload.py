@@ -41,6 +41,9 @@ class Arena(Protocol):
     def allocate(self, num_bytes: int) -> Slab:
         """Allocate a slab of at least one byte, 64-byte aligned, contents undefined."""
 
+    def take_back_all(self) -> None:
+        """Take back every slab, freed or not; nobody may read or free one of them any more."""
+
     def close(self) -> None:
         """Release everything; payloads handed out before become invalid."""
 

@@ -34,8 +34,9 @@ class Job:
     """Run steps ``first_step`` to ``last_step`` (inclusive, counted from 1) of one program.
 
     A step number is also the sample position: step s of a training job reads global batch s - 1.
-    ``state`` holds the buffers that the program reads. The steps of a protected job can be taken
-    back one by one (``WeightHolder.progress`` and ``rollback``); others pay nothing for that.
+    ``state`` holds the buffers that the program reads. A job with an ``attempt``, a number that no
+    other job of the cluster has, is protected: its steps can be taken back one by one
+    (``WeightHolder.progress`` and ``rollback``). Others pay nothing for that.
     """
 
     mode: Mode
@@ -44,11 +45,15 @@ class Job:
     loss_scale: LossScale | None = None  # of the first step, if it is dynamic
     state: Mapping[str, torch.Tensor] = field(default_factory=dict)
     watch: Watch = NOTHING
-    is_protected: bool = False
+    attempt: int = 0
 
     @property
     def steps(self) -> range:
         return range(self.first_step, self.last_step + 1)
+
+    @property
+    def is_protected(self) -> bool:
+        return self.attempt > 0
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,10 @@ class Progress:
 
     It has applied all updates up to ``applied_step``, perhaps some of the step after, and keeps
     what the nodes have returned up to ``kept_step``: ``report`` has these results and findings, and
-    norms and loss scales of the server.
+    norms and loss scales of the server. ``attempt`` is that of the job.
     """
 
+    attempt: int
     applied_step: int
     kept_step: int
     report: Report
@@ -211,8 +217,11 @@ class WeightHolder(Protocol):
     def progress(self) -> Progress | None:
         """Return how far the last job came, None if it was not protected or there was none."""
 
-    def rollback(self, step: int) -> None:
-        """Take back what a protected job has updated after ``step``, at most one step."""
+    def rollback(self, attempt: int, step: int) -> None:
+        """Take back what the job ``attempt`` has updated after ``step``, at most one step.
+
+        If this role has not begun that job, there is nothing to take back.
+        """
 
 
 class Cores(Protocol):

@@ -93,7 +93,7 @@ class Holder(Toy):
     def progress(self) -> None:
         pass
 
-    def rollback(self, step: int) -> None:
+    def rollback(self, attempt: int, step: int) -> None:
         pass
 
 

@@ -1,0 +1,130 @@
+"""What to do after a failure: the rules, as a function of what has failed so far.
+
+    an error that would come again (configuration, data, NaN, memory)    give up
+    more failures in a row than allowed, no step finished in between     give up
+    a weight server is lost, and with it weights                         give up
+    a system that failed three times within a few steps is tainted       shrink
+    some other role is lost                                              replace
+    every role is alive                                                  retry
+
+Whoever holds a checkpoint may start a cluster anew after a lost weight server
+(appliance.recovery.replay).
+
+A tainted system comes back at the start of a job once it has rested; each further taint doubles
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Literal, NamedTuple
+
+from appliance.spec import AutoRestart
+from wsc.core.errors import (
+    ApplianceCorruptionError,
+    ApplianceDeadlockError,
+    ApplianceHealthPollException,
+    ApplianceRuntimeServerError,
+    ApplianceServiceInterrupted,
+    WaferStreamError,
+)
+from wsc.core.messages import node_name, server_name
+
+Action = Literal["retry", "replace", "shrink", "give up"]
+
+TAINTING_FAILURES = 3
+TAINTING_STEPS = 20
+"""A system that is lost so often within so many finished steps is tainted."""
+
+REST_STEPS = 20
+"""Steps without a tainted system, before the first return."""
+
+_PASSING = (
+    ApplianceRuntimeServerError,
+    ApplianceDeadlockError,
+    ApplianceCorruptionError,
+    ApplianceHealthPollException,
+    ApplianceServiceInterrupted,
+)
+"""Errors of processes, hosts and links, which another try may not meet."""
+
+
+class Decision(NamedTuple):
+    """What to do, with how many systems, and why."""
+
+    action: Action
+    num_csx: int
+    why: str
+
+
+class Policy:
+    """The rules, and what they remember of a run.
+
+    Args:
+        limits: What the user allows.
+        num_csx: The systems of the run.
+    """
+
+    def __init__(self, limits: AutoRestart, num_csx: int) -> None:
+        self._limits = limits
+        self._whole = num_csx
+        self.num_csx = num_csx
+        """The systems with which the run goes on."""
+        self._in_a_row = 0
+        self._steps = 0  # finished
+        self._losses: dict[str, deque[int]] = {}  # finished steps at the last losses, by system
+        self._returns_at = 0
+        self._rest_steps = REST_STEPS
+
+    def decide(self, error: WaferStreamError, lost: Collection[str]) -> Decision:
+        """Return what to do after a failure.
+
+        Args:
+            error: Why the job ended.
+            lost: The roles that have to be replaced.
+        """
+        self._in_a_row += 1
+        if not isinstance(error, _PASSING):
+            return Decision("give up", self.num_csx, "the error would come again")
+        if self._in_a_row > self._limits.max_num_restarts:
+            why = f"{self._in_a_row} failures in a row, max_num_restarts is "
+            return Decision("give up", self.num_csx, f"{why}{self._limits.max_num_restarts}")
+        if any(_is_kind(role, server_name) for role in lost):
+            return Decision("give up", self.num_csx, "weights are lost")
+        tainted = [system for system in lost if self._is_tainted(system)]
+        if tainted and self.num_csx > self._limits.min_num_csx:
+            self._losses.clear()
+            self.num_csx -= 1
+            self._returns_at = self._steps + self._rest_steps
+            self._rest_steps *= 2
+            why = f"{tainted[0]} keeps failing and is tainted"
+            return Decision("shrink", self.num_csx, why)
+        if lost:
+            return Decision("replace", self.num_csx, f"{', '.join(sorted(lost))} lost")
+        return Decision("retry", self.num_csx, "no role is lost")
+
+    def note_steps(self, count: int) -> None:
+        """Note steps that are finished, whatever happens next."""
+        if count:
+            self._steps += count
+            self._in_a_row = 0
+
+    def size_of_next_job(self) -> int:
+        """Return the number of systems for a new job: all, once tainted ones have rested."""
+        if self._steps >= self._returns_at:
+            self.num_csx = self._whole
+        return self.num_csx
+
+    def _is_tainted(self, role: str) -> bool:
+        """Note that a role is lost; return whether it is a system that keeps failing."""
+        if not _is_kind(role, node_name):
+            return False
+        losses = self._losses.setdefault(role, deque(maxlen=TAINTING_FAILURES))
+        losses.append(self._steps)
+        return len(losses) == TAINTING_FAILURES and losses[-1] - losses[0] <= TAINTING_STEPS
+
+
+def _is_kind(role: str, name_of: Callable[[int], str]) -> bool:
+    """Return whether a role has a name of a kind: ``node_name``, ``server_name``, ..."""
+    return role.startswith(name_of(0).rstrip("0"))

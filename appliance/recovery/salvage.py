@@ -1,0 +1,46 @@
+"""What is left of an interrupted job: the last step that is done, and the results up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wsc.core.messages import COORDINATOR
+from wsc.core.role import Job, Progress, Report
+
+
+class Salvage:
+    """Results of the finished steps of one job, over all its attempts."""
+
+    def __init__(self) -> None:
+        self.report = Report(COORDINATOR)
+
+    def take(self, attempt: Job, found: Sequence[Progress | None]) -> Job:
+        """Keep what the weight servers know of an attempt; return the rest of the job.
+
+        The last step of a job is never done: its results are not in the servers.
+
+        Args:
+            attempt: The interrupted job.
+            found: What each weight server knows, perhaps only of an earlier attempt.
+        """
+        known = [one for one in found if one is not None and one.attempt == attempt.attempt]
+        done = attempt.first_step - 1
+        if len(known) == len(found) or attempt.mode == "eval":
+            applied = min((one.applied_step for one in known), default=done)
+            kept = max((one.kept_step for one in known), default=done)
+            done = max(done, min(applied, kept, attempt.last_step - 1))
+        for one in known:
+            self._keep(one.report, done)
+        scale = self.report.loss_scales.get(done, attempt.loss_scale)
+        return replace(attempt, first_step=done + 1, loss_scale=scale)
+
+    def _keep(self, found: Report, done: int) -> None:
+        """Add what belongs to finished steps, once."""
+        mine = self.report
+        mine.results |= {key: v for key, v in found.results.items() if key[0] <= done}
+        mine.norms |= {step: norm for step, norm in found.norms.items() if step <= done}
+        mine.loss_scales |= {step: s for step, s in found.loss_scales.items() if step <= done}
+        mine.step_norms |= {step: n for step, n in found.step_norms.items() if step <= done}
+        new = (one for one in found.findings if one.step <= done and one not in mine.findings)
+        mine.findings += new

@@ -1,0 +1,179 @@
+"""Roles that survive losses: the shell of ``Policy`` and ``Story`` around the roles of a cluster.
+
+To the coordinator these are ``Roles`` like all others. When a call fails, the cluster is made whole
+again and the call goes on: a job after its last finished step, any other call from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from appliance.recovery.policy import Policy
+from appliance.recovery.roles import RecoverableRoles
+from appliance.recovery.salvage import Salvage
+from appliance.recovery.states import State, Story
+from wsc.core.errors import WaferStreamError
+from wsc.core.installation import Installation
+from wsc.core.messages import server_name
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, TensorSpec
+from wsc.core.role import Job, Report, RoleSpec
+
+Result = TypeVar("Result")
+Elaborate = Callable[[int], Sequence[RoleSpec]]
+"""Returns the specs of all roles for a number of systems."""
+
+
+class SupervisedRoles:
+    """Roles of one cluster, with recovery.
+
+    Args:
+        roles: The roles; they are whole.
+        elaborate: How to build a cluster of as many systems, and of fewer.
+        num_servers: The weight servers.
+        policy: What to do after a failure.
+    """
+
+    def __init__(
+        self, roles: RecoverableRoles, elaborate: Elaborate, num_servers: int, policy: Policy
+    ) -> None:
+        self._roles = roles
+        self._elaborate = elaborate
+        self._servers = [server_name(index) for index in range(num_servers)]
+        self._policy = policy
+        self._num_csx = policy.num_csx  # of the cluster as it is built
+        self._attempts = count(1)
+        self._installed: dict[Mode, Installation] = {}
+        self.story = Story()
+
+    def run(self, job: Job) -> list[Report]:
+        self._grow(job)
+        salvage = Salvage()
+        attempt = self._attempt_of(job)
+        while True:
+            try:
+                reports = self._roles.run(attempt)
+            except WaferStreamError as error:
+                rest = self._recovered(error, attempt, salvage)
+                assert rest is not None, "a job has a rest: its last step at least"
+                attempt = rest
+            else:
+                self._policy.note_steps(len(attempt.steps))
+                return [*reports, salvage.report]
+
+    def install(self, installation: Installation) -> None:
+        self._installed[installation.mode] = installation
+        self._done(lambda roles: roles.install(self._fitted(installation)))
+
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
+        self._installed["train"] = replace(self._installed["train"], optimizer=optimizer)
+        self._done(lambda roles: roles.train_with(server, optimizer))
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        self._done(lambda roles: roles.fill(server, values, state))
+
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
+        return self._done(lambda roles: roles.layout(server, states))
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
+        self._done(lambda roles: roles.save(server, path, offsets, is_background))
+
+    def finish_saving(self, server: str) -> None:
+        self._done(lambda roles: roles.finish_saving(server))
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        self._done(lambda roles: roles.restore(server, path, state, strict))
+
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        return self._done(lambda roles: roles.masters(server, names, state))
+
+    def shutdown(self) -> None:
+        self._roles.shutdown()
+
+    def _done(self, call: Callable[[RecoverableRoles], Result]) -> Result:
+        """Return the result of a call between jobs; call again after each recovery."""
+        while True:
+            try:
+                return call(self._roles)
+            except WaferStreamError as error:
+                self._recovered(error, None, Salvage())
+
+    def _attempt_of(self, job: Job) -> Job:
+        return replace(job, attempt=next(self._attempts))
+
+    def _fitted(self, installation: Installation) -> Installation:
+        """Return a program for the systems that the cluster has now."""
+        rounds = replace(installation.rounds, num_nodes=self._num_csx)
+        return replace(installation, rounds=rounds)
+
+    def _recovered(self, error: WaferStreamError, job: Job | None, salvage: Salvage) -> Job | None:
+        """Make the cluster whole again after a failure; return the rest of the job.
+
+        Raises:
+            WaferStreamError: ``error``, or that of a later failure, if recovery is given up.
+        """
+        while True:
+            self.story.enter(State.ABORTING)
+            lost = self._roles.abort()
+            self.story.enter(State.DECIDING)
+            cause = next(iter(lost.values()), error)
+            decision = self._policy.decide(cause, lost)
+            self.story.tell(f"{cause.what}: {decision.action}, {decision.why}")
+            if decision.action == "give up":
+                self.story.enter(State.GIVEN_UP)
+                raise cause
+            try:
+                rest = self._whole_again(lost, job, salvage)
+            except WaferStreamError as again:
+                error = again
+                continue
+            step = "" if rest is None else f"; step {rest.first_step} runs again"
+            self.story.tell(f"recovered in {self.story.since_failure_s:.1f} s{step}")
+            return rest
+
+    def _whole_again(self, lost: Collection[str], job: Job | None, salvage: Salvage) -> Job | None:
+        """Replace lost roles and take back the unfinished step; return the rest of the job."""
+        self.story.enter(State.REBUILDING)
+        self._build(lost)
+        self.story.enter(State.ROLLING_BACK)
+        rest = job
+        if job is not None:
+            rest = salvage.take(job, [self._roles.progress(server) for server in self._servers])
+            for server in self._servers:
+                self._roles.rollback(server, job.attempt, rest.first_step - 1)
+            self._policy.note_steps(rest.first_step - job.first_step)
+            rest = self._attempt_of(rest)
+        self.story.enter(State.RUNNING)
+        return rest
+
+    def _build(self, lost: Collection[str]) -> None:
+        """Let the cluster consist of living and new roles, as many systems as the policy says."""
+        specs = self._elaborate(self._policy.num_csx)
+        resized = self._policy.num_csx != self._num_csx
+        new = self._roles.rebuild(specs, lost)
+        self._num_csx = self._policy.num_csx
+        target = [spec.name for spec in specs] if resized else sorted(new)
+        for installation in self._installed.values():
+            self._roles.install_on(target, self._fitted(installation))
+
+    def _grow(self, job: Job) -> None:
+        """Take back systems that were tainted and have rested, before a job."""
+        if self._policy.size_of_next_job() == self._num_csx:
+            return
+        self.story.enter(State.ABORTING)
+        lost = self._roles.abort()
+        self.story.enter(State.DECIDING)
+        try:
+            self._whole_again(lost, None, Salvage())
+        except WaferStreamError as error:
+            self._recovered(error, None, Salvage())
+        self.story.tell(f"{self._num_csx} systems again from step {job.first_step} on")

@@ -1,0 +1,248 @@
+"""Supervised roles: whatever is lost and when, results and weights are those of a whole run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from appliance.coordinator import Coordinator, StepResult
+from appliance.elaborate import ClusterSize, elaborate
+from appliance.local import LocalRoles
+from appliance.recovery.policy import TAINTING_FAILURES, Policy
+from appliance.recovery.supervisor import SupervisedRoles
+from appliance.spec import AutoRestart
+from simulator.cluster_timing import ClusterTiming
+from tests.support.errors import raises
+from tests.support.local_machine import (
+    Regression,
+    compile_model,
+    installation,
+    random_batches,
+    sgd,
+)
+from timing.hardware import MachineSpec, SwarmXSpec
+from wsc.core.errors import ApplianceRuntimeServerError, DataError, WaferStreamError
+from wsc.core.installation import Installation
+from wsc.core.messages import Envelope
+from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Waiting
+
+MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
+SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2)
+LAST_STEP = 6
+source = partial(random_batches, 4, 10)
+
+
+@cache
+def programs() -> tuple[Regression, Installation, Installation]:
+    model = Regression()
+    train, evaluate = (compile_model(model, source()[0], 5, trains=t) for t in (True, False))
+    update = sgd(model, max_gradient_norm=0.5)
+    return (
+        model,
+        installation(train, source, update, SIZE, MACHINE),
+        installation(evaluate, source, None, SIZE, MACHINE),
+    )
+
+
+@dataclass
+class Faults:
+    """What happens at which message: messages are counted over all roles and attempts."""
+
+    at: dict[int, str] = field(default_factory=dict)
+    error: type[WaferStreamError] = ApplianceRuntimeServerError
+    code: str = "role-died"
+    count: int = 0
+    hits: int = 0
+
+    def strike(self, role: str) -> None:
+        """Let a role die that takes the next message after its fault was due."""
+        self.count += 1
+        for due in [due for due, victim in self.at.items() if due <= self.count]:
+            if role.startswith(self.at[due]):
+                del self.at[due]
+                self.hits += 1
+                raise self.error(f"{role} died", code=self.code, where=role)
+
+
+@dataclass(frozen=True)
+class MortalSpec:
+    """How to build a role that may die."""
+
+    spec: RoleSpec
+    faults: Faults = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def build(self, context: RoleContext) -> Role:
+        role: Any = self.spec.build(context)
+        begin = role.begin
+        role.begin = lambda job: MortalJob(begin(job), self.name, self.faults)
+        made: Role = role
+        return made
+
+
+@dataclass
+class MortalJob:
+    """A job during which a role may die."""
+
+    job: RunningJob
+    name: str
+    faults: Faults
+
+    def start(self) -> Iterator[Envelope]:
+        return self.job.start()
+
+    def handle(self, envelope: Envelope) -> Iterator[Envelope]:
+        self.faults.strike(self.name)
+        return self.job.handle(envelope)
+
+    @property
+    def finished(self) -> bool:
+        return self.job.finished
+
+    def waits_for(self) -> Waiting:
+        return self.job.waits_for()
+
+    def report(self) -> Report:
+        return self.job.report()
+
+
+def cluster(faults: Faults, restarts: int = 3, min_num_csx: int = 1) -> Coordinator:
+    """Return a supervised cluster with both programs and the model's weights."""
+    model, train, evaluate = programs()
+    parameters = train.program.parameters
+
+    def specs(num_csx: int) -> list[RoleSpec]:
+        size = replace(SIZE, num_csx=num_csx, num_workers=min(2, num_csx))
+        return [MortalSpec(spec, faults) for spec in elaborate(parameters, size, MACHINE, 0)]
+
+    limits = AutoRestart(max_num_restarts=restarts, min_num_csx=min_num_csx)
+    policy = Policy(limits, SIZE.num_csx)
+    roles = SupervisedRoles(LocalRoles(specs(SIZE.num_csx)), specs, SIZE.num_servers, policy)
+    timing = ClusterTiming(MACHINE, SIZE.num_csx, SIZE.num_servers)
+    coordinator = Coordinator(parameters, SIZE.num_servers, timing, roles, roles.story.take)
+    coordinator.install(train)
+    coordinator.install(evaluate)
+    coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
+    return coordinator
+
+
+def jobs(running: Coordinator) -> list[StepResult]:
+    """Train, evaluate, train."""
+    return [
+        *running.run("train", 1, 4),
+        *running.run("eval", 1, 3),
+        *running.run("train", 5, LAST_STEP),
+    ]
+
+
+@cache
+def expected() -> tuple[list[StepResult], str, int]:
+    faults = Faults()
+    running = cluster(faults)
+    return jobs(running), running.digest(), faults.count
+
+
+LOSSES = st.dictionaries(st.integers(1, 1000), st.sampled_from(["csx", "br", "wrk"]), max_size=3)
+
+
+@settings(max_examples=25, deadline=None)
+@example({1: "csx-1", 2: "br-0", 3: "wrk-1"})
+@example({700: "br"})
+@given(LOSSES)
+def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
+    """Systems, switches and workers die; weights, losses, norms and clock stay."""
+    results, digest, _ = expected()
+    faults = Faults(dict(losses))
+    running = cluster(faults)
+    assert jobs(running) == results
+    assert running.digest() == digest
+    assert sum("recovered" in line for line in running.story()) == faults.hits
+
+
+def test_faults_of_the_property_do_strike() -> None:
+    """The messages of a whole run reach beyond the last fault."""
+    assert expected()[2] > 1000
+
+
+def test_finished_steps_do_not_run_again() -> None:
+    """Only the step that was not finished by all does; the story names it."""
+    running = cluster(Faults({300: "csx-1"}))
+    running.run("train", 1, 4)
+    decision, recovery = running.story()
+    assert decision == "csx-1 died: replace, csx-1 lost"
+    assert recovery.endswith("; step 3 runs again")
+    assert running.story() == []
+
+
+def test_weight_server_is_not_replaced() -> None:
+    """Its weights are gone; another cluster replays them (test_replay.py)."""
+    running = cluster(Faults({300: "wgt"}))
+    with raises(ApplianceRuntimeServerError, "role-died"):
+        running.run("train", 1, 4)
+    assert "weights are lost" in running.story()[-1]
+
+
+def test_error_of_the_data_is_raised_at_once() -> None:
+    """Another try would meet it again."""
+    running = cluster(Faults({100: "wrk"}, DataError, "input-changed"))
+    with raises(DataError, "input-changed"):
+        running.run("train", 1, 4)
+
+
+def test_failure_without_a_lost_role_is_tried_again() -> None:
+    """Every role goes on with what it holds."""
+    faults = Faults({400: "csx-2"}, code="role-failed")
+    running = cluster(faults)
+    assert jobs(running) == expected()[0]
+    assert "retry" in running.story()[0]
+
+
+def test_failures_in_a_row_are_limited() -> None:
+    """Without a finished step between them; then the last error is raised."""
+    running = cluster(Faults({1: "csx", 2: "csx", 3: "csx"}), restarts=2)
+    with raises(ApplianceRuntimeServerError, "role-died"):
+        running.run("train", 1, 4)
+    assert "max_num_restarts is 2" in running.story()[-1]
+
+
+def test_system_that_keeps_failing_is_left_out_until_it_has_rested() -> None:
+    """The run goes on with fewer systems to the same bits, and takes it back at a later job."""
+    results, digest, _ = expected()
+    faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
+    running = cluster(faults, restarts=5)
+    assert jobs(running) == results
+    assert running.digest() == digest
+    assert any("shrink, csx-2 keeps failing" in line for line in running.story())
+    running.run("train", LAST_STEP + 1, 30)
+    running.run("train", 31, 31)
+    assert running.story() == ["3 systems again from step 31 on"]
+    whole = cluster(Faults())
+    whole.run("train", 1, 31)
+    assert running.digest() == whole.digest()
+
+
+def test_cluster_does_not_shrink_below_its_minimum() -> None:
+    faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
+    running = cluster(faults, restarts=5, min_num_csx=3)
+    assert jobs(running) == expected()[0]
+    assert not any("shrink" in line for line in running.story())
+
+
+def test_calls_between_jobs_survive_a_loss() -> None:
+    """A role that is found dead when a program is installed is replaced, and has the program."""
+    running = cluster(Faults())
+    roles: Any = running._roles
+    dead = roles._roles._roles["csx-1"]
+
+    def die(_: Installation) -> None:
+        raise ApplianceRuntimeServerError("csx-1 died", code="role-died", where="csx-1")
+
+    dead.install = die
+    running.install(programs()[2])
+    assert jobs(running) == expected()[0]
