@@ -17,6 +17,7 @@ from ray.exceptions import RayError, RpcError
 
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
+from wsc.core.interrupts import deferred
 from wsc.core.units import MIB
 
 _GREETING_S = 5.0
@@ -96,13 +97,15 @@ def _accepts(address: str) -> bool:
 
 def _init(address: str) -> None:
     is_private = address == "local"
-    ray.init(
-        address=address,
-        include_dashboard=False if is_private else None,
-        object_store_memory=_OBJECT_STORE_BYTES if is_private else None,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
+    # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
+    with deferred():
+        ray.init(
+            address=address,
+            include_dashboard=False if is_private else None,
+            object_store_memory=_OBJECT_STORE_BYTES if is_private else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
 
 
 def _check_address(address: str) -> None:

@@ -2,3 +2,6 @@
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended."""
+
+TERMINATED = 143
+"""Exit code of a command that SIGTERM ended."""

@@ -1,7 +1,7 @@
 """Turn a command line into a finished run or one clear message.
 
 Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the command line is wrong,
-130 interrupted.
+130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
-from waferstream.cli import INTERRUPTED
+from waferstream.cli import INTERRUPTED, TERMINATED
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.execute import ExecArguments, execute, parse_exec
 from waferstream.cli.tools import TOOLS, run_tool
@@ -22,6 +21,7 @@ from waferstream.config.backend import search_path
 from waferstream.config.params import Params, check_phases, load_params, load_phases
 from waferstream.scaling.sweep import SimulationRequest
 from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.interrupts import Terminated, interrupt
 
 log = logging.getLogger("waferstream")
 
@@ -48,12 +48,14 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
             raise
         print(f"\nError: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         resume = (
             "" if is_exec or is_tool else " The same command continues from the last checkpoint."
         )
-        print(f"\nInterrupted.{resume}", file=sys.stderr)
-        return INTERRUPTED
+        is_terminated = isinstance(error, Terminated)
+        word = "Terminated" if is_terminated else "Interrupted"
+        print(f"\n{word}.{resume}", file=sys.stderr)
+        return TERMINATED if is_terminated else INTERRUPTED
     except OSError as error:
         if debug:
             raise
@@ -125,10 +127,6 @@ def _log_to_terminal(level: str | int) -> None:
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Handle SIGTERM like Ctrl-C, so that the cluster is shut down before the process ends."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield

@@ -17,9 +17,13 @@ model_dir/
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -31,25 +35,61 @@ from waferstream.config.params import Params
 from waferstream.reports.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
-from wsc.core.files import naming, replacing, write_json
+from wsc.core.files import replacing, write_json
 from wsc.version import VERSION
+
+log = logging.getLogger("waferstream")
 
 
 class _RunLog(logging.FileHandler):
-    """Log file that raises OSError when a line cannot be written."""
+    """Log file that says once on the terminal that its lines cannot be written."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        with naming(Path(self.baseFilename)):
-            super().emit(record)
+    _has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
-        error = sys.exception()
-        assert error is not None, "called while one is handled"
-        raise error
+        if not self._has_failed:
+            self._has_failed = True
+            reason = getattr(sys.exception(), "strerror", None) or sys.exception()
+            print(f"Warning: {self.baseFilename}: {reason}. The run goes on.", file=sys.stderr)
 
     def close(self) -> None:
         with suppress(OSError):  # reported when the line was written
             super().close()
+
+
+@contextmanager
+def claimed(model_dir: Path) -> Iterator[None]:
+    """Claim a folder for one run that trains; the claim ends with the process.
+
+    Raises:
+        ConfigError: Another run trains in it.
+    """
+    descriptor = os.open(model_dir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise ConfigError(
+            "one run at a time can train in a model_dir",
+            code="model-dir-in-use",
+            where=str(model_dir),
+            rule="runs in one folder would continue from, and remove, each other's checkpoints",
+            remedy="wait for the other run, or name another model_dir",
+        ) from error
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # children forked meanwhile hold the file, too
+        os.close(descriptor)
+
+
+def writable_or_temporary(model_dir: Path) -> Path:
+    """Return the folder for what an evaluation writes: model_dir, or another if it is read-only."""
+    if not model_dir.is_dir() or os.access(model_dir, os.W_OK):
+        return model_dir
+    other = Path(tempfile.mkdtemp(prefix="waferstream-"))
+    log.warning("%s is read-only: logs and results are in %s", model_dir, other)
+    return other
 
 
 class RunFolder:
@@ -61,12 +101,7 @@ class RunFolder:
             self.path = _new_folder(model_dir)
             self._log = _RunLog(self.path / "run.log")
         except OSError as error:
-            raise ConfigError(
-                "model_dir must be writable",
-                code="model-dir-not-writable",
-                where=str(model_dir),
-                value=error.strerror,
-            ) from error
+            raise _not_writable(model_dir, error) from error
         self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
         logging.getLogger("waferstream").addHandler(self._log)
         self._point_latest()
@@ -124,6 +159,15 @@ def _point(link: Path, target: Path) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.rename(link)
+
+
+def _not_writable(model_dir: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        "model_dir must be writable",
+        code="model-dir-not-writable",
+        where=str(model_dir),
+        value=error.strerror,
+    )
 
 
 def _new_folder(model_dir: Path) -> Path:

@@ -19,13 +19,16 @@ from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
 from waferstream.training.flags import global_flags
 from waferstream.training.observers import Events, History, Observer, Progress
-from waferstream.training.run_folder import RunFolder
+from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.summary import log_throughput, summarize, write_results
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
+
+_COMPILED = "cached_compile"
+_TRAINING: tuple[Mode, ...] = ("train", "train_and_eval")
 
 
 def run_session(
@@ -52,31 +55,44 @@ def run_session(
     torch.set_num_threads(1)  # the cores belong to the cluster
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     history = History()
-    with ExitStack() as stack:
-        folder = stack.enter_context(closing(RunFolder(params.trainer.init.model_dir)))
-        cluster = _with_role_logs(cluster, params, folder)
-        cluster = _with_faults(cluster, faults, params.trainer.init.model_dir)
-        folder.save_configuration(params, cluster)
-        stack.enter_context(global_flags(params.trainer.init))
-        backend = make_backend(params, cluster, record=trace is not None)
-        backend.artifact_dir = folder.path
-        stack.callback(lambda: folder.save_jobs(backend.jobs))
-        stack.callback(backend.shutdown)
-        observers = [history, *_observers(params, cluster, folder)]
-        for observer in observers:
-            stack.enter_context(closing(observer))
-        trainer = Trainer(params, backend, observers)
-        outcome = _run_mode(mode, trainer)
-        if trace is not None and backend.running_cluster is not None:
-            backend.write_trace(trace)
-            log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
-    start_up = backend.start_up
-    summary = summarize(params, cluster, mode, trainer.model, outcome, history, start_up)
-    write_results(params.trainer.init.model_dir, summary)
-    folder.save_performance(summary)
-    log_throughput(history, cluster.machine, summary.num_csx)
-    if outcome.weights_sha256 is not None:
-        print(f"Weights SHA-256: {outcome.weights_sha256}", flush=True)
+    model_dir, trains = params.trainer.init.model_dir, mode in _TRAINING
+    outputs = model_dir if trains else writable_or_temporary(model_dir)
+    digest: str | None = None
+    try:
+        with ExitStack() as stack:
+            folder = stack.enter_context(closing(RunFolder(outputs)))
+            if trains:
+                stack.enter_context(claimed(model_dir))
+            cluster = _with_faults(_with_role_logs(cluster, params, folder), faults, model_dir)
+            folder.save_configuration(params, cluster)
+            stack.enter_context(global_flags(params.trainer.init))
+            backend = make_backend(params, cluster, trace is not None, outputs / _COMPILED)
+            _close_with(stack, backend, folder)
+            observers = [history, *_observers(params, cluster, folder)]
+            for observer in observers:
+                stack.enter_context(closing(observer))
+            trainer = Trainer(params, backend, observers)
+            outcome = _run_mode(mode, trainer)
+            digest = outcome.weights_sha256
+            if trace is not None and backend.running_cluster is not None:
+                backend.write_trace(trace)
+                log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
+        summary = summarize(
+            params, cluster, mode, trainer.model, outcome, history, backend.start_up
+        )
+        write_results(outputs, summary)
+        folder.save_performance(summary)
+        log_throughput(history, cluster.machine, summary.num_csx)
+    finally:  # also when files about the run cannot be written any more
+        if digest is not None:
+            print(f"Weights SHA-256: {digest}", flush=True)
+
+
+def _close_with(stack: ExitStack, backend: Backend, folder: RunFolder) -> None:
+    """Let a backend end with the stack, and write its jobs to the run folder then."""
+    backend.artifact_dir = folder.path
+    stack.callback(lambda: folder.save_jobs(backend.jobs))
+    stack.callback(backend.shutdown)
 
 
 def _with_role_logs(cluster: ClusterSpec, params: Params, folder: RunFolder) -> ClusterSpec:
@@ -110,8 +126,17 @@ def check_trace(path: Path) -> None:
         )
 
 
-def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> Backend:
-    """Build the backend of a configuration; ``record`` keeps activities for a trace."""
+def make_backend(
+    params: Params, cluster: ClusterSpec, record: bool = False, compile_dir: Path | None = None
+) -> Backend:
+    """Build the backend of a configuration.
+
+    Args:
+        params: The configuration.
+        cluster: The machine.
+        record: Whether activities are kept for a trace.
+        compile_dir: The compile cache, unless the configuration names one.
+    """
     init = params.trainer.init
     job = init.backend.cluster_config
     precision = init.precision
@@ -131,7 +156,7 @@ def make_backend(params: Params, cluster: ClusterSpec, record: bool = False) -> 
             autorestart=init.autorestart,
             record=record,
         ),
-        compile_dir=init.backend.compile_dir or init.model_dir / "cached_compile",
+        compile_dir=init.backend.compile_dir or compile_dir or init.model_dir / _COMPILED,
         compile_only=init.backend.compile_only,
         validate_only=init.backend.validate_only,
         seed=init.seed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -47,8 +48,12 @@ from wsc.core.digest import weights_digest
 from wsc.core.errors import ConfigError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
+from wsc.core.interrupts import Grace
 
 log = logging.getLogger("waferstream")
+
+_GRACE_S = 20
+"""How long steps may take after Ctrl-C or SIGTERM; most schedulers kill after 30 s."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class Trainer:
             raise ConfigError(
                 f"training requires {missing}", code="missing-key", where="params file"
             )
+        self._folder.prepare()
         self._start_from(fit.ckpt_path)
         loader = make_loader(
             self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
@@ -183,26 +189,39 @@ class Trainer:
             checkpoint_steps=stage.relative(set(plan.checkpoint_steps)),
         )
         executor.profiler = self._profiler
+        grace = Grace(
+            _GRACE_S,
+            lambda: log.warning(
+                "Interrupted: a checkpoint is saved after the current steps, within %d s. "
+                "Interrupt again to end at once",
+                _GRACE_S,
+            ),
+        )
 
         @cstorch.step_closure
         def report(_loss: object) -> None:
             reporter.take(executor.results, stage)
             self._saver.check()
+            grace.begin()
+            if grace.is_asked and not executor.is_checkpoint_step:
+                save_now()
 
-        @cstorch.checkpoint_closure
-        def save() -> None:
+        def save_now() -> None:
             self._saver.save(self._objects(stage.first + executor.iteration, loader))
+            grace.end()
+
+        save = cstorch.checkpoint_closure(save_now)
 
         initial = self._objects(plan.start, loader) if self._saves_initially else {}
 
-        for batch in executor:
-            loss = step(
-                batch
-            )  # the first call installs the program; a step runs when its iteration ends
-            if self._saves_initially:
-                self._saver.save(initial)
-            report(loss)
-            save()
+        with grace.given() if plan.checkpoint_steps else nullcontext():
+            for batch in executor:
+                loss = step(batch)  # the first call installs the program; a step runs at the end
+                if self._saves_initially:
+                    self._saver.save(initial)
+                report(loss)
+                save()
+        grace.end()
 
     @property
     def _checkpoint(self) -> Path | None:
@@ -290,7 +309,6 @@ class Trainer:
 
     def _start_from(self, path: Path | str | None) -> None:
         """Restore the named or the newest checkpoint, or start from initial weights."""
-        self._folder.prepare()
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
             path = self._folder.newest() if autoload else None

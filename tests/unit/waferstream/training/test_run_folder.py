@@ -1,17 +1,22 @@
 """The files of a run: its log, its configuration, the link to the newest."""
 
+import errno
 import logging
+import os
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from appliance.spec import ClusterSpec
 from tests.support.disks import full_disk
 from tests.support.errors import raises
-from tests.support.tiny_run import write_run
+from tests.support.tiny_run import digest_of, run_here, write_run
 from waferstream.config.params import load_params
-from waferstream.training.run_folder import RunFolder
+from waferstream.training import session
+from waferstream.training.run_folder import RunFolder, claimed
 from wsc.core.errors import ConfigError
 
 log = logging.getLogger("waferstream")
@@ -46,6 +51,67 @@ def test_the_saved_configuration_starts_the_same_run(tmp_path: Path) -> None:
     assert load_params(folder.path / "trainer_params.yaml") == params
 
 
+def test_log_line_that_cannot_be_written_ends_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The terminal says so, once."""
+    with closing(RunFolder(tmp_path)) as folder, full_disk():
+        for _ in range(3):
+            log.warning("a line")
+        folder.note("a progress line")
+    assert capsys.readouterr().err.count("The run goes on") == 1
+
+
+def test_two_runs_cannot_train_in_one_folder(tmp_path: Path) -> None:
+    """The second is refused while the first one runs, not afterwards."""
+
+    def claim() -> None:
+        with claimed(tmp_path):
+            pass
+
+    with claimed(tmp_path), raises(ConfigError, "model-dir-in-use"):
+        claim()
+    claim()
+
+
+def test_evaluation_of_a_read_only_folder_writes_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is added to it, and the weights are those of its newest checkpoint."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 2, "eval_steps": 1})
+    code, out, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 0, err
+    model_dir = tmp_path / "model_dir"
+    before = sorted(model_dir.rglob("*"))
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != model_dir)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    params = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    trainer = params["trainer"]
+    trainer["validate"] = {"val_dataloader": trainer["fit"]["val_dataloader"]}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    code, again, err = run_here([*flags, "--mode=eval"], capsys)
+    assert code == 0, err
+    assert digest_of(again) == digest_of(out)
+    assert sorted(model_dir.rglob("*")) == before
+    assert list(tmp_path.glob("waferstream-*/run_summary.json"))
+
+
+def test_hash_is_printed_when_no_result_can_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training was done; the error says what is missing."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "run_summary.json")
+
+    monkeypatch.setattr(session, "write_results", full)
+    flags = write_run(tmp_path, init__loop={"max_steps": 1})
+    code, out, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 1
+    assert digest_of(out)
+    assert os.strerror(errno.EROFS) in err
+
+
 def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
     """Before anything is trained."""
     (tmp_path / "file").touch()
@@ -61,12 +127,13 @@ def test_a_folder_that_is_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_run_with_the_name_of_the_file(tmp_path: Path) -> None:
-    """Whether it is a line of the log or the configuration, of which no part is left."""
+    """That of the configuration, of which no part is left."""
     write_run(tmp_path)
     params = load_params(tmp_path / "params.yaml")
-    with closing(RunFolder(tmp_path)) as folder:
-        with full_disk(), pytest.raises(OSError, match=r"run\.log"):
-            log.warning("the disk is full")
-        with full_disk(), pytest.raises(OSError, match=r"trainer_params\.yaml"):
-            folder.save_configuration(params, ClusterSpec())
+    with (
+        closing(RunFolder(tmp_path)) as folder,
+        full_disk(),
+        pytest.raises(OSError, match=r"trainer_params\.yaml"),
+    ):
+        folder.save_configuration(params, ClusterSpec())
     assert [path.name for path in folder.path.iterdir()] == ["run.log"]

@@ -1,6 +1,7 @@
 """Checkpoints written beside the training are those written at once; errors are not lost."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 from memoryx import snapshot
-from tests.support.tiny_run import digest_of, run_here, write_run
+from memoryx.store import WeightStore
+from tests.support.tiny_run import TINY, digest_of, run_here, write_run
+from waferstream.cli import INTERRUPTED, TERMINATED
 from wsc.checkpoint.reader import Reader
 
 KEYS: dict[str, Any] = {"init__loop": {"max_steps": 4}, "init__logging": {"log_steps": 1}}
@@ -92,3 +95,54 @@ def test_checkpoint_is_finished_when_the_run_fails(
     code, out, _ = run_here(flags, capsys)
     assert code == 0
     assert "checkpoint_2.mdl, step 2" in out
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)]
+)
+def test_signal_saves_the_current_step(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    """Optimizer, schedule, scale, data and dropout go on from there: the hash is the same."""
+    keys: dict[str, Any] = {
+        **KEYS,
+        "init__checkpoint": {"steps": 4},
+        "init__schedulers": [
+            {
+                "LinearLR": {
+                    "initial_learning_rate": 0.01,
+                    "end_learning_rate": 0.001,
+                    "total_iters": 4,
+                }
+            }
+        ],
+        "init__precision": {
+            "enabled": True,
+            "fp16_type": "float16",
+            "loss_scaling_factor": "dynamic",
+        },
+        "init__model": TINY["trainer"]["init"]["model"] | {"dropout_rate": 0.1},
+    }
+    flags = write_run(tmp_path, **keys)
+    _, whole, _ = run_here([*flags, f"--model_dir={tmp_path / 'whole'}"], capsys)
+    update = WeightStore.update
+
+    def hit(self: WeightStore, gradients: Any, step: int) -> None:
+        if step == 3:
+            signal.raise_signal(number)
+        update(self, gradients, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WeightStore, "update", hit)
+        found, out, err = run_here(flags, capsys)
+    assert found == code
+    assert "same command continues" in err
+    assert "Saved checkpoint" in out
+    found, again, err = run_here(flags, capsys)
+    assert found == 0, err
+    assert "checkpoint_3.mdl, step 3" in again
+    assert digest_of(again) == digest_of(whole)
