@@ -110,6 +110,8 @@ class Backend:
         self.loop: Loop | None = None
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
         self.global_step = 0
+        self.restored_step = 0
+        """The step of training that ``restore`` has begun at: steps before it count."""
 
     @property
     def _impl(self) -> Backend:
@@ -242,7 +244,7 @@ class Backend:
         """
         objects = self._execution.restore(path, states, strict)
         if "global_step" in states:
-            self.global_step = int(objects.get("global_step", 0))
+            self.global_step = self.restored_step = int(objects.get("global_step", 0))
         if self.weights is not None:
             self._execution.outdate_restored(self.weights)
         return objects

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cstorch import flags
+from cstorch.current import existing_backend
 from cstorch.optim.optimizer import Optimizer
 from cstorch.tracing.recorder import active_recorder
 from cstorch.tracing.step_value import LossScaleValue, StepValue
@@ -51,6 +52,7 @@ class GradScaler:
         loss_scale = 1.0 if loss_scale is None else loss_scale
         self.dynamic = loss_scale == "dynamic"
         self.max_gradient_norm = max_gradient_norm if self.dynamic else None
+        self._skipped_before = 0  # steps of a training whose steps this process does not count
         if not self.dynamic:
             self.current = LossScale(_checked_scale(loss_scale))
             return
@@ -124,28 +126,43 @@ class GradScaler:
 
     def get_num_skipped_steps(self) -> torch.Tensor | StepValue:
         """Return how many steps were skipped because of an overflow."""
-        return self._value("num_skipped_steps")
+        return self._value("num_skipped_steps", self._skipped_before)
 
     def state_dict(self) -> dict[str, float]:
         """Return the state for a checkpoint: the scale and its counts, as plain numbers."""
         names = _STATE if self.dynamic else {"loss_scale": "scale"}
-        return {name: getattr(self.current, field) for name, field in names.items()}
+        state = {name: getattr(self.current, field) for name, field in names.items()}
+        if self.dynamic:
+            state["num_skipped_steps"] += self._skipped_before
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from the state of another scaler; entries that are missing stay as they are."""
+        """Continue from the state of another scaler; entries that are missing stay as they are.
+
+        A program that loads a checkpoint itself counts its steps from 1; only with
+        ``backend.restore`` do the skipped steps of the checkpoint belong to steps that count.
+        """
         kinds = {field: type(getattr(self.current, field)) for field in _STATE.values()}
         given = {
             field: kinds[field](state_dict[name])
             for name, field in _STATE.items()
             if name in state_dict
         }
+        backend = existing_backend()
+        if "num_skipped_steps" in given and (backend is None or not backend.restored_step):
+            skipped = self.current.num_skipped_steps
+            self._skipped_before = given["num_skipped_steps"] - skipped
+            given["num_skipped_steps"] = skipped
         self.current = LossScale(**{**vars(self.current), "unlimited": None, **given})
 
-    def _value(self, name: str) -> torch.Tensor | StepValue:
-        """Return a property of the loss scale: inside a traced step, that of the step's end."""
+    def _value(self, name: str, before: int = 0) -> torch.Tensor | StepValue:
+        """Return a number of the loss scale: inside a traced step, that of the step's end.
+
+        ``before`` is added to it.
+        """
         if self.dynamic and active_recorder.get() is not None:
-            return LossScaleValue(name)
-        return torch.tensor(getattr(self.current, name))
+            return LossScaleValue(name, before=before)
+        return torch.tensor(getattr(self.current, name) + before)
 
 
 def _checked_scale(scale: object) -> float:

@@ -74,6 +74,7 @@ class _File:
     """A checkpoint as the holder of its tensors."""
 
     reader: Reader
+    has_ended = False
 
     def settle(self) -> None:
         """Do nothing: no step changes a file."""

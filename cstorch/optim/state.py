@@ -244,6 +244,8 @@ class OptimizerState:
 class _Origin:
     """Where one remote tensor gets its value from."""
 
+    has_ended = False
+
     state: OptimizerState
     parameter: torch.Tensor
 

@@ -107,6 +107,8 @@ class InitRecord:
     It is the holder of its tensors until they belong to a compiled model.
     """
 
+    has_ended = False
+
     def __init__(self) -> None:
         self.tensors: list[LazyTensor] = []
         self._calls: list[_Call] = []

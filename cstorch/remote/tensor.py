@@ -66,6 +66,10 @@ _OVERWRITES = frozenset({torch.Tensor.copy_, _DATA.__set__})  # type: ignore[att
 class Holder(Protocol):
     """Where the values of remote tensors are."""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether values that were not fetched are gone."""
+
     def settle(self) -> None:
         """Run the steps that the user has called and that have not run yet."""
 
@@ -102,6 +106,11 @@ class Remote:
         if self._digest is None:
             self._digest = _digest(self.plain)
         return self.plain
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the value ended with its holder."""
+        return not self._is_fresh and self.holder.has_ended
 
     def overwrite(self) -> None:
         """Note that every element is about to be overwritten."""

@@ -24,7 +24,7 @@ class Weights:
         self._remotes = {
             name: _adopt(name, parameter, holder) for name, parameter in model.named_parameters()
         }
-        self.state = StepBuffers(lambda: {"": model, **standing_alone(model)}, holder)
+        self.state = StepBuffers(lambda: _modules_of(model), holder)
 
     def local(self) -> dict[str, torch.Tensor]:
         """Return the storages in this process as they are, by name."""
@@ -131,6 +131,20 @@ def as_arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
         name: (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
         for name, tensor in tensors.items()
     }
+
+
+def _modules_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Return a model and the metrics outside of it, by name.
+
+    Those of an earlier program that has ended, which nobody can read any more, are left out.
+    """
+    alone = {name: m for name, m in standing_alone(model).items() if not _is_lost(m)}
+    return {"": model, **alone}
+
+
+def _is_lost(module: nn.Module) -> bool:
+    buffers = (buffer for buffer in module.buffers() if isinstance(buffer, RemoteTensor))
+    return any(buffer._remote.is_lost for buffer in buffers)
 
 
 def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:

@@ -142,19 +142,21 @@ class StepValue:
 
 
 class LossScaleValue(StepValue):
-    """A number of the loss scale after a step; ``name`` as in LossScale."""
+    """A number of the loss scale after a step, plus ``before``; ``name`` as in LossScale."""
 
-    def __init__(self, name: str, call: StepCall | None = None) -> None:
+    def __init__(self, name: str, call: StepCall | None = None, before: int = 0) -> None:
         self.name = name
+        self._before = before
         self._call = call
 
     def of(self, call: StepCall) -> LossScaleValue:
-        return LossScaleValue(self.name, call)
+        return LossScaleValue(self.name, call, self._before)
 
     def tensor(self, call: StepCall | None = None) -> torch.Tensor:
         source = self._call or call
         assert source is not None, "inside a trace the scale of its end is not known"
-        return source.of_loss_scale(self.name)
+        value = source.of_loss_scale(self.name)
+        return value + self._before if self._before else value
 
     def __repr__(self) -> str:
         if self._call is None or self._call.values is None:

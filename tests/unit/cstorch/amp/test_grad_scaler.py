@@ -67,7 +67,8 @@ def test_state_continues_in_another_scaler() -> None:
     other.load_state_dict({k: torch.tensor(v) for k, v in scaler.state_dict().items()})
     assert other.state_dict() == scaler.state_dict()
     other.load_state_dict({"loss_scale": 1.0})
-    assert other.current == LossScale(1.0, 3, 1, 2)
+    assert other.current == LossScale(1.0, 3, 1, 0)  # of the steps that this process counts
+    assert other.get_num_skipped_steps() == 2
     assert amp.GradScaler(2.0).state_dict() == {"loss_scale": 2.0}
 
 
@@ -139,11 +140,23 @@ def test_overflow_at_the_minimum_stops_the_run() -> None:
         assert scaler.get_scale() == 2.0  # after the first step
 
 
+def test_skipped_steps_of_a_loaded_checkpoint_are_added() -> None:
+    """A program that loads its state counts steps from 1; schedules and updates follow those."""
+    SEEN.clear()
+    with running_backend() as backend:
+        model = cstorch.compile(Steep(), backend)
+        scaler = amp.GradScaler("dynamic", init_scale=8.0)
+        scaler.load_state_dict({"loss_scale": 2.0, "num_skipped_steps": 7})
+        losses(scaled_step(model, scaler), executor(2, activation_steps=1))
+        assert SEEN == [(1.0, 8), (0.5, 9)]
+        assert scaler.state_dict()["num_skipped_steps"] == 9
+
+
 def test_skipped_steps_of_another_training_are_refused() -> None:
     with running_backend() as backend:
         model = cstorch.compile(Regression(), backend)
         scaler = amp.GradScaler("dynamic")
-        scaler.load_state_dict({"num_skipped_steps": 7})
+        scaler.current = LossScale(1.0, num_skipped_steps=7)
         with raises(ConfigError, "loss-scale-of-another-run"):
             losses(scaled_step(model, scaler), executor(1))
 

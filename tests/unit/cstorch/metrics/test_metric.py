@@ -128,6 +128,25 @@ def test_metrics_on_the_cluster_equal_those_of_the_host(num_csx: int) -> None:
     assert value.item() == zeros.float().mean().item()
 
 
+def test_metric_of_an_ended_program_does_not_hinder_the_next() -> None:
+    """Its value has ended with its cluster, and nobody reads it."""
+    kept = []
+    for _ in range(2):
+        with running_backend(Shape(1)) as backend:
+            kept.append(metric := metrics.AccuracyMetric())
+            compiled = cstorch.compile(nn.Linear(3, CLASSES).eval(), backend)
+
+            @cstorch.trace
+            def step(batch: Batch) -> torch.Tensor:
+                logits: torch.Tensor = compiled(batch["x"])  # noqa: B023
+                metric(batch["y"], logits.argmax(1))
+                return logits.mean()
+
+            for batch in executor(1, loader(batches)):
+                step(batch)
+    assert len(kept) == 2
+
+
 def labels_and_logits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return labels, scores and weights of all batches."""
     net = Net()

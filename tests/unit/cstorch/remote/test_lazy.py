@@ -22,6 +22,8 @@ from tests.support.local_machine import Regression
 class Holder:
     """A holder of no values: the cluster has not started."""
 
+    has_ended = False
+
     def settle(self) -> None:
         """Do nothing."""
 
