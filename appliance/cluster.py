@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from appliance.coordinator import Coordinator, Standing, StepResult
+from appliance.coordinator import Coordinator, Standing
 from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
@@ -26,6 +26,7 @@ from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import Elaborate, SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
+from appliance.step_results import StepResult
 from simulator.cluster_timing import ClusterTiming
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation

@@ -2,70 +2,42 @@
 
 It starts jobs, reduces the reports of the nodes to one result per step, advances the emulated
 clock, and lets the weight servers save, restore and return weights. It reaches roles only through
-the protocol ``Roles``, which ``LocalRoles`` (this process) and ``RayRoles`` (actors) implement.
+the protocol ``appliance.roles.Roles``, which ``LocalRoles`` (this process) and ``RayRoles``
+(actors) implement.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from appliance.background_save import BackgroundSave
 from appliance.norm_results import NormKernels
-from appliance.step_results import combine
+from appliance.roles import Roles
+from appliance.step_checks import check_findings, check_result, check_skipped
+from appliance.step_results import StepResult, combine
 from appliance.step_state import StateHolder, steps_per_job
 from memoryx.optim.cost import update_cost, waits_for_all
 from simulator.cluster_timing import ClusterTiming
 from simulator.costed_program import CostedProgram
-from timing.attribution import StepTiming
 from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import reserve_tensors
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ApplianceNanError, ApplianceRuntimeServerError, ConfigError
+from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, TensorSpec, assign_servers
-from wsc.core.role import Interval, Job, Report, Value
-from wsc.core.watch import NOTHING, TensorNorms, Watch, first_of
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """One finished step.
-
-    ``values`` are the results of the step (the loss first), those of its micro-batches combined in
-    index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
-    norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
-    is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
-    """
-
-    step: int
-    values: tuple[Value, ...]
-    gradient_norm: float | None
-    timing: StepTiming
-    loss_scale: LossScale | None = None
-    tensor_norms: Mapping[str, TensorNorms] = field(default_factory=dict)
-
-    @property
-    def was_skipped(self) -> bool:
-        """Whether a gradient overflowed, so that the weights stayed as they were."""
-        return self.loss_scale is not None and self.loss_scale.has_overflowed
-
-    @property
-    def loss(self) -> float:
-        """The first result, NaN if it is no number."""
-        first = self.values[0] if self.values else None
-        return first if isinstance(first, float) else math.nan
+from wsc.core.role import Interval, Job, Report
+from wsc.core.watch import NOTHING, Watch
 
 
 @dataclass(frozen=True)
@@ -74,47 +46,6 @@ class Standing:
 
     buffers: Mapping[str, torch.Tensor]
     timing: ClusterTiming
-
-
-class Roles(Protocol):
-    """The roles of one running cluster; ``server`` is the name of a weight server.
-
-    Every method raises a WaferStreamError: the role's own, or an ApplianceRuntimeServerError for
-    any other exception and for a role that died. After a failed ``run`` the roles are unusable
-    and must be shut down.
-    """
-
-    def run(self, job: Job) -> list[Report]:
-        """Run a job on every role; return when all have finished."""
-
-    def install(self, installation: Installation) -> None:
-        """Give every role its part of a program, in parallel where possible."""
-
-    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
-        """Call ``WeightHolder.train_with`` of one weight server."""
-
-    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        """Call ``WeightHolder.fill`` of one weight server."""
-
-    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
-        """Call ``WeightHolder.layout`` of one weight server."""
-
-    def save(
-        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
-    ) -> None:
-        """Call ``WeightHolder.save`` of one weight server."""
-
-    def finish_saving(self, server: str) -> None:
-        """Call ``WeightHolder.finish_saving`` of one weight server."""
-
-    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
-        """Call ``WeightHolder.restore`` of one weight server."""
-
-    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
-        """Call ``WeightHolder.masters`` of one weight server."""
-
-    def shutdown(self) -> None:
-        """End every role with its processes, sockets and memory. Idempotent."""
 
 
 class Coordinator:
@@ -212,10 +143,10 @@ class Coordinator:
             self._reports = self._roles.run(job)
             results += self._step_results(job, self._reports)
             loss_scale = results[-1].loss_scale
-            _check_findings(self._reports, results)
+            check_findings(self._reports, results)
         if check_finite:
             for result in results:
-                _check_result(result, mode)
+                check_result(result, mode)
         return results
 
     def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
@@ -374,60 +305,3 @@ def cluster_ended() -> ApplianceRuntimeServerError:
         rule="a job that fails or is interrupted ends its cluster",
         remedy="make a new backend and continue from a checkpoint",
     )
-
-
-def check_skipped(loss_scale: LossScale, first_step: int) -> None:
-    """Raise ConfigError if more steps were skipped than there are before ``first_step``."""
-    if loss_scale.num_skipped_steps >= first_step:
-        raise ConfigError(
-            "the loss scale must belong to the training that it continues",
-            code="loss-scale-of-another-run",
-            where="GradScaler",
-            value=f"{loss_scale.num_skipped_steps} skipped steps before step {first_step}",
-            rule="at most all steps before have been skipped",
-            remedy="restore global_step with the loss scale, or neither of them",
-        )
-
-
-def _check_findings(reports: Sequence[Report], results: Sequence[StepResult]) -> None:
-    """Raise for the first value that was found not finite, but for those of skipped steps."""
-    skipped = {result.step for result in results if result.was_skipped}
-    findings = (f for report in reports for f in report.findings if f.step not in skipped)
-    if (first := first_of(findings)) is not None:
-        raise first.error()
-
-
-def _check_result(result: StepResult, mode: Mode) -> None:
-    """Raise unless a step was useful; one that was skipped is, as long as a smaller scale helps."""
-    if result.was_skipped:
-        check_scale(result.loss_scale, result.step)
-    else:
-        check_values(result.values, mode, result.step)
-
-
-def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
-    """Raise ApplianceNanError unless the scalar results of a step are finite."""
-    scalars = [value for value in values if isinstance(value, float)]
-    if not all(map(math.isfinite, scalars)):
-        raise ApplianceNanError(
-            f"the {mode} loss of step {step} is not finite",
-            code="loss-not-finite",
-            value=", ".join(map(str, scalars)),
-            rule="losses are finite numbers",
-            remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "
-            "check the data; then continue from a checkpoint of an earlier step",
-        )
-
-
-def check_scale(loss_scale: LossScale | None, step: int) -> None:
-    """Raise ApplianceNanError if a smaller loss scale, which could help, is not allowed."""
-    if loss_scale is not None and loss_scale.is_exhausted:
-        raise ApplianceNanError(
-            f"gradients of step {step} overflow at the smallest loss scale",
-            code="loss-scale-exhausted",
-            where="GradScaler",
-            value=f"min_loss_scale {loss_scale.scale}",
-            rule="a smaller loss scale makes gradients finite",
-            remedy="check the data and the learning rate; then continue from a checkpoint of an "
-            "earlier step",
-        )

@@ -13,12 +13,46 @@ Sums run in index order, of tensors in fp64, so that they are equal for every cl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
+from timing.attribution import StepTiming
+from wsc.core.loss_scale import LossScale
 from wsc.core.program import Program
 from wsc.core.role import Value
+from wsc.core.watch import TensorNorms
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One finished step.
+
+    ``values`` are the results of the step (the loss first), those of its micro-batches combined in
+    index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
+    norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
+    is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
+    """
+
+    step: int
+    values: tuple[Value, ...]
+    gradient_norm: float | None
+    timing: StepTiming
+    loss_scale: LossScale | None = None
+    tensor_norms: Mapping[str, TensorNorms] = field(default_factory=dict)
+
+    @property
+    def was_skipped(self) -> bool:
+        """Whether a gradient overflowed, so that the weights stayed as they were."""
+        return self.loss_scale is not None and self.loss_scale.has_overflowed
+
+    @property
+    def loss(self) -> float:
+        """The first result, NaN if it is no number."""
+        first = self.values[0] if self.values else None
+        return first if isinstance(first, float) else math.nan
 
 
 def combine(

@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_map_only
 
 from appliance.background_save import BackgroundSave
 from appliance.cluster import Cluster
-from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize
 from appliance.jobs.client import JobClient
+from appliance.step_results import StepResult
 from cstorch import distributed
 from cstorch.client.management import ClusterManagement
 from cstorch.cluster.artifacts import DEFAULT, Artifacts

@@ -16,7 +16,7 @@ import numpy as np
 import ray
 import torch
 
-from appliance.coordinator import Coordinator, Standing, StepResult, cluster_ended
+from appliance.coordinator import Coordinator, Standing, cluster_ended
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.ray.actor import HostedProcess, Presence
@@ -27,6 +27,7 @@ from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.ray.roles import kill_processes, wait_until_ended
 from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec
+from appliance.step_results import StepResult
 from appliance.user_code import UserCode
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation

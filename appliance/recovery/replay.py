@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 import torch
 
-from appliance.coordinator import Standing, StepResult, cluster_ended
+from appliance.coordinator import Standing, cluster_ended
 from appliance.recovery.held_file import HeldFile
+from appliance.step_results import StepResult
 from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import (

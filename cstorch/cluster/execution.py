@@ -14,9 +14,9 @@ import numpy as np
 
 from appliance.background_save import BackgroundSave
 from appliance.cluster import Cluster, lanes_on, start_cluster
-from appliance.coordinator import StepResult
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient
+from appliance.step_results import StepResult
 from cstorch.cluster.config import ClusterConfig, Restored, load_weights
 from cstorch.cluster.job_records import JobRecords
 from cstorch.optim.state import OptimizerState

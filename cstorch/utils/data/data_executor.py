@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from appliance.coordinator import StepResult
+from appliance.step_results import StepResult
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from appliance.coordinator import StepResult
+from appliance.step_results import StepResult
 from timing.attribution import StepTiming, samples_per_s
 
 SMOOTHING = 0.4  # weight of the newest measurement (cluster_interface.md, 4.5)

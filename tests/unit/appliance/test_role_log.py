@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.coordinator import Roles
 from appliance.role_log import Logged, LoggedHolder, LoggedJob, LoggedRoles, level_of, with_logs
+from appliance.roles import Roles
 from appliance.spec import ClusterSpec, RoleLogSpec, RuntimeSpec
 from tests.support.tiny_run import digest_of, run_here, write_run
 from wsc.core.role import Role, RunningJob, WeightHolder

@@ -8,12 +8,13 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from appliance.coordinator import Coordinator, StepResult
+from appliance.coordinator import Coordinator
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import TAINTING_FAILURES, Policy
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
+from appliance.step_results import StepResult
 from simulator.cluster_timing import ClusterTiming
 from tests.support.errors import raises
 from tests.support.local_machine import (

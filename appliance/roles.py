@@ -1,0 +1,56 @@
+"""The roles of one running cluster, as the coordinator reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from wsc.core.installation import Installation
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import TensorSpec
+from wsc.core.role import Job, Report
+
+
+class Roles(Protocol):
+    """The roles of one running cluster; ``server`` is the name of a weight server.
+
+    Every method raises a WaferStreamError: the role's own, or an ApplianceRuntimeServerError for
+    any other exception and for a role that died. After a failed ``run`` the roles are unusable
+    and must be shut down.
+    """
+
+    def run(self, job: Job) -> list[Report]:
+        """Run a job on every role; return when all have finished."""
+
+    def install(self, installation: Installation) -> None:
+        """Give every role its part of a program, in parallel where possible."""
+
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
+        """Call ``WeightHolder.train_with`` of one weight server."""
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        """Call ``WeightHolder.fill`` of one weight server."""
+
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
+        """Call ``WeightHolder.layout`` of one weight server."""
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
+        """Call ``WeightHolder.save`` of one weight server."""
+
+    def finish_saving(self, server: str) -> None:
+        """Call ``WeightHolder.finish_saving`` of one weight server."""
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        """Call ``WeightHolder.restore`` of one weight server."""
+
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        """Call ``WeightHolder.masters`` of one weight server."""
+
+    def shutdown(self) -> None:
+        """End every role with its processes, sockets and memory. Idempotent."""

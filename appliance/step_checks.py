@@ -1,0 +1,70 @@
+"""Checks of finished steps: results, weights and gradients are finite, loss scales can help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from appliance.step_results import StepResult
+from wsc.core.errors import ApplianceNanError, ConfigError
+from wsc.core.loss_scale import LossScale
+from wsc.core.program import Mode
+from wsc.core.role import Report, Value
+from wsc.core.watch import first_of
+
+
+def check_skipped(loss_scale: LossScale, first_step: int) -> None:
+    """Raise ConfigError if more steps were skipped than there are before ``first_step``."""
+    if loss_scale.num_skipped_steps >= first_step:
+        raise ConfigError(
+            "the loss scale must belong to the training that it continues",
+            code="loss-scale-of-another-run",
+            where="GradScaler",
+            value=f"{loss_scale.num_skipped_steps} skipped steps before step {first_step}",
+            rule="at most all steps before have been skipped",
+            remedy="restore global_step with the loss scale, or neither of them",
+        )
+
+
+def check_findings(reports: Sequence[Report], results: Sequence[StepResult]) -> None:
+    """Raise for the first value that was found not finite, but for those of skipped steps."""
+    skipped = {result.step for result in results if result.was_skipped}
+    findings = (f for report in reports for f in report.findings if f.step not in skipped)
+    if (first := first_of(findings)) is not None:
+        raise first.error()
+
+
+def check_result(result: StepResult, mode: Mode) -> None:
+    """Raise unless a step was useful; one that was skipped is, as long as a smaller scale helps."""
+    if result.was_skipped:
+        check_scale(result.loss_scale, result.step)
+    else:
+        check_values(result.values, mode, result.step)
+
+
+def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
+    """Raise ApplianceNanError unless the scalar results of a step are finite."""
+    scalars = [value for value in values if isinstance(value, float)]
+    if not all(map(math.isfinite, scalars)):
+        raise ApplianceNanError(
+            f"the {mode} loss of step {step} is not finite",
+            code="loss-not-finite",
+            value=", ".join(map(str, scalars)),
+            rule="losses are finite numbers",
+            remedy="lower the learning rate, clip gradients (precision.max_gradient_norm), or "
+            "check the data; then continue from a checkpoint of an earlier step",
+        )
+
+
+def check_scale(loss_scale: LossScale | None, step: int) -> None:
+    """Raise ApplianceNanError if a smaller loss scale, which could help, is not allowed."""
+    if loss_scale is not None and loss_scale.is_exhausted:
+        raise ApplianceNanError(
+            f"gradients of step {step} overflow at the smallest loss scale",
+            code="loss-scale-exhausted",
+            where="GradScaler",
+            value=f"min_loss_scale {loss_scale.scale}",
+            rule="a smaller loss scale makes gradients finite",
+            remedy="check the data and the learning rate; then continue from a checkpoint of an "
+            "earlier step",
+        )
