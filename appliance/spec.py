@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from csnode.fabric.region import working_wafer
+from swarmx.links.link import TlsSpec
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
+from wsc.core.errors import ConfigError
 
 
 class AutoRestart(Config):
@@ -54,6 +56,10 @@ class RuntimeSpec(Config):
     link: Literal["shared_memory", "grpc"] = "shared_memory"
     """What carries messages between actors; ``grpc`` is needed when they span hosts."""
 
+    tls: TlsSpec | None = None
+    """Certificates of the hosts, for ``link: grpc``. Without, every role makes one of its own, and
+    the directory that Ray carries says which belongs to whom."""
+
     input_workers: PositiveInt = 1
     """Most input-worker processes, even if ``num_workers_per_csx`` requests more."""
 
@@ -75,6 +81,17 @@ class RuntimeSpec(Config):
 
     log: RoleLogSpec = Field(default_factory=RoleLogSpec)
     """Logs of the roles; a run of a params file sets them from ``logging.wsc_log_level``."""
+
+    @model_validator(mode="after")
+    def _tls_has_a_network(self) -> RuntimeSpec:
+        if self.tls is not None and (self.kind == "local" or self.link == "shared_memory"):
+            raise ConfigError(
+                "runtime.tls must go with a link between hosts",
+                code="tls-without-network",
+                value=f"kind: {self.kind}, link: {self.link}",
+                remedy="set runtime.link to grpc, or remove runtime.tls",
+            )
+        return self
 
 
 class ClusterSpec(Config):

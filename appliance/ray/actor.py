@@ -107,6 +107,7 @@ class RoleActor(HostedProcess):
             start_timeout_s=runtime.start_timeout_s,
             stall_timeout_s=runtime.stall_timeout_s,
             arena=arena,
+            tls=runtime.tls,
         )
         return self.presence(self._link.endpoint.address)
 

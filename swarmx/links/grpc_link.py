@@ -1,5 +1,8 @@
 """The link between hosts: every role is a gRPC server, and streams to the roles it sends to.
 
+Every connection is TLS with certificates on both sides (see ``certificates``), so what arrives is
+whole, secret, and from the role that the directory names.
+
 One stream carries one direction, in order: see ``wire.proto``. The receiver copies the frames of a
 payload into a tensor of its own, so the two processes share no memory. gRPC's threads only move
 bytes between the network and two queues; they never run code of the role.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -18,15 +22,18 @@ from typing import Any
 import grpc
 import torch
 
+from swarmx.links.certificates import Credentials, certificate_of_role, read_credentials
 from swarmx.links.endpoint import (
     PAYLOAD_LIMIT_BYTES,
     Address,
     damaged,
+    not_authentic,
     peer_gone,
     stalled,
     unknown_role,
     unreachable,
 )
+from swarmx.links.link import TlsSpec
 from swarmx.links.memory import MemorySlab
 from swarmx.links.wire import (
     DamagedMessageError,
@@ -43,8 +50,13 @@ from wsc.core.units import MIB
 _FRAME_BYTES = 2 * MIB  # below gRPC's default limit of 4 MiB for a message
 _SERVICE, _METHOD = "waferstream.Link", "Stream"
 _MAX_PEERS = 1024  # each peer that sends keeps one waiting thread
+_LOOK_S = 1.0  # between two looks at a connection that does not come about
+_HANDSHAKE_S = 5.0  # a peer refuses handshakes until it knows the directory
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent
-_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.so_reuseport", 0))
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.so_reuseport", 0),
+)
 
 
 @dataclass(frozen=True)
@@ -63,14 +75,28 @@ class _Outbound:
     call: grpc.Future
 
 
+def open_grpc(
+    name: str, session: str, host: str, start_timeout_s: float, tls: TlsSpec | None = None
+) -> GrpcEndpoint:
+    """Open the mailbox of a role, with the certificate of its host or one of its own."""
+    own = (
+        certificate_of_role(name)
+        if tls is None
+        else read_credentials(tls.ca, tls.certificate, tls.key)
+    )
+    return GrpcEndpoint(name, session, host, start_timeout_s, own)
+
+
 class GrpcEndpoint:
     """One role's mailbox on the network; ``send`` and ``receive`` are for one thread.
 
-    ``host`` is the name or IP address under which peers reach this host. Streams from peers of
-    another ``session`` are refused.
+    ``host`` is the name or IP address under which peers reach this host. Streams are refused from
+    peers of another ``session``, and from those whose certificate is not that of the directory.
     """
 
-    def __init__(self, name: str, session: str, host: str, start_timeout_s: float) -> None:
+    def __init__(
+        self, name: str, session: str, host: str, start_timeout_s: float, own: Credentials
+    ) -> None:
         self.name = name
         self.refused = 0
         self._session = session
@@ -81,13 +107,16 @@ class GrpcEndpoint:
         self._outbound: dict[str, _Outbound] = {}
         self._inbox: SimpleQueue[Envelope | _Lost | ApplianceCorruptionError] = SimpleQueue()
         self._lost: list[str] = []
+        self._own = own
+        self._trusted = self._server_certificates()
         self._server = _server(self._take_stream)
-        self.address = Address(f"{host}:{_bind(self._server, host)}", "")
+        self.address = Address(f"{host}:{self._bind(host)}", own.identity)
         self._server.start()
 
     def connect(self, directory: Mapping[str, Address]) -> None:
         """Record the addresses of other roles; the first ``send`` to a role opens a stream."""
         self._directory.update(directory)
+        self._trusted = self._server_certificates()
         self._is_connected.set()
 
     def limit_payloads(self, num_bytes: int) -> None:
@@ -137,12 +166,12 @@ class GrpcEndpoint:
             raise unknown_role(self.name, target)
         if target in self._lost:
             raise peer_gone(self.name, target)
-        channel = grpc.insecure_channel(self._directory[target].place, _OPTIONS)
+        channel = self._channel(target)
         try:
-            grpc.channel_ready_future(channel).result(timeout=self._start_timeout_s)
-        except grpc.FutureTimeoutError:
+            self._wait_for(target, channel)
+        except BaseException:
             channel.close()
-            raise unreachable(self.name, target, self._start_timeout_s) from None
+            raise
         queue: SimpleQueue[Envelope | None] = SimpleQueue()
         call = channel.stream_unary(f"/{_SERVICE}/{_METHOD}").future(
             _frames(queue), metadata=(("session", self._session), ("role", self.name))
@@ -151,12 +180,69 @@ class GrpcEndpoint:
         self._outbound[target] = _Outbound(channel, queue, call)
         return self._outbound[target]
 
+    def _channel(self, target: str) -> grpc.Channel:
+        """Return a channel on which only the role at this address can answer."""
+        place, identity = self._directory[target]
+        own, options = self._own, _OPTIONS
+        if own.authority is None:  # the certificate is of a role, not of its host
+            options = (*_OPTIONS, ("grpc.ssl_target_name_override", target))
+        trusted = own.authority or identity.encode()
+        credentials = grpc.ssl_channel_credentials(trusted, own.key, own.certificate)
+        return grpc.secure_channel(place, credentials, options)
+
+    def _wait_for(self, target: str, channel: grpc.Channel) -> None:
+        """Wait until a peer listens.
+
+        Raises:
+            ApplianceRuntimeServerError: It does not within the time limit, or what listens there
+                does not have the peer's certificate.
+        """
+        ready = grpc.channel_ready_future(channel)
+        start_s = time.monotonic()
+        while True:
+            waited_s = time.monotonic() - start_s
+            left_s = self._start_timeout_s - waited_s
+            try:
+                ready.result(timeout=max(0.0, min(_LOOK_S, left_s)))
+                return
+            except grpc.FutureTimeoutError:
+                reason = _failure_of(channel)
+                if "handshake" in reason and waited_s > min(_HANDSHAKE_S, left_s):
+                    raise not_authentic(self.name, target, reason) from None
+                if left_s <= 0:
+                    raise unreachable(self.name, target, self._start_timeout_s) from None
+
+    def _server_certificates(self) -> grpc.ServerCertificateConfiguration:
+        """Return the own certificate, and whose certificates a connection may show."""
+        own = self._own
+        peers = "".join({address.identity for address in self._directory.values()})
+        trusted = own.authority or (peers.encode() or own.certificate)
+        return grpc.ssl_server_certificate_configuration([(own.key, own.certificate)], trusted)
+
+    def _bind(self, host: str) -> int:
+        """Bind the server to a free port on ``host`` and return the port."""
+        credentials = grpc.dynamic_ssl_server_credentials(
+            self._trusted, lambda: self._trusted, require_client_authentication=True
+        )
+        try:
+            return int(self._server.add_secure_port(f"{host}:0", credentials))
+        except RuntimeError as error:
+            raise ClusterJobInitError(
+                "a role cannot listen", code="address-unavailable", where=host, value=error
+            ) from error
+
+    def _is_of_peer(self, peer: str, context: grpc.ServicerContext) -> bool:
+        """Return whether a stream is of this session, and from the role that it names."""
+        known = self._directory.get(peer)
+        session = dict(context.invocation_metadata()).get("session")
+        shown = context.auth_context().get("x509_pem_cert", [b""])[0].decode()
+        return known is not None and session == self._session and shown == known.identity
+
     def _take_stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """Put the messages of one peer into the inbox until its stream ends."""
-        caller = dict(context.invocation_metadata())
-        peer = str(caller.get("role", ""))
+        peer = str(dict(context.invocation_metadata()).get("role", ""))
         self._is_connected.wait(self._start_timeout_s)  # a peer may be ahead
-        if caller.get("session") != self._session or peer not in self._directory:
+        if not self._is_of_peer(peer, context):
             self.refused += 1
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a role of this cluster")
         try:
@@ -212,14 +298,13 @@ def _server(take_stream: object) -> grpc.Server:
     )
 
 
-def _bind(server: grpc.Server, host: str) -> int:
-    """Bind the server to a free port on ``host`` and return the port."""
+def _failure_of(channel: grpc.Channel) -> str:
+    """Return why a channel is not connected."""
     try:
-        return int(server.add_insecure_port(f"{host}:0"))
-    except RuntimeError as error:
-        raise ClusterJobInitError(
-            "a role cannot listen", code="address-unavailable", where=host, value=error
-        ) from error
+        channel.unary_unary(f"/{_SERVICE}/Look")(b"", timeout=_LOOK_S)
+    except grpc.RpcError as error:
+        return str(error.details()).lower()
+    return ""
 
 
 def _frames(queue: SimpleQueue[Envelope | None]) -> Iterator[bytes]:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, assert_never
 
 from swarmx.links.endpoint import Endpoint
 from swarmx.links.memory import MemoryArena, SharedArena
 from swarmx.links.unix_socket import SocketEndpoint
+from wsc.core.config import Config
 from wsc.core.payload import Arena
 
 LinkKind = Literal["shared_memory", "grpc"]
+
+
+class TlsSpec(Config):
+    """Files of a host, at the same paths on all hosts; ``waferstream certificates`` makes them."""
+
+    ca: Path
+    """Certificate of the authority that has signed those of all hosts."""
+
+    certificate: Path
+    """Certificate of this host, for the address at which Ray knows it."""
+
+    key: Path
+    """Private key of this host, which only its owner can read."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ def open_link(
     start_timeout_s: float = 90.0,
     stall_timeout_s: float = 600.0,
     arena: Arena | None = None,
+    tls: TlsSpec | None = None,
 ) -> Link:
     """Open the link of one role; roles of one session can reach each other.
 
@@ -46,6 +62,11 @@ def open_link(
         start_timeout_s: Limit of the wait for a peer to listen.
         stall_timeout_s: Limit of the wait for a peer to read a message (shared memory only).
         arena: Memory of an earlier link of the role, to be used again.
+        tls: Certificates of this host; without, the role makes one of its own (gRPC only).
+
+    Raises:
+        ConfigError: The files of ``tls`` cannot be used.
+        ClusterJobInitError: The role cannot listen.
     """
     endpoint: Endpoint
     match kind:
@@ -53,8 +74,8 @@ def open_link(
             endpoint = SocketEndpoint(role, session, start_timeout_s, stall_timeout_s)
             return Link(endpoint, arena or SharedArena())
         case "grpc":
-            from swarmx.links.grpc_link import GrpcEndpoint  # noqa: PLC0415 - loads a C library
+            from swarmx.links.grpc_link import open_grpc  # noqa: PLC0415 - loads C libraries
 
-            endpoint = GrpcEndpoint(role, session, host, start_timeout_s)
+            endpoint = open_grpc(role, session, host, start_timeout_s, tls)
             return Link(endpoint, arena or MemoryArena())
     assert_never(kind)

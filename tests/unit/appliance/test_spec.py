@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.spec import ClusterSpec, load_cluster
+from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
 from tests.support.errors import raises
+from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 
@@ -25,3 +26,13 @@ def test_cluster_section_that_is_not_a_mapping_is_refused(tmp_path: Path) -> Non
         load_cluster(path)
     assert caught.value.where == str(path)
     assert "'machine'" in caught.value.what
+
+
+def test_tls_needs_a_link_between_hosts() -> None:
+    """Certificates that no link would use are refused, not ignored."""
+    files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
+    network = {"link": "grpc", "tls": files}
+    assert validate(RuntimeSpec, network, "").tls is not None
+    for other in ({"tls": files}, {**network, "kind": "local"}):
+        with raises(ConfigError, "tls-without-network"):
+            validate(RuntimeSpec, other, "")
