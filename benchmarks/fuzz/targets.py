@@ -83,8 +83,8 @@ def _messages() -> tuple[Target, ...]:
 
     typed = (DamagedMessageError,)
     return (
-        Target("header of a message", 400, _of_bytes(headers), read_header, typed),
-        Target("message on a socket", 300, _of_bytes(whole), read_message, typed),
+        Target("header of a message", 560, _of_bytes(headers), read_header, typed),
+        Target("message on a socket", 370, _of_bytes(whole), read_message, typed),
     )
 
 
@@ -104,14 +104,14 @@ def _configurations(folder: Path) -> tuple[Target, ...]:
         return CheckpointFolder(checkpoints, "a_{step}.mdl").entries()
 
     return (
-        Target("params.yaml", 60, _of_trees(params, _yaml), _from(folder / "p.yaml", load_phases)),
+        Target("params.yaml", 5, _of_trees(params, _yaml), _from(folder / "p.yaml", load_phases)),
         Target(
-            "cluster.yaml", 40, _of_trees(cluster, _yaml), _from(folder / "c.yaml", load_cluster)
+            "cluster.yaml", 5, _of_trees(cluster, _yaml), _from(folder / "c.yaml", load_cluster)
         ),
-        Target("YAML text", 20, _of_bytes(texts), _from(folder / "t.yaml", load_cluster)),
+        Target("YAML text", 5, _of_bytes(texts), _from(folder / "t.yaml", load_cluster)),
         Target(
             "checkpoint index",
-            20,
+            5,
             _of_trees(index, _yaml),
             _from(checkpoints / INDEX_NAME, read_index),
         ),
@@ -132,8 +132,8 @@ def _files(folder: Path) -> tuple[Target, ...]:
         return [reader[key] for key in reader.tensors]
 
     return (
-        Target("CSV of rows", 90, _of_bytes(tables), _from(folder / "rows.csv", read_rows)),
-        Target("HDF5 dataset", 30, _of_bytes(_datasets()), _from(folder / "d.h5", read_dataset)),
+        Target("CSV of rows", 30, _of_bytes(tables), _from(folder / "rows.csv", read_rows)),
+        Target("HDF5 dataset", 8, _of_bytes(_datasets()), _from(folder / "d.h5", read_dataset)),
         Target(
             "checkpoint",
             1,
@@ -161,12 +161,12 @@ def _caches(folder: Path) -> tuple[Target, ...]:
     return (
         Target(
             "compile artifact",
-            20,
+            8,
             _of_trees(artifact, _resealed),
             read_artifact,
             (DamagedArtifactError,),
         ),
-        Target("stored job", 20, _of_trees(stored, _json), _from(jobs / FILE, read_jobs)),
+        Target("stored job", 4, _of_trees(stored, _json), _from(jobs / FILE, read_jobs)),
     )
 
 
