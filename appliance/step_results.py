@@ -34,12 +34,13 @@ class StepResult:
     index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
     norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
     is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
+    ``timing`` is that of the emulated machine, None on CPU and GPU, where nothing is emulated.
     """
 
     step: int
     values: tuple[Value, ...]
     gradient_norm: float | None
-    timing: StepTiming
+    timing: StepTiming | None
     loss_scale: LossScale | None = None
     tensor_norms: Mapping[str, TensorNorms] = field(default_factory=dict)
 

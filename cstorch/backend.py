@@ -289,7 +289,7 @@ class Backend:
         results = self._execution.run(mode, first_step, last_step, self._registered(), loss_scale)
         if mode == "train":
             self.global_step = last_step
-            self.timings += [result.timing for result in results]
+            self.timings += [result.timing for result in results if result.timing]
         return results
 
     def save(self, path: Path, states: Collection[str], objects: dict[str, Any]) -> None:

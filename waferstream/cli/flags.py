@@ -147,7 +147,7 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
     _key(
         BACKEND,
         "device",
-        "device; only CSX is emulated (default: CSX)",
+        "device: CSX is emulated, CPU and GPU run plain PyTorch (default: CSX)",
         positional=True,
         options={"nargs": "?", "choices": get_args(DeviceType), "default": None},
         key="backend_type",
@@ -250,7 +250,7 @@ COMMAND_FLAGS: tuple[Flag, ...] = (
     _key(
         BACKEND,
         "target_device",
-        "device; only CSX is emulated (default: CSX)",
+        "device: CSX is emulated, CPU and GPU run plain PyTorch (default: CSX)",
         options={"choices": get_args(DeviceType)},
         key="backend_type",
     ),

@@ -74,15 +74,13 @@ def _execute(arguments: ExecArguments) -> int:
 def _run(arguments: Arguments) -> None:
     phases = load_phases(arguments.params, arguments.overrides())
     check_phases(phases, arguments.mode)
-    backend = phases[0].trainer.init.backend
-    if backend.backend_type != "CSX":
+    device = phases[0].trainer.init.backend.backend_type
+    if device != "CSX" and arguments.simulation is not None:
         raise ConfigError(
-            "backend_type must be CSX",
+            "a simulation must be one of CSX",
             code="device-not-emulated",
             where="trainer.init.backend.backend_type",
-            value=backend.backend_type,
-            remedy="write the loop as a program: "
-            f'cstorch.backend("{backend.backend_type}") runs there',
+            value=device,
         )
     # Importing torch takes seconds: report a wrong command line or file before that.
     from appliance.user_code import importing_from  # noqa: PLC0415

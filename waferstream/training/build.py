@@ -84,7 +84,9 @@ def make_scaler(init: InitConfig) -> GradScaler:
 
 def make_watch(init: InitConfig, start: int) -> Watch:
     """Return what the cluster watches in a training that continues after step ``start``."""
-    checker = init.callback(NaNChecker)
+    checker, device = init.callback(NaNChecker), init.backend.backend_type
+    if device != "CSX" and (checker or init.callback(ComputeNorm)):
+        log.warning("ComputeNorm and NaNChecker have no effect on %s", device)
     finite_to = 0 if checker is None else start + (checker.num_steps or MAX_STEP)
     return Watch(norms=init.callback(ComputeNorm) is not None, finite_to=finite_to)
 

@@ -67,10 +67,13 @@ class Observer(Protocol):
 
 
 class Progress:
-    """Progress bar and the vendor's progress lines."""
+    """Progress bar and the vendor's progress lines; on CPU and GPU no machine is emulated."""
 
-    def __init__(self, machine: str, batch_size: int, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, machine: str, batch_size: int, log: Callable[[str], None], device: str = "CSX"
+    ) -> None:
         self._machine = machine
+        self._device = device
         self._batch_size = batch_size
         self._log = log
         self._bar: ProgressBar | None = None
@@ -87,8 +90,9 @@ class Progress:
             global_rate=log.global_rate,
             loop_remaining_s=log.steps_left_in_stage * seconds_per_step,
             remaining_s=log.steps_left * seconds_per_step,
-            emulated_rate=log.emulated_rate,
+            emulated_rate=log.emulated_rate or None,
             machine=self._machine,
+            device=self._device,
         )
         self._say(line)
 
@@ -99,6 +103,7 @@ class Progress:
             loss=log.loss,
             rate=log.rate,
             global_rate=log.rate,
+            device=self._device,
         )
         self._say(line)
         self._say(f"Avg Eval Loss: {log.loss:.5f}")
@@ -242,7 +247,7 @@ class TrainingReporter:
             global_rate=tracker.global_rate,
             emulated_rate=self._profiler.emulated_rate,
             seconds=tracker.elapsed_s - self._told_s,
-            timings=tuple(result.timing for result in self._untold),
+            timings=tuple(result.timing for result in self._untold if result.timing),
             steps_left_in_stage=stage.last - newest.step,
             steps_left=self._plan.end - newest.step,
         )

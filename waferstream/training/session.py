@@ -144,7 +144,7 @@ def make_backend(
     cstorch.amp.set_half_dtype(precision.fp16_type)
     cstorch.backends.csx.precision.optimization_level = precision.precision_opt_level
     backend = cstorch.backend(
-        "CSX",
+        init.backend.backend_type,
         cluster_config=cstorch.ClusterConfig(
             num_csx=job.num_csx,
             max_wgt_servers=job.max_wgt_servers,
@@ -173,7 +173,8 @@ def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Seque
         if isinstance(logger, ProgressConfig) and params.trainer.fit is not None:
             machine = f"{init.backend.cluster_config.num_csx} x {cluster.machine.system.name}"
             batch_size = params.trainer.fit.train_dataloader.batch_size
-            observers.append(Progress(machine, batch_size, folder.note))
+            device = init.backend.backend_type
+            observers.append(Progress(machine, batch_size, folder.note, device))
         elif isinstance(logger, TensorBoardLogger):
             observers.append(Events(logger.summary_dir or folder.path))
     return observers

@@ -88,4 +88,5 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
         log.info(
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
         )
+    if history.timings:
         log.info(prediction(machine, num_csx, history.timings[-1]))

@@ -250,6 +250,7 @@ class DataExecutor:
         if not self._backend.is_csx:
             elapsed_s = time.perf_counter() - self._iteration_started_s
             self.profiler.rate_tracker.add(self._step.batch_size, elapsed_s)
+            self._pending_results.append(self._host_result(self._step))
         if self.is_activation_step:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
@@ -259,6 +260,11 @@ class DataExecutor:
                 function(*args, **kwargs)
             self._queued.clear()
             self._log.note(self._step.mode, self.user_iteration, call.values or ())
+
+    def _host_result(self, step: Step) -> StepResult:
+        """Return the result of the step that has just run on CPU or GPU."""
+        number = self._backend.global_step if step.mode == "train" else self._done
+        return StepResult(number, self._call.values or (), None, None, self._call.loss_scale)
 
     def _run_to(self, step: Step, iteration: int) -> None:
         """Run all steps up to an iteration that have not run yet on the cluster."""

@@ -46,7 +46,7 @@ class Profiler:
     def add(self, results: Sequence[StepResult], batch_size: int, elapsed_s: float) -> None:
         """Add the results of steps that ran in one job."""
         self.rate_tracker.add(batch_size * len(results), elapsed_s)
-        self.timings.extend(result.timing for result in results)
+        self.timings.extend(result.timing for result in results if result.timing)
 
     @property
     def emulated_rate(self) -> float:

@@ -4,6 +4,7 @@ import io
 import json
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -165,3 +166,24 @@ def write_phases(folder: Path, *loops: dict[str, int]) -> list[str]:
     return [flag for flag in flags if "model_dir" not in flag] + [
         f"--model_dir={folder / 'phases'}"
     ]
+
+
+def test_run_on_cpu_has_the_weights_of_one_micro_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The device word runs the same file as plain PyTorch: training, evaluation, a resume."""
+    plain = {"csx.performance.micro_batch_size": None}
+    changes: dict[str, Any] = {"init__callbacks": [{"GlobalFlags": plain}]}
+    flags = write_run(tmp_path, init__loop=LOOP, **changes)
+    code, on_csx, err = run_here([*flags, "CSX", f"--model_dir={tmp_path / 'csx'}"], capsys)
+    assert code == 0, err
+    code, on_cpu, err = run_here([*flags, "CPU"], capsys)
+    assert code == 0, err
+    assert digest_of(on_cpu) == digest_of(on_csx)
+    assert "| Train Device=CPU, Step=2, Loss=" in on_cpu
+    assert "| Eval Device=CPU, GlobalStep=4" in on_cpu
+    assert "EmulatedRate" not in on_cpu
+    resumed = f"--checkpoint_path={tmp_path / 'model_dir' / 'checkpoint_2.mdl'}"
+    code, again, err = run_here([*flags, "CPU", resumed, f"--model_dir={tmp_path / 'b'}"], capsys)
+    assert code == 0, err
+    assert digest_of(again) == digest_of(on_csx)
