@@ -34,9 +34,12 @@ from cstorch.current import current_backend
 from cstorch.devices.eager import EagerStep
 from cstorch.devices.host import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
+from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.forward import Forward
 from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.recorder import Recorder, names_of, recording, update_of
+from cstorch.tracing.start_key import start_key
 from cstorch.tracing.step_value import StepValue
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_recorded, recorded_digest
@@ -58,11 +61,17 @@ def trace(function: Callable[..., Any]) -> TracedStep:
 
 
 class TracedStep:
-    """A step function that runs on the cluster."""
+    """A step function that runs on the cluster.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    Args:
+        function: The function.
+        forward: Its forward pass, where the rest of it can run alone.
+    """
+
+    def __init__(self, function: Callable[..., Any], forward: Forward | None = None) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._forward = forward
         self._eager = EagerStep(function)  # on CPU and GPU
         self._fitted: _Fitted | None = None
 
@@ -94,7 +103,7 @@ class TracedStep:
             backend.weights.adopt_replaced()
         if isinstance(backend, HostBackend):
             return self._eager.run(backend, loop, args, kwargs)
-        arguments = _Call.of(self._function, args, kwargs)
+        arguments = Call.of(self._function, args, kwargs)
         if (self, loop.source) not in backend.installed.values() or self._is_outdated(backend):
             self._install(backend, loop, arguments)
             backend.installed[self.mode] = (self, loop.source)
@@ -144,7 +153,7 @@ class TracedStep:
         The arguments are those of a call; nothing is installed and no loop is needed, so that a
         simulation reads the very program that a run executes. The compile cache is not used.
         """
-        recorded = _record(current_backend(), _Call.of(self._function, args, kwargs), size)
+        recorded = _record(current_backend(), Call.of(self._function, args, kwargs), size)
         compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
@@ -153,11 +162,11 @@ class TracedStep:
         assert self._fitted is not None, "a step is called before it is asked for its program"
         return self._fitted
 
-    def _install(self, backend: Backend, loop: Loop, call: _Call) -> None:
+    def _install(self, backend: Backend, loop: Loop, call: Call) -> None:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         with backend.job_client.compiling():
-            fitted = _record_fitting(backend, call, loop)
+            fitted = _record_fitting(backend, call, loop, self._forward)
         self._fitted = fitted
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
@@ -167,7 +176,7 @@ class TracedStep:
             backend.install(fitted.compiled, feed, fitted.optimizer, held)
         self._constants = backend.constants()
 
-    def _retrace(self, backend: Backend, loop: Loop, call: _Call) -> None:
+    def _retrace(self, backend: Backend, loop: Loop, call: Call) -> None:
         """Run the body again for this iteration: Python runs, the program stays as it is.
 
         Closures of the body get what it gives them now, and the update follows it.
@@ -177,6 +186,7 @@ class TracedStep:
         """
         backend.settle()  # the body sees the state after the steps called so far
         fitted = self._installed
+        assert fitted.fit is not None, "a step that is to be traced again has no key"
         recorded = _record(backend, call, *recorded_size(backend, call.tensors))
         optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
         is_same = recorded.digest_at(fitted.fit) == fitted.compiled.program.digest
@@ -229,85 +239,23 @@ class TracedStep:
 
 
 @dataclass(frozen=True)
-class _Call:
-    """A call of a step function, whose tensors can be replaced."""
-
-    function: Callable[..., Any]
-    leaves: list[Any]
-    structure: pytree.TreeSpec
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], args: Any, kwargs: Any) -> _Call:
-        """Flatten the arguments; ApplianceCompilationError if none of them holds a tensor."""
-        call = cls(function, *pytree.tree_flatten((args, kwargs)))
-        if not call.tensors:
-            raise ApplianceCompilationError(
-                "the traced step takes no tensor of the batch",
-                code="step-without-tensor",
-                rule="the tensors of the batch that it reads are its arguments",
-                remedy="call it with the batch that the executor yields",
-            )
-        return call
-
-    def check_like(self, other: _Call) -> None:
-        """Raise ApplianceCompilationError if Python might record another step from another call.
-
-        Structure, shapes, dtypes and constants are compared. Other objects are not: what Python
-        would make of them cannot be seen without running it.
-        """
-        if other.structure != self.structure:
-            raise _changed(str(other.structure), str(self.structure))
-        for new, old in zip(other.leaves, self.leaves, strict=True):
-            if _outline(new) != _outline(old):
-                raise _changed(_outline(new), _outline(old))
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        """The tensors among the arguments, in pytree order."""
-        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
-
-    def __call__(self, batch: Sequence[torch.Tensor]) -> Any:
-        """Call the function with other tensors in the places of its own."""
-        tensors = iter(batch)
-        filled = [next(tensors) if isinstance(x, torch.Tensor) else x for x in self.leaves]
-        args, kwargs = pytree.tree_unflatten(filled, self.structure)
-        return self.function(*args, **kwargs)
-
-
-def _outline(argument: object) -> object:
-    """Return what a recorded step takes from an argument."""
-    if isinstance(argument, torch.Tensor):
-        return f"tensor {tuple(argument.shape)} of {argument.dtype}"
-    is_constant = isinstance(argument, bool | int | float | complex | str | bytes | torch.dtype)
-    return (type(argument), argument if is_constant else None)
-
-
-def _changed(value: object, recorded: object) -> ApplianceCompilationError:
-    return ApplianceCompilationError(
-        "a traced step was called with other arguments than at first",
-        code="step-arguments-changed",
-        value=value,
-        rule=f"the step is recorded once, from its first call: {recorded}",
-        remedy="pass what changes as a tensor of the batch, or trace a function for each case",
-    )
-
-
-@dataclass(frozen=True)
 class _Recorded:
     """What the only run of a step in Python left behind."""
 
     backend: Backend
-    recording: Recording
-    call: _Call
+    recording: Recording | None  # None if the forward pass was skipped
+    call: Call
     outputs: Any  # the placeholders that the step returns to the loop
     recorder: Recorder
 
     def compiled_at(self, fit: Fit, cache: ArtifactCache | None = None) -> tuple[Compiled, bool]:
         """Return the program for a fit, and whether it came from the cache."""
+        assert self.recording is not None, "a program from the cache fits"
         return compile_recorded(self.recording, compile_request(self.backend, fit), cache)
 
     def digest_at(self, fit: Fit) -> str:
         """Return the digest of the program for a fit, without compiling it."""
+        assert self.recording is not None, "the forward pass has run"
         return recorded_digest(self.recording, compile_request(self.backend, fit))
 
     def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
@@ -323,13 +271,13 @@ class _Fitted:
 
     recorded: _Recorded
     compiled: Compiled
-    fit: Fit
+    fit: Fit | None  # None if the forward pass was skipped
     optimizer: OptimizerSpec | None  # None if the step trains nothing
     settings: list[object]  # of the recorder when the update was read
     num_steps: int  # that the schedules of the optimizer cover
 
 
-def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
+def _record_fitting(backend: Backend, call: Call, loop: Loop, forward: Forward | None) -> _Fitted:
     """Record a step and compile it at the micro-batch size that policy and wafer allow.
 
     Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
@@ -337,6 +285,26 @@ def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
     cache = None if backend.validate_only else backend.cache
     job = backend.jobs.begin_compile(backend.job_client.newest)
     log.info("Compiling the model. This may take a few minutes.")
+    start = _Start.of(backend, call, forward, cache)
+    found = None if start is None else start.load(backend, call)
+    if found is not None:
+        (recorded, compiled), fit, was_cached = found, None, True
+    else:
+        recorded, compiled, fit, was_cached = _compile_fitting(backend, call, loop, cache)
+        if start is not None:
+            start.cache.store_start(start.key, compiled.program.digest)
+    log_compiled(backend, compiled.program, was_cached=was_cached)
+    job.compile_hash, job.is_cached = compiled.program.digest, was_cached
+    job.end()
+    optimizer = recorded.optimizer_of(compiled, loop.last_step)
+    settings = recorded.recorder.settings()
+    return _Fitted(recorded, compiled, fit, optimizer, settings, loop.last_step)
+
+
+def _compile_fitting(
+    backend: Backend, call: Call, loop: Loop, cache: ArtifactCache | None
+) -> tuple[_Recorded, Compiled, Fit, bool]:
+    """Return a recorded step, its program and fit, and whether it came from the cache."""
     recorded = _record(backend, call, *recorded_size(backend, call.tensors))
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
@@ -348,15 +316,39 @@ def _record_fitting(backend: Backend, call: _Call, loop: Loop) -> _Fitted:
     fit = fit_to_wafer(backend, compiled.program)
     if fit != first:
         compiled, was_cached = recorded.compiled_at(fit, cache)
-    log_compiled(backend, compiled.program, was_cached=was_cached)
-    job.compile_hash, job.is_cached = compiled.program.digest, was_cached
-    job.end()
-    optimizer = recorded.optimizer_of(compiled, loop.last_step)
-    settings = recorded.recorder.settings()
-    return _Fitted(recorded, compiled, fit, optimizer, settings, loop.last_step)
+    return recorded, compiled, fit, was_cached
 
 
-def _record(backend: Backend, call: _Call, size: int, for_all_sizes: bool = False) -> _Recorded:
+@dataclass(frozen=True)
+class _Start:
+    """The place in the cache of a step's program that can be found without recording the step."""
+
+    cache: ArtifactCache
+    key: str
+    forward: Forward
+
+    @classmethod
+    def of(
+        cls, backend: Backend, call: Call, forward: Forward | None, cache: ArtifactCache | None
+    ) -> _Start | None:
+        """Return the place, None if there is no cache or if no key names the step."""
+        if cache is None or forward is None:
+            return None
+        key = start_key(backend, model_of(backend), call, forward)
+        return None if key is None else cls(cache, key, forward)
+
+    def load(self, backend: Backend, call: Call) -> tuple[_Recorded, Compiled] | None:
+        """Return the step and its program, None if there is none; the forward pass does not run."""
+        compiled = self.cache.load_start(self.key)
+        if compiled is None:
+            return None
+        model = model_of(backend)
+        with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
+            outputs = recorder.hand_out(call(call.tensors))
+        return _Recorded(backend, None, call, outputs, recorder), compiled
+
+
+def _record(backend: Backend, call: Call, size: int, for_all_sizes: bool = False) -> _Recorded:
     """Run the user's function once, on a micro-batch of ``size`` samples."""
     outputs: Any = None
 

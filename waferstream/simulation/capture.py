@@ -42,11 +42,11 @@ from wsc.core.errors import ConfigError, DataError
 from wsc.core.files import replacing
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Program
+from wsc.core.sources import sources_digest
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
 
-_ROOT = Path(__file__).parents[2]
 _SOURCES = (
     "cstorch",
     "memoryx/optim",
@@ -247,7 +247,5 @@ def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     """Return a digest of model, precision, optimizer, shapes, and the code that captures."""
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
     sections = [init.model.dump(), init.precision.dump(), repr(init.optimizer)]
-    digest = hashlib.sha256(repr((VERSION, torch.__version__, sections, shapes)).encode())
-    for file in sorted(path for folder in _SOURCES for path in (_ROOT / folder).rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*_SOURCES))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

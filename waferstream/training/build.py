@@ -14,6 +14,8 @@ import cstorch
 from cstorch.amp import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
+from cstorch.trace import TracedStep
+from cstorch.tracing.forward import Forward
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import build_model, known_config
 from modelzoo.models.transformer_config import TransformerConfig
@@ -27,6 +29,7 @@ from wsc.core.errors import DataError
 from wsc.core.hyper_schedules.base import scheduler_name
 from wsc.core.hyper_schedules.build import argument_names
 from wsc.core.hyper_schedules.composed import ScalePerParamLR
+from wsc.core.sources import sources_digest
 from wsc.core.watch import Watch
 
 log = logging.getLogger("waferstream")
@@ -40,6 +43,8 @@ FAMILIES = {
 Step = Callable[[Any], Any]
 
 _MODEL = "trainer.init.model"
+_SOURCES = ("cstorch", "memoryx", "modelzoo", "simulator", "timing", "waferstream", "wsc")
+"""Packages whose code decides the program of a step."""
 
 
 def make_model(init: InitConfig) -> nn.Module:
@@ -97,18 +102,18 @@ def training_step(
     optimizer: Optimizer,
     schedulers: list[Scheduler],
     scaler: GradScaler,
-    hear_batch: Callable[[Any], None] = lambda _batch: None,
+    hear_batch: Callable[[Any], None] | None = None,
 ) -> Step:
     """Return the traced training step: forward, backward, clipping, update, schedule.
 
-    ``hear_batch`` is called with the batch while the step is traced.
+    ``hear_batch``, if given, is called with the batch while the step is traced.
     """
-    loss_of = make_loss_of(init, model)
+    forward = make_forward(init, model)
 
-    @cstorch.trace
     def train(batch: Any) -> torch.Tensor:
-        hear_batch(batch)
-        loss = loss_of(batch)
+        if hear_batch is not None:
+            hear_batch(batch)
+        loss = forward(batch)
         cstorch.amp.optimizer_step(
             loss,
             optimizer,
@@ -120,21 +125,32 @@ def training_step(
             scheduler.step()
         return loss
 
-    return train
+    return TracedStep(train, forward if hear_batch is None else None)
 
 
 def evaluation_step(init: InitConfig, model: nn.Module) -> Step:
     """Return the traced evaluation step: forward only, in evaluation mode."""
-    loss_of = make_loss_of(init, model)
+    forward = make_forward(init, model)
 
-    @cstorch.trace
     def evaluate(batch: Any) -> torch.Tensor:
         model.eval()
-        loss = loss_of(batch)
+        loss = forward(batch)
         model.train()
         return loss
 
-    return evaluate
+    return TracedStep(evaluate, forward)
+
+
+def make_forward(init: InitConfig, model: nn.Module) -> Forward:
+    """Return the function from a batch to its loss; its identity is that of a registered model.
+
+    The code of a class of the user's may read anything, so such a model has none.
+    """
+    identity = None
+    if known_config(init.model.dump(), _MODEL) is not None:
+        sections = init.model_dump_json(include={"model", "precision"})
+        identity = f"{sources_digest(*_SOURCES)} {sections}"
+    return Forward(make_loss_of(init, model), identity)
 
 
 def make_loss_of(init: InitConfig, model: nn.Module) -> Callable[[Any], torch.Tensor]:

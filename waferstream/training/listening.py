@@ -71,10 +71,10 @@ class InputLog:
         write_tensor(self._folder, tag, tensor, current_backend().global_step)
 
 
-def make_input_log(init: InitConfig, folder: Path) -> Callable[[Any], None]:
-    """Return what hears the batches of training: ``LogInputSummaries``, or nothing."""
+def make_input_log(init: InitConfig, folder: Path) -> Callable[[Any], None] | None:
+    """Return what hears the batches of training: ``LogInputSummaries``, or None."""
     if init.callback(callbacks.LogInputSummaries) is None:
-        return lambda _batch: None
+        return None
     return InputLog(folder / "cs_events")
 
 

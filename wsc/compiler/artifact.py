@@ -4,15 +4,19 @@
     compiled.json   the program and kernels that a cluster loads (wsc.compiler.compiled)
     schedule.txt    the static schedule, for people
     kernels.py      the generated kernels, for people
+<compile_dir>/start_<key>.txt
+    the artifact of a step that need not be recorded (cstorch.tracing.start_key)
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from wsc.compiler.compiled import (
@@ -23,6 +27,7 @@ from wsc.compiler.compiled import (
 )
 from wsc.compiler.listing import schedule_listing
 from wsc.core.errors import ConfigError
+from wsc.core.files import replacing
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Segment
 from wsc.core.units import counted
@@ -64,6 +69,23 @@ class ArtifactCache:
             shutil.rmtree(partial, ignore_errors=True)
         return target
 
+    def load_start(self, key: str) -> Compiled | None:
+        """Return the artifact that ``store_start`` has put under a key, None if it is not whole."""
+        try:
+            text = self._start_file(key).read_text()
+        except (OSError, UnicodeDecodeError):
+            return None
+        digest, _, check = text.partition(" ")
+        return self.load(digest) if check == _start_check(key, digest) else None
+
+    def store_start(self, key: str, digest: str) -> None:
+        """Put the artifact with a digest under a key, unless the disk is full."""
+        with suppress(OSError), replacing(self._start_file(key)) as partial:
+            partial.write_text(f"{digest} {_start_check(key, digest)}")
+
+    def _start_file(self, key: str) -> Path:
+        return self.root / f"start_{key}.txt"
+
     def _new_folder(self, name: str) -> Path:
         """Create a folder that is filled before it is renamed to its final name."""
         try:
@@ -76,6 +98,10 @@ class ArtifactCache:
                 where=str(self.root),
                 value=error.strerror,
             ) from error
+
+
+def _start_check(key: str, digest: str) -> str:
+    return hashlib.sha256(f"{key} {digest}".encode()).hexdigest()
 
 
 def _kernels_text(compiled: Compiled) -> str:

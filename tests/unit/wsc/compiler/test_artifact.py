@@ -1,5 +1,6 @@
 """The compile cache: the same step is compiled once; a damaged artifact costs a compile."""
 
+import shutil
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -178,3 +179,20 @@ def test_load_of_an_empty_cache_is_silent(cache: ArtifactCache) -> None:
         warnings.simplefilter("error")
         assert cache.load("cs_1") is None
     assert not cache.root.exists()
+
+
+def test_start_leads_to_its_artifact_while_both_are_whole(cache: ArtifactCache) -> None:
+    """A changed file, that of another key, and one whose artifact is gone lead nowhere."""
+    artifact, _ = compiled(cache)
+    assert cache.load_start("key") is None
+    for key in ("key", "other"):
+        cache.store_start(key, artifact.program.digest)
+    assert cache.load_start("key") == artifact
+    file, other = (next(cache.root.glob(f"start_{key}.*")) for key in ("key", "other"))
+    whole = file.read_bytes()
+    for text in (whole[:-1], whole.replace(b"cs_", b"cs_1"), b"", b"\xff", other.read_bytes()):
+        file.write_bytes(text)
+        assert cache.load_start("key") is None
+    file.write_bytes(whole)
+    shutil.rmtree(cache.root / artifact.program.digest)
+    assert cache.load_start("key") is None

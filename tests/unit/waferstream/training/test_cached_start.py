@@ -1,0 +1,82 @@
+"""A run whose program is in the cache starts without recording its step, and trains the same."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.support.tiny_run import digest_of, run_here, write_run
+from wsc.compiler.capture import capture
+
+SHORT: dict[str, Any] = {"init__loop": {"max_steps": 3, "eval_frequency": 2, "eval_steps": 1}}
+TRAIN = "--mode=train"
+SCALED: dict[str, Any] = {
+    **SHORT,
+    "init__precision": {
+        "fp16_type": "float16",
+        "loss_scaling_factor": "dynamic",
+        "initial_loss_scale": 2.0**30,  # overflows, so that steps are skipped
+        "max_gradient_norm": 0.5,
+    },
+    "init__schedulers": [
+        {"LinearLR": {"initial_learning_rate": 0.1, "end_learning_rate": 0.0, "total_iters": 5}}
+    ],
+    "init__optimizer": {"AdamW": {"weight_decay": 0.1}},
+}
+
+
+@contextmanager
+def captures() -> Iterator[list[object]]:
+    """Yield a list to which each recording of a step is appended."""
+    made: list[object] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(args)
+        return capture(*args, **kwargs)
+
+    with mock.patch("wsc.compiler.recording.capture", counted):
+        yield made
+
+
+def run(
+    folder: Path, capsys: pytest.CaptureFixture[str], model_dir: str, *flags: str, **changes: Any
+) -> tuple[str, int]:
+    """Train and evaluate; return the digest of the weights, and how many steps were recorded."""
+    words = write_run(folder, **changes)
+    cache = f"--compile_dir={folder / 'cache'}"
+    model = f"--model_dir={folder / model_dir}"
+    with captures() as made:
+        code, out, err = run_here([*words[:2], model, cache, *flags], capsys)
+    assert code == 0, err
+    return digest_of(out), len(made)
+
+
+@pytest.mark.parametrize("changes", [SHORT, SCALED], ids=["plain", "scaled"])
+def test_second_run_records_nothing_and_has_the_same_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    """Clipping, schedules, loss scale and optimizer follow from the rest of the step."""
+    mode = "--mode=train_and_eval"
+    first, recorded = run(tmp_path, capsys, "one", mode, **changes)
+    assert recorded == 2
+    again, recorded = run(tmp_path, capsys, "two", mode, **changes)
+    assert (again, recorded) == (first, 0)
+
+
+def test_a_start_is_found_by_the_same_step_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not with another model or number of systems, and not by other code."""
+    run(tmp_path, capsys, "first", TRAIN, **SHORT)
+
+    def recorded(name: str, *flags: str, **changes: Any) -> int:
+        return run(tmp_path, capsys, name, TRAIN, *flags, **{**SHORT, **changes})[1]
+
+    assert recorded("systems", "--num_csx=2") == 1
+    assert recorded("model", init__model__filter_size=48) == 1
+    with mock.patch("waferstream.training.build.sources_digest", return_value="changed"):
+        assert recorded("source") == 1
+    assert recorded("other steps", init__loop__max_steps=2) == 0
