@@ -33,7 +33,7 @@ from cstorch.compile import (
 from cstorch.current import current_backend
 from cstorch.devices.eager import EagerStep
 from cstorch.devices.host import HostBackend
-from cstorch.listeners.hooks import note_samples, traced_tensors
+from cstorch.listeners.hooks import hear_again, heard_outlines, note_samples, traced_tensors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.forward import Forward
@@ -290,9 +290,10 @@ def _record_fitting(backend: Backend, call: Call, loop: Loop, forward: Forward |
     if found is not None:
         (recorded, compiled), fit, was_cached = found, None, True
     else:
-        recorded, compiled, fit, was_cached = _compile_fitting(backend, call, loop, cache)
+        with heard_outlines() as heard:
+            recorded, compiled, fit, was_cached = _compile_fitting(backend, call, loop, cache)
         if start is not None:
-            start.cache.store_start(start.key, compiled.program.digest)
+            start.cache.store_start(start.key, compiled.program.digest, heard)
     log_compiled(backend, compiled.program, was_cached=was_cached)
     job.compile_hash, job.is_cached = compiled.program.digest, was_cached
     job.end()
@@ -339,11 +340,13 @@ class _Start:
 
     def load(self, backend: Backend, call: Call) -> tuple[_Recorded, Compiled] | None:
         """Return the step and its program, None if there is none; the forward pass does not run."""
-        compiled = self.cache.load_start(self.key)
-        if compiled is None:
+        found = self.cache.load_start(self.key)
+        if found is None:
             return None
+        compiled, heard = found
         model = model_of(backend)
         with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
+            hear_again(heard)
             outputs = recorder.hand_out(call(call.tensors))
         return _Recorded(backend, None, call, outputs, recorder), compiled
 

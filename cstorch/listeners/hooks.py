@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,6 +17,9 @@ from torch.utils.hooks import RemovableHandle
 Hook = Callable[[torch.Tensor, str], None]
 """A function of a tensor and its name."""
 
+Outline = tuple[str, Sequence[int], str]
+"""Name, shape and dtype of a tensor."""
+
 
 class Hooks:
     """Registered hooks, called in the order of their registration."""
@@ -26,6 +29,11 @@ class Hooks:
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
+
+    @property
+    def read_outlines_only(self) -> bool:
+        """Whether all hooks read names, shapes and dtypes alone, as they state themselves."""
+        return all(getattr(hook, "reads_outlines_only", False) for hook in self._hooks.values())
 
     def register(self, hook: Hook) -> RemovableHandle:
         """Add a hook; returns a handle whose ``remove()`` takes it away."""
@@ -89,3 +97,28 @@ def traced_tensors(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def heard_outlines() -> Iterator[list[Outline]]:
+    """Yield a list of what the hooks in ``while_traced`` hear inside the block."""
+    heard: list[Outline] = []
+
+    def note(tensor: torch.Tensor, name: str) -> None:
+        # The samples of a micro-batch may be a symbol, whose hint decides nothing.
+        extents: Sequence[int | torch.SymInt] = tensor.shape
+        shape = [e.node.hint if isinstance(e, torch.SymInt) else e for e in extents]
+        heard.append((name, shape, str(tensor.dtype).removeprefix("torch.")))
+
+    handle = while_traced.register(note) if while_traced else None
+    try:
+        yield heard
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+def hear_again(outlines: Sequence[Outline]) -> None:
+    """Call the hooks in ``while_traced`` for tensors without values."""
+    for name, shape, dtype in outlines:
+        while_traced(torch.empty(*shape, dtype=getattr(torch, dtype), device="meta"), name)

@@ -44,7 +44,7 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
     must_run = is_explored or flags.csx.debug.retrace_every_iteration
     if forward.identity is None or must_run or not all(map(is_constant, leaves)):
         return None
-    if while_traced or _has_hooks(model):
+    if not while_traced.read_outlines_only or _has_hooks(model):
         return None
     values = _values_of(model)
     if values is None:
@@ -52,7 +52,7 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
     config = backend.cluster_config
     parts = (
         (VERSION, torch.__version__, sys.version),
-        (forward.identity, call.function.__qualname__),
+        (forward.identity, call.function.__qualname__, bool(while_traced)),
         (stream_precision(), flags.amp, flags.csx.model_dump(exclude=_WITHOUT_EFFECT)),
         (config.num_csx, config.cluster.machine.model_dump_json()),
         (call.structure, [outline(leaf) for leaf in call.leaves]),

@@ -32,6 +32,8 @@ class TensorNames:
     Each loop's folder gets ``available_tensor_names.txt``: name, shape of one micro-batch, dtype.
     """
 
+    reads_outlines_only = True
+
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}
         self._trace: Recorder | None = None

@@ -4,13 +4,14 @@
     compiled.json   the program and kernels that a cluster loads (wsc.compiler.compiled)
     schedule.txt    the static schedule, for people
     kernels.py      the generated kernels, for people
-<compile_dir>/start_<key>.txt
+<compile_dir>/start_<key>.json
     the artifact of a step that need not be recorded (cstorch.tracing.start_key)
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -18,6 +19,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from wsc.compiler.compiled import (
     Compiled,
@@ -69,22 +71,25 @@ class ArtifactCache:
             shutil.rmtree(partial, ignore_errors=True)
         return target
 
-    def load_start(self, key: str) -> Compiled | None:
-        """Return the artifact that ``store_start`` has put under a key, None if it is not whole."""
+    def load_start(self, key: str) -> tuple[Compiled, list[Any]] | None:
+        """Return the artifact and the notes under a key, None if they are not whole."""
         try:
-            text = self._start_file(key).read_text()
-        except (OSError, UnicodeDecodeError):
+            digest, notes, check = json.loads(self._start_file(key).read_text())
+        except (OSError, ValueError, TypeError):
             return None
-        digest, _, check = text.partition(" ")
-        return self.load(digest) if check == _start_check(key, digest) else None
+        if check != _start_check(key, digest, notes):
+            return None
+        compiled = self.load(digest)
+        return None if compiled is None else (compiled, notes)
 
-    def store_start(self, key: str, digest: str) -> None:
-        """Put the artifact with a digest under a key, unless the disk is full."""
+    def store_start(self, key: str, digest: str, notes: Sequence[Any] = ()) -> None:
+        """Put the artifact with a digest, and notes in JSON, under a key, if the disk has room."""
+        data = [digest, list(notes), _start_check(key, digest, list(notes))]
         with suppress(OSError), replacing(self._start_file(key)) as partial:
-            partial.write_text(f"{digest} {_start_check(key, digest)}")
+            partial.write_text(json.dumps(data))
 
     def _start_file(self, key: str) -> Path:
-        return self.root / f"start_{key}.txt"
+        return self.root / f"start_{key}.json"
 
     def _new_folder(self, name: str) -> Path:
         """Create a folder that is filled before it is renamed to its final name."""
@@ -100,8 +105,8 @@ class ArtifactCache:
             ) from error
 
 
-def _start_check(key: str, digest: str) -> str:
-    return hashlib.sha256(f"{key} {digest}".encode()).hexdigest()
+def _start_check(key: str, digest: str, notes: list[Any]) -> str:
+    return hashlib.sha256(json.dumps([key, digest, notes]).encode()).hexdigest()
 
 
 def _kernels_text(compiled: Compiled) -> str:

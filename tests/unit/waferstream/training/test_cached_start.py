@@ -64,6 +64,11 @@ def test_second_run_records_nothing_and_has_the_same_weights(
     assert recorded == 2
     again, recorded = run(tmp_path, capsys, "two", mode, **changes)
     assert (again, recorded) == (first, 0)
+    one, two = (
+        next((tmp_path / name).glob("*/executors/000001/available_tensor_names.txt")).read_text()
+        for name in ("one", "two")
+    )
+    assert one == two != ""
 
 
 def test_a_start_is_found_by_the_same_step_only(

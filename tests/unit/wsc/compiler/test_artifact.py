@@ -186,11 +186,18 @@ def test_start_leads_to_its_artifact_while_both_are_whole(cache: ArtifactCache) 
     artifact, _ = compiled(cache)
     assert cache.load_start("key") is None
     for key in ("key", "other"):
-        cache.store_start(key, artifact.program.digest)
-    assert cache.load_start("key") == artifact
+        cache.store_start(key, artifact.program.digest, ["note"])
+    assert cache.load_start("key") == (artifact, ["note"])
     file, other = (next(cache.root.glob(f"start_{key}.*")) for key in ("key", "other"))
     whole = file.read_bytes()
-    for text in (whole[:-1], whole.replace(b"cs_", b"cs_1"), b"", b"\xff", other.read_bytes()):
+    for text in (
+        whole[:-1],
+        whole.replace(b"cs_", b"cs_1"),
+        b"",
+        b"1",
+        b"\xff",
+        other.read_bytes(),
+    ):
         file.write_bytes(text)
         assert cache.load_start("key") is None
     file.write_bytes(whole)
