@@ -1,18 +1,17 @@
-"""What a run leaves on the host: processes, sockets, shared memory, unfinished files."""
+"""What a run leaves on the host: processes, sockets, ports, shared memory, unfinished files."""
 
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.2
-_SOCKET_PREFIX = "@waferstream/"
-
-Leftovers = Mapping[str, frozenset[str]]
-"""What was found, by kind."""
+_LISTENS = "0A"  # the state in /proc/net/tcp
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -36,23 +35,26 @@ def title_of(pid: int) -> str:
 
 
 class Census:
-    """Counts what is there before and after a run; only what belongs to the run is counted.
+    """Counts what a run has left behind, and nothing that belongs to other runs on the host.
 
-    Processes are those that were seen below it; whatever else is there may belong to others.
+    Processes, sockets and ports are those that were seen below the run, shared memory and files
+    those that were not there before.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._before = self._look()
+        self._before = self._files()
         self._pids: dict[int, str] = {}
+        self._sockets: set[str] = set()
 
     def note_processes(self, pid: int) -> None:
-        """Note the processes that are below a process now."""
+        """Note the processes that are below a process now, and their sockets."""
         for below in descendants(pid):
             self._pids.setdefault(below, _start_of(below))
+            self._sockets.update(_sockets_of(below))
 
     def left(self) -> dict[str, list[str]]:
-        """Return what is there that was not before, after it had ten seconds to end."""
+        """Return what is still there, after it had ten seconds to end, by kind."""
         deadline = time.monotonic() + _PATIENCE_S
         while (found := self._left()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -64,16 +66,15 @@ class Census:
             for pid, start in self._pids.items()
             if start and _start_of(pid) == start
         ]
-        now = self._look()
-        new = {kind: sorted(names - self._before[kind]) for kind, names in now.items()}
-        return {kind: names for kind, names in {"processes": alive, **new}.items() if names}
-
-    def _look(self) -> dict[str, frozenset[str]]:
-        return {
-            "sockets": frozenset(_sockets()),
-            "shared memory": frozenset(_names(Path("/dev/shm"), "waferstream*")),
-            "partial files": frozenset(_names(self._folder, "**/*.partial*")),
+        found = {
+            "processes": alive,
+            "sockets": [name for inode, name in _named_sockets() if inode in self._sockets],
+            "files": sorted(self._files() - self._before),
         }
+        return {kind: names for kind, names in found.items() if names}
+
+    def _files(self) -> set[str]:
+        return {*_names(Path("/dev/shm"), "waferstream*"), *_names(self._folder, "**/*.partial*")}
 
 
 def _start_of(pid: int) -> str:
@@ -85,12 +86,27 @@ def _start_of(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def _sockets() -> Iterator[str]:
-    """Yield the names of our sockets in the abstract name space that this user has."""
-    for line in Path("/proc/net/unix").read_text().splitlines():
-        name = line.rpartition(" ")[2]
-        if name.startswith(_SOCKET_PREFIX):
-            yield name
+def _sockets_of(pid: int) -> Iterator[str]:
+    """Yield the inodes of the sockets of a process."""
+    try:
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            if found := _SOCKET.fullmatch(str(path.readlink())):
+                yield found[1]
+    except OSError:  # it has ended
+        return
+
+
+def _named_sockets() -> Iterator[tuple[str, str]]:
+    """Yield inode and name of the sockets in the abstract name space, and of listening ports."""
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        fields = line.split()
+        if len(fields) == 8 and fields[7].startswith("@"):
+            yield fields[6], fields[7]
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            fields = line.split()
+            if fields[3] == _LISTENS:
+                yield fields[9], f"port {int(fields[1].rpartition(':')[2], 16)}"
 
 
 def _names(folder: Path, pattern: str) -> Iterator[str]:

@@ -11,23 +11,36 @@ import pytest
 from benchmarks.chaos import leftovers
 from benchmarks.chaos.leftovers import Census
 
+LISTENING = """
+import socket, sys, time
+inner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+inner.bind("\\0" + sys.argv[1])
+outer = socket.create_server(("127.0.0.1", 0))
+print(outer.getsockname()[1], flush=True)
+time.sleep(60)
+"""
 
-def test_only_what_is_new_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes below the run, our sockets and unfinished files, but not those from before."""
+
+def test_only_what_is_of_the_run_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes below the run, their sockets and ports, unfinished files; none from before."""
     monkeypatch.setattr(leftovers, "_PATIENCE_S", 0.3)
     (tmp_path / "old.partial").touch()
     name = f"waferstream/test-{os.getpid()}/csx-0"
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    command = [sys.executable, "-c", LISTENING, name]
+    with (
+        socket.create_server(("127.0.0.1", 0)),  # of this process, which is not below the run
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
         census = Census(tmp_path)
         assert census.left() == {}
         census.note_processes(os.getpid())
         (tmp_path / "new.partial").touch()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            listener.bind(f"\0{name}")
-            left = census.left()
+        left = census.left()
         process.kill()
-    assert left["sockets"] == [f"@{name}"]
-    assert left["partial files"] == [str(tmp_path / "new.partial")]
-    assert any(line.startswith(f"{process.pid} ") for line in left["processes"])
+    assert left["sockets"] == [f"@{name}", f"port {port}"]
+    assert left["files"] == [str(tmp_path / "new.partial")]
+    assert [line.split()[0] for line in left["processes"]] == [str(process.pid)]
     (tmp_path / "new.partial").unlink()
     assert census.left() == {}
