@@ -114,6 +114,9 @@ class LocalRoles:
         with self._failures_of(server):
             self.holder(server).rollback(attempt, step)
 
+    def prepare(self) -> None:
+        """Do nothing: a new role is there at once."""
+
     def abort(self) -> Mapping[str, WaferStreamError]:
         failed, self._failed = self._failed, {}
         return {role: error for role, error in failed.items() if error.code == "role-died"}

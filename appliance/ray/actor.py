@@ -91,6 +91,9 @@ class RoleActor(HostedProcess):
     _cores: CorePool | None = None
     _payload_bytes = 0  # of the largest payload of all programs
 
+    def load(self, specs: Sequence[RoleSpec]) -> None:
+        """Load the code of roles before there is one here: unpickling their specs does."""
+
     def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
         """Open the role's link and return where it is."""
         self._runtime = runtime

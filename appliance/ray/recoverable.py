@@ -3,6 +3,9 @@
 Every attempt has links of its own: all roles close theirs and open new ones under a new session, so
 no message of an earlier attempt reaches a later one. The coordinator has a link, too, on which it
 tells roles to end a job.
+
+A new process takes seconds until it has loaded its code. So one spare process waits on the host of
+a private Ray, from the first protected job on, and a lost role goes on there at once.
 """
 
 from __future__ import annotations
@@ -10,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from appliance.ray.actor import own_address
+from appliance.ray.actor import RoleActor, own_address
 from appliance.ray.gather import error_of, outcomes
 from appliance.ray.roles import RayRoles, wait_until_ended
+from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import WaferStreamError
@@ -32,6 +37,13 @@ class RecoverableRayRoles(RayRoles):
     """Roles in parallel, each in its own process, that survive the loss of some of them."""
 
     _link: Link | None = None
+    _spare: Any = None
+
+    def prepare(self) -> None:
+        if self._spare is None and self._runtime.address == "local":
+            named = type("spare", (RoleActor,), {})
+            self._spare = ray.remote(num_cpus=0)(named).remote(UserCode.here())
+            self._spare.load.remote(list(self._specs.values()))
 
     def abort(self) -> Mapping[str, WaferStreamError]:
         unfinished = {future: role for role, future in self._running.items()}
@@ -55,7 +67,8 @@ class RecoverableRayRoles(RayRoles):
         session = f"{self._session}.{next(self._sessions)}"
         for role in self._specs:
             if role not in self._actors:
-                self._actors[role] = self._started(role, session)
+                self._actors[role] = self._spare or self._started(role, session)
+                self._spare = None
         self._open(session)
         self._connect(kept)
         return frozenset(self._specs) - kept
@@ -66,6 +79,9 @@ class RecoverableRayRoles(RayRoles):
 
     def shutdown(self) -> None:
         self._close_link()
+        if self._spare is not None and ray.is_initialized():
+            ray.kill(self._spare)
+        self._spare = None
         super().shutdown()
 
     def _place(self) -> None:

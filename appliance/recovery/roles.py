@@ -18,6 +18,9 @@ class RecoverableRoles(Roles, Protocol):
     ``rollback`` of the weight servers, ``run`` of the rest of the job.
     """
 
+    def prepare(self) -> None:
+        """Begin to make ready what speeds up the next ``rebuild``. Idempotent."""
+
     def abort(self) -> Mapping[str, WaferStreamError]:
         """End the job on every role; return the roles that are lost, each with its error.
 

@@ -27,7 +27,7 @@ class State(Enum):
 
 
 FOLLOWING: dict[State, frozenset[State]] = {
-    State.RUNNING: frozenset({State.ABORTING, State.REBUILDING}),  # a cluster grows between jobs
+    State.RUNNING: frozenset({State.ABORTING}),
     State.ABORTING: frozenset({State.DECIDING}),
     State.DECIDING: frozenset({State.REBUILDING, State.GIVEN_UP}),
     State.REBUILDING: frozenset({State.ROLLING_BACK, State.ABORTING}),

@@ -55,6 +55,7 @@ class SupervisedRoles:
 
     def run(self, job: Job) -> list[Report]:
         self._grow(job)
+        self._roles.prepare()
         salvage = Salvage()
         attempt = self._attempt_of(job)
         while True:
@@ -153,6 +154,7 @@ class SupervisedRoles:
             self._policy.note_steps(rest.first_step - job.first_step)
             rest = self._attempt_of(rest)
         self.story.enter(State.RUNNING)
+        self._roles.prepare()
         return rest
 
     def _build(self, lost: Collection[str]) -> None:

@@ -50,6 +50,8 @@ class Shape:
     kind: str = "local"
     link: str = "shared_memory"
     restarts: int = 0  # failures in a row that it survives
+    faults: tuple[str, ...] = ()
+    folder: Path | None = None  # of what has happened
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -70,7 +72,11 @@ def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
 def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
     """Return the configuration of a cluster of a shape."""
     sections = {
-        "runtime": {"kind": shape.kind, "link": shape.link},
+        "runtime": {
+            "kind": shape.kind,
+            "link": shape.link,
+            "faults": {"stated": shape.faults, "folder": shape.folder},
+        },
         "machine": {"swarmx": {"fan_out": shape.fan_out}, **machine},
     }
     return cstorch.ClusterConfig(

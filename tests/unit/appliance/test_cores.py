@@ -115,3 +115,14 @@ def test_unlimited_cores_never_wait() -> None:
 def _readable(pool: CorePool) -> bool:
     """Whether a token is left."""
     return bool(select.select([pool._pipe], [], [], 0)[0])
+
+
+def test_refilled_pool_has_all_its_cores(pool: CorePool) -> None:
+    """Tokens of killed processes come back, and none comes twice; also through another process."""
+    for _ in range(2):
+        os.read(pool._pipe, 1)
+        other: CorePool = pickle.loads(pickle.dumps(pool))
+        other.refill()
+        other.close()
+        assert len(os.read(pool._pipe, 10)) == 2
+        pool.refill()

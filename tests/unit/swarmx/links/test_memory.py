@@ -54,6 +54,16 @@ def test_freed_slab_is_reused_for_its_size(arena: SharedArena) -> None:
     assert arena.allocate(5000).view(torch.uint8).data_ptr() == place
 
 
+def test_slabs_taken_back_serve_again(arena: SharedArena) -> None:
+    """All of them, freed or not, each once: an aborted job leaves no memory in use."""
+    before = {handle_of(arena.allocate(size)) for size in (100, 100, 300)}
+    arena.allocate(100).free()
+    arena.take_back_all()
+    again = [handle_of(arena.allocate(size)) for size in (100, 100, 300)]
+    assert len(set(again)) == 3
+    assert before <= {*again, handle_of(arena.allocate(100))}
+
+
 def test_shared_arena_grows_beyond_a_block(arena: SharedArena) -> None:
     """Slabs larger than a block, and more of them than one block holds, are all apart."""
     slabs = [arena.allocate(size) for size in (40 * MIB, 40 * MIB, 70 * MIB, 64)]

@@ -1,0 +1,198 @@
+"""Measure how fast a run recovers from lost roles, and what its protection costs without a loss.
+
+    python -m benchmarks.recovery --json benchmarks/results/recovery.json
+
+Recovery: a small GPT trains on Ray while systems, switches and input workers are killed (SIGKILL)
+at given steps. The seconds are those of the log: from the failure of the job until its rest begins.
+Weights must be those of a local run in which nobody is killed.
+
+Cost: the same training in one process, with and without protection in turn. Seconds are those of
+the processor for all roles together, so that other work on the host does not count; a ratio
+compares two neighbouring trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import torch
+
+import cstorch
+from appliance.faults.plan import Fault, FaultPlan
+from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
+from benchmarks.streaming.workload import ADAMW, Workload
+from modelzoo.data.registry import build_source
+from timing.hardware import MachineSpec, SwarmXSpec
+from waferstream.reports.benchmark import new_file, new_result, positive
+from wsc.core.files import write_json
+
+_NUM_CSX = 4
+_VICTIMS = ("csx-1", "br-0", "br-1", "wrk-0")
+_STEPS_BETWEEN = 10
+_DIED = re.compile(r"Recovery: (?P<role>\S+) died")
+_RECOVERED = re.compile(r"Recovery: recovered in (?P<s>[\d.]+) s")
+_SMALL = Workload(64, 2, 256, 32, 8, "fp32", cores=2)
+
+
+class Recoveries(logging.Handler):
+    """The seconds of each recovery by role, from the lines of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: dict[str, list[float]] = {}
+        self._role = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if died := _DIED.match(line):
+            self._role = died["role"]
+        elif recovered := _RECOVERED.match(line):
+            self.seconds.setdefault(self._role, []).append(float(recovered["s"]))
+
+
+class Training:
+    """A training of a workload on a new cluster."""
+
+    def __init__(self, workload: Workload, backend: cstorch.Backend) -> None:
+        self.backend = backend
+        # One loader for all runs: another one would be compiled and installed again.
+        self._loader = cstorch.utils.data.DataLoader(build_source, workload.loader, "workload")
+        with backend.device:
+            model = workload.model()
+        compiled = cstorch.compile(model, backend)
+        optimizer = cstorch.optim.AdamW(model.parameters(), **ADAMW)
+
+        @cstorch.trace
+        def step(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            loss: torch.Tensor = compiled(**batch)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        self._step = step
+
+    def run(self, steps: int) -> None:
+        """Train some steps in one job."""
+        executor = cstorch.utils.data.DataExecutor(
+            self._loader, num_steps=steps, activation_steps=steps
+        )
+        for batch in executor:
+            self._step(batch)
+
+
+@contextmanager
+def opened(
+    workload: Workload, runtime: RuntimeSpec, autorestart: AutoRestart | None
+) -> Iterator[Training]:
+    """Open a cluster for a training."""
+    cstorch.amp.enable_mixed_precision(False)
+    machine = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
+    cluster = ClusterSpec(machine=machine, runtime=runtime)
+    config = cstorch.ClusterConfig(num_csx=_NUM_CSX, cluster=cluster, autorestart=autorestart)
+    backend = cstorch.backend("CSX", cluster_config=config)
+    try:
+        yield Training(workload, backend)
+    finally:
+        backend.shutdown()
+        cstorch.backends.reset()
+
+
+def measure_recovery(rounds: int) -> dict[str, Any]:
+    """Kill every kind of role ``rounds`` times; return seconds by role, and both digests."""
+    steps = [(n + 1) * _STEPS_BETWEEN for n in range(rounds * len(_VICTIMS))]
+    faults = tuple(
+        Fault(role=_VICTIMS[n % len(_VICTIMS)], step=step, kind="kill")
+        for n, step in enumerate(steps)
+    )
+    recoveries, log = Recoveries(), logging.getLogger("waferstream")
+    log.addHandler(recoveries)
+    with TemporaryDirectory(prefix="benchmark-") as folder:
+        plan = FaultPlan(stated=faults, folder=Path(folder))
+        try:
+            digest = _digest(
+                RuntimeSpec(kind="ray", faults=plan), AutoRestart(max_num_restarts=3), steps
+            )
+        finally:
+            log.removeHandler(recoveries)
+    every = [second for seconds in recoveries.seconds.values() for second in seconds]
+    return {
+        "seconds": recoveries.seconds,
+        "median_s": statistics.median(every),
+        "max_s": max(every),
+        "kills": len(faults),
+        "digest": digest,
+        "digest_without_faults": _digest(RuntimeSpec(kind="local"), None, steps),
+    }
+
+
+def _digest(runtime: RuntimeSpec, autorestart: AutoRestart | None, kills: Sequence[int]) -> str:
+    with opened(_SMALL, runtime, autorestart) as training:
+        training.run(kills[-1] + _STEPS_BETWEEN)
+        return training.backend.weights_digest()
+
+
+def measure_cost(workload: Workload, pairs: int, steps: int) -> dict[str, Any]:
+    """Return processor seconds of a step with and without protection, in turn, and ratios."""
+    measured: dict[str, list[float]] = {"plain": [], "protected": []}
+    for _ in range(pairs):
+        for name, autorestart in (("plain", None), ("protected", AutoRestart(max_num_restarts=1))):
+            with opened(workload, RuntimeSpec(kind="local"), autorestart) as training:
+                training.run(2)
+                start_s = process_time()
+                training.run(steps)
+                measured[name].append((process_time() - start_s) / steps)
+    ratios = [p / q for p, q in zip(measured["protected"], measured["plain"], strict=True)]
+    return {
+        "parameters": workload.num_parameters(),
+        "tokens": workload.tokens,
+        "cpu_s_per_step": measured,
+        "ratios": ratios,
+        "median_ratio": statistics.median(ratios),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write JSON; return the exit status."""
+    options = _parser().parse_args(arguments)
+    logging.getLogger("waferstream").setLevel(logging.WARNING)
+    result = new_result("seconds to replace a lost role, and the cost of protection without a loss")
+    cost = measure_cost(_workload(options.hidden), options.pairs, options.steps)
+    low, high = min(cost["ratios"]), max(cost["ratios"])
+    print(f"protection costs {cost['median_ratio'] - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]")
+    recovery = measure_recovery(options.rounds)
+    for role, seconds in recovery["seconds"].items():
+        print(f"{role}: median {statistics.median(seconds):.1f} s, max {max(seconds):.1f} s")
+    is_same = recovery["digest"] == recovery["digest_without_faults"]
+    print(f"weights {'equal' if is_same else 'DIFFER FROM'} those without a fault")
+    if options.json is not None:
+        write_json(options.json, result | {"cost": cost, "recovery": recovery})
+    return 0 if is_same else 1
+
+
+def _workload(hidden: int) -> Workload:
+    return Workload(hidden, 4, 2048, 64, 8, "fp32", cores=2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--rounds", type=positive, default=3, help="times that each role is killed")
+    parser.add_argument("--pairs", type=positive, default=5, help="pairs of trials of the cost")
+    parser.add_argument("--steps", type=positive, default=10, help="steps of a trial")
+    parser.add_argument("--hidden", type=positive, default=256, help="width of the model")
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""The states of a protected run, and its story."""
+
+import pytest
+
+from appliance.recovery.states import FOLLOWING, State, Story
+
+
+def test_every_state_is_reached_and_left() -> None:
+    """But for the last one, from which nothing follows."""
+    reached = frozenset(state for following in FOLLOWING.values() for state in following)
+    assert reached == frozenset(State)
+    assert [state for state in State if not FOLLOWING[state]] == [State.GIVEN_UP]
+
+
+def test_state_that_cannot_follow_is_refused() -> None:
+    with pytest.raises(AssertionError):
+        Story().enter(State.ROLLING_BACK)
+
+
+def test_time_counts_from_the_failure() -> None:
+    """Also if another failure comes before the cluster runs again."""
+    now_s = 10.0
+    story = Story(lambda: now_s)
+    story.enter(State.ABORTING)
+    now_s = 11.0
+    for state in (State.DECIDING, State.REBUILDING, State.ABORTING):
+        story.enter(state)
+    now_s = 12.5
+    assert story.since_failure_s == 2.5
+
+
+def test_lines_are_taken_once() -> None:
+    story = Story()
+    story.tell("one")
+    story.tell("two")
+    assert story.take() == ["one", "two"]
+    assert story.take() == []
