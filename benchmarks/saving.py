@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from memoryx.optim.rule import rule_named
 from memoryx.store import Persistence, WeightStore
 from waferstream.reports.benchmark import new_file, new_result
 from wsc.checkpoint import CLUSTER_STATES
@@ -28,7 +29,7 @@ from wsc.core.files import write_json
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
 
-_ADAMW = {"lr": 1e-3, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1, "amsgrad": False}
+_ADAMW = {**dict(rule_named("AdamW").Arguments()), "lr": 1e-3}
 _SERVER = "wgt-0"
 
 
@@ -47,18 +48,24 @@ class _Training:
         self._begun: Path | None = None
 
     def run(self, folder: Path, steps: int, every: int, arm: str) -> dict[str, float]:
-        """Train; return seconds of all steps, and those that checkpoints took of them."""
-        blocked_s, start_s = 0.0, time.perf_counter()
+        """Train; return seconds of all, of steps that had to wait, and of the wait at the end."""
+        copying_s, saving_s, start_s = 0.0, 0.0, time.perf_counter()
         for step in range(1, steps + 1):
             self._step(step)
             if arm != "none" and step % every == 0:
                 save_s = time.perf_counter()
-                blocked_s += self._finish()
+                copying_s += self._finish()
                 self._save(folder / f"{arm}_{step}.mdl", is_background=arm == "background")
-                blocked_s += time.perf_counter() - save_s
+                saving_s += time.perf_counter() - save_s
+        trained_s = time.perf_counter()
+        copying_s += self._finish()
         end_s = time.perf_counter()
-        blocked_s += self._finish() + (time.perf_counter() - end_s)
-        return {"s": time.perf_counter() - start_s, "blocked_s": blocked_s}
+        return {
+            "s": end_s - start_s,
+            "blocked_s": saving_s + copying_s,
+            "copying_s": copying_s,
+            "end_s": end_s - trained_s,
+        }
 
     def _step(self, step: int) -> None:
         """Compute for the time of a step; update one parameter after the other at its end."""
@@ -106,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arms = {
         arm: {
             "blocked_percent": [100 * r[arm]["blocked_s"] / r[arm]["s"] for r in rounds],
+            "copying_percent": [100 * r[arm]["copying_s"] / r[arm]["s"] for r in rounds],
+            "end_percent": [100 * r[arm]["end_s"] / r[arm]["s"] for r in rounds],
             "slower_percent": [100 * (r[arm]["s"] / r["none"]["s"] - 1) for r in rounds],
         }
         for arm in ("at once", "background")

@@ -78,6 +78,7 @@ def _create_without_values(file: h5py.File, spec: TensorSpec) -> None:
     space = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     space.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     space.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space.set_obj_track_times(False)  # equal states make equal files
     link = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     link.set_create_intermediate_group(True)
     link.set_char_encoding(h5py.h5t.CSET_UTF8)
