@@ -95,7 +95,11 @@ class RayHosted(Generic[Hosted]):
         self._actor: Any = None
         self._owns_ray = enter(runtime)
         try:
-            options: dict[str, Any] = {"name": f"{session}/{COORDINATOR}", "num_cpus": 0}
+            options: dict[str, Any] = {
+                "name": f"{session}/{COORDINATOR}",
+                "num_cpus": 0,
+                "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
+            }
             self._actor = ray.remote(**options)(HostedCoordinator).remote(UserCode.here())
             here: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
             self._logs[COORDINATOR] = here.log_path

@@ -84,7 +84,11 @@ class RemoteHosts:
         for host, actors in hosts.items():
             if host not in self._asked:
                 there = NodeAffinitySchedulingStrategy(host, soft=False)
-                options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": there}
+                options: dict[str, Any] = {
+                    "num_cpus": 0,
+                    "scheduling_strategy": there,
+                    "enable_task_events": False,
+                }
                 self._asked[host] = ray.remote(**options)(look_at).remote(actors)
         if not hosts:
             return {}

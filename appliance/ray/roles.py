@@ -181,6 +181,7 @@ class RayRoles:
         options: dict[str, Any] = {
             "name": f"{session}/{role}",
             "num_cpus": _cpus_of(role, self._runtime),
+            "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
             "scheduling_strategy": place,
         }
         # A class named after the role: ps and Ray's messages show this name.

@@ -1,0 +1,60 @@
+"""The soak: which process is which, and what counts as growth."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak import Sample, Soak, gain, main, name_of, sample_of
+
+
+def test_processes_are_named_by_their_titles() -> None:
+    """Roles and coordinator have Ray's titles; Ray's own processes are known by their program."""
+    assert name_of("ray::csx-1.run") == "csx-1"
+    assert name_of("ray::HostedCoordinator.invoke") == "crd-0"
+    assert name_of("/site-packages/ray/core/src/ray/gcs/gcs_server --log_dir=x") == "gcs_server"
+    assert name_of("/usr/bin/python /src/run.py --params=p") == "run.py"
+    assert name_of("ray::IDLE") is None
+    assert name_of("") is None
+
+
+def test_gain_leaves_the_start_out() -> None:
+    """A process that grows while it starts, and then no more, has gained nothing."""
+    started = [Sample(at, memory, 9, 4) for at, memory in enumerate([10, 500, 1000, 1000])]
+    flat = [Sample(at, 1000, 9, 4) for at in range(4, 16)]
+    assert gain([*started, *flat])["memory_kib"] == 0
+    growing = [Sample(at, 100 * at, 9 + at, 4) for at in range(16)]
+    assert gain(growing) == {"memory_kib": 800, "descriptors": 8, "threads": 0, "seconds": 15}
+
+
+def test_longest_process_of_a_role_counts() -> None:
+    """Processes before and after a restart are not mixed, and a short one says nothing."""
+    soak = Soak({("csx-0", 1): [Sample(0, 1, 1, 1)] * 3, ("csx-0", 2): [Sample(0, 5, 1, 1)] * 8})
+    assert dict(soak.growth())["csx-0"]["memory_kib"] == 0
+    assert dict(Soak({("csx-0", 1): [Sample(0, 1, 1, 1)] * 3}).growth()) == {}
+
+
+def test_sample_of_this_process() -> None:
+    """What the kernel says; None for a process that does not exist."""
+    sample = sample_of(os.getpid(), 3.0)
+    assert sample is not None
+    assert sample.at_s == 3.0
+    assert min(sample.memory_kib, sample.descriptors, sample.threads) >= 1
+    assert sample_of(2**22 + 1, 0.0) is None
+
+
+@pytest.mark.nightly
+@pytest.mark.ray
+@pytest.mark.timeout(1200)
+def test_nothing_grows_in_a_few_minutes(tmp_path: Path) -> None:
+    """Small steps with restarts; Ray's head, too, keeps nothing of a call."""
+    path = tmp_path / "soak.json"
+    arguments = ["--minutes", "5", "--steps_per_fault", "400", f"--json={path}"]
+    assert main(arguments) == 0
+    gains = json.loads(path.read_text())["gains"]
+    assert {"gcs_server", "wgt-0", "crd-0"} <= set(gains)
+    for name, gained in gains.items():
+        assert gained["descriptors"] <= 2, name
+        assert gained["threads"] <= 2, name
+        assert gained["memory_kib"] < 8 * 1024, name
