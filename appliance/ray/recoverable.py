@@ -97,6 +97,7 @@ class RecoverableRayRoles(RayRoles):
             host=own_address(self._runtime),
             start_timeout_s=_REACHED_S,
             stall_timeout_s=_REACHED_S,
+            tls=self._runtime.tls,
         )
         super()._open(session)
 

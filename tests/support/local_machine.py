@@ -80,7 +80,7 @@ def compile_model(
     return compiled
 
 
-def sgd(model: nn.Module, lr: float = 0.1, **limits: float) -> OptimizerSpec:
+def sgd(model: nn.Module, lr: float = 0.1, **limits: Any) -> OptimizerSpec:
     """Return plain gradient descent on all parameters."""
     return plain_sgd((name for name, _ in model.named_parameters()), lr, **limits)
 

@@ -27,7 +27,9 @@ from tests.support.local_machine import (
 from timing.hardware import MachineSpec, SwarmXSpec
 from wsc.core.errors import ApplianceRuntimeServerError, DataError, WaferStreamError
 from wsc.core.installation import Installation
+from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.messages import Envelope
+from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Waiting
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
@@ -113,7 +115,12 @@ class MortalJob:
         return self.job.report()
 
 
-def cluster(faults: Faults, restarts: int = 3, min_num_csx: int = 1) -> Coordinator:
+def cluster(
+    faults: Faults,
+    restarts: int = 3,
+    min_num_csx: int = 1,
+    optimizer: OptimizerSpec | None = None,
+) -> Coordinator:
     """Return a supervised cluster with both programs and the model's weights."""
     model, train, evaluate = programs()
     parameters = train.program.parameters
@@ -127,7 +134,7 @@ def cluster(faults: Faults, restarts: int = 3, min_num_csx: int = 1) -> Coordina
     roles = SupervisedRoles(LocalRoles(specs(SIZE.num_csx)), specs, SIZE.num_servers, policy)
     timing = ClusterTiming(MACHINE, SIZE.num_csx, SIZE.num_servers)
     coordinator = Coordinator(parameters, SIZE.num_servers, timing, roles, roles.story.take)
-    coordinator.install(train)
+    coordinator.install(train if optimizer is None else replace(train, optimizer=optimizer))
     coordinator.install(evaluate)
     coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
     return coordinator
@@ -247,3 +254,20 @@ def test_calls_between_jobs_survive_a_loss() -> None:
     dead.install = die
     running.install(programs()[2])
     assert jobs(running) == expected()[0]
+
+
+@settings(max_examples=8, deadline=None)
+@example(400)
+@given(st.integers(1, 600))
+def test_loss_scale_goes_on_from_the_last_finished_step(message: int) -> None:
+    """It doubles in every step, so that a step with another scale would have other bits."""
+    rule = LossScaleRule(steps_per_increase=0, minimum=1.0, maximum=2.0**20)
+    optimizer = sgd(programs()[0], loss_scale=rule)
+    runs = []
+    for faults in (Faults(), Faults({message: "csx"})):
+        running = cluster(faults, optimizer=optimizer)
+        results = running.run("train", 1, 5, loss_scale=LossScale(2.0))
+        runs.append((results, running.digest()))
+    scales = [result.loss_scale.scale for result in runs[0][0] if result.loss_scale is not None]
+    assert scales == [4.0, 8.0, 16.0, 32.0, 64.0]
+    assert runs[1] == runs[0]
