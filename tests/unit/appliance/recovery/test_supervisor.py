@@ -159,7 +159,7 @@ def expected() -> tuple[list[StepResult], str, int]:
 LOSSES = st.dictionaries(st.integers(1, 1000), st.sampled_from(["csx", "br", "wrk"]), max_size=3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @example({1: "csx-1", 2: "br-0", 3: "wrk-1"})
 @example({700: "br"})
 @given(LOSSES)
@@ -256,7 +256,7 @@ def test_calls_between_jobs_survive_a_loss() -> None:
     assert jobs(running) == expected()[0]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @example(400)
 @given(st.integers(1, 600))
 def test_loss_scale_goes_on_from_the_last_finished_step(message: int) -> None:
