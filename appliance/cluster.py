@@ -22,6 +22,7 @@ from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
 from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster, Starter
+from appliance.recovery.replicas import ReplicatedRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import Elaborate, SupervisedRoles
 from appliance.role_log import coordinated_with_logs, with_logs
@@ -31,6 +32,7 @@ from simulator.cluster_timing import ClusterTiming
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Interval, RoleSpec
@@ -187,7 +189,11 @@ def _make_coordinator(
     if build is None or autorestart is None:
         logged = coordinated_with_logs(roles, spec.runtime.log)
         return Coordinator(parameters, size.num_servers, timing, logged)
-    policy = Policy(autorestart, size.num_csx)
+    servers = range(size.num_servers) if size.has_replicas else ()
+    replicas = {server_name(index): replica_name(index) for index in servers}
+    policy = Policy(autorestart, size.num_csx, replicas)
+    if replicas:
+        roles = ReplicatedRoles(roles, replicas)
     supervised = SupervisedRoles(roles, build, size.num_servers, policy)
     logged = coordinated_with_logs(supervised, spec.runtime.log)
     return Coordinator(parameters, size.num_servers, timing, logged, supervised.story.take)

@@ -38,6 +38,15 @@ class RoleLogSpec(Config):
     """
 
 
+class RecoverySpec(Config):
+    """How a run with ``init.autorestart`` gets back what a lost process held."""
+
+    weight_servers: Literal["replay", "replica"] = "replay"
+    """``replay``: the steps since the newest checkpoint are computed again on another cluster.
+    ``replica``: every weight server has a replica in step, from which a new one is filled; this
+    takes the memory of the weights twice, and the time of the updates."""
+
+
 class RuntimeSpec(Config):
     """How the emulated machine is mapped to this computer or to a Ray cluster."""
 
@@ -71,6 +80,9 @@ class RuntimeSpec(Config):
 
     heartbeat_timeout_s: PositiveFloat = 5.0
     """Fail if a process of the cluster is stopped (SIGSTOP), or its host silent, for longer."""
+
+    recovery: RecoverySpec = Field(default_factory=RecoverySpec)
+    """What is kept so that a run can go on after it has lost processes."""
 
     queue: QueueSpec | None = None
     """What the runs of a user on this computer share: they wait for one another by priority. By

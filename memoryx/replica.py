@@ -1,10 +1,11 @@
 """The replica of a weight server: it applies the same updates, so its weights have the same bits.
 
 A weight server sends its replica the gradients of each bucket as it applies them: unscaled and
-clipped, with the number of the update. The replica applies the optimizer's rule to them
-(state-machine replication: Schneider, ACM Computing Surveys 22(4), 1990). It keeps the results of
-finished steps as servers do, and no server updates step t + 1 before all replicas have done step t,
-so that the survivors of any loss are at most one step apart (memoryx.commitment).
+clipped, with the number of the update, and what all servers have agreed on for a step. The replica
+applies the optimizer's rule to them (state-machine replication: Schneider, ACM Computing Surveys
+22(4), 1990). It keeps the results of finished steps as servers do, and no server updates step t + 1
+before all replicas have done step t, so that the survivors of any loss are at most one step apart
+(memoryx.commitment).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import torch
 
 from memoryx.commitment import Commitment
 from memoryx.holder import Holder
+from memoryx.loss_scaling import LossScaling
 from wsc.core.messages import (
     Envelope,
+    NormTotal,
     StepDone,
     UpdateReady,
     UpdateReleased,
@@ -82,6 +85,10 @@ class ReplicaJob(JobState[Replica]):
         self._commitment = Commitment(role.name, installed, job, num_updates)
         self._pending: list[UpdateReady | UpdateSkipped] = []
         self._report = Report(role.name)
+        self._scaling = LossScaling(installed.optimizer, job)
+        self._clips_by_norm = (
+            installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
+        )
 
     def start(self) -> Iterator[Envelope]:
         """Yield nothing: a replica only follows."""
@@ -91,6 +98,10 @@ class ReplicaJob(JobState[Replica]):
         match envelope.message:
             case UpdateReady() | UpdateSkipped() as update:
                 self._pending.append(update)
+            case NormTotal() as total:
+                if self._clips_by_norm:
+                    self._report.norms[total.step] = total.norm
+                self._scaling.advance(total, self._report)
             case StepDone() as done:
                 self._commitment.note(envelope.source, done)
             case message:
@@ -113,7 +124,7 @@ class ReplicaJob(JobState[Replica]):
     def progress(self) -> Progress:
         """Return how far the job is."""
         kept = self._commitment.kept
-        report = replace(kept, results=dict(kept.results), findings=list(kept.findings))
+        report = replace(self._report, results=dict(kept.results), findings=list(kept.findings))
         commitment = self._commitment
         return Progress(self.attempt, commitment.applied_step, commitment.kept_step, report)
 

@@ -205,6 +205,8 @@ class ServerJob(JobState[WeightServer]):
 
     def _settle(self, total: NormTotal) -> Iterator[Envelope]:
         """Apply or skip the update of a step on which all servers have agreed."""
+        if self._replica is not None:
+            yield self.envelope(self._replica, total)
         if self._clips_by_norm:
             self._report.norms[total.step] = total.norm
         with self.role.context.cores.lease():

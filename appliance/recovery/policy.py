@@ -2,7 +2,7 @@
 
     an error that would come again (configuration, data, NaN, memory)    give up
     more failures in a row than allowed, no step finished in between     give up
-    a weight server is lost, and with it weights                         give up
+    a weight server is lost, and with it its replica if there is one     give up
     a system that failed three times within a few steps is tainted       shrink
     some other role is lost                                              replace
     every role is alive                                                  retry
@@ -17,7 +17,7 @@ the rest.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 from appliance.spec import AutoRestart
@@ -64,10 +64,14 @@ class Policy:
     Args:
         limits: What the user allows.
         num_csx: The systems of the run.
+        replicas: The replica of each weight server, if there are replicas.
     """
 
-    def __init__(self, limits: AutoRestart, num_csx: int) -> None:
+    def __init__(
+        self, limits: AutoRestart, num_csx: int, replicas: Mapping[str, str] | None = None
+    ) -> None:
         self._limits = limits
+        self._replicas = replicas or {}
         self._whole = num_csx
         self.num_csx = num_csx
         """The systems with which the run goes on."""
@@ -90,7 +94,8 @@ class Policy:
         if self._in_a_row > self._limits.max_num_restarts:
             why = f"{self._in_a_row} failures in a row, max_num_restarts is "
             return Decision("give up", self.num_csx, f"{why}{self._limits.max_num_restarts}")
-        if any(_is_kind(role, server_name) for role in lost):
+        servers = [role for role in lost if _is_kind(role, server_name)]
+        if any(self._replicas.get(server, server) in lost for server in servers):
             return Decision("give up", self.num_csx, "weights are lost")
         tainted = [system for system in lost if self._is_tainted(system)]
         if tainted and self.num_csx > self._limits.min_num_csx:

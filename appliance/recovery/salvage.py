@@ -41,6 +41,8 @@ class Salvage:
         mine.results |= {key: v for key, v in found.results.items() if key[0] <= done}
         mine.norms |= {step: norm for step, norm in found.norms.items() if step <= done}
         mine.loss_scales |= {step: s for step, s in found.loss_scales.items() if step <= done}
-        mine.step_norms |= {step: n for step, n in found.step_norms.items() if step <= done}
+        for step, norms in found.step_norms.items():  # every server has those of its parameters
+            if step <= done:
+                mine.step_norms.setdefault(step, {}).update(norms)
         new = (one for one in found.findings if one.step <= done and one not in mine.findings)
         mine.findings += new

@@ -85,6 +85,8 @@ class Execution:
             num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
             num_workers=min(workers, runtime.input_workers, config.num_csx),
             lanes=lanes_on(runtime, config.num_csx),
+            has_replicas=config.autorestart is not None
+            and runtime.recovery.weight_servers == "replica",
         )
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_no_step_is_lost_with_any_server_or_replica(
 ) -> None:
     """The survivors roll back to one step, the lost one is filled from its partner, and the rest of
     the job ends with the bits of an undisturbed one; the results of earlier steps are kept."""
-    masters, results, _, num_messages = expected()
+    masters, results, norms, num_messages = expected()
     roles = office(order.choice, StoppableOffice)
     assert isinstance(roles, StoppableOffice)
     roles.messages_left = 1 + int(part * num_messages)
@@ -77,6 +77,8 @@ def test_no_step_is_lost_with_any_server_or_replica(
             one.rollback(JOB.attempt, done)
         kept = {k: v for one in known for k, v in one.report.results.items() if k[0] <= done}
         assert kept == {k: v for k, v in results.items() if k[0] <= done}
+        noted = {s: v for one in known for s, v in one.report.norms.items() if s <= done}
+        assert noted == {s: v for s, v in norms.items() if s <= done}
         (source,) = [next(n for n in pair if n != lost) for pair in PAIRS if lost in pair]
         refill(roles, lost, source)
         roles.messages_left = 10**9

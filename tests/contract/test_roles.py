@@ -54,7 +54,7 @@ ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read
 MESSAGES = {
     "wgt": (WeightsReleased, GradientReady, NormPartial, NormTotal, UpdateReleased, StepDone),
-    "rpl": (UpdateReady, UpdateSkipped, StepDone),
+    "rpl": (NormTotal, UpdateReady, UpdateSkipped, StepDone),
     "br": (WeightsReady, WeightsReleased, GradientReady, GradientReleased),
     "csx": (WeightsReady, BatchReady, GradientReleased),
     "wrk": (BatchReleased,),

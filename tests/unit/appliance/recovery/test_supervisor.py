@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -12,6 +13,8 @@ from appliance.coordinator import Coordinator
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
 from appliance.recovery.policy import TAINTING_FAILURES, Policy
+from appliance.recovery.replicas import ReplicatedRoles
+from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.supervisor import SupervisedRoles
 from appliance.spec import AutoRestart
 from appliance.step_results import StepResult
@@ -25,6 +28,7 @@ from tests.support.local_machine import (
     sgd,
 )
 from timing.hardware import MachineSpec, SwarmXSpec
+from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, DataError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale, LossScaleRule
@@ -34,6 +38,7 @@ from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Waiti
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2)
+REPLICAS = {"wgt-0": "rpl-0", "wgt-1": "rpl-1"}
 LAST_STEP = 6
 source = partial(random_batches, 4, 10)
 
@@ -120,24 +125,37 @@ def cluster(
     restarts: int = 3,
     min_num_csx: int = 1,
     optimizer: OptimizerSpec | None = None,
+    *,
+    has_replicas: bool = False,
 ) -> Coordinator:
     """Return a supervised cluster with both programs and the model's weights."""
-    model, train, evaluate = programs()
+    model, *alone = programs()
+    train, evaluate = (replace(program, has_replicas=has_replicas) for program in alone)
     parameters = train.program.parameters
+    whole = replace(SIZE, has_replicas=has_replicas)
 
     def specs(num_csx: int) -> list[RoleSpec]:
-        size = replace(SIZE, num_csx=num_csx, num_workers=min(2, num_csx))
+        size = replace(whole, num_csx=num_csx, num_workers=min(2, num_csx))
         return [MortalSpec(spec, faults) for spec in elaborate(parameters, size, MACHINE, 0)]
 
     limits = AutoRestart(max_num_restarts=restarts, min_num_csx=min_num_csx)
-    policy = Policy(limits, SIZE.num_csx)
-    roles = SupervisedRoles(LocalRoles(specs(SIZE.num_csx)), specs, SIZE.num_servers, policy)
+    replicas = REPLICAS if has_replicas else {}
+    policy = Policy(limits, SIZE.num_csx, replicas)
+    inner: RecoverableRoles = LocalRoles(specs(SIZE.num_csx))
+    if has_replicas:
+        inner = ReplicatedRoles(inner, replicas)
+    roles = SupervisedRoles(inner, specs, SIZE.num_servers, policy)
     timing = ClusterTiming(MACHINE, SIZE.num_csx, SIZE.num_servers)
     coordinator = Coordinator(parameters, SIZE.num_servers, timing, roles, roles.story.take)
     coordinator.install(train if optimizer is None else replace(train, optimizer=optimizer))
     coordinator.install(evaluate)
     coordinator.load_weights({name: p.detach() for name, p in model.named_parameters()})
     return coordinator
+
+
+def replicated_specs() -> list[RoleSpec]:
+    size = replace(SIZE, has_replicas=True)
+    return list(elaborate(programs()[1].program.parameters, size, MACHINE, 0))
 
 
 def jobs(running: Coordinator) -> list[StepResult]:
@@ -171,6 +189,52 @@ def test_lost_roles_change_no_result(losses: dict[int, str]) -> None:
     assert jobs(running) == results
     assert running.digest() == digest
     assert sum("recovered" in line for line in running.story()) == faults.hits
+
+
+@settings(max_examples=25, deadline=None)
+@example({300: "wgt-0", 301: "rpl-1"})
+@example({1: "rpl-0", 600: "wgt-1", 900: "wgt-1"})
+@given(
+    st.dictionaries(st.integers(1, 1000), st.sampled_from(["wgt", "rpl", "csx", "br"]), max_size=3)
+)
+def test_lost_servers_are_filled_from_replicas(losses: dict[int, str]) -> None:
+    """Servers, replicas and others die; weights, losses, norms and clock stay, no step is lost."""
+    results, digest, _ = expected()
+    faults = Faults(dict(losses))
+    running = cluster(faults, has_replicas=True)
+    assert jobs(running) == results
+    assert running.digest() == digest
+    assert sum("recovered" in line for line in running.story()) == faults.hits
+
+
+def test_server_lost_with_its_replica_is_not_replaced() -> None:
+    """Nobody has its weights: the replica dies while the new server is filled from it."""
+    running = cluster(Faults({300: "wgt-0"}), has_replicas=True)
+    roles: Any = running._roles
+    replica = roles._roles._roles._roles["rpl-0"]
+
+    def die(*_: object) -> None:
+        raise ApplianceRuntimeServerError("rpl-0 died", code="role-died", where="rpl-0")
+
+    replica.masters = die
+    with raises(ApplianceRuntimeServerError, "weights-lost"):
+        running.run("train", 1, 4)
+
+
+def test_postponed_optimizer_state_reaches_a_new_server(tmp_path: Path) -> None:
+    """It was to be restored when an optimizer is installed; the lost server is told again."""
+    source_of_state = cluster(Faults(), has_replicas=True)
+    source_of_state.run("train", 1, 2)
+    source_of_state.save(tmp_path / "file", tuple(CLUSTER_STATES), {})
+    told: list[str] = []
+    inner = ReplicatedRoles(LocalRoles(replicated_specs()), REPLICAS)
+    inner.install(replace(programs()[2], has_replicas=True))
+    inner.restore("wgt-0", tmp_path / "file", "optimizer", True)
+    inner.rebuild(replicated_specs(), {"wgt-0"})
+    server: Any = inner._roles._roles["wgt-0"]  # type: ignore[attr-defined]
+    server.restore = lambda path, state, strict: told.append(state)
+    inner.masters("wgt-1", [])
+    assert told == ["optimizer"]
 
 
 def test_faults_of_the_property_do_strike() -> None:

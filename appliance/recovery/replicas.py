@@ -1,0 +1,182 @@
+"""Roles whose weight servers have replicas: a lost one of a pair is filled from the other.
+
+What changes a weight server changes its replica, too. Where both live, they are one step apart at
+most, and a step counts as applied when both have applied it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from appliance.recovery.roles import RecoverableRoles
+from wsc.checkpoint import CLUSTER_STATES
+from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
+from wsc.core.installation import Installation
+from wsc.core.optimizer import OptimizerSpec
+from wsc.core.program import Mode, TensorSpec
+from wsc.core.role import Job, Progress, Report, RoleSpec
+from wsc.core.units import MIB
+from wsc.core.watch import NOTHING
+
+_PART_ELEMENTS = 8 * MIB
+"""Elements that are copied at a time: Ray's object store holds few of them."""
+
+
+class ReplicatedRoles:
+    """Roles of one cluster, in which every weight server has a replica.
+
+    New roles get the programs by ``install_on`` and their weights before the next call that needs
+    some.
+
+    Args:
+        roles: The roles themselves.
+        replicas: The replica of each weight server.
+    """
+
+    def __init__(self, roles: RecoverableRoles, replicas: Mapping[str, str]) -> None:
+        self._roles = roles
+        self._replica = replicas
+        self._partner = {**replicas, **{replica: server for server, replica in replicas.items()}}
+        self._empty: set[str] = set()  # new servers and replicas without weights
+        self._installed: dict[Mode, Installation] = {}
+        self._notes_norms = False  # whether the job leaves values that replicas lack
+        self._postponed: dict[str, tuple[Path, bool]] = {}  # optimizer state to restore, by server
+
+    def run(self, job: Job) -> list[Report]:
+        program = self._installed[job.mode].program
+        self._notes_norms = bool(program.norms.inputs) or job.watch != NOTHING
+        reports = self._filled().run(job)
+        self._notes_norms = False
+        return reports
+
+    def install(self, installation: Installation) -> None:
+        self._filled().install(installation)
+        self._installed[installation.mode] = installation
+        if installation.mode == "train":
+            self._postponed.clear()
+
+    def train_with(self, server: str, optimizer: OptimizerSpec) -> None:
+        for name in self._pair(server):
+            self._filled().train_with(name, optimizer)
+
+    def fill(self, server: str, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
+        for name in self._pair(server):
+            self._filled().fill(name, values, state)
+
+    def layout(self, server: str, states: Collection[str]) -> list[TensorSpec]:
+        return self._filled().layout(server, states)
+
+    def save(
+        self, server: str, path: Path, offsets: Mapping[str, int], is_background: bool
+    ) -> None:
+        self._filled().save(server, path, offsets, is_background)
+
+    def finish_saving(self, server: str) -> None:
+        self._roles.finish_saving(server)
+
+    def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
+        for name in self._pair(server):
+            self._filled().restore(name, path, state, strict)
+        if state == "optimizer" and "train" not in self._installed:
+            self._postponed[server] = path, strict
+
+    def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
+        return self._filled().masters(server, names, state)
+
+    def abort(self) -> Mapping[str, WaferStreamError]:
+        """End the job on every role; return the roles that are lost, each with its error.
+
+        Servers and replicas that are still empty count as lost. So does the replica of a lost
+        server which alone had values of finished steps: norms that the program or the job asks for.
+        """
+        lost = {**{name: _is_empty(name) for name in self._empty}, **self._roles.abort()}
+        if self._notes_norms:
+            lost |= {
+                self._replica[name]: error for name, error in lost.items() if name in self._replica
+            }
+        return lost
+
+    def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
+        new = self._roles.rebuild(specs, lost)
+        self._empty |= new & self._partner.keys()
+        return new
+
+    def prepare(self) -> None:
+        self._roles.prepare()
+
+    def install_on(self, roles: Collection[str], installation: Installation) -> None:
+        self._roles.install_on(roles, installation)
+
+    def progress(self, server: str) -> Progress | None:
+        """Return how far a server and its replica came, as far as they live."""
+        living = [name for name in self._pair(server) if name not in self._empty]
+        found = [self._roles.progress(name) for name in living]
+        known = [one for one in found if one is not None]
+        if not known or len(known) < len(found):
+            return None
+        oldest = min(known, key=lambda one: one.attempt)
+        if any(one.attempt != oldest.attempt for one in known):
+            return oldest  # of an earlier attempt: nothing of this one is done
+        report = known[0].report
+        for other in known[1:]:
+            report = replace(report, results={**other.report.results, **report.results})
+        applied_step = min(one.applied_step for one in known)
+        return Progress(oldest.attempt, applied_step, max(o.kept_step for o in known), report)
+
+    def rollback(self, server: str, attempt: int, step: int) -> None:
+        for name in self._pair(server):
+            if name not in self._empty:
+                self._roles.rollback(name, attempt, step)
+
+    def shutdown(self) -> None:
+        self._roles.shutdown()
+
+    def _pair(self, server: str) -> tuple[str, str]:
+        return server, self._replica[server]
+
+    def _filled(self) -> RecoverableRoles:
+        """Return the roles, of which none is empty."""
+        for name in sorted(self._empty):
+            source = self._partner[name]
+            if source in self._empty:
+                raise _is_empty(name)
+            for state in CLUSTER_STATES:
+                for part in self._parts(source, state):
+                    values = self._roles.masters(source, part, state)
+                    tensors = map(torch.from_numpy, values)
+                    self._roles.fill(name, dict(zip(part, tensors, strict=True)), state)
+            server = name if name in self._replica else source
+            if server in self._postponed:
+                path, strict = self._postponed[server]
+                self._roles.restore(name, path, "optimizer", strict)
+            self._empty.discard(name)
+        return self._roles
+
+    def _parts(self, source: str, state: str) -> Iterator[list[str]]:
+        """Yield the names of all tensors of a state, a few at a time."""
+        part: list[str] = []
+        num_elements = 0
+        for spec in self._roles.layout(source, (state,)):
+            if part and num_elements + prod(spec.shape) > _PART_ELEMENTS:
+                yield part
+                part, num_elements = [], 0
+            part.append(spec.name.removeprefix(f"{CLUSTER_STATES[state]}."))
+            num_elements += prod(spec.shape)
+        if part:
+            yield part
+
+
+def _is_empty(name: str) -> ApplianceRuntimeServerError:
+    return ApplianceRuntimeServerError(
+        "a weight server and its replica are lost",
+        code="weights-lost",
+        where=name,
+        rule="one of both has the weights",
+        remedy="run the same command again: it goes on from the last checkpoint",
+    )
