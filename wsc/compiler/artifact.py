@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -33,6 +32,7 @@ from wsc.core.files import replacing
 from wsc.core.kernel_source import KernelSource
 from wsc.core.program import Segment
 from wsc.core.units import counted
+from wsc.core.user_state import is_sealed, sealed
 
 FILE = "compiled.json"
 
@@ -74,17 +74,18 @@ class ArtifactCache:
     def load_start(self, key: str) -> tuple[Compiled, list[Any]] | None:
         """Return the artifact and the notes under a key, None if they are not whole."""
         try:
-            digest, notes, check = json.loads(self._start_file(key).read_text())
+            digest, notes, seal = json.loads(self._start_file(key).read_text())
         except (OSError, ValueError, TypeError):
             return None
-        if check != _start_check(key, digest, notes):
+        # The digest names a folder that is removed when it is damaged: not for a stranger to say.
+        if not is_sealed(_start_content(key, digest, notes), seal):
             return None
         compiled = self.load(digest)
         return None if compiled is None else (compiled, notes)
 
     def store_start(self, key: str, digest: str, notes: Sequence[Any] = ()) -> None:
         """Put the artifact with a digest, and notes in JSON, under a key, if the disk has room."""
-        data = [digest, list(notes), _start_check(key, digest, list(notes))]
+        data = [digest, list(notes), sealed(_start_content(key, digest, list(notes)))]
         with suppress(OSError), replacing(self._start_file(key)) as partial:
             partial.write_text(json.dumps(data))
 
@@ -105,8 +106,9 @@ class ArtifactCache:
             ) from error
 
 
-def _start_check(key: str, digest: str, notes: list[Any]) -> str:
-    return hashlib.sha256(json.dumps([key, digest, notes]).encode()).hexdigest()
+def _start_content(key: str, digest: str, notes: list[Any]) -> bytes:
+    """Return what the seal of a start covers."""
+    return json.dumps([key, digest, notes]).encode()
 
 
 def _kernels_text(compiled: Compiled) -> str:

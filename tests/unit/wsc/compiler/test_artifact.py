@@ -203,3 +203,17 @@ def test_start_leads_to_its_artifact_while_both_are_whole(cache: ArtifactCache) 
     file.write_bytes(whole)
     shutil.rmtree(cache.root / artifact.program.digest)
     assert cache.load_start("key") is None
+
+
+def test_start_of_a_stranger_removes_nothing(
+    cache: ArtifactCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the cache names a folder, which is removed when it is no artifact."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    cache.root.mkdir(parents=True, exist_ok=True)
+    with monkeypatch.context() as stranger:
+        stranger.setenv("WAFERSTREAM_STATE", str(tmp_path / "state of another user"))
+        cache.store_start("key", str(outside))
+    assert cache.load_start("key") is None
+    assert outside.is_dir()
