@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from wsc.core.errors import (
     ApplianceCorruptionError,
     ApplianceDeadlockError,
+    ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
 from wsc.core.messages import Envelope
@@ -26,6 +27,10 @@ class Address(NamedTuple):
 
 PAYLOAD_LIMIT_BYTES = 1 * GIB
 """Largest payload that an endpoint takes before ``limit_payloads``."""
+
+
+MOST_WAITING = 1 << 16
+"""Most messages that wait in a queue of an endpoint. Credits keep it at a few hundred."""
 
 
 class Endpoint(Protocol):
@@ -58,6 +63,7 @@ class Endpoint(Protocol):
             ApplianceRuntimeServerError: A peer died.
             ApplianceCorruptionError: A peer sent what is no message.
             ApplianceDeadlockError: No message arrived within ``timeout_s``.
+            ApplianceResourceExhausted: More than MOST_WAITING messages have arrived and wait.
         """
 
     def close(self) -> None:
@@ -89,6 +95,17 @@ def damaged(role: str, peer: str, reason: object) -> ApplianceCorruptionError:
         code="message-damaged",
         where=role,
         value=f"from {peer}: {reason}",
+    )
+
+
+def queue_full(role: str, peer: str) -> ApplianceResourceExhausted:
+    """Return the error for a queue of messages that nobody takes."""
+    return ApplianceResourceExhausted(
+        f"too many messages wait at {role}",
+        code="queue-full",
+        where=role,
+        value=f"the last one is of {peer}",
+        rule=f"at most {MOST_WAITING} messages wait: credits limit what a role sends",
     )
 
 

@@ -24,11 +24,13 @@ import torch
 
 from swarmx.links.certificates import Credentials, certificate_of_role, read_credentials
 from swarmx.links.endpoint import (
+    MOST_WAITING,
     PAYLOAD_LIMIT_BYTES,
     Address,
     damaged,
     not_authentic,
     peer_gone,
+    queue_full,
     stalled,
     unknown_role,
     unreachable,
@@ -42,7 +44,7 @@ from swarmx.links.wire import (
     envelope_of,
     payload_of,
 )
-from wsc.core.errors import ApplianceCorruptionError, ClusterJobInitError
+from wsc.core.errors import ApplianceError, ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
 from wsc.core.units import MIB
@@ -105,7 +107,7 @@ class GrpcEndpoint:
         self._directory: dict[str, Address] = {}
         self._is_connected = threading.Event()
         self._outbound: dict[str, _Outbound] = {}
-        self._inbox: SimpleQueue[Envelope | _Lost | ApplianceCorruptionError] = SimpleQueue()
+        self._inbox: SimpleQueue[Envelope | _Lost | ApplianceError] = SimpleQueue()
         self._lost: list[str] = []
         self._own = own
         self._trusted = self._server_certificates()
@@ -132,6 +134,8 @@ class GrpcEndpoint:
         outbound = self._outbound.get(target) or self._open(target)
         if outbound.call.done():
             raise peer_gone(self.name, target)
+        if outbound.queue.qsize() >= MOST_WAITING:
+            raise queue_full(self.name, self.name)
         outbound.queue.put(envelope)
 
     def receive(self, timeout_s: float) -> Envelope:
@@ -144,7 +148,7 @@ class GrpcEndpoint:
             raise stalled(self.name, timeout_s) from None
         if isinstance(item, Envelope):
             return item
-        if isinstance(item, ApplianceCorruptionError):
+        if isinstance(item, ApplianceError):
             raise item
         self._lost.append(item.peer)
         return self.receive(timeout_s)
@@ -247,6 +251,9 @@ class GrpcEndpoint:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a role of this cluster")
         try:
             for encoded in frames:
+                if self._inbox.qsize() >= MOST_WAITING:
+                    self._inbox.put(queue_full(self.name, peer))
+                    break
                 self._inbox.put(self._read(peer, encoded, frames))
         except DamagedMessageError as error:
             self._inbox.put(damaged(self.name, peer, error))

@@ -31,11 +31,13 @@ from typing import NamedTuple
 import torch
 
 from swarmx.links.endpoint import (
+    MOST_WAITING,
     PAYLOAD_LIMIT_BYTES,
     Address,
     damaged,
     not_authentic,
     peer_gone,
+    queue_full,
     stalled,
     unknown_role,
     unreachable,
@@ -222,6 +224,8 @@ class SocketEndpoint:
         except DamagedMessageError as error:
             self._forget(inbound.socket)
             raise damaged(self.name, inbound.peer, error) from error
+        if len(self._inbox) >= MOST_WAITING:
+            raise queue_full(self.name, inbound.peer)
         self._inbox.append(envelope)
 
     def _open(self, target: str) -> None:

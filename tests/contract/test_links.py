@@ -12,11 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from swarmx.links import grpc_link, unix_socket
 from swarmx.links.endpoint import Address, Endpoint
 from swarmx.links.link import Link, LinkKind, open_link
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError
+from wsc.core.errors import (
+    ApplianceDeadlockError,
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+)
 from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady, WeightsReleased
 from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
@@ -225,6 +230,21 @@ def test_roles_that_flood_each_other_both_finish(kind: LinkKind) -> None:
         flood(a.endpoint, "b", at_a)
         other.join()
     assert at_a == at_b == list(range(count))
+
+
+def test_queues_are_bounded(links: list[Link], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role that is sent far more than credits allow gets an error, not all of the memory."""
+    for module in (unix_socket, grpc_link):
+        monkeypatch.setattr(module, "MOST_WAITING", 10)
+    a, b = links[0].endpoint, links[1].endpoint
+    with raises(ApplianceResourceExhausted, "queue-full"):
+        for step in range(100):
+            b.send(released("b", "a", step))
+        norms = tuple((position, 1.0) for position in range(1000))
+        for step in range(2000):  # while the way to b is full, a reads what waits
+            a.send(Envelope("a", "b", NormPartial(step, 0, norms)))
+        for _ in range(100):
+            a.receive(10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
