@@ -8,6 +8,7 @@ waiting role. So no core is idle while a role has work, and no process has to as
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Literal
@@ -45,6 +46,7 @@ class CorePool:
         os.close(reader)
         os.close(writer)
         os.write(self._pipe, _TOKEN * num_cores)
+        self._end_with_pool()
 
     @contextmanager
     def lease(self) -> Iterator[None]:
@@ -64,8 +66,13 @@ class CorePool:
         os.write(self._pipe, _TOKEN * self._num_cores)
 
     def close(self) -> None:
-        """Close this process' end of the pipe; other processes keep theirs."""
-        os.close(self._pipe)
+        """Close this process' end of the pipe; other processes keep theirs. Idempotent."""
+        self._close()
+
+    def _end_with_pool(self) -> None:
+        """Let the descriptor end with this object: each attempt of a job unpickles a pool."""
+        self._close = weakref.finalize(self, os.close, self._pipe)
+        self._close.atexit = False  # a thread may still return its core
 
     def __getstate__(self) -> tuple[int, int, int, int]:
         return os.getpid(), self._pipe, os.fstat(self._pipe).st_ino, self._num_cores
@@ -87,6 +94,7 @@ class CorePool:
         if os.fstat(self._pipe).st_ino != inode:
             os.close(self._pipe)
             raise _closed(pid)
+        self._end_with_pool()
 
 
 def _closed(pid: int) -> ApplianceRuntimeServerError:

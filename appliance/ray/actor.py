@@ -97,11 +97,7 @@ class RoleActor(HostedProcess):
     def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
         """Open the role's link and return where it is."""
         self._runtime = runtime
-        arena = None
-        if self._link is not None:
-            self._link.endpoint.close()
-            arena = self._link.arena
-            arena.take_back_all()
+        arena = None if self._link is None else self._link.retire()
         self._link = open_link(
             runtime.link,
             role,

@@ -29,6 +29,7 @@ from appliance.ray.hosts import watch_over
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
+from swarmx.links.memory import unmap_lost_blocks
 from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
 from wsc.core.installation import Installation
 from wsc.core.messages import node_name
@@ -282,12 +283,13 @@ def kill_processes(presences: Iterable[Presence]) -> None:
 
 
 def wait_until_ended(presences: Iterable[Presence]) -> None:
-    """Wait up to 5 s until the processes of killed roles on this host have ended."""
+    """Wait up to 5 s until killed processes on this host have ended, and unmap their memory."""
     here = ray.get_runtime_context().get_node_id()
     deadline = time.monotonic() + _END_S
     for presence in presences:
         while presence.host == here and _runs(presence.pid) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+    unmap_lost_blocks()
 
 
 def _runs(pid: int) -> bool:

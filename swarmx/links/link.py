@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from swarmx.links.endpoint import Endpoint
-from swarmx.links.memory import MemoryArena, SharedArena
+from swarmx.links.memory import MemoryArena, SharedArena, unmap_lost_blocks
 from swarmx.links.unix_socket import SocketEndpoint
 from wsc.core.config import Config
 from wsc.core.payload import Arena
@@ -39,6 +39,13 @@ class Link:
         """Close the mailbox, then free the memory."""
         self.endpoint.close()
         self.arena.close()
+
+    def retire(self) -> Arena:
+        """Close the mailbox; return the memory, all of it free, for the next link of the role."""
+        self.endpoint.close()
+        self.arena.take_back_all()
+        unmap_lost_blocks()
+        return self.arena
 
 
 def open_link(

@@ -95,6 +95,23 @@ def _map(block: Block) -> mmap.mmap:
         os.close(descriptor)
 
 
+def unmap_lost_blocks() -> None:
+    """Let go of the blocks that their owners hold no more; tensors in them stay readable.
+
+    A mapping keeps a descriptor and every touched page, also of a process that has ended.
+    """
+    for block in list(_mappings):  # another thread may map one meanwhile
+        if not _is_held(block):
+            _mappings.pop(block, None)
+
+
+def _is_held(block: Block) -> bool:
+    try:
+        return os.stat(f"/proc/{block.pid}/fd/{block.descriptor}").st_ino == block.inode
+    except OSError:
+        return False
+
+
 def _owner_ended(block: Block) -> ApplianceRuntimeServerError:
     return ApplianceRuntimeServerError(
         "the process that holds this shared memory has ended",

@@ -126,3 +126,11 @@ def test_refilled_pool_has_all_its_cores(pool: CorePool) -> None:
         other.close()
         assert len(os.read(pool._pipe, 10)) == 2
         pool.refill()
+
+
+def test_dropped_core_pool_leaves_no_descriptor(pool: CorePool) -> None:
+    """Each attempt of a job sends every role a pool, and a role keeps its first one."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        pickle.loads(pickle.dumps(pool))
+    assert len(os.listdir("/proc/self/fd")) == before
