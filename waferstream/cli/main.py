@@ -21,9 +21,12 @@ from waferstream.config.backend import search_path
 from waferstream.config.params import Params, check_phases, load_params, load_phases
 from waferstream.scaling.sweep import SimulationRequest
 from wsc.core.errors import ConfigError, WaferStreamError
-from wsc.core.interrupts import Terminated, interrupt
+from wsc.core.interrupts import Terminated, ended_within, interrupt
 
 log = logging.getLogger("waferstream")
+
+_END_S = 20
+"""How long a run may take to end after the exception of Ctrl-C or SIGTERM is raised."""
 
 
 def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
@@ -87,7 +90,7 @@ def _run(arguments: Arguments) -> None:
 
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
-    with _terminable(), importing_from((arguments.params.parent, Path(), *own)):
+    with ended_within(_END_S), importing_from((arguments.params.parent, Path(), *own)):
         if arguments.simulation is not None:
             _simulate(arguments, arguments.simulation)
         else:

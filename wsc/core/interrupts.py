@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _Handler = Callable[[int, FrameType | None], Any]
+_Found = _Handler | int | None
+"""What signal.signal returns: a function, SIG_DFL or SIG_IGN, or None."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -41,11 +44,33 @@ def deferred() -> Iterator[None]:
         signal.raise_signal(arrived[0])
 
 
+@contextmanager
+def ended_within(seconds: float) -> Iterator[None]:
+    """Raise signals in the block, and end the process if that does not end the block in time.
+
+    What hangs while the block is left (a process that never answers, a disk) cannot keep the
+    process alive then. The exit code is 128 and the number of the first signal.
+    """
+    timers: list[threading.Timer] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if not timers:
+            timers.append(_started(seconds, lambda: _end_process(number)))
+        interrupt(number, frame)
+
+    try:
+        with _handled_by(end):
+            yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+
+
 class Grace:
     """Time for the current steps to end when a signal arrives, so that they can be saved.
 
-    The first signal after ``begin`` sets ``is_asked``; a second one, or the end of the time,
-    interrupts at once, as any signal does before.
+    The first signal after ``begin`` sets ``is_asked``; a second one, or the end of the time, goes
+    to the handlers of before, as any signal does before ``begin``.
 
     Args:
         seconds: How long the work may take from the first signal on.
@@ -57,6 +82,7 @@ class Grace:
         self._note = note
         self._number: int | None = None
         self._has_begun = False
+        self._before: Mapping[int, _Found] = {}
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
@@ -69,15 +95,15 @@ class Grace:
         return self._number is not None
 
     def end(self) -> None:
-        """Raise the exception of the signal, if one has arrived."""
+        """Give the signal, if one has arrived, to the handler outside of ``given``."""
         if self._number is not None:
-            interrupt(self._number, None)
+            _pass_on(self._before, self._number, None)
 
     @contextmanager
     def given(self) -> Iterator[None]:
         """Give time to what runs in the block."""
         try:
-            with _handled_by(self._take):
+            with _handled_by(self._take) as self._before:
                 yield
         finally:
             if self._timer is not None:
@@ -85,24 +111,47 @@ class Grace:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         if self._number is not None or not self._has_begun:
-            interrupt(number, frame)
+            _pass_on(self._before, number, frame)
         self._number = number
-        self._timer = threading.Timer(self._seconds, os.kill, (os.getpid(), number))
-        self._timer.daemon = True
-        self._timer.start()
+        self._timer = _started(self._seconds, lambda: os.kill(os.getpid(), number))
         self._note()
 
 
 @contextmanager
-def _handled_by(handler: _Handler) -> Iterator[None]:
-    """Handle signals by a function; without effect on another thread than the first one."""
+def _handled_by(handler: _Handler) -> Iterator[Mapping[int, _Found]]:
+    """Handle signals by a function, and give the block the handlers of before.
+
+    Without effect on another thread than the first one.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield {}
         return
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    before: dict[int, _Found] = {n: signal.signal(n, handler) for n in _SIGNALS}
     try:
-        yield
+        yield before
     finally:
         for number, old in before.items():
             # None: it was not set from Python, and cannot be set from there.
             signal.signal(number, signal.SIG_DFL if old is None else old)
+
+
+def _pass_on(handlers: Mapping[int, _Found], number: int, frame: FrameType | None) -> None:
+    """Call the handler of a signal; raise the signal's exception if that is no function."""
+    handler = handlers.get(number)
+    if callable(handler):
+        handler(number, frame)
+    interrupt(number, frame)
+
+
+def _started(seconds: float, work: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, work)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _end_process(number: int) -> None:
+    """End this process without another line of its own; what it started notices its end."""
+    print("\nSomething did not end in time: the process ends without it.", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(128 + number)

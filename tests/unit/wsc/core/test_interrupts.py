@@ -1,12 +1,14 @@
 """Signals are raised at once, after a block, or when the current work had its time."""
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from wsc.core.interrupts import Grace, Terminated, deferred, interrupt
+from wsc.core.interrupts import Grace, Terminated, deferred, ended_within, interrupt
 
 HANDLED = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 
@@ -74,3 +76,33 @@ def test_grace_ends_after_its_time() -> None:
 
     with pytest.raises(Terminated):
         work()
+
+
+@pytest.mark.parametrize(("number", "_kind"), HANDLED)
+def test_process_that_hangs_while_it_ends_is_ended(
+    number: signal.Signals, _kind: type[BaseException]
+) -> None:
+    """After the time for the work and that for the end; the exit code is that of the signal."""
+    program = f"""
+import signal, time
+from wsc.core.interrupts import Grace, ended_within
+grace = Grace(0.1, lambda: None)
+with ended_within(0.1):
+    try:
+        with grace.given():
+            grace.begin()
+            signal.raise_signal({int(number)})
+            time.sleep(30)
+    finally:
+        time.sleep(30)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=20, check=False)
+    assert ended.returncode == 128 + number
+
+
+def test_block_that_ends_in_time_ends_by_the_exception() -> None:
+    """The process lives on."""
+    with pytest.raises(Terminated), ended_within(0.05):
+        signal.raise_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    assert signal.getsignal(signal.SIGTERM) == interrupt
