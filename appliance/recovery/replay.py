@@ -140,11 +140,12 @@ class ReplayingCluster:
 
         try:
             results = self._done(run, f"{mode} step {first_step}")
-        except ApplianceNanError:
-            self._calls.append(repeat)  # the steps were done
-            raise
-        finally:
+        except WaferStreamError as error:  # not an interrupt: the coordinator may not answer
+            if isinstance(error, ApplianceNanError):
+                self._calls.append(repeat)  # the steps were done
             self._tell()
+            raise
+        self._tell()
         self._calls.append(repeat)
         if mode == "train":
             self._last_step = last_step

@@ -55,6 +55,8 @@ class LosingRoles(LocalRoles):
     starter: "Losing"
 
     def run(self, job: Job) -> list[Report]:
+        if self.starter.is_interrupted:
+            raise KeyboardInterrupt
         reports = super().run(job)
         self.starter.jobs += 1
         if self.starter.jobs in self.starter.lost:
@@ -70,6 +72,7 @@ class Losing:
 
     lost: set[int] = field(default_factory=set)
     code: str = "role-died"
+    is_interrupted: bool = False
     jobs: int = 0
     started: int = 0
     closed: int = 0
@@ -156,3 +159,14 @@ def test_failures_of_the_users_code_are_not_repeated(tmp_path: Path) -> None:
     with raises(ApplianceRuntimeServerError, "role-failed"):
         outcome(losing, tmp_path)
     assert losing.started == 1
+
+
+def test_interrupt_asks_nothing_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that hangs would never answer, and the program would not end."""
+    asked: list[Coordinator] = []
+    monkeypatch.setattr(Coordinator, "story", asked.append)
+    with pytest.raises(KeyboardInterrupt):
+        outcome(Losing(is_interrupted=True), tmp_path)
+    assert not asked
