@@ -57,8 +57,8 @@ Kind = Literal[
     clock       its clock jumps
 """
 
-OF_ANY_PROCESS: tuple[Kind, ...] = ("kill", "segfault", "exception", "stop", "clock")
-"""What is drawn for the coordinator, which takes calls and no messages; its hang is not found."""
+OF_ANY_PROCESS: tuple[Kind, ...] = ("kill", "segfault", "exception", "hang", "stop", "clock")
+"""What can happen to the coordinator, too, which takes calls and no messages."""
 
 OF_MESSAGES: tuple[Kind, ...] = ("drop", "duplicate", "corrupt", "delay")
 """What happens to the next message that a role sends."""

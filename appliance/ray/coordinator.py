@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -61,17 +60,22 @@ class HostedCoordinator(HostedProcess):
     ) -> list[Presence]:
         """Start the roles, build the object, and return where the roles are."""
         self._faults = faults_of_coordinator(runtime.faults, [spec.name for spec in specs])
-        on_look = partial(self._pulse.call, "watch")
-        roles = RecoverableRayRoles(specs, runtime, session, on_look)
-        self._hosted = factory(roles)
+        with self._calling("start"):
+            roles = RecoverableRayRoles(specs, runtime, session, self._goes_on)
+            self._hosted = factory(roles)
         return roles.presences
 
     def invoke(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the object by name; ``RayHosted.invoke`` is the typed side."""
-        if self._faults is not None and method == Coordinator.run.__name__:
-            mode, _, last_step, *_ = args
-            self._faults.before_job(mode, last_step)
-        return getattr(self._hosted, method)(*args, **keywords)
+        with self._calling(method):
+            if self._faults is not None and method == Coordinator.run.__name__:
+                mode, _, last_step, *_ = args
+                self._faults.before_job(mode, last_step)
+            return getattr(self._hosted, method)(*args, **keywords)
+
+    def _goes_on(self) -> None:
+        """State in the pulse that this process waits for roles, which have a watch of their own."""
+        self._pulse.call("waiting for roles")
 
 
 class RayHosted(Generic[Hosted]):

@@ -36,8 +36,8 @@ def gather(
     The first failure ends the wait. A role that failed by itself is named at once; a role that
     lost its link to another, or waited for a message in vain, is named only if no other role
     fails within a moment. ``logs`` are the log files of the roles, for the error; ``findings`` are
-    the reasons for which the health watch has ended some of them. ``check`` is called every half
-    second, and may raise.
+    the reasons for which the health watch has ended some of them. ``check`` is called while this
+    waits, at least every half second, and may raise.
 
     Raises:
         ClusterJobInitError: A role is not ready after ``timeout_s``.
@@ -47,7 +47,7 @@ def gather(
     results = {}
     for role, outcome in outcomes(unfinished, timeout_s, check):
         if isinstance(outcome, RayError):
-            failed, error = _cause(role, outcome, outcomes(unfinished, _CAUSE_S))
+            failed, error = _cause(role, outcome, outcomes(unfinished, _CAUSE_S, check))
             raise error_of(failed, error, logs.get(failed), findings.get(failed)) from error
         results[role] = outcome
     if unfinished:
@@ -84,14 +84,13 @@ def outcomes(
     """Yield results and errors as they arrive, and remove them from ``unfinished``."""
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
     while unfinished:
+        check()
         left_s = max(0.0, deadline - time.monotonic())
         done, _ = ray.wait(list(unfinished), timeout=min(left_s, _CHECK_S))
         if done:
             yield unfinished.pop(done[0]), _outcome(done[0])
         elif left_s <= _CHECK_S:
             return
-        else:
-            check()
 
 
 def _outcome(future: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +38,6 @@ def watch_over(
     presences: Mapping[str, Presence],
     actors: Mapping[str, Any],
     runtime: RuntimeSpec,
-    on_look: Callable[[], None] = lambda: None,
 ) -> HealthWatch:
     """Start a watch over actors; both mappings may change while it runs.
 
@@ -46,13 +45,11 @@ def watch_over(
         presences: Where the actors are.
         actors: Their handles, to end those on other hosts.
         runtime: The time limits.
-        on_look: Called before each look.
     """
     here = ray.get_runtime_context().get_node_id()
     hosts = RemoteHosts()
 
     def look() -> dict[str, Pulse | None]:
-        on_look()
         known = dict(presences)
         near = {role: p for role, p in known.items() if p.host == here}
         far = {role: p for role, p in known.items() if p.host != here}

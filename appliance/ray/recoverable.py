@@ -48,7 +48,7 @@ class RecoverableRayRoles(RayRoles):
     def abort(self) -> Mapping[str, WaferStreamError]:
         unfinished = {future: role for role, future in self._running.items()}
         while unfinished:
-            for _ in outcomes(unfinished, _PATIENCE_S):
+            for _ in outcomes(unfinished, _PATIENCE_S, self._on_wait):
                 pass
             for role in unfinished.values():
                 self._order_end(role)
@@ -115,6 +115,7 @@ class RecoverableRayRoles(RayRoles):
     def _order_end(self, role: str) -> None:
         """Tell a role to end its job; it may have ended, or died, meanwhile."""
         assert self._link is not None, "open comes first"
+        self._on_wait()
         with suppress(WaferStreamError):
             self._link.endpoint.send(Envelope(COORDINATOR, role, Abort(0)))
 
@@ -123,7 +124,7 @@ class RecoverableRayRoles(RayRoles):
         assert self._watch is not None, "calls follow the start"
         asked = {actor.presence.remote(): role for role, actor in self._actors.items()}
         lost = {}
-        for role, outcome in outcomes(asked, None):
+        for role, outcome in outcomes(asked, None, self._on_wait):
             if isinstance(outcome, RayActorError):
                 finding = self._watch.findings.pop(role, None)
                 lost[role] = error_of(role, outcome, self._logs.get(role), finding)
@@ -136,4 +137,4 @@ class RecoverableRayRoles(RayRoles):
             if role in self._actors:
                 with suppress(RayError):
                     ray.kill(self._actors.pop(role))
-        wait_until_ended(presences)
+        wait_until_ended(presences, self._on_wait)

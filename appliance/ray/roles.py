@@ -39,6 +39,7 @@ from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0
 _POLL_S = 0.01
+_LOOK_S = 1.0
 
 # CPUs that a role asks of Ray. Any number of roles fits a laptop; the pool of cores limits how
 # many compute at a time.
@@ -59,7 +60,8 @@ class RayRoles:
         specs: How to build each role.
         runtime: Where and how the actors run.
         session: A name that is unique among the clusters on these hosts.
-        on_look: Called by the health watch before each look at the roles.
+        on_wait: Called again and again while the caller waits for roles, at least every half
+            second.
 
     Raises:
         ClusterJobInitError: Ray has no capacity for the roles, or they do not start within
@@ -72,11 +74,12 @@ class RayRoles:
         specs: Sequence[RoleSpec],
         runtime: RuntimeSpec,
         session: str,
-        on_look: Callable[[], None] = lambda: None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._runtime = runtime
         self._session = session
+        self._on_wait = on_wait
         self._actors: dict[str, Any] = {}
         self._presences: dict[str, Presence] = {}
         self._group: PlacementGroup | None = None
@@ -87,7 +90,7 @@ class RayRoles:
         try:
             self._place()
             self._open(session)
-            self._watch = watch_over(self._presences, self._actors, runtime, on_look)
+            self._watch = watch_over(self._presences, self._actors, runtime)
             self._connect()
         except BaseException:
             self.shutdown()
@@ -156,7 +159,7 @@ class RayRoles:
                 ray.kill(actor)
             if self._group is not None:
                 remove_placement_group(self._group)
-            wait_until_ended(self.presences)
+            wait_until_ended(self.presences, self._on_wait)
         self._actors.clear()
         self._presences.clear()
         self._group = None
@@ -170,7 +173,7 @@ class RayRoles:
 
     def _place(self) -> None:
         """Start one actor per role."""
-        self._group = _reserve(list(self._specs), self._runtime)
+        self._group = _reserve(list(self._specs), self._runtime, self._on_wait)
         self._bundles = {role: bundle for bundle, role in enumerate(self._specs)}
         for role in self._specs:
             self._actors[role] = self._started(role, self._session)
@@ -195,7 +198,8 @@ class RayRoles:
             role: actor.open.remote(role, self._runtime, session)
             for role, actor in self._actors.items()
         }
-        self._presences.update(gather(futures, {}, self._runtime.start_timeout_s))
+        limit_s = self._runtime.start_timeout_s
+        self._presences.update(gather(futures, {}, limit_s, check=self._on_wait))
 
     def _connect(self, kept: Collection[str] = ()) -> None:
         """Send every role the addresses of the others, and build those that are not kept."""
@@ -217,7 +221,7 @@ class RayRoles:
         """Wait for all roles; the health watch says why a role has ended, if it ended it."""
         assert self._watch is not None, "calls follow the start"
         try:
-            return gather(futures, self._logs, findings=self._watch.findings)
+            return gather(futures, self._logs, findings=self._watch.findings, check=self._on_wait)
         except ApplianceDeadlockError as error:
             if error.code != "link-stalled":
                 raise
@@ -236,7 +240,9 @@ def _cpus_of(role: str, runtime: RuntimeSpec) -> float:
     return _SHARE_OF_A_CPU
 
 
-def _reserve(roles: Sequence[str], runtime: RuntimeSpec) -> PlacementGroup:
+def _reserve(
+    roles: Sequence[str], runtime: RuntimeSpec, on_wait: Callable[[], None]
+) -> PlacementGroup:
     """Reserve a placement group with one bundle per role, in order: all roles fit, or none start.
 
     Raises:
@@ -248,7 +254,11 @@ def _reserve(roles: Sequence[str], runtime: RuntimeSpec) -> PlacementGroup:
     if requested > ray.cluster_resources().get("CPU", 0):
         raise _does_not_fit("the Ray cluster has too few CPUs", "too-few-cpus", requested, runtime)
     group: PlacementGroup = placement_group(bundles, strategy=runtime.placement)
-    if not group.wait(runtime.start_timeout_s):
+    deadline = time.monotonic() + runtime.start_timeout_s
+    while not group.wait(_LOOK_S):
+        on_wait()
+        if time.monotonic() < deadline:
+            continue
         remove_placement_group(group)
         what = "the Ray cluster has no capacity for all roles now"
         raise _does_not_fit(what, "no-capacity-on-ray", requested, runtime)
@@ -282,12 +292,15 @@ def kill_processes(presences: Iterable[Presence]) -> None:
                 os.kill(presence.pid, signal.SIGKILL)
 
 
-def wait_until_ended(presences: Iterable[Presence]) -> None:
+def wait_until_ended(
+    presences: Iterable[Presence], on_wait: Callable[[], None] = lambda: None
+) -> None:
     """Wait up to 5 s until killed processes on this host have ended, and unmap their memory."""
     here = ray.get_runtime_context().get_node_id()
     deadline = time.monotonic() + _END_S
     for presence in presences:
         while presence.host == here and _runs(presence.pid) and time.monotonic() < deadline:
+            on_wait()
             time.sleep(_POLL_S)
     unmap_lost_blocks()
 

@@ -234,6 +234,21 @@ def test_stopped_coordinator_is_found(instance: None) -> None:
     assert wait_for_end(pids, timeout_s=10) == set()
 
 
+def test_coordinator_that_hangs_is_found(instance: None) -> None:
+    """One that waits for roles goes on, however long; one that does not return otherwise ends."""
+    hosted = RayHosted(Umpire, players("slow"), RuntimeSpec(stall_timeout_s=3), uuid.uuid4().hex)
+    try:
+        pids = hosted.invoke(Umpire.pids)
+        assert len(hosted.invoke(Umpire.play, RALLY)) == 2
+        time.sleep(3.5)  # between calls it may rest
+        with raises(ApplianceDeadlockError, "role-stalled") as caught:
+            hosted.invoke(Umpire.hang)
+        assert caught.value.where == "crd-0"
+    finally:
+        hosted.shutdown()
+    assert wait_for_end(pids, timeout_s=10) == set()
+
+
 def test_too_few_cpus_are_an_error(instance: None) -> None:
     """On a joined cluster each CS system asks for a CPU; a cluster without says how many it has."""
     specs = [PlayerSpec(node_name(index), node_name(0)) for index in range(1000)]

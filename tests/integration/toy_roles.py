@@ -93,6 +93,8 @@ class Match:
             raise ZeroDivisionError("a defect")
         if self.spec.mood == "dies":
             os._exit(7)
+        if self.spec.mood == "slow":
+            time.sleep(0.08)
         if self.spec.mood == "hangs":
             time.sleep(1000)
 
@@ -128,3 +130,6 @@ class Umpire:
 
     def stop(self) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    def hang(self) -> None:
+        time.sleep(1000)

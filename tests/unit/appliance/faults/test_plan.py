@@ -59,5 +59,5 @@ def test_equal_seeds_draw_equal_faults() -> None:
     steps = [fault.step for fault in drawn[0]]
     assert steps == sorted(steps)
     assert set(steps) <= set(range(1, 10))
-    assert len({(fault.role, fault.kind) for fault in drawn[0]}) == 58  # all that can be, and two
+    assert len({(fault.role, fault.kind) for fault in drawn[0]}) == 59  # all that can be, and one
     assert {fault.role for fault in drawn[0] if fault.kind == "disk"} == {"wgt-0"}
