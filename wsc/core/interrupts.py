@@ -51,18 +51,22 @@ def ended_within(seconds: float) -> Iterator[None]:
     What hangs while the block is left (a process that never answers, a disk) cannot keep the
     process alive then. The exit code is 128 and the number of the first signal.
     """
-    timers: list[threading.Timer] = []
+    arrived: dict[int, threading.Timer] = {}
 
     def end(number: int, frame: FrameType | None) -> None:
-        if not timers:
-            timers.append(_started(seconds, lambda: _end_process(number)))
+        if not arrived:
+            arrived[number] = _started(seconds, lambda: _end_process(number))
         interrupt(number, frame)
 
     try:
         with _handled_by(end):
             yield
+    except KeyboardInterrupt:
+        for number in arrived:  # Ray, where it waits, raises the one of Ctrl-C for all
+            interrupt(number, None)
+        raise
     finally:
-        for timer in timers:
+        for timer in arrived.values():
             timer.cancel()
 
 

@@ -106,3 +106,16 @@ def test_block_that_ends_in_time_ends_by_the_exception() -> None:
         signal.raise_signal(signal.SIGTERM)
     time.sleep(0.1)
     assert signal.getsignal(signal.SIGTERM) == interrupt
+
+
+def test_block_ends_by_the_exception_of_its_signal() -> None:
+    """Ray replaces the exception of any signal by that of Ctrl-C."""
+
+    def replaced() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None
+
+    with pytest.raises(Terminated), ended_within(60):
+        replaced()
