@@ -109,6 +109,17 @@ class Policy:
             return Decision("replace", self.num_csx, f"{', '.join(sorted(lost))} lost")
         return Decision("retry", self.num_csx, "no role is lost")
 
+    def final_error(self, error: WaferStreamError) -> WaferStreamError:
+        """Return the error that a given-up failure ends with.
+
+        It is ``error`` where another cluster may help. More failures in a row than allowed are the
+        end of the run, as each further cluster would have as many again.
+        """
+        limit = self._limits.max_num_restarts
+        if isinstance(error, _PASSING) and self._in_a_row > limit:
+            return restarts_exhausted(error, limit)
+        return error
+
     def note_steps(self, count: int) -> None:
         """Note steps that are finished, whatever happens next."""
         if count:
@@ -128,6 +139,18 @@ class Policy:
         losses = self._losses.setdefault(role, deque(maxlen=TAINTING_FAILURES))
         losses.append(self._steps)
         return len(losses) == TAINTING_FAILURES and losses[-1] - losses[0] <= TAINTING_STEPS
+
+
+def restarts_exhausted(error: WaferStreamError, limit: int) -> ApplianceRuntimeServerError:
+    """Return the error for a run that was recovered ``limit`` times and failed again."""
+    return ApplianceRuntimeServerError(
+        f"the cluster was lost again: {error.what}",
+        code="restarts-exhausted",
+        where=error.where,
+        value=error.value,
+        rule=f"at most {limit} recoveries without progress (max_num_restarts)",
+        remedy="run the same command again: it goes on from the last checkpoint",
+    )
 
 
 def _is_kind(role: str, name_of: Callable[[int], str]) -> bool:

@@ -25,6 +25,7 @@ import torch
 
 from appliance.coordinator import Standing, cluster_ended
 from appliance.recovery.held_file import HeldFile
+from appliance.recovery.policy import restarts_exhausted
 from appliance.step_results import StepResult
 from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
@@ -52,8 +53,8 @@ log = logging.getLogger("waferstream")
 T = TypeVar("T")
 Call = Callable[["Cluster"], Any]
 
-_DEFECTS = {"role-failed", "cluster-ended"}
-"""Codes of failures that another cluster would repeat."""
+_DEFECTS = {"role-failed", "cluster-ended", "restarts-exhausted"}
+"""Codes of failures that another cluster would repeat, or must not try again."""
 
 
 class Starter(Protocol):
@@ -267,7 +268,7 @@ class ReplayingCluster:
             if self._base is None or not _is_loss(error):
                 raise error
             if self._num_restarts == self._max_restarts:
-                raise _gave_up(error, self._max_restarts) from error
+                raise restarts_exhausted(error, self._max_restarts) from error
             self._num_restarts += 1
             self._tell()
             log.warning(
@@ -331,14 +332,3 @@ def _is_loss(error: WaferStreamError) -> bool:
 
 def _headline(error: WaferStreamError) -> str:
     return f"{error.what} ({error.where})." if error.where else f"{error.what}."
-
-
-def _gave_up(error: ApplianceError, restarts: int) -> ApplianceRuntimeServerError:
-    return ApplianceRuntimeServerError(
-        f"the cluster was lost again: {error.what}",
-        code="restarts-exhausted",
-        where=error.where,
-        value=error.value,
-        rule=f"at most {restarts} restarts without a new checkpoint (max_num_restarts)",
-        remedy="run the same command again: it goes on from the last checkpoint",
-    )

@@ -131,7 +131,7 @@ class SupervisedRoles:
             self.story.tell(f"{cause.what}: {decision.action}, {decision.why}")
             if decision.action == "give up":
                 self.story.enter(State.GIVEN_UP)
-                raise cause
+                raise self._policy.final_error(cause)
             try:
                 rest = self._whole_again(lost, job, salvage)
             except WaferStreamError as again:

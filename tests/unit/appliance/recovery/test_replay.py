@@ -154,9 +154,11 @@ def test_a_checkpoint_sets_the_count_of_restarts_back(tmp_path: Path, expected: 
     assert outcome(losing, tmp_path, max_restarts=1) == expected
 
 
-def test_failures_of_the_users_code_are_not_repeated(tmp_path: Path) -> None:
-    losing = Losing({1}, code="role-failed")
-    with raises(ApplianceRuntimeServerError, "role-failed"):
+@pytest.mark.parametrize("code", ["role-failed", "restarts-exhausted"])
+def test_failures_that_end_the_run_are_not_repeated(tmp_path: Path, code: str) -> None:
+    """Those of the user's code, and those after too many recoveries inside the cluster."""
+    losing = Losing({1}, code=code)
+    with raises(ApplianceRuntimeServerError, code):
         outcome(losing, tmp_path)
     assert losing.started == 1
 
