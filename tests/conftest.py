@@ -33,6 +33,8 @@ def state_folder_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         os.environ["WAFERSTREAM_STATE"] = before
 
 
+# Before xdist's own hook, which reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run Ray clusters one at a time while other tests run in parallel (``make test``)."""
     for item in items:
