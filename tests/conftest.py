@@ -16,6 +16,9 @@ torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Ray runs its workers at nice 15: beside other tests on two cores they would get no processor.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 # A first example may import or compile something; pytest's own timeout ends what hangs.
 settings.register_profile("waferstream", deadline=None)
 settings.load_profile("waferstream")

@@ -43,7 +43,7 @@ def local() -> dict[str, Any]:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("link", ["shared_memory", "grpc"])
 def test_ray_cluster_equals_the_local_cluster(local: dict[str, Any], link: LinkKind) -> None:
     """Seven actors and a coordinator agree with one process in bits and in picoseconds."""

@@ -289,7 +289,7 @@ def test_exec_without_a_program_is_a_wrong_command_line(
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(
     trained: tuple[Path, str], folder: Path
 ) -> None:

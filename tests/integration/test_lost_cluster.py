@@ -12,7 +12,7 @@ from tests.support.cstorch_program import executor, running_backend, training_st
 from tests.support.processes import command_of, descendants, wait_for_end
 from tests.support.tiny_training import Shape, cluster_config
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 STEPS, KILLED_AFTER = 6, 3
 
 

@@ -36,7 +36,7 @@ from wsc.core.role import Job
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
 from toy_roles import FOREVER, Player, PlayerSpec, Umpire, players
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 
 RALLY = Job("train", 1, 50)
 NORMS = {step: 1000.0 * step for step in range(1, 101)}  # of all strokes of a rally

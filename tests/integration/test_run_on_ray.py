@@ -10,7 +10,7 @@ import pytest
 from tests.support.processes import command_of, descendants, wait_for_end
 from tests.support.tiny_run import digest_of, finish, start, write_run
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 
 
 def role_process(root: int, role: str) -> int:
