@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from csnode.fabric.region import working_wafer
-from swarmx.links.link import TlsSpec
+from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
 from wsc.core.errors import ConfigError

@@ -11,6 +11,7 @@ bytes between the network and two queues; they never run code of the role.
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,8 +36,8 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
-from swarmx.links.link import TlsSpec
 from swarmx.links.memory import MemorySlab
+from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import (
     DamagedMessageError,
     decode_header,
@@ -105,21 +106,32 @@ class GrpcEndpoint:
         self._start_timeout_s = start_timeout_s
         self._payload_limit = PAYLOAD_LIMIT_BYTES
         self._directory: dict[str, Address] = {}
-        self._is_connected = threading.Event()
         self._outbound: dict[str, _Outbound] = {}
         self._inbox: SimpleQueue[Envelope | _Lost | ApplianceError] = SimpleQueue()
         self._lost: list[str] = []
         self._own = own
-        self._trusted = self._server_certificates()
-        self._server = _server(self._take_stream)
-        self.address = Address(f"{host}:{self._bind(host)}", own.identity)
-        self._server.start()
+        self._reserved = _reserve(host)
+        self._server: grpc.Server | None = None
+        self._new_trusted: grpc.ServerCertificateConfiguration | None = None
+        self.address = Address(f"{host}:{self._reserved.getsockname()[1]}", own.identity)
 
     def connect(self, directory: Mapping[str, Address]) -> None:
-        """Record the addresses of other roles; the first ``send`` to a role opens a stream."""
+        """Record the addresses of other roles; the first time, begin to listen.
+
+        The server begins with the certificates of its peers: gRPC 1.85 can crash when they are
+        replaced during a handshake.
+        """
         self._directory.update(directory)
-        self._trusted = self._server_certificates()
-        self._is_connected.set()
+        trusted = self._server_certificates()
+        if self._server is not None:
+            self._new_trusted = trusted
+            return
+        self._server = _server(self._take_stream)
+        self._reserved.close()
+        credentials = grpc.dynamic_ssl_server_credentials(
+            trusted, self._take_new_trusted, require_client_authentication=True
+        )
+        _listen(self._server, self.address.place, credentials)
 
     def limit_payloads(self, num_bytes: int) -> None:
         self._payload_limit = num_bytes
@@ -162,7 +174,9 @@ class GrpcEndpoint:
             with contextlib.suppress(grpc.RpcError, grpc.FutureTimeoutError):
                 outbound.call.result(timeout=_CLOSE_S)
             outbound.channel.close()
-        self._server.stop(grace=None).wait()
+        self._reserved.close()
+        if self._server is not None:
+            self._server.stop(grace=None).wait()
 
     def _open(self, target: str) -> _Outbound:
         """Wait until a peer listens, and start the stream to it."""
@@ -223,17 +237,10 @@ class GrpcEndpoint:
         trusted = own.authority or (peers.encode() or own.certificate)
         return grpc.ssl_server_certificate_configuration([(own.key, own.certificate)], trusted)
 
-    def _bind(self, host: str) -> int:
-        """Bind the server to a free port on ``host`` and return the port."""
-        credentials = grpc.dynamic_ssl_server_credentials(
-            self._trusted, lambda: self._trusted, require_client_authentication=True
-        )
-        try:
-            return int(self._server.add_secure_port(f"{host}:0", credentials))
-        except RuntimeError as error:
-            raise ClusterJobInitError(
-                "a role cannot listen", code="address-unavailable", where=host, value=error
-            ) from error
+    def _take_new_trusted(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return the certificates since the last call, None if they are the same."""
+        new, self._new_trusted = self._new_trusted, None
+        return new
 
     def _is_of_peer(self, peer: str, context: grpc.ServicerContext) -> bool:
         """Return whether a stream is of this session, and from the role that it names."""
@@ -245,7 +252,6 @@ class GrpcEndpoint:
     def _take_stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """Put the messages of one peer into the inbox until its stream ends."""
         peer = str(dict(context.invocation_metadata()).get("role", ""))
-        self._is_connected.wait(self._start_timeout_s)  # a peer may be ahead
         if not self._is_of_peer(peer, context):
             self.refused += 1
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a role of this cluster")
@@ -293,6 +299,38 @@ class _DaemonThreads(Executor):
 
         threading.Thread(target=work, daemon=True).start()
         return future
+
+
+def _reserve(host: str) -> socket.socket:
+    """Return a socket that holds a free port of ``host``, without listening.
+
+    Raises:
+        ClusterJobInitError: ``host`` is no address of this host.
+    """
+    with contextlib.ExitStack() as on_error:
+        try:
+            (family, *_, address), *_ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+            reserved = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            reserved.bind(address)
+        except OSError as error:
+            raise _cannot_listen(host, error) from error
+        on_error.pop_all()
+    return reserved
+
+
+def _listen(server: grpc.Server, place: str, credentials: grpc.ServerCredentials) -> None:
+    """Start a server on the host and port of ``place``; ClusterJobInitError if it is taken."""
+    try:
+        server.add_secure_port(place, credentials)
+    except RuntimeError as error:
+        raise _cannot_listen(place, error) from error
+    server.start()
+
+
+def _cannot_listen(place: str, error: Exception) -> ClusterJobInitError:
+    return ClusterJobInitError(
+        "a role cannot listen", code="address-unavailable", where=place, value=error
+    )
 
 
 def _server(take_stream: object) -> grpc.Server:

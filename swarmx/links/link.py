@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, assert_never
 
 from swarmx.links.endpoint import Endpoint
 from swarmx.links.memory import MemoryArena, SharedArena, unmap_lost_blocks
+from swarmx.links.tls import TlsSpec
 from swarmx.links.unix_socket import SocketEndpoint
-from wsc.core.config import Config
 from wsc.core.payload import Arena
 
 LinkKind = Literal["shared_memory", "grpc"]
-
-
-class TlsSpec(Config):
-    """Files of a host, at the same paths on all hosts; ``waferstream certificates`` makes them."""
-
-    ca: Path
-    """Certificate of the authority that has signed those of all hosts."""
-
-    certificate: Path
-    """Certificate of this host, for the address at which Ray knows it."""
-
-    key: Path
-    """Private key of this host, which only its owner can read."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from swarmx.links import grpc_link
 from swarmx.links.certificates import certificate_of_role, make_authority, make_certificate
 from swarmx.links.endpoint import Address
 from swarmx.links.grpc_link import GrpcEndpoint, open_grpc
-from swarmx.links.link import TlsSpec
 from swarmx.links.memory import MemoryArena
+from swarmx.links.tls import TlsSpec
 from tests.support.errors import raises
 from wsc.core.errors import (
     ApplianceCorruptionError,
