@@ -130,7 +130,7 @@ def test_typed_values_win_lists_are_put_first_and_mappings_merge(tmp_path: Path)
     assert init.backend.compile_only
     assert init.logging.wsc_log_level["wgt"] == "DEBUG"
     assert init.logging.wsc_log_level["act"] == "INFO"
-    flags, _, states = init.callbacks
+    flags, *_, states = init.callbacks
     assert flags.ini == {"x": 1, "y": 3, "z": True}
     assert states.load_checkpoint_states == ("model", "optimizer")
 

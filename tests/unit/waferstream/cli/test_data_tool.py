@@ -14,7 +14,7 @@ from tests.support.tools import fields, rows, tool
 def test_catalogue_of_data_processors_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     assert {row["name"] for row in rows(capsys, "data_processor", "list")} == set(DATA_PROCESSORS)
     info = fields(capsys, "data_processor", "info", "DummyDataProcessor")
-    assert info["required"] == "data_processor, batch_size, max_sequence_length"
+    assert info["required"] == "data_processor, batch_size"
     described = rows(capsys, "data_processor", "describe", "DummyDataProcessor")
     assert {row["key"]: row["default"] for row in described}["vocab_size"] == 50257
     err = tool(capsys, "data_processor", "describe", "DumyDataProcessor", code=1)
