@@ -7,9 +7,15 @@ with one thing for too long, and follow from it to those that wait for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from appliance.health.pulse import Activity, Pulse
-from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError, WaferStreamError
+from wsc.core.errors import (
+    ApplianceDeadlockError,
+    ApplianceError,
+    ApplianceRuntimeServerError,
+    WaferStreamError,
+)
 
 _DOING: Mapping[Activity, str] = {
     Activity.IDLE: "between jobs",
@@ -51,7 +57,7 @@ def all_wait(pulses: Mapping[str, Pulse | None], error: ApplianceDeadlockError) 
     """Return the error for a job in which messages are missing: who waits for whom.
 
     Args:
-        pulses: What was seen last; None for a role on a silent host.
+        pulses: What they do now; None for a role on a silent host.
         error: What the role raised that gave up first.
     """
     waits = [
@@ -69,39 +75,52 @@ def all_wait(pulses: Mapping[str, Pulse | None], error: ApplianceDeadlockError) 
     )
 
 
-def stopped(role: str, pulses: Mapping[str, Pulse], limit_s: float) -> ApplianceRuntimeServerError:
-    """Return the error for a role whose process a signal has stopped."""
-    return ApplianceRuntimeServerError(
-        f"{role} is stopped",
-        code="role-stopped",
-        where=role,
-        value=_story(role, pulses),
-        rule=f"a process is stopped for at most {limit_s:g} s (runtime.heartbeat_timeout_s)",
-        remedy="a signal (SIGSTOP) has stopped the process; raise the limit if that was meant",
-    )
+@dataclass(frozen=True)
+class Condition:
+    """A way in which a process keeps the others from going on, as an error states it.
+
+    ``rule`` has a place for the limit in seconds.
+    """
+
+    error: type[ApplianceError]
+    code: str
+    what: str
+    rule: str
+    remedy: str
+
+    def of(self, role: str, pulses: Mapping[str, Pulse], limit_s: float) -> ApplianceError:
+        """Return the error for a role in this condition; its pulse may be missing."""
+        return self.error(
+            self.what.format(role=role),
+            code=self.code,
+            where=role,
+            value=_story(role, pulses) if role in pulses else None,
+            rule=self.rule.format(limit_s=limit_s),
+            remedy=self.remedy,
+        )
 
 
-def silent(role: str, limit_s: float) -> ApplianceRuntimeServerError:
-    """Return the error for a role on a host that does not answer."""
-    return ApplianceRuntimeServerError(
-        f"the host of {role} does not answer",
-        code="host-silent",
-        where=role,
-        rule=f"a host answers within {limit_s:g} s (runtime.heartbeat_timeout_s)",
-        remedy="check the host and its network",
-    )
-
-
-def stalled(role: str, pulses: Mapping[str, Pulse], limit_s: float) -> ApplianceDeadlockError:
-    """Return the error for a role that has been busy with one thing for too long."""
-    return ApplianceDeadlockError(
-        f"{role} does not go on",
-        code="role-stalled",
-        where=role,
-        value=_story(role, pulses),
-        rule=f"one message or call takes at most {limit_s:g} s (runtime.stall_timeout_s)",
-        remedy="raise runtime.stall_timeout_s in cluster.yaml if a role computes longer than that",
-    )
+STOPPED = Condition(
+    ApplianceRuntimeServerError,
+    "role-stopped",
+    "{role} is stopped",
+    "a process is stopped for at most {limit_s:g} s (runtime.heartbeat_timeout_s)",
+    "a signal (SIGSTOP) has stopped the process; raise the limit if that was meant",
+)
+SILENT = Condition(
+    ApplianceRuntimeServerError,
+    "host-silent",
+    "the host of {role} does not answer",
+    "a host answers within {limit_s:g} s (runtime.heartbeat_timeout_s)",
+    "check the host and its network",
+)
+STALLED = Condition(
+    ApplianceDeadlockError,
+    "role-stalled",
+    "{role} does not go on",
+    "one message or call takes at most {limit_s:g} s (runtime.stall_timeout_s)",
+    "raise runtime.stall_timeout_s in cluster.yaml if a role computes longer than that",
+)
 
 
 def _story(role: str, pulses: Mapping[str, Pulse]) -> str:

@@ -84,6 +84,14 @@ class PulseWriter:
         """State that the process waits for its next call."""
         self._change(Activity.IDLE, "")
 
+    def fail(self) -> None:
+        """State that a call failed; whoever waited in vain goes on saying for whom.
+
+        The error names who waits for whom, and its author looks when the first wait has ended.
+        """
+        if self._activity is not Activity.WAIT:
+            self.idle()
+
     def call(self, what: str) -> None:
         """State that a call begins, or that it is still progressing."""
         self._change(Activity.CALL, what)

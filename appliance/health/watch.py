@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from appliance.health.diagnosis import find_stalled, silent, stalled, stopped
+from appliance.health.diagnosis import SILENT, STALLED, STOPPED, find_stalled
 from appliance.health.pulse import Pulse
 from wsc.core.errors import WaferStreamError
 
@@ -60,36 +60,41 @@ class Judge:
         limit_s = min(limits.stopped_s, limits.stalled_s)
         for role in sorted(still):
             if self._stopped_s[role] >= limit_s:
-                is_lost = role not in seen
-                found[role] = silent(role, limit_s) if is_lost else stopped(role, seen, limit_s)
+                condition = STOPPED if role in seen else SILENT
+                found[role] = condition.of(role, seen, limit_s)
         if not still:  # whatever else takes long may wait for a stopped role
             alive = {role: pulse for role, pulse in seen.items() if pulse.is_alive}
             slowest = find_stalled(alive, limits.stalled_s)
             if slowest is not None:
-                found[slowest] = stalled(slowest, alive, limits.stalled_s)
+                found[slowest] = STALLED.of(slowest, alive, limits.stalled_s)
         return found
 
 
 class HealthWatch:
     """A thread that looks at all processes again and again, and ends those that do not go on.
 
-    ``findings`` has the error of each role that it has ended, ``pulses`` what it saw last.
+    ``findings`` has the error of each role that it has ended.
 
     Args:
-        look: Returns the pulses; called from the thread.
+        look: Returns the pulses.
         end: Kills a role's process; called once for each finding.
         limits: The time limits.
     """
 
     def __init__(self, look: Look, end: Callable[[str], None], limits: Limits) -> None:
         self.findings: dict[str, WaferStreamError] = {}
-        self.pulses: Mapping[str, Pulse | None] = {}
         self._look = look
+        self._looking = threading.Lock()
         self._end = end
         self._limits = limits
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="health-watch", daemon=True)
         self._thread.start()
+
+    def look(self) -> Mapping[str, Pulse | None]:
+        """Return the pulses of now."""
+        with self._looking:
+            return self._look()
 
     def close(self) -> None:
         """End the thread. Idempotent."""
@@ -99,8 +104,8 @@ class HealthWatch:
     def _watch(self) -> None:
         judge, before_s = Judge(self._limits), time.monotonic()
         while not self._over.wait(self._limits.period_s):
-            self.pulses, now_s = self._look(), time.monotonic()
-            for role, error in judge.judge(self.pulses, now_s - before_s).items():
+            pulses, now_s = self.look(), time.monotonic()
+            for role, error in judge.judge(pulses, now_s - before_s).items():
                 self.findings[role] = error
                 self._end(role)
             before_s = now_s

@@ -74,8 +74,10 @@ class HostedProcess:
         self._pulse.call(what)
         try:
             yield
-        finally:
-            self._pulse.idle()
+        except BaseException:
+            self._pulse.fail()
+            raise
+        self._pulse.idle()
 
 
 class RoleActor(HostedProcess):

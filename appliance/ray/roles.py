@@ -225,7 +225,7 @@ class RayRoles:
         except ApplianceDeadlockError as error:
             if error.code != "link-stalled":
                 raise
-            raise all_wait(self._watch.pulses, error) from error
+            raise all_wait(self._watch.look(), error) from error
 
     def _pools(self, kept: Collection[str]) -> dict[str, Any]:
         """Return, for each host, the future pool of its cores, from a role that is kept if any."""

@@ -42,6 +42,20 @@ def test_pulse_is_read_as_it_was_written() -> None:
     assert waiting.age_s < working.age_s + 1
 
 
+def test_failed_call_keeps_only_what_was_waited_for() -> None:
+    """Who waits for whom is read after the waits have failed; other work has ended."""
+    writer = PulseWriter()
+    writer.call("begin train step 1")
+    writer.wait()
+    writer.explain("weights of step 7", ["br-0"])
+    writer.fail()
+    waiting = read_pulse(os.getpid(), writer.payload)
+    assert (waiting.activity, waiting.peers) == (Activity.WAIT, ("br-0",))
+    writer.call("install")
+    writer.fail()
+    assert read_pulse(os.getpid(), writer.payload).activity is Activity.IDLE
+
+
 def test_long_text_is_cut() -> None:
     """A text of any length leaves the rest of the pulse intact."""
     writer = PulseWriter()

@@ -127,4 +127,4 @@ def test_watch_ends_what_it_finds() -> None:
         watch.close()
     assert set(names) == {"csx-1"}
     assert watch.findings["csx-1"].code == "role-stopped"
-    assert watch.pulses == CHAIN
+    assert watch.look() == CHAIN
