@@ -112,6 +112,9 @@ class Backend:
         self.global_step = 0
         self.restored_step = 0
         """The step of training that ``restore`` has begun at: steps before it count."""
+        self.resumed_step = 0
+        """The step of training after which a program goes on with states that it has loaded."""
+        self._loaded_updates = self._loaded_skips = 0
 
     @property
     def _impl(self) -> Backend:
@@ -245,9 +248,28 @@ class Backend:
         objects = self._execution.restore(path, states, strict)
         if "global_step" in states:
             self.global_step = self.restored_step = int(objects.get("global_step", 0))
+            self.resumed_step = 0
         if self.weights is not None:
             self._execution.outdate_restored(self.weights)
         return objects
+
+    def note_loaded(self, updates: int | None = None, skips: int | None = None) -> None:
+        """Note that a program has loaded the state of an optimizer or of a loss scale.
+
+        Before its first step of training, the program goes on after the steps that those states
+        have seen, so that random ops do not draw the numbers of the first steps again.
+
+        Args:
+            updates: Updates that the optimizer has seen.
+            skips: Steps that were skipped because of an overflow.
+        """
+        has_trained = self.global_step != self.resumed_step
+        if has_trained or self.restored_step or self.loop is not None:
+            return
+        self._loaded_updates = self._loaded_updates if updates is None else updates
+        self._loaded_skips = self._loaded_skips if skips is None else skips
+        done = self._loaded_updates + self._loaded_skips
+        self.global_step = self.resumed_step = done if self._loaded_updates else 0
 
     def reload(self) -> None:
         """Read the checkpoint named by ``restore`` into a cluster that runs already."""

@@ -230,7 +230,7 @@ class TracedStep:
             return
         backend.settle()  # the steps called so far end with the update as it was
         names, done = names_of(model_of(backend)), backend.global_step
-        optimizer = recorder.spec(names, loop.last_step, done)
+        optimizer = recorder.spec(names, loop.last_step, done, backend.resumed_step)
         self._fitted = replace(
             fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step
         )
@@ -261,8 +261,8 @@ class _Recorded:
     def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
         """Return the update after a step; arguments and errors as of ``update_of``."""
         trains = compiled.program.mode == "train"
-        done = self.backend.global_step
-        return update_of(self.recorder, model_of(self.backend), num_steps, trains, done)
+        done = self.backend.global_step, self.backend.resumed_step
+        return update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
 
 
 @dataclass(frozen=True)

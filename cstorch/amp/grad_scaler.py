@@ -80,7 +80,7 @@ class GradScaler:
     def unscale_(self, optimizer: Optimizer) -> None:  # noqa: ARG002
         """State that the gradients are divided by the scale now, before they are clipped."""
         if (recorder := active_recorder.get()) is not None:
-            recorder.is_unscaled = True
+            recorder.unscale()
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         """Step the optimizer, with a dynamic scale only if all gradients are finite."""
@@ -99,7 +99,7 @@ class GradScaler:
     ) -> torch.Tensor | StepValue:
         """Clip by ``max_gradient_norm``, if it is set; return whether all gradients are finite."""
         if (recorder := active_recorder.get()) is not None and self.max_gradient_norm is not None:
-            recorder.is_unscaled = True
+            recorder.unscale()
             recorder.clip_norm(self.max_gradient_norm)
         return self._value("is_finite")
 
@@ -139,8 +139,8 @@ class GradScaler:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from the state of another scaler; entries that are missing stay as they are.
 
-        A program that loads a checkpoint itself counts its steps from 1; only with
-        ``backend.restore`` do the skipped steps of the checkpoint belong to steps that count.
+        Only with ``backend.restore`` do the skipped steps of the checkpoint belong to the updates
+        that count; a program that loads a checkpoint itself goes on after both.
         """
         kinds = {field: type(getattr(self.current, field)) for field in _STATE.values()}
         given = {
@@ -153,6 +153,8 @@ class GradScaler:
             skipped = self.current.num_skipped_steps
             self._skipped_before = given["num_skipped_steps"] - skipped
             given["num_skipped_steps"] = skipped
+            if backend is not None:
+                backend.note_loaded(skips=self._skipped_before)
         self.current = LossScale(**{**vars(self.current), "unlimited": None, **given})
 
     def _value(self, name: str, before: int = 0) -> torch.Tensor | StepValue:

@@ -37,6 +37,24 @@ from wsc.core.role import Value
 class EagerRecorder(Recorder):
     """A recorder whose results are values already."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: dict[str, torch.Tensor] = {}
+        """The weights of the step, which have the gradients."""
+        self._scaled: dict[str, torch.Tensor] = {}
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Return the gradients for the update, which divides them by the loss scale."""
+        own = {name: weight.grad for name, weight in self.live.items() if weight.grad is not None}
+        return {**own, **self._scaled}
+
+    def unscale(self) -> None:
+        if self.scaler is not None and not self.is_unscaled:
+            self._scaled = self.gradients()  # what the program reads may be rounded by a half type
+            for name, gradient in self._scaled.items():
+                self.live[name].grad = gradient / self.scaler.current.scale
+        super().unscale()
+
     def hand_out(self, tree: Any) -> Any:
         """Return a pytree with its tensors as results: detached, floats in fp32."""
         return pytree.tree_map_only(torch.Tensor, self._value, tree)
@@ -116,10 +134,11 @@ class EagerStep:
             traced_tensors(model),
             live_weights(model, backend.stream(precision), precision) as live,
         ):
+            recorder.live = live
             outputs = recorder.hand_out(self._function(*args, **kwargs))
-        gradients = {name: t.grad for name, t in live.items() if t.grad is not None}
-        trains, done = bool(gradients), backend.global_step
-        optimizer = update_of(recorder, model, loop.last_step, trains, done)
+        gradients = recorder.gradients()
+        trains, done = bool(gradients), (backend.global_step, backend.resumed_step)
+        optimizer = update_of(recorder, model, loop.last_step, trains, *done)
         return _Computed(outputs, gradients, optimizer)
 
 

@@ -97,6 +97,7 @@ class Optimizer(torch.optim.Optimizer):
             for group, kept in zip(self.param_groups, before, strict=True):
                 group.update(kept)
             raise
+        self.remote_state.announce_loaded()
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 

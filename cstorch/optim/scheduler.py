@@ -48,7 +48,7 @@ class Scheduler:
         """Steps taken before step 1 of training; negative if it began later."""
         self.num_loads = 0
         """How often a count was loaded, so that a changed offset is noticed."""
-        self._is_loaded = False  # since the offset was set
+        self._is_loaded = self._has_started = False  # since, and whether, the offset was set
         if not any(self.sets(group) for group in optimizer.param_groups):
             raise ConfigError(
                 "no parameter group carries a tag of the scheduler",
@@ -89,13 +89,16 @@ class Scheduler:
         else:
             recorder.step_scheduler(self)
 
-    def start_at(self, done: int) -> None:
+    def start_at(self, done: int, resumed: int) -> None:
         """Note how many steps of training are done; a count that was loaded continues from there.
 
-        A scheduler whose count was not loaded follows the steps of training.
+        Any other follows the steps of training after ``resumed``, the first ones of this program.
         """
         if self._is_loaded:
             self.offset, self._is_loaded = self.last_epoch - done, False
+        elif not self._has_started:
+            self.offset = -resumed
+        self._has_started = True
 
     def note_done(self, steps: int) -> None:
         """Note the steps of training done, and set the groups to the values of the next step."""

@@ -47,6 +47,9 @@ class StateHolder(Holder, Protocol):
     def saved_state(self) -> SavedState | None:
         """That of the checkpoint to start from, until an optimizer has been installed."""
 
+    def note_loaded(self, updates: int) -> None:
+        """Note that a program goes on with a state that has seen so many updates."""
+
 
 class Owner(Protocol):
     """The optimizer that a state belongs to."""
@@ -106,6 +109,11 @@ class OptimizerState:
         """Note that the state has values that were loaded, after so many updates."""
         self._updates = updates
         self.num_loads += 1
+
+    def announce_loaded(self) -> None:
+        """Let training go on after the updates of a state that was loaded."""
+        if (holder := self._holder()) is not None:
+            holder.note_loaded(self._updates)
 
     def earlier_updates(self, done: int) -> int:
         """Return the updates before step 1 of training, of which ``done`` steps are done."""

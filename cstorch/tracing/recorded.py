@@ -30,8 +30,8 @@ class RecordedScheduler(Protocol):
     def num_loads(self) -> int:
         """How often its count was loaded."""
 
-    def start_at(self, done: int) -> None:
-        """Note how many steps of training are done, before the update is installed."""
+    def start_at(self, done: int, resumed: int) -> None:
+        """Note how many steps are done, and after which one this program began."""
 
     def schedule_of(self, group: Mapping[str, Any]) -> HyperSchedule:
         """Return its value at each step, for a parameter group."""

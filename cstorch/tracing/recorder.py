@@ -100,6 +100,10 @@ class Recorder:
         self.loss_scale, self.scaler = scaler.rule, scaler
         return loss_scale_placeholder()
 
+    def unscale(self) -> None:
+        """State that the gradients are divided by the loss scale from here on."""
+        self.is_unscaled = True
+
     def note_done(self, steps: int, loss_scale: LossScale | None) -> None:
         """Set the loss scale, and the counts of the optimizer and the schedulers.
 
@@ -181,7 +185,11 @@ class Recorder:
         return [loads, self.optimizer.settings(self.schedulers)]
 
     def spec(
-        self, names: Mapping[torch.Tensor, str], num_steps: int = 1, done: int = 0
+        self,
+        names: Mapping[torch.Tensor, str],
+        num_steps: int = 1,
+        done: int = 0,
+        resumed: int = 0,
     ) -> OptimizerSpec | None:
         """Return the update that follows the step; None if the trace steps no optimizer.
 
@@ -189,6 +197,7 @@ class Recorder:
             names: The name in the model of each parameter.
             num_steps: Steps of training, from the first on, that the schedules have to cover.
             done: Steps of training that are done.
+            resumed: Those of them that the states which the program has loaded had seen.
         """
         if self.optimizer is None:
             return None
@@ -200,7 +209,7 @@ class Recorder:
             )
         applied = self._applied(done)
         for scheduler in self.schedulers:
-            scheduler.start_at(applied)
+            scheduler.start_at(applied, resumed)
             scheduler.cover(num_steps + scheduler.offset)
         return replace(
             self.optimizer.spec(names, self.schedulers, applied),
@@ -271,14 +280,14 @@ def names_of(model: nn.Module) -> dict[torch.Tensor, str]:
 
 
 def update_of(
-    recorder: Recorder, model: nn.Module, num_steps: int, trains: bool, done: int
+    recorder: Recorder, model: nn.Module, num_steps: int, trains: bool, *done: int
 ) -> OptimizerSpec | None:
     """Return the update of a step, None if it ``trains`` nothing; other arguments as of ``spec``.
 
     Raises:
         ApplianceCompilationError: There are gradients, and no optimizer takes them.
     """
-    optimizer = recorder.spec(names_of(model), num_steps, done)
+    optimizer = recorder.spec(names_of(model), num_steps, *done)
     if trains and optimizer is None:
         raise ApplianceCompilationError(
             "the step computes gradients but steps no optimizer",

@@ -290,6 +290,8 @@ def live_weights(
         # Detached, so that the cast weight is the leaf.
         tensor = streamed[name].to(precision.compute_dtype).detach()
         live[name] = tensor.requires_grad_(master.requires_grad)
+        # A parameter for isinstance, which Module.get_parameter asks.
+        tensor._is_param = True
     everywhere = {place: live[name] for place, name in parameter_places(model).items()}
     # torch.func.functional_call can only call the model itself, not a step around it.
     with _reparametrize_module(model, everywhere), autocast(precision):

@@ -38,11 +38,21 @@ class DataLoader:
         self._call = partial(call_on_worker, input_fn, *args, **kwargs)
         self.source: Callable[[], Any] = self._call
         self.seed = torch.initial_seed()
-        self.offset = 0
-        """Global batches that the loader is ahead of the steps of training."""
+        self._offset: int | None = None
         self._loaded: int | None = None  # batches read when the next loop begins
         self.id = next(_numbers)
         """Number of the loader among those of this process; a copy has the same."""
+
+    @property
+    def offset(self) -> int:
+        """Global batches that the loader is ahead of the steps of training.
+
+        A loader without a state begins with the first step of this program.
+        """
+        if self._offset is not None:
+            return self._offset
+        backend = existing_backend()
+        return 0 if backend is None else -backend.resumed_step
 
     @cached_property
     def _batches(self) -> GlobalBatches:
@@ -148,7 +158,7 @@ class DataLoader:
     def start_at(self, done: int) -> None:
         """Note that a loop begins after so many steps of training."""
         if self._loaded is not None:
-            self.offset, self._loaded = self._loaded - done, None
+            self._offset, self._loaded = self._loaded - done, None
 
     def __len__(self) -> int:
         """Return the global batches of an epoch; TypeError if the loader has no length."""

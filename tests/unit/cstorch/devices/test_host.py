@@ -12,6 +12,7 @@ import torch
 
 import cstorch
 from cstorch import backends
+from cstorch.trace import TracedStep
 from tests.support.cstorch_program import (
     ROWS,
     batches,
@@ -94,6 +95,36 @@ def test_step_on_cpu_sees_values(cpu: cstorch.Backend) -> None:
         assert torch.equal(batch["x"], expected["x"])
         assert step(batch).item() == seen[-1]
     assert len(seen) == 4
+
+
+def norm_step(backend: cstorch.Backend, scale: float) -> TracedStep:
+    """Return a step that trains with a scaled loss, and returns the norm of a gradient."""
+    model = cstorch.compile(Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = cstorch.amp.GradScaler("dynamic", init_scale=scale)
+
+    @cstorch.trace
+    def step(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        scaler.scale(model(**batch)).backward()
+        scaler.unscale_(optimizer)
+        gradient = model.get_parameter("layers.0.weight").grad
+        assert gradient is not None
+        norm = torch.norm(gradient)
+        scaler.step(optimizer)
+        scaler.update()
+        return norm
+
+    return step
+
+
+@pytest.mark.parametrize("device", ["CPU", "CSX"])
+def test_unscaled_gradients_have_the_norm_of_plain_ones(device: str) -> None:
+    """A parameter is found by name in a step, and its gradient is divided before it is read."""
+    norms = []
+    for scale in (1.0, 8.0):
+        with running_backend(Shape(1), device) as backend:
+            norms.append((losses(norm_step(backend, scale), executor(2)), backend.weights_digest()))
+    assert norms[0] == norms[1]
 
 
 def test_weights_on_cpu_can_be_read_and_written(cpu: cstorch.Backend) -> None:
