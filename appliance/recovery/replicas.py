@@ -103,6 +103,7 @@ class ReplicatedRoles:
         return lost
 
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
+        self._empty |= self._partner.keys() & set(lost)  # even if the next line fails half way
         new = self._roles.rebuild(specs, lost)
         self._empty |= new & self._partner.keys()
         return new

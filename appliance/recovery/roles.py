@@ -30,7 +30,8 @@ class RecoverableRoles(Roles, Protocol):
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
         """Let the cluster consist of ``specs``, all connected anew; return the new roles.
 
-        Those that are not lost, and whose spec is as before, live on with what they hold.
+        Those that are not lost, and whose spec is as before, live on with what they hold. After a
+        failure of this method itself, roles that were new count as lost.
 
         Raises:
             ClusterJobInitError: A new role does not start.

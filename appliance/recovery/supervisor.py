@@ -49,6 +49,8 @@ class SupervisedRoles:
         self._servers = [server_name(index) for index in range(num_servers)]
         self._policy = policy
         self._num_csx = policy.num_csx  # of the cluster as it is built
+        self._built = {spec.name: spec for spec in elaborate(policy.num_csx)}
+        self._ready = set(self._built)  # roles with all programs, for as many systems
         self._attempts = count(1)
         self._installed: dict[Mode, Installation] = {}
         self.story = Story()
@@ -158,14 +160,25 @@ class SupervisedRoles:
         return rest
 
     def _build(self, lost: Collection[str]) -> None:
-        """Let the cluster consist of living and new roles, as many systems as the policy says."""
-        specs = self._elaborate(self._policy.num_csx)
-        resized = self._policy.num_csx != self._num_csx
-        new = self._roles.rebuild(specs, lost)
-        self._num_csx = self._policy.num_csx
-        target = [spec.name for spec in specs] if resized else sorted(new)
+        """Let the cluster consist of living and new roles, as many systems as the policy says.
+
+        A failure on the way leaves new roles unbuilt, or without programs; the next call goes on.
+        """
+        specs = {spec.name: spec for spec in self._elaborate(self._policy.num_csx)}
+        self._built = {
+            name: spec
+            for name, spec in self._built.items()
+            if name not in lost and specs.get(name) == spec
+        }
+        self._ready &= self._built.keys()
+        if self._policy.num_csx != self._num_csx:
+            self._num_csx = self._policy.num_csx
+            self._ready.clear()
+        self._roles.rebuild(list(specs.values()), specs.keys() - self._built.keys())
+        self._built = specs
         for installation in self._installed.values():
-            self._roles.install_on(target, self._fitted(installation))
+            self._roles.install_on(sorted(specs.keys() - self._ready), self._fitted(installation))
+        self._ready = set(specs)
 
     def _grow(self, job: Job) -> None:
         """Take back systems that were tainted and have rested, before a job."""

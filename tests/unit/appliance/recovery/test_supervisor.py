@@ -1,11 +1,12 @@
 """Supervised roles: whatever is lost and when, results and weights are those of a whole run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -205,6 +206,60 @@ def test_lost_servers_are_filled_from_replicas(losses: dict[int, str]) -> None:
     assert jobs(running) == results
     assert running.digest() == digest
     assert sum("recovered" in line for line in running.story()) == faults.hits
+
+
+def local_roles(running: Coordinator) -> LocalRoles:
+    """Return the roles under all shells of recovery."""
+    roles: Any = running._roles
+    while not isinstance(roles, LocalRoles):
+        roles = roles._roles
+    return roles
+
+
+def fail_once(
+    roles: LocalRoles, method: str, *, after: bool, when: Callable[..., bool] = lambda *_: True
+) -> list[str]:
+    """Let a method of the roles fail at its next call, before or after it has done its part."""
+    working, failures = getattr(roles, method), list[str]()
+
+    def call(*args: Any) -> Any:
+        fails = not failures and when(*args)
+        result = working(*args) if after or not fails else None
+        if fails:
+            failures.append(method)
+            raise ApplianceRuntimeServerError("br-0 died", code="role-died", where="br-0")
+        return result
+
+    setattr(roles, method, call)
+    return failures
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("method", ["rebuild", "install_on"])
+@pytest.mark.parametrize("victim", ["csx-1", "wgt-0"])
+def test_recovery_that_fails_half_way_is_begun_again(
+    victim: str, method: str, after: bool
+) -> None:
+    """A new role without program, or without weights, is no survivor."""
+    results, digest, _ = expected()
+    running = cluster(Faults({300: victim}), has_replicas=True)
+    failures = fail_once(local_roles(running), method, after=after)
+    assert jobs(running) == results
+    assert running.digest() == digest
+    assert failures
+
+
+def test_survivors_get_the_program_of_fewer_systems_in_the_end() -> None:
+    """The first installation of it fails, so that nobody has it."""
+    results, digest, _ = expected()
+    faults = Faults(dict.fromkeys(range(10, 10 + TAINTING_FAILURES), "csx-2"))
+    running = cluster(faults, restarts=9)
+    failures = fail_once(
+        local_roles(running), "install_on", after=False, when=lambda names, _: len(names) > 1
+    )
+    assert jobs(running) == results
+    assert running.digest() == digest
+    assert failures
 
 
 def test_server_lost_with_its_replica_is_not_replaced() -> None:
