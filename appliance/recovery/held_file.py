@@ -6,12 +6,12 @@ import os
 import re
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_TEMPORARY = "waferstream-{pid}-{unique}.mdl"
+_PREFIX = "waferstream-held-"
+_FILE = "weights.mdl"
 
 
 class HeldFile:
@@ -51,17 +51,21 @@ class HeldFile:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """Yield a path for a file that is removed at the end; remove those of killed processes."""
-    folder = Path(tempfile.gettempdir())
-    for path in folder.glob(_TEMPORARY.format(pid="*", unique="*")):
-        owner = re.match(r"waferstream-(\d+)-", path.name)
+    """Yield a path for a file that is removed at the end, in a folder that only this user reads.
+
+    Folders of killed processes are removed, too.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
+        yield Path(folder) / _FILE
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what processes of this user that have ended left behind."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        owner = re.match(rf"{_PREFIX}(\d+)-", path.name)
         if owner and not Path(f"/proc/{owner[1]}").exists():
-            path.unlink(missing_ok=True)
-    path = folder / _TEMPORARY.format(pid=os.getpid(), unique=uuid.uuid4().hex)
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)  # it may be another user's
 
 
 def _same_file(one: Path, other: Path) -> bool:

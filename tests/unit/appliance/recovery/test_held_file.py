@@ -30,7 +30,7 @@ def test_a_held_file_follows_its_name(tmp_path: Path, temporary: Path) -> None:
     second.write_text("another")
     for _ in range(2):
         with held.named() as path:
-            assert path.parent == temporary
+            assert path.parent.parent == temporary
             assert path.read_text() == "content"
     held.close()
     assert not list(temporary.iterdir())
@@ -44,13 +44,30 @@ def test_a_written_file_has_no_name(temporary: Path) -> None:
     held.close()
 
 
-def test_files_of_killed_processes_are_removed(temporary: Path) -> None:
-    """Those of living processes stay."""
-    killed, living = (temporary / f"waferstream-{pid}-x.mdl" for pid in (2**22 + 1, os.getpid()))
-    killed.touch()
-    living.touch()
+def test_nobody_else_reads_the_weights(temporary: Path) -> None:
+    """The folder of the file is private, whatever the mode of the file."""
+    modes: list[int] = []
+
+    def write(path: Path) -> None:
+        path.touch()
+        modes.append(path.parent.stat().st_mode & 0o777)
+
+    HeldFile.written_by(write).close()
+    assert modes == [0o700]
+
+
+def test_folders_of_killed_processes_are_removed(temporary: Path) -> None:
+    """Those of living processes stay; one that cannot be removed does no harm."""
+    killed, living, foreign = (
+        temporary / f"waferstream-held-{pid}-{name}"
+        for pid, name in ((2**22 + 1, "a"), (os.getpid(), "b"), (2**22 + 1, "c"))
+    )
+    for folder in (killed, living):
+        folder.mkdir()
+        (folder / "weights.mdl").touch()
+    foreign.touch()  # not a folder: rmtree refuses it, as it refuses that of another user
     HeldFile.written_by(Path.touch).close()
-    assert list(temporary.iterdir()) == [living]
+    assert set(temporary.iterdir()) == {living, foreign}
 
 
 def test_closing_twice_is_allowed(tmp_path: Path) -> None:

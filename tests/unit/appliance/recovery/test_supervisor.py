@@ -237,9 +237,7 @@ def fail_once(
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("method", ["rebuild", "install_on"])
 @pytest.mark.parametrize("victim", ["csx-1", "wgt-0"])
-def test_recovery_that_fails_half_way_is_begun_again(
-    victim: str, method: str, after: bool
-) -> None:
+def test_recovery_that_fails_half_way_is_begun_again(victim: str, method: str, after: bool) -> None:
     """A new role without program, or without weights, is no survivor."""
     results, digest, _ = expected()
     running = cluster(Faults({300: victim}), has_replicas=True)
