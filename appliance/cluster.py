@@ -30,13 +30,18 @@ from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from appliance.step_results import StepResult
 from simulator.cluster_timing import ClusterTiming
 from timing.timeline import Occupancy
+from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import replica_name, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Interval, RoleSpec
+from wsc.core.verification import Verification
 from wsc.core.watch import NOTHING, Watch
+
+_FEWEST_VERIFIED = 2
+"""The least number of systems of which one can contradict another."""
 
 
 class Cluster(Protocol):
@@ -123,8 +128,11 @@ def start_cluster(
     """
     build = partial(_specs, tuple(parameters), size, spec, seed)
     roles = build(size.num_csx)
-    make = partial(_make_coordinator, tuple(parameters), size, spec, record)
+    verification = _verification(spec.runtime.verify.fraction, seed, size.num_csx)
+    make = partial(_make_coordinator, tuple(parameters), size, spec, record, verification)
     if autorestart is not None:
+        least = max(autorestart.min_num_csx, _FEWEST_VERIFIED if verification.is_on else 1)
+        autorestart = autorestart.model_copy(update={"min_num_csx": least})
         make = partial(make, build=build, autorestart=autorestart)
     starter: Starter
     if spec.runtime.kind == "local":
@@ -176,6 +184,7 @@ def _make_coordinator(
     size: ClusterSize,
     spec: ClusterSpec,
     record: bool,
+    verification: Verification,
     roles: RecoverableRoles,
     *,
     build: Elaborate | None = None,
@@ -188,7 +197,7 @@ def _make_coordinator(
     timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
     if build is None or autorestart is None:
         logged = coordinated_with_logs(roles, spec.runtime.log)
-        return Coordinator(parameters, size.num_servers, timing, logged)
+        return Coordinator(parameters, size.num_servers, timing, logged, verification=verification)
     servers = range(size.num_servers) if size.has_replicas else ()
     replicas = {server_name(index): replica_name(index) for index in servers}
     policy = Policy(autorestart, size.num_csx, replicas)
@@ -196,4 +205,23 @@ def _make_coordinator(
         roles = ReplicatedRoles(roles, replicas)
     supervised = SupervisedRoles(roles, build, size.num_servers, policy)
     logged = coordinated_with_logs(supervised, spec.runtime.log)
-    return Coordinator(parameters, size.num_servers, timing, logged, supervised.story.take)
+    take_story = supervised.story.take
+    return Coordinator(parameters, size.num_servers, timing, logged, take_story, verification)
+
+
+def _verification(fraction: float, seed: int, num_csx: int) -> Verification:
+    """Return what is verified in a cluster of ``num_csx`` systems.
+
+    Raises:
+        ConfigError: There is nobody to compare with.
+    """
+    if fraction and num_csx < _FEWEST_VERIFIED:
+        raise ConfigError(
+            "verification needs a second system",
+            code="verification-of-one-system",
+            where="runtime.verify.fraction",
+            value=f"{fraction:g} with num_csx {num_csx}",
+            rule=f"at least {_FEWEST_VERIFIED} systems; with three, they find who is wrong",
+            remedy="raise num_csx, or remove runtime.verify",
+        )
+    return Verification(fraction, seed)

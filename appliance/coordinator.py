@@ -37,6 +37,7 @@ from wsc.core.messages import server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, Program, TensorSpec, assign_servers
 from wsc.core.role import Interval, Job, Report
+from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Watch
 
 
@@ -58,9 +59,11 @@ class Coordinator:
         timing: ClusterTiming,
         roles: Roles,
         take_story: Callable[[], list[str]] = list,
+        verification: Verification = UNVERIFIED,
     ) -> None:
         self._running_roles: Roles | None = roles
         self._take_story = take_story
+        self._verification = verification
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
@@ -140,6 +143,8 @@ class Coordinator:
         for first in range(first_step, last_step + 1, steps_per_job(program) or count):
             last = min(first + (steps_per_job(program) or count) - 1, last_step)
             job = Job(mode, first, last, loss_scale, self._state.read_by(program), watch)
+            if mode == "train":
+                job = replace(job, verification=self._verification)
             self._reports = self._roles.run(job)
             results += self._step_results(job, self._reports)
             loss_scale = results[-1].loss_scale

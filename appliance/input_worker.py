@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from wsc.core.messages import (
     BatchReady,
     BatchReleased,
     Envelope,
+    index_of,
     node_name,
     worker_name,
 )
@@ -73,14 +75,10 @@ class WorkerJob(JobState[InputWorker]):
     def __init__(self, role: InputWorker, job: Job) -> None:
         super().__init__(role)
         self._job = job
-        rounds = role.installed[job.mode].rounds
-        # Micro-batches of each node in one step, in the order in which it computes them.
-        self._micro_batches = {
-            node: [index for r in range(rounds.count) for index in rounds.of_node(r, node)]
-            for node in role.spec.nodes
-        }
-        self._num_sent = dict.fromkeys(role.spec.nodes, 0)
-        self._unreleased: dict[tuple[int, int], Slab] = {}  # by step and micro-batch
+        self._step = dict.fromkeys(role.spec.nodes, job.first_step)
+        # Micro-batches of that step that each node still gets, in the order in which it takes them.
+        self._left = {node: self._order(node, job.first_step) for node in role.spec.nodes}
+        self._unreleased: dict[tuple[str, int, int], Slab] = {}  # by node, step and micro-batch
 
     def start(self) -> Iterator[Envelope]:
         spec = self.role.spec
@@ -91,8 +89,8 @@ class WorkerJob(JobState[InputWorker]):
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
             case BatchReleased(step, micro_batch):
-                self._unreleased.pop((step, micro_batch)).free()
-                yield from self._send_next(self._installed.rounds.node_of(micro_batch))
+                self._unreleased.pop((envelope.source, step, micro_batch)).free()
+                yield from self._send_next(index_of(envelope.source))
             case message:
                 raise self.refusal(message)
 
@@ -104,35 +102,37 @@ class WorkerJob(JobState[InputWorker]):
         return Report(self.role.name)
 
     def waits_for(self) -> Waiting:
-        node_of = self._installed.rounds.node_of
-        nodes = sorted({node_of(micro_batch) for _, micro_batch in self._unreleased})
-        return Waiting("the release of micro-batches", tuple(map(node_name, nodes)))
+        nodes = sorted({node for node, _, _ in self._unreleased})
+        return Waiting("the release of micro-batches", tuple(nodes))
 
     @property
     def _installed(self) -> Installation:
         return self.role.installed[self._job.mode]
 
-    @property
-    def _oldest_step(self) -> int:
-        """The earliest step of which a node still gets a micro-batch; nodes may be steps apart."""
-        first = self._job.first_step
-        return min(
-            first + self._num_sent[node] // len(own)
-            for node, own in self._micro_batches.items()
-            if own
-        )
+    def _order(self, node: int, step: int) -> deque[int]:
+        """Return the micro-batches that a node takes in a step: its own, and those of its votes."""
+        rounds, verification = self._installed.rounds, self._job.verification
+        order: deque[int] = deque()
+        for index in range(rounds.count):
+            for owner in (node, *verification.owners(step, index, node, rounds)):
+                order.extend(rounds.of_node(index, owner))
+        return order
 
     def _send_next(self, node: int) -> Iterator[Envelope]:
-        own, count = self._micro_batches[node], self._num_sent[node]
-        if count == len(own) * len(self._job.steps):
+        last_step = self._job.last_step
+        while not self._left[node] and self._step[node] < last_step:
+            self._step[node] += 1
+            self._left[node] = self._order(node, self._step[node])
+        if not self._left[node]:
             return
-        step, micro_batch = self._job.steps[count // len(own)], own[count % len(own)]
+        step, micro_batch = self._step[node], self._left[node].popleft()
         slab = self._pack(step, micro_batch)
-        self._unreleased[step, micro_batch] = slab
-        self._num_sent[node] += 1
-        self.role.batches[self._job.mode].drop_before(self._batch_of(self._oldest_step))
-        self.role.label_weights[self._job.mode].drop_before(self._oldest_step)
+        self._unreleased[node_name(node), step, micro_batch] = slab
         weights = self._label_weights(step, micro_batch)
+        # Nodes may be steps apart, and each gets the next step when it has all of this one.
+        oldest_step = min(self._step[node] + (not left) for node, left in self._left.items())
+        self.role.batches[self._job.mode].drop_before(self._batch_of(oldest_step))
+        self.role.label_weights[self._job.mode].drop_before(oldest_step)
         yield self.envelope(node_name(node), BatchReady(step, micro_batch, slab, weights))
 
     def _pack(self, step: int, micro_batch: int) -> Slab:

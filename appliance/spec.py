@@ -47,6 +47,14 @@ class RecoverySpec(Config):
     takes the memory of the weights twice, and the time of the updates."""
 
 
+class VerifySpec(Config):
+    """Gradients that a second system computes, too, to find one that computes wrong bits."""
+
+    fraction: float = Field(default=0.0, ge=0.0, le=1.0)
+    """The share of what the systems compute in a round that is compared bit for bit; the host
+    computes so much more. Emulated time does not contain it."""
+
+
 class RuntimeSpec(Config):
     """How the emulated machine is mapped to this computer or to a Ray cluster."""
 
@@ -83,6 +91,9 @@ class RuntimeSpec(Config):
 
     recovery: RecoverySpec = Field(default_factory=RecoverySpec)
     """What is kept so that a run can go on after it has lost processes."""
+
+    verify: VerifySpec = Field(default_factory=VerifySpec)
+    """What is computed twice and compared; nothing by default."""
 
     queue: QueueSpec | None = None
     """What the runs of a user on this computer share: they wait for one another by priority. By

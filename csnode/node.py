@@ -7,12 +7,13 @@ position in the schedule (wsc.core.schedule), and advances as far as they allow.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from csnode.executor import Executor, Lanes, MicroBatch
 from csnode.finite import not_finite
-from wsc.core.errors import ApplianceResourceExhausted
+from csnode.sram_ledger import SramLedger
+from csnode.voting import Voting
 from wsc.core.installation import Installation
 from wsc.core.messages import (
     BatchReady,
@@ -31,10 +32,7 @@ from wsc.core.program import Bucket, Mode
 from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 from wsc.core.schedule import SegmentStep
-from wsc.core.units import format_bytes
 from wsc.core.watch import ORIGINS, Finding
-
-Kind = Literal["weights", "activations", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -82,36 +80,6 @@ class RoundOfStep(NamedTuple):
     round: int
 
 
-class SramLedger:
-    """The bytes resident in a system's SRAM, by kind, their peaks, and the capacity."""
-
-    def __init__(self, node: str, capacity_bytes: int) -> None:
-        self.peak_bytes: dict[str, int] = {}
-        self._node = node
-        self._capacity_bytes = capacity_bytes
-        self._resident_bytes: dict[str, int] = {}
-
-    def change(self, kind: Kind, num_bytes: int) -> None:
-        """Add bytes that arrive, or subtract bytes that are forgotten.
-
-        Raises:
-            ApplianceResourceExhausted: The resident bytes exceed the capacity.
-        """
-        self._resident_bytes[kind] = self._resident_bytes.get(kind, 0) + num_bytes
-        total = sum(self._resident_bytes.values())
-        for name, resident in ((kind, self._resident_bytes[kind]), ("total", total)):
-            self.peak_bytes[name] = max(self.peak_bytes.get(name, 0), resident)
-        if total > self._capacity_bytes:
-            parts = ", ".join(f"{k} {format_bytes(v)}" for k, v in self._resident_bytes.items())
-            raise ApplianceResourceExhausted(
-                f"{self._node} needs {format_bytes(total)} of SRAM",
-                code="sram-ledger-exceeded",
-                value=parts,
-                rule=f"a system has {format_bytes(self._capacity_bytes)}",
-                remedy="choose a smaller csx.performance.micro_batch_size",
-            )
-
-
 class NodeJob(JobState[CSNode]):
     """One job of a CS node: its position in the schedule, and what has arrived for later.
 
@@ -132,6 +100,9 @@ class NodeJob(JobState[CSNode]):
         self._now = RoundOfStep(job.first_step, 0)
         self._num_executed = 0
         self._batches: list[MicroBatch] = []
+        self._is_verified = job.verification.is_on
+        self._voting = Voting(role.spec.index, job.verification, self._executor.rounds)
+        self._needed = self._micro_batches()
         # What has arrived and is not used up, and the slabs that others are still reading.
         self._weights: dict[RoundOfStep, dict[int, Payload]] = {}
         self._loss_scales: dict[int, float] = {}  # by step, where it is dynamic
@@ -174,9 +145,8 @@ class NodeJob(JobState[CSNode]):
         step, round_index = self._now
         if step > self._last_step:
             return Waiting("the release of gradients", (self.role.spec.parent,))
-        own = self._executor.rounds.of_node(round_index, self.role.spec.index)
-        if len(self._batches) < len(own):
-            index = own[len(self._batches)]
+        if len(self._batches) < len(self._needed):
+            index = self._needed[len(self._batches)]
             return Waiting(f"micro-batch {index} of step {step}", (self.role.spec.worker,))
         return Waiting(f"weights of step {step}, round {round_index}", (self.role.spec.parent,))
 
@@ -184,13 +154,22 @@ class NodeJob(JobState[CSNode]):
     def _executor(self) -> Executor:
         return self.role.executors[self._mode]
 
+    @property
+    def _own(self) -> list[MicroBatch]:
+        """The node's own micro-batches, which come before those that it computes for a vote."""
+        return self._batches[: len(self._batches) - self._voting.num_micro_batches]
+
+    def _micro_batches(self) -> tuple[int, ...]:
+        """Return the micro-batches that the node computes in the round that begins."""
+        own = self._executor.rounds.of_node(self._now.round, self.role.spec.index)
+        return (*own, *self._voting.begin(*self._now))
+
     def _advance(self) -> Iterator[Envelope]:
         """Execute the schedule until the job ends or a message is missing."""
         executor = self._executor
         while self._now.step <= self._last_step:
-            own = executor.rounds.of_node(self._now.round, self.role.spec.index)
-            if len(self._batches) < len(own):
-                index = own[len(self._batches)]
+            if len(self._batches) < len(self._needed):
+                index = self._needed[len(self._batches)]
                 if (self._now.step, index) not in self._inputs:
                     return
                 yield self._take_batch(self._now.step, index)
@@ -230,10 +209,11 @@ class NodeJob(JobState[CSNode]):
         if self._batches:
             for bucket in step.gradients:
                 yield from self._send_gradient(bucket)
+                self._voting.note_others(bucket, self._batches, self._executor)
 
     def _examine(self, step: SegmentStep) -> None:
         """Note each micro-batch's first value that is not finite in a step."""
-        for batch in self._batches:
+        for batch in self._own:
             segment = self._executor.segment(step, batch)
             tensor = not_finite(segment, batch)
             if tensor is not None:
@@ -250,7 +230,9 @@ class NodeJob(JobState[CSNode]):
                 self._report.findings.append(found)
 
     def _send_gradient(self, bucket: Bucket) -> Iterator[Envelope]:
-        for subtree, part in self._executor.pack(bucket, self._batches):
+        sums = self._executor.pack(bucket, self._own)
+        self._voting.note_own([part for _, part in sums])
+        for subtree, part in sums:
             self._sram.change("gradients", bucket.num_bytes)
             self._sent[self._now, bucket.index, subtree] = part
             ready = GradientReady(*self._now, bucket.index, subtree, part.payload)
@@ -263,7 +245,7 @@ class NodeJob(JobState[CSNode]):
         if not is_last_step:
             unread |= {result.position for result in program.tensor_results}
         places = range(program.num_results + len(program.state.contributions))
-        for batch in self._batches:
+        for batch in self._own:
             results = tuple(None if place in unread else batch.results[place] for place in places)
             self._report.results[self._now.step, batch.index] = results
         self._batches = []
@@ -271,18 +253,23 @@ class NodeJob(JobState[CSNode]):
         self._weights.pop(self._now, None)
         self._num_executed = 0
         step, round_index = self._now
+        self._voting.end_round()
         is_last = round_index + 1 == self._executor.rounds.count
         if is_last:
             self._loss_scales.pop(step, None)
-            if self._is_protected and not is_last_step:
+            if self._is_verified or (self._is_protected and not is_last_step):
                 yield from self._done(step)
         self._now = RoundOfStep(step + 1, 0) if is_last else RoundOfStep(step, round_index + 1)
+        self._needed = self._micro_batches()
 
     def _done(self, step: int) -> Iterator[Envelope]:
-        """Give the results of a step to the weight servers, where they outlive this node."""
-        report = self._report
-        results = tuple((index, v) for (of, index), v in report.results.items() if of == step)
-        done = StepDone(step, results, tuple(f for f in report.findings if f.step == step))
+        """Give votes and results of a step to the weight servers, where they outlive this node."""
+        done = StepDone(step, votes=self._voting.take())
+        if self._is_protected and step != self._last_step:
+            report = self._report
+            results = tuple((index, v) for (of, index), v in report.results.items() if of == step)
+            findings = tuple(finding for finding in report.findings if finding.step == step)
+            done = replace(done, results=results, findings=findings)
         for keeper in self._executor.keepers:
             yield self.envelope(keeper, done)
 

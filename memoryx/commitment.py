@@ -1,8 +1,8 @@
 """The step as a transaction: when a weight server may update, and what it keeps of finished steps.
 
-In a protected job every CS node and every server that updates weights tells all these servers when
-it has done its part of a step (StepDone), and a server updates nothing of step t + 1 before it has
-heard of step t from all. From that follows:
+In a protected or verified job every CS node and every server that updates weights tells all these
+servers when it has done its part of a step (StepDone), and a server updates nothing of step t + 1
+before it has heard of step t from all. From that follows:
 
     - At any moment at most one step is updated in part, over all servers together. One journal of
       before-images takes it back (memoryx.journal).
@@ -11,6 +11,9 @@ heard of step t from all. From that follows:
 
 The last step of a job is no exception to the first, but its results stay with the nodes: if one of
 them is lost before it has reported, the step is taken back and runs again.
+
+In a verified job the nodes vote with the end of a step, and a step on which they differ is never
+committed (wsc.core.verification).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Iterator
 from wsc.core.installation import Installation
 from wsc.core.messages import StepDone, node_name
 from wsc.core.role import Job, Report
+from wsc.core.verification import Comparison
 
 
 class Commitment:
@@ -28,7 +32,8 @@ class Commitment:
     Args:
         name: The server.
         installation: The program of the job.
-        job: The job; if it is not protected, every update is allowed and nothing is kept.
+        job: The job; if it is neither protected nor verified, every update is allowed and nothing
+            is kept.
         num_updates: The parameters that a step updates on this server.
     """
 
@@ -36,10 +41,13 @@ class Commitment:
         self._name = name
         self._first, self._last = job.first_step, job.last_step
         keepers = installation.keepers
-        takes_part = job.is_protected and name in keepers
+        takes_part = job.is_committed and name in keepers
         self._nodes = [node_name(node) for node in range(installation.rounds.num_nodes)]
         self._others = [keeper for keeper in keepers if keeper != name] if num_updates else []
         self._parties = {*self._nodes, *(keepers if num_updates else ())} if takes_part else set()
+        # Nodes say nothing about the last step, unless they vote on it.
+        self._last_of_nodes = job.last_step if job.verification.is_on else job.last_step - 1
+        self._comparison = Comparison(job.verification)
         self._num_updates = num_updates
         self._updated = 0  # parameters of the step after ``applied_step``
         self._done = dict.fromkeys(self._parties, job.first_step - 1)  # last step by party
@@ -56,7 +64,10 @@ class Commitment:
     @property
     def finished(self) -> bool:
         """Whether every message about a step of this job has arrived."""
-        return not self.behind(self._last)
+        are_nodes_done = all(
+            self._done.get(n, self._last) >= self._last_of_nodes for n in self._nodes
+        )
+        return are_nodes_done and not self.behind(self._last)
 
     def allows(self, step: int) -> bool:
         """Return whether parameters may be updated that belong to a step."""
@@ -67,7 +78,12 @@ class Commitment:
         return tuple(party for party, done in self._done.items() if done < step - 1)
 
     def note(self, party: str, message: StepDone) -> None:
-        """Note that a node or server has done its part of a step."""
+        """Note that a node or server has done its part of a step.
+
+        Raises:
+            DisputedBitsError: Nodes have computed different gradients.
+        """
+        self._comparison.take(party, message.step, message.votes)
         self._done[party] = message.step
         for index, values in message.results:
             self.kept.results[message.step, index] = values

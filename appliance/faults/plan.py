@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
-from wsc.core.messages import COORDINATOR, server_name
+from wsc.core.messages import COORDINATOR, node_name, server_name
 
 Moment = Literal["any", "weights", "gradients", "inputs", "norms"]
 """The protocol whose message triggers a fault."""
@@ -38,6 +38,7 @@ Kind = Literal[
     "disk",
     "memory",
     "clock",
+    "wrong_bits",
 ]
 """What happens:
 
@@ -55,6 +56,7 @@ Kind = Literal[
     disk        the disk is full while it writes its next checkpoint
     memory      it runs out of memory
     clock       its clock jumps
+    wrong_bits  it flips a bit of the next gradient that it computes
 """
 
 OF_ANY_PROCESS: tuple[Kind, ...] = ("kill", "segfault", "exception", "hang", "stop", "clock")
@@ -65,6 +67,9 @@ OF_MESSAGES: tuple[Kind, ...] = ("drop", "duplicate", "corrupt", "delay")
 
 NEEDS_A_PROCESS: tuple[Kind, ...] = ("kill", "segfault", "hang", "stop", "clock", "corrupt")
 """What needs a process of the role's own, and a link to it."""
+
+DRAWN: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "wrong_bits")
+"""What is drawn by default: without ``runtime.verify`` nobody finds wrong bits."""
 
 _SECONDS: dict[str, float] = {
     "slow": 0.2,
@@ -100,6 +105,8 @@ class Fault(Config):
             given = {name: text for name, text in matched.groupdict().items() if text is not None}
         if isinstance(given, dict) and given.get("kind") in _SECONDS:
             return {"seconds": _SECONDS[given["kind"]], **given}
+        if isinstance(given, dict) and given.get("kind") == "wrong_bits":
+            return {"moment": "weights", **given}  # inputs of a step come while another is computed
         return given
 
     def __str__(self) -> str:
@@ -117,7 +124,7 @@ class RandomFaults(Config):
     """Equal seeds draw equal faults, for equal roles."""
     first_step: PositiveInt = 1
     last_step: PositiveInt
-    kinds: tuple[Kind, ...] = get_args(Kind)
+    kinds: tuple[Kind, ...] = DRAWN
 
     def draw(self, roles: Sequence[str]) -> Iterator[Fault]:
         """Yield the faults in the order of their steps.
@@ -163,7 +170,12 @@ class FaultPlan(Config):
 
 
 def _can_be(role: str, kind: Kind) -> bool:
-    """Return whether a fault can happen to a role: weight servers alone write to a disk."""
+    """Return whether a fault can happen to a role.
+
+    Weight servers alone write to a disk, and systems alone compute gradients.
+    """
     if role == COORDINATOR:
         return kind in OF_ANY_PROCESS
+    if kind == "wrong_bits":
+        return role.startswith(node_name(0)[:-1])
     return kind != "disk" or role.startswith(server_name(0)[:-1])

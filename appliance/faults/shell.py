@@ -12,7 +12,8 @@ from typing import Any
 
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import NEEDS_A_PROCESS, OF_MESSAGES, Fault, FaultPlan, Moment
-from appliance.faults.strike import damaged, full_disk, strike
+from appliance.faults.strike import damaged, flip_next_gradient, full_disk, strike
+from csnode.node import CSNode
 from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
 from wsc.core.messages import (
@@ -122,6 +123,8 @@ class FaultySpec:
         role, log = self.spec.build(context), FaultLog(self.folder)
         if isinstance(role, WeightHolder):
             return FaultyHolder(role, self.faults, log)
+        if isinstance(role, CSNode):
+            return FaultyNode(role, self.faults, log)
         return Faulty(role, self.faults, log)
 
 
@@ -149,6 +152,10 @@ class Faulty:
             raise AttributeError(name)
         return getattr(self._role, name)
 
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen to the role's process."""
+        strike(fault)
+
     def due(self, message: Message) -> Iterator[Fault]:
         """Yield the faults that happen now, on a message of a step."""
         self.step = max(self.step, message.step)
@@ -175,6 +182,18 @@ class FaultyHolder(Faulty):
     def _holder(self) -> WeightHolder:
         assert isinstance(self._role, WeightHolder)
         return self._role
+
+
+class FaultyNode(Faulty):
+    """The shell of a CS node."""
+
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen: wrong bits to the node's executor, others to its process."""
+        if fault.kind != "wrong_bits":
+            super().strike(fault)
+            return
+        assert isinstance(self._role, CSNode)
+        flip_next_gradient(self._role)
 
 
 def faults_of_coordinator(plan: FaultPlan, roles: Sequence[str]) -> FaultyCoordinator | None:
@@ -218,7 +237,7 @@ class FaultyJob:
             if fault.kind in OF_MESSAGES:
                 self._pending.append(fault)
             else:
-                strike(fault)
+                self._shell.strike(fault)
         for answer in self._job.handle(envelope):
             yield from damaged(self._pending.pop(0), answer) if self._pending else (answer,)
 

@@ -6,15 +6,24 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 
+import torch
+
 from appliance.faults.plan import Fault
+from csnode.executor import MicroBatch
+from csnode.node import CSNode
 from wsc.core.messages import Envelope
+from wsc.core.partial_sum import PartialSum
+from wsc.core.program import Bucket
+from wsc.core.reduce_order import Subtree
 
 _FOREVER_S = 1e9
 _STRANGER = "nobody-0"
+_EXPONENT_BIT = 1 << 26  # of a float: it becomes 256 times as large, or as small
 
 
 def strike(fault: Fault) -> None:
@@ -57,6 +66,22 @@ def damaged(fault: Fault, message: Envelope) -> Iterator[Envelope]:
         case _:
             message = replace(message, source=_STRANGER)
     yield message
+
+
+def flip_next_gradient(node: CSNode) -> None:
+    """Let a node flip a bit of the next gradient that it computes."""
+    right = node.executors["train"]
+    wrong = copy(right)
+
+    def pack(bucket: Bucket, batches: Sequence[MicroBatch]) -> list[tuple[Subtree, PartialSum]]:
+        sums = right.pack(bucket, batches)
+        if sums:
+            node.executors["train"] = right
+            sums[0][1].payload.view(torch.int32)[0] ^= _EXPONENT_BIT
+        return sums
+
+    wrong.pack = pack  # type: ignore[method-assign]
+    node.executors["train"] = wrong
 
 
 @contextmanager

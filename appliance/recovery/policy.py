@@ -4,6 +4,7 @@
     more failures in a row than allowed, no step finished in between     give up
     a weight server is lost, and with it its replica if there is one     give up
     a system that failed three times within a few steps is tainted       shrink
+    a system has computed wrong bits, which taints it, too               shrink
     some other role is lost                                              replace
     every role is alive                                                  retry
 
@@ -30,6 +31,7 @@ from wsc.core.errors import (
     WaferStreamError,
 )
 from wsc.core.messages import node_name, server_name
+from wsc.core.verification import DisputedBitsError
 
 Action = Literal["retry", "replace", "shrink", "give up"]
 
@@ -81,14 +83,18 @@ class Policy:
         self._returns_at = 0
         self._rest_steps = REST_STEPS
 
-    def decide(self, error: WaferStreamError, lost: Collection[str]) -> Decision:
+    def decide(
+        self, error: WaferStreamError, lost: Collection[str], wrong: Collection[str] = ()
+    ) -> Decision:
         """Return what to do after a failure.
 
         Args:
             error: Why the job ended.
             lost: The roles that have to be replaced.
+            wrong: Those among them that have computed wrong bits.
         """
-        self._in_a_row += 1
+        if lost or not isinstance(error, DisputedBitsError):  # which the next attempt decides
+            self._in_a_row += 1
         if not isinstance(error, _PASSING):
             return Decision("give up", self.num_csx, "the error would come again")
         if self._in_a_row > self._limits.max_num_restarts:
@@ -97,14 +103,14 @@ class Policy:
         servers = [role for role in lost if _is_kind(role, server_name)]
         if any(self._replicas.get(server, server) in lost for server in servers):
             return Decision("give up", self.num_csx, "weights are lost")
-        tainted = [system for system in lost if self._is_tainted(system)]
+        tainted = [*wrong, *(system for system in lost if self._is_tainted(system))]
         if tainted and self.num_csx > self._limits.min_num_csx:
             self._losses.clear()
             self.num_csx -= 1
             self._returns_at = self._steps + self._rest_steps
             self._rest_steps *= 2
-            why = f"{tainted[0]} keeps failing and is tainted"
-            return Decision("shrink", self.num_csx, why)
+            why = "computes wrong bits" if wrong else "keeps failing"
+            return Decision("shrink", self.num_csx, f"{tainted[0]} {why} and is tainted")
         if lost:
             return Decision("replace", self.num_csx, f"{', '.join(sorted(lost))} lost")
         return Decision("retry", self.num_csx, "no role is lost")

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from appliance.recovery.jury import WRONG, Jury
 from appliance.recovery.policy import Policy
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.salvage import Salvage
@@ -53,6 +54,7 @@ class SupervisedRoles:
         self._ready = set(self._built)  # roles with all programs, for as many systems
         self._attempts = count(1)
         self._installed: dict[Mode, Installation] = {}
+        self._jury = Jury()
         self.story = Story()
 
     def run(self, job: Job) -> list[Report]:
@@ -111,7 +113,8 @@ class SupervisedRoles:
                 self._recovered(error, None, Salvage())
 
     def _attempt_of(self, job: Job) -> Job:
-        return replace(job, attempt=next(self._attempts))
+        verification = replace(job.verification, dispute=self._jury.dispute)
+        return replace(job, attempt=next(self._attempts), verification=verification)
 
     def _fitted(self, installation: Installation) -> Installation:
         """Return a program for the systems that the cluster has now."""
@@ -126,10 +129,11 @@ class SupervisedRoles:
         """
         while True:
             self.story.enter(State.ABORTING)
-            lost = self._roles.abort()
+            lost = {**self._roles.abort(), **self._jury.judge(error)}
             self.story.enter(State.DECIDING)
             cause = next(iter(lost.values()), error)
-            decision = self._policy.decide(cause, lost)
+            wrong = [system for system in lost if lost[system].code == WRONG]
+            decision = self._policy.decide(cause, lost, wrong)
             self.story.tell(f"{cause.what}: {decision.action}, {decision.why}")
             if decision.action == "give up":
                 self.story.enter(State.GIVEN_UP)
@@ -171,9 +175,12 @@ class SupervisedRoles:
             if name not in lost and specs.get(name) == spec
         }
         self._ready &= self._built.keys()
+        if lost:
+            self._jury.dismiss()
         if self._policy.num_csx != self._num_csx:
             self._num_csx = self._policy.num_csx
             self._ready.clear()
+            self._jury.dismiss()
         self._roles.rebuild(list(specs.values()), specs.keys() - self._built.keys())
         self._built = specs
         for installation in self._installed.values():

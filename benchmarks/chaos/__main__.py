@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 from appliance.faults.log import FaultLog
-from appliance.faults.plan import NEEDS_A_PROCESS, FaultPlan, Kind
+from appliance.faults.plan import DRAWN, NEEDS_A_PROCESS, FaultPlan, Kind
 from benchmarks.chaos.leftovers import Census
 from benchmarks.chaos.outcome import describe, hits_of, outcome
 from benchmarks.chaos.training import OUTSIDE, Kill, Training
@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--steps", type=positive, help="training steps (default: 5 per fault)")
     parser.add_argument(
-        "--kinds", nargs="+", choices=get_args(Kind), default=list(get_args(Kind)), metavar="KIND"
+        "--kinds", nargs="+", choices=get_args(Kind), default=list(DRAWN), metavar="KIND"
     )
     parser.add_argument(
         "--restarts",

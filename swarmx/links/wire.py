@@ -17,7 +17,7 @@ from swarmx.links.wire_pb2 import Header  # type: ignore[attr-defined]  # made a
 from swarmx.links.wire_results import Results, packed, results_from_wire, results_to_wire
 from wsc.core import messages
 from wsc.core.errors import ApplianceResourceExhausted
-from wsc.core.messages import Envelope, StepDone
+from wsc.core.messages import Envelope, StepDone, Vote
 from wsc.core.payload import Payload
 from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
@@ -142,7 +142,8 @@ def _to_wire(values: dict[str, Any]) -> dict[str, Any]:
         values["norms"] = [{"position": where, "norm": norm} for where, norm in values["norms"]]
     if "results" in values:
         values["results"] = results_to_wire(values["results"])
-        values["findings"] = [finding._asdict() for finding in values["findings"]]
+        for repeated in ("findings", "votes"):
+            values[repeated] = [each._asdict() for each in values[repeated]]
     return values
 
 
@@ -156,8 +157,8 @@ def _from_wire(name: str, body: Any) -> Any:
         return tuple((norm.position, norm.norm) for norm in value)
     if name == "label_weights":
         return tuple(value)
-    if name == "findings":
-        return tuple(map(_finding, value))
+    if name in ("findings", "votes"):
+        return tuple(map(_finding if name == "findings" else _vote, value))
     return value
 
 
@@ -172,6 +173,10 @@ def _finding(value: Any) -> Finding:
     if not 0 <= value.origin < len(ORIGINS):
         raise DamagedMessageError(f"a finding of origin {value.origin}")
     return Finding(*(getattr(value, part) for part in Finding._fields))
+
+
+def _vote(value: Any) -> Vote:
+    return Vote(value.round, value.node, value.digest)
 
 
 def _subtree(value: Any) -> Subtree:

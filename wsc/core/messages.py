@@ -6,7 +6,7 @@
     norm exchange    servers <-> their leader      NormPartial, NormTotal
     update stream    server -> its replica         UpdateReady,    credit back: UpdateReleased
                                                    UpdateSkipped
-    commitment       nodes, servers -> servers     StepDone (protected jobs only)
+    commitment       nodes, servers -> servers     StepDone (protected or verified jobs only)
     abort            coordinator -> all            Abort (handled by the shell of a role)
 
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
@@ -18,7 +18,7 @@ Envelopes address roles by name. The names are those of cluster_interface.md, se
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wsc.core.payload import Payload
 from wsc.core.reduce_order import Subtree
@@ -146,17 +146,27 @@ class UpdateReleased:
     bucket: int
 
 
+class Vote(NamedTuple):
+    """The digest of the gradients of ``node`` in a round, as the sender computed them."""
+
+    round: int
+    node: int
+    digest: bytes
+
+
 @dataclass(frozen=True)
 class StepDone:
-    """The sender has done its part of a step of a protected job; see memoryx.commitment.
+    """The sender has done its part of a step; see memoryx.commitment.
 
     ``results`` are those of each micro-batch of a CS node, with its index, ``findings`` what the
-    node found not finite. Both outlive the node in the weight servers.
+    node found not finite. Both outlive the node in the weight servers. ``votes`` are those on
+    gradients that two nodes have computed (wsc.core.verification).
     """
 
     step: int
     results: tuple[tuple[int, tuple[float | torch.Tensor | None, ...]], ...] = ()
     findings: tuple[Finding, ...] = ()
+    votes: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,3 +228,8 @@ def node_name(index: int) -> str:
 def worker_name(index: int) -> str:
     """Return the name of an input worker."""
     return f"wrk-{index}"
+
+
+def index_of(role: str) -> int:
+    """Return the index in the name of a role."""
+    return int(role.rpartition("-")[2])

@@ -23,6 +23,7 @@ from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
 from wsc.core.program import Mode, NormInput, TensorSpec
+from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 
 Value = float | torch.Tensor | None
@@ -46,6 +47,7 @@ class Job:
     state: Mapping[str, torch.Tensor] = field(default_factory=dict)
     watch: Watch = NOTHING
     attempt: int = 0
+    verification: Verification = UNVERIFIED
 
     @property
     def steps(self) -> range:
@@ -54,6 +56,11 @@ class Job:
     @property
     def is_protected(self) -> bool:
         return self.attempt > 0
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether weight servers hear of the end of every step (memoryx.commitment)."""
+        return self.is_protected or self.verification.is_on
 
 
 @dataclass(frozen=True)

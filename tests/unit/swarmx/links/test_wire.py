@@ -36,6 +36,7 @@ from wsc.core.messages import (
     UpdateReady,
     UpdateReleased,
     UpdateSkipped,
+    Vote,
     WeightsReady,
     WeightsReleased,
 )
@@ -61,6 +62,7 @@ MESSAGES = (
     UpdateReleased(7, 3),
     StepDone(7),
     StepDone(7, ((4, (0.1, None)),), (Finding(7, 1, 4, 2, "layer", "a", "csx-1"),)),
+    StepDone(7, votes=(Vote(0, 1, b"\0\xff"), Vote(2, 3, b""))),
     Abort(1),
 )
 

@@ -1,0 +1,90 @@
+"""The votes of a CS node on gradients that a second node computes, too (wsc.core.verification)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from csnode.executor import Executor, MicroBatch
+from wsc.core.messages import Vote
+from wsc.core.partial_sum import PartialSum
+from wsc.core.program import Bucket
+from wsc.core.schedule import Rounds
+from wsc.core.verification import Unit, Verification
+
+_DIGEST_BYTES = 16
+
+
+class Voting:
+    """What one node votes on in the current step: its own gradients, and those of other nodes.
+
+    Args:
+        node: The node.
+        verification: What is verified.
+        rounds: The rounds of a step.
+    """
+
+    def __init__(self, node: int, verification: Verification, rounds: Rounds) -> None:
+        self.num_micro_batches = 0
+        """Micro-batches of other nodes in the current round."""
+        self._node = node
+        self._verification = verification
+        self._rounds = rounds
+        self._round = 0
+        self._digests: dict[int, list[bytes]] = {}  # of each bucket, by owner; of this round
+        self._votes: list[Vote] = []
+
+    def begin(self, step: int, round_index: int) -> tuple[int, ...]:
+        """Begin a round; return the micro-batches of other nodes that this one computes, too."""
+        if not self._verification.is_on:
+            return ()
+        unit = Unit(step, round_index, self._node)
+        owners = self._verification.owners(*unit, self._rounds)
+        self._round = round_index
+        self._digests = {owner: [] for owner in owners}
+        if self._verification.second(unit, self._rounds) is not None:
+            self._digests[self._node] = []
+        found = tuple(i for owner in owners for i in self._rounds.of_node(round_index, owner))
+        self.num_micro_batches = len(found)
+        return found
+
+    def note_own(self, sums: Iterable[PartialSum]) -> None:
+        """Note what the node sends of a bucket, if others vote on it."""
+        if self._node in self._digests:
+            self._digests[self._node].append(_digest(_bytes_of(part) for part in sums))
+
+    def note_others(
+        self, bucket: Bucket, batches: Sequence[MicroBatch], executor: Executor
+    ) -> None:
+        """Sum a bucket of the other nodes as they do, and note it."""
+        for owner, digests in self._digests.items():
+            if owner != self._node:
+                own = [batch for batch in batches if self._rounds.node_of(batch.index) == owner]
+                sums = [part for _, part in executor.pack(bucket, own)]
+                digests.append(_digest(map(_bytes_of, sums)))
+                for part in sums:
+                    part.release()
+
+    def end_round(self) -> None:
+        """Vote on what was noted in the current round."""
+        self._votes += (
+            Vote(self._round, owner, _digest(digests)) for owner, digests in self._digests.items()
+        )
+
+    def take(self) -> tuple[Vote, ...]:
+        """Return the votes since the last call."""
+        votes, self._votes = tuple(self._votes), []
+        return votes
+
+
+def _bytes_of(part: PartialSum) -> bytes | memoryview:
+    return part.payload.view(torch.uint8).numpy().data
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> bytes:
+    total = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        total.update(part)
+    return total.digest()
