@@ -30,7 +30,7 @@ from wsc.core.watch import TensorNorms
 class StepResult:
     """One finished step.
 
-    ``values`` are the results of the step (the loss first), those of its micro-batches combined in
+    ``values`` are the results of the step, those of its micro-batches combined in
     index order; tensors come back for the last step of a job only. ``gradient_norm`` is the global
     norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
     is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
@@ -49,11 +49,10 @@ class StepResult:
         """Whether a gradient overflowed, so that the weights stayed as they were."""
         return self.loss_scale is not None and self.loss_scale.has_overflowed
 
-    @property
-    def loss(self) -> float:
-        """The first result, NaN if it is no number."""
-        first = self.values[0] if self.values else None
-        return first if isinstance(first, float) else math.nan
+    def scalar(self, position: int = 0) -> float:
+        """Return one of the results, NaN if it is no number."""
+        value = self.values[position] if self.values else None
+        return value if isinstance(value, float) else math.nan
 
 
 def combine(

@@ -50,11 +50,12 @@ class StepBuffers:
 
     def adopt(self, names: Collection[str]) -> bool:
         """Make buffers remote; return whether any of them was a constant until now."""
+        constants = {buffer for buffer, _ in self.constants()}
         new = [(name, buffer) for name, buffer in self._found() if name in names]
         new = [(name, buffer) for name, buffer in new if name not in self._remotes]
         for name, buffer in new:
             self._adopt(name, buffer)
-        return bool(new)
+        return any(buffer in constants for _, buffer in new)
 
     def adopt_replaced(self) -> None:
         """Take buffers that the user has put in place of remote ones."""

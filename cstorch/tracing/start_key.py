@@ -20,6 +20,7 @@ from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
 from cstorch.listeners.hooks import while_traced
+from cstorch.metrics import Metric
 from cstorch.tracing.call import Call, is_constant, outline
 from cstorch.tracing.forward import Forward
 from wsc.version import VERSION
@@ -76,6 +77,8 @@ def _outlines(model: nn.Module) -> Iterator[object]:
     for path, part in model.named_modules(remove_duplicate=False):
         kind = type(part)
         constants = {name: value for name, value in vars(part).items() if is_constant(value)}
+        if isinstance(part, Metric):
+            del constants["_serial"]  # the order of creation
         yield path, kind.__module__, kind.__qualname__, constants
     first: dict[torch.Tensor, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -84,9 +87,13 @@ def _outlines(model: nn.Module) -> Iterator[object]:
 
 
 def _values_of(model: nn.Module) -> list[tuple[object, ...]] | None:
-    """Return digests of all buffers, which are constants; None if one has no value here."""
+    """Return digests of all constant buffers; None if one has no value here."""
     values: list[tuple[object, ...]] = []
+    state = {b for m in model.modules() if isinstance(m, Metric) for b in m.buffers()}
     for name, buffer in model.named_buffers(remove_duplicate=False):
+        if buffer in state:  # a program that reads it writes it
+            values.append((name, tuple(buffer.shape), buffer.dtype))
+            continue
         if type(buffer) is not torch.Tensor or buffer.device.type != "cpu":
             return None
         flat = buffer.detach().contiguous().view(-1).view(torch.uint8)

@@ -18,6 +18,7 @@ from modelzoo.models.experts import load_balancing_loss
 from modelzoo.models.gpt_config import GptConfig, GptjConfig
 from modelzoo.models.initializers import fill_parameters
 from modelzoo.models.layers import Routing, check_length, norm, position_embedding
+from modelzoo.models.metrics import LanguageMetrics
 from modelzoo.models.registry import register_model
 from modelzoo.models.residual_layers import transformer_layers
 
@@ -52,6 +53,7 @@ class GptModel(nn.Module):
                 attention.scale /= number
         self.norm = norm(config)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.use_bias_in_output)
+        self.metrics: LanguageMetrics | None = None
 
     def forward(
         self,
@@ -77,6 +79,8 @@ class GptModel(nn.Module):
         scores = self.logits(input_ids, attention_span, position_ids, routings)
         losses = F.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
         weights = attention_mask.flatten().to(losses.dtype)
+        if self.metrics is not None and not self.training:
+            self.metrics(labels, scores, attention_mask, losses)
         summed = (losses * weights).sum()
         if self.config.loss_scaling == "batch_size":
             loss = summed * (self.config.loss_weight / len(labels))
@@ -137,6 +141,8 @@ class GptModel(nn.Module):
         fill_parameters(self, seed, *self.config.initializers())
         if isinstance(self.relative, AlibiBias):
             self.relative.initialize()
+        if self.config.compute_eval_metrics:
+            self.metrics = LanguageMetrics()
 
 
 def _distance_bias(config: GptConfig) -> AlibiBias | RelativeBias | None:

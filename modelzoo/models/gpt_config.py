@@ -92,7 +92,7 @@ class GptConfig(LanguageConfig):
     loss_weight: PositiveFloat = 1.0
     """Factor on the loss; for ``batch_size`` usually 1 / max_sequence_length."""
     compute_eval_metrics: bool = True
-    """Accepted for compatibility: perplexity follows from the loss, which is always computed."""
+    """Whether an evaluation computes accuracy and perplexity of the tokens that count."""
     boundary_casting: Literal[False] = False
 
     # Initialization

@@ -6,20 +6,22 @@ callbacks that run; writing it back states the removed ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Discriminator,
+    Field,
     PlainSerializer,
     PositiveInt,
     Tag,
 )
 
 from waferstream.config.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
-from waferstream.config.section import Named, class_name, one_or_many
+from waferstream.config.section import Named, Section, class_name, one_or_many
 
 StateName = Literal[
     "model",
@@ -114,6 +116,20 @@ class DebugArgsPath(Named):
     debug_args_path: Path
 
 
+class SkipSamples(Named):
+    """Begin the training data after ``n`` samples, unless a checkpoint says where it goes on."""
+
+    n: PositiveInt
+
+
+class UserCallback(Section):
+    """A callback of the user's, by import path; other keys are its arguments."""
+
+    model_config = ConfigDict(extra="allow")
+
+    class_path: str = Field(alias="class")
+
+
 class ProgressLogger(Named):
     """Progress line on the terminal and in run.log."""
 
@@ -124,6 +140,8 @@ class TensorBoardLogger(Named):
     summary_dir: Path | None = None
     legacy_event_dirs: bool = False
 
+
+_USER = "class"
 
 _DEFAULT_CALLBACKS = ("CheckLoss", "DumpAvailableTensorNames")
 _DEFAULT_LOGGERS = ("ProgressLogger", "TensorBoardLogger")
@@ -149,7 +167,7 @@ def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:
     def complete(entries: Any) -> Any:
         if not isinstance(entries, list | tuple):
             return entries
-        names = [class_name(entry) for entry in entries]
+        names = [_name_of(entry) for entry in entries]
         for name in names:
             if name is not None and names.count(name) > 1:
                 raise ValueError(f"{name} must not be listed twice")
@@ -164,9 +182,20 @@ def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(complete)
 
 
+def _name_of(entry: object) -> str | None:
+    """Return the name of an entry that may be listed once; None for one of the user's."""
+    return None if _kind_of(entry) == _USER else class_name(entry)
+
+
+def _kind_of(value: object) -> str | None:
+    """Return the class name of an entry, or the key of those of the user's."""
+    is_users = isinstance(value, UserCallback) or (isinstance(value, Mapping) and _USER in value)
+    return _USER if is_users else class_name(value)
+
+
 def _with_removals(defaults: Iterable[str]) -> PlainSerializer:
-    def write(entries: tuple[Named, ...]) -> list[dict[str, Any]]:
-        names = {entry.class_name for entry in entries}
+    def write(entries: tuple[Section, ...]) -> list[dict[str, Any]]:
+        names = {_name_of(entry) for entry in entries}
         removed = [{name: None} for name in defaults if name not in names]
         return [entry.model_dump(mode="json") for entry in entries] + removed
 
@@ -184,11 +213,13 @@ CallbackConfig = Annotated[
     | Annotated[LogInputSummaries, Tag("LogInputSummaries")]
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
+    | Annotated[SkipSamples, Tag("SkipSamples")]
+    | Annotated[UserCallback, Tag(_USER)]
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]
     | Annotated[GlobalFlags, Tag("GlobalFlags")]
     | Annotated[ScopedTrainFlags, Tag("ScopedTrainFlags")]
     | Annotated[ScopedValidateFlags, Tag("ScopedValidateFlags")],
-    Discriminator(class_name),
+    Discriminator(_kind_of),
 ]
 
 LoggerConfig = Annotated[

@@ -24,6 +24,7 @@ from waferstream.config.callbacks import ComputeNorm, NaNChecker
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.section import MAX_STEP
 from waferstream.config.sections import DataLoaderConfig
+from waferstream.training.callback import NONE, Callbacks
 from waferstream.training.parameter_groups import parameter_groups
 from wsc.core.errors import DataError
 from wsc.core.hyper_schedules.base import scheduler_name
@@ -102,30 +103,53 @@ def training_step(
     optimizer: Optimizer,
     schedulers: list[Scheduler],
     scaler: GradScaler,
-    hear_batch: Callable[[Any], None] | None = None,
+    callbacks: Callbacks = NONE,
+    trainer: object = None,
 ) -> Step:
     """Return the traced training step: forward, backward, clipping, update, schedule.
 
-    ``hear_batch``, if given, is called with the batch while the step is traced.
+    Hooks of ``callbacks`` receive the ``trainer``.
     """
     forward = make_forward(init, model)
 
+    def call(hook: str, *arguments: Any) -> None:
+        callbacks.call(hook, trainer, model, *arguments)
+
     def train(batch: Any) -> torch.Tensor:
-        if hear_batch is not None:
-            hear_batch(batch)
+        call("on_train_step_start", batch)
+        call("on_before_forward", batch, [], {})
         loss = forward(batch)
-        cstorch.amp.optimizer_step(
-            loss,
-            optimizer,
-            scaler,
-            init.precision.max_gradient_norm,
-            init.precision.max_gradient_value,
-        )
+        outputs = {"loss": loss}
+        call("on_after_forward", outputs, batch)
+        call("on_before_backward", outputs)
+        scaler.scale(loss).backward()
+        call("on_after_backward", outputs)
+        scaler.unscale_(optimizer)
+        call("on_before_optimizer_step", optimizer)
+        _clip(init, optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        call("on_after_optimizer_step", optimizer)
+        call("on_before_optimizer_zero_grad", optimizer)
+        optimizer.zero_grad()
+        call("on_after_optimizer_zero_grad", optimizer)
         for scheduler in schedulers:
+            call("on_before_scheduler_step", optimizer, scheduler)
             scheduler.step()
+            call("on_after_scheduler_step", optimizer, scheduler)
+        call("on_train_step_end", outputs, batch)
         return loss
 
-    return TracedStep(train, forward if hear_batch is None else None)
+    return TracedStep(train, None if callbacks.hear_traces else forward)
+
+
+def _clip(init: InitConfig, optimizer: Optimizer) -> None:
+    """Clip the gradients as the section ``precision`` says."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if (limit := init.precision.max_gradient_value) is not None:
+        torch.nn.utils.clip_grad_value_(parameters, limit)
+    if (limit := init.precision.max_gradient_norm) is not None:
+        torch.nn.utils.clip_grad_norm_(parameters, limit)
 
 
 def evaluation_step(init: InitConfig, model: nn.Module) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class InputLog:
         self._folder = folder
         self._write_later = step_closure(self._write)
 
-    def __call__(self, batch: Any) -> None:
+    def on_train_step_start(self, trainer: object, model: object, batch: Any) -> None:  # noqa: ARG002
         """Hear the batch of a step while it is traced."""
         for path, leaf in pytree.tree_leaves_with_path(batch):
             if isinstance(leaf, torch.Tensor):
@@ -73,11 +73,10 @@ class InputLog:
         write_tensor(self._folder, tag, tensor, current_backend().global_step)
 
 
-def make_input_log(init: InitConfig, folder: Path) -> Callable[[Any], None] | None:
-    """Return what hears the batches of training: ``LogInputSummaries``, or None."""
-    if init.callback(callbacks.LogInputSummaries) is None:
-        return None
-    return InputLog(folder / "cs_events")
+def make_input_logs(init: InitConfig, folder: Path) -> list[object]:
+    """Return the callbacks that write the batches of training: that of ``LogInputSummaries``."""
+    is_asked = init.callback(callbacks.LogInputSummaries) is not None
+    return [InputLog(folder / "cs_events")] if is_asked else []
 
 
 def make_listeners(init: InitConfig, observers: Sequence[Observer]) -> list[Hook]:

@@ -19,6 +19,9 @@ from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.watch import TensorNorms, global_norms
 
+PERPLEXITY = "eval/lm_perplexity"
+"""Name of the metric that every evaluation has."""
+
 
 @dataclass(frozen=True)
 class TrainingLog:
@@ -41,13 +44,18 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class EvaluationLog:
-    """Result of an evaluation: mean loss over its batches, and throughput."""
+    """Result of an evaluation: mean loss over its batches, metrics, and throughput."""
 
     step: int
     batches: int
     loss: float
-    perplexity: float
+    metrics: Mapping[str, float]  # by name: those of the model, and the perplexity
     rate: float  # samples/s, measured
+
+    @property
+    def perplexity(self) -> float:
+        """That of the model's metric, or the exponential of the loss."""
+        return self.metrics[PERPLEXITY]
 
 
 class Observer(Protocol):
@@ -107,7 +115,9 @@ class Progress:
         )
         self._say(line)
         self._say(f"Avg Eval Loss: {log.loss:.5f}")
-        self._say(f" - eval/lm_perplexity = {log.perplexity:.5f}")
+        self._say("Evaluation metrics:")
+        for name, value in log.metrics.items():
+            self._say(f" - {name} = {value:.5f}")
 
     def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
         """Do nothing: too many numbers for a terminal."""
@@ -149,7 +159,8 @@ class Events:
 
     def evaluated(self, log: EvaluationLog) -> None:
         self._writer.scalar("eval/loss", log.loss, log.step)
-        self._writer.scalar("eval/lm_perplexity", log.perplexity, log.step)
+        for name, value in log.metrics.items():
+            self._writer.scalar(name, value, log.step)
         self._writer.flush()
 
     def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -219,10 +230,12 @@ class TrainingReporter:
         self._rate = rate
         self._observers = observers
         self._untold: list[StepResult] = []
+        self._position = 0  # of the loss among the results
         self._told_s = 0.0  # of the profiler's time
 
-    def take(self, results: Sequence[StepResult], stage: Stage) -> None:
-        """Take the results of the newest steps of ``stage``."""
+    def take(self, results: Sequence[StepResult], stage: Stage, position: int = 0) -> None:
+        """Take the results of the newest steps of ``stage``; ``position`` is that of the loss."""
+        self._position = position
         self._untold.extend(results)
         if self._untold[-1].step not in self._plan.log_steps:
             return
@@ -238,7 +251,7 @@ class TrainingReporter:
         applied = newest.step if scale is None else newest.step - scale.num_skipped_steps
         return TrainingLog(
             step=newest.step,
-            losses=tuple((result.step, result.loss) for result in self._untold),
+            losses=tuple((result.step, result.scalar(self._position)) for result in self._untold),
             gradient_norm=newest.gradient_norm,
             tensor_norms=newest.tensor_norms,
             learning_rate=None if self._rate is None else self._rate.at(max(applied - 1, 0)),

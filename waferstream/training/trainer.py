@@ -6,9 +6,8 @@ Training runs in stages with an evaluation after each; progress, events and figu
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -21,16 +20,15 @@ from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
 from cstorch.cluster.config import STATES
+from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataExecutor, DataLoader
-from cstorch.utils.data.dataloader import BATCHES
+from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from cstorch.utils.data.profiler import Profiler
-from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates
+from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates, SkipSamples
 from waferstream.config.params import InitConfig, Params
-from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.build import (
     Step,
-    evaluation_step,
     make_loader,
     make_model,
     make_optimizer,
@@ -38,10 +36,12 @@ from waferstream.training.build import (
     make_watch,
     training_step,
 )
+from waferstream.training.callback import Callbacks, make_callbacks
+from waferstream.training.evaluation import Evaluator, length_of
 from waferstream.training.flags import scoped_flags
-from waferstream.training.listening import listening, make_input_log, make_listeners
-from waferstream.training.observers import EvaluationLog, Observer, TrainingReporter
-from waferstream.training.run_plan import RunPlan, Stage, plan_run, steps_of_epoch
+from waferstream.training.listening import listening, make_input_logs, make_listeners
+from waferstream.training.observers import Observer, TrainingReporter
+from waferstream.training.run_plan import RunPlan, Stage, plan_run
 from waferstream.training.saving import Saver
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
@@ -81,12 +81,21 @@ class Trainer:
         self._restored_from: Path | None = None
         self._restored: dict[str, Any] = {}  # states of the checkpoint to start from
         self._scaler = GradScaler()
-        self._schedulers: list[Scheduler] = []
+        self.optimizer: Optimizer | None = None
+        self.schedulers: list[Scheduler] = []
         self._profiler = Profiler()  # over all training stages
+        self._send_later = cstorch.step_closure(self._send)
+        own = make_callbacks(self._init)
+        self._callbacks = Callbacks([*own, *make_input_logs(self._init, backend.artifact_dir)])
+        self._callbacks.call("pre_setup", self)
+        self._callbacks.call("setup", self)
         with backend.device:
             self.model: nn.Module = make_model(self._init)
         cstorch.compile(self.model, backend)
-        self._evaluate_step: Step = evaluation_step(self._init, self.model)
+        self._evaluator = Evaluator(
+            self, self._init, backend, self.model, observers, self._callbacks
+        )
+        self._callbacks.call("post_setup", self)
 
     def fit(self, evaluates: bool) -> Outcome:
         """Train; evaluate in between if ``evaluates`` and evaluation data is configured."""
@@ -101,42 +110,87 @@ class Trainer:
         loader = make_loader(
             self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
         )
-        evaluations = self._loaders(
+        evaluations = self._evaluator.loaders(
             fit.val_dataloader if evaluates else (), "trainer.fit.val_dataloader"
         )
         plan = plan_run(
             self._init.loop,
             start=self._backend.global_step,
-            steps_in_epoch=_length(loader),
+            steps_in_epoch=length_of(loader),
             log_every=self._init.logging.log_steps,
             checkpoint_every=self._init.checkpoint.steps or 0,
             evaluates=bool(evaluations),
         )
         if not plan.stages:
             return self._nothing_left(plan)
-        optimizer, self._schedulers = make_optimizer(self._init, self.model)
+        self.optimizer, self.schedulers = make_optimizer(self._init, self.model)
         self._scaler = make_scaler(self._init)
         self._load_states(loader)
-        hear_batch = make_input_log(self._init, self._backend.artifact_dir)
-        step = training_step(
-            self._init, self.model, optimizer, self._schedulers, self._scaler, hear_batch
-        )
+        states = (self.model, self.optimizer, self.schedulers, self._scaler)
+        step = training_step(self._init, *states, self._callbacks, self)
         self._backend.watch = make_watch(self._init, plan.start)
         rate = self._rate()
         logs_scale = self._init.precision.log_loss_scale is not False
         reporter = TrainingReporter(plan, self._profiler, rate, self._observers, logs_scale)
         listeners = make_listeners(self._init, self._observers)
-        with self._saver:
-            for stage in plan.stages:
+        with self._saver, self._fitting(loader, evaluations):
+            for number, stage in enumerate(plan.stages):
+                about = (self, self.model)
                 with scoped_flags(self._init, "train"), listening(listeners):
+                    self._callbacks.call("on_train_start", *about, loader, self._init.loop, number)
                     self._train(loader, step, plan, stage, reporter)
+                    self._callbacks.call("on_train_end", *about, self._init.loop, number)
                 if stage.evaluates:
-                    self._evaluate_all(evaluations)
+                    self._evaluator.evaluate_all(evaluations)
                 if not self._backend.is_e2e_execution:
                     return Outcome(plan.start + 1, plan.end, None, None)
         digest = self._backend.weights_digest()
         log.info("Training completed successfully!")
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that trains."""
+        return self._backend
+
+    @property
+    def global_step(self) -> int:
+        """Steps of training that have been done."""
+        return self._backend.global_step
+
+    @property
+    def model_dir(self) -> Path:
+        """The folder of the run."""
+        return self._init.model_dir
+
+    def log_metrics(self, **metrics: Any) -> None:
+        """Write numbers to the event files, in a loop those of its step at log steps.
+
+        Args:
+            metrics: Numbers or scalars of a step, by name.
+        """
+        if self._backend.loop is None:
+            self._send(metrics)
+        else:
+            self._send_later(metrics)
+
+    def _send(self, metrics: Mapping[str, Any]) -> None:
+        numbers = {name: float(value) for name, value in metrics.items()}
+        for observer in self._observers:
+            observer.summarized(self._backend.global_step, numbers)
+
+    @contextmanager
+    def _fitting(self, loader: DataLoader, evaluations: Sequence[DataLoader]) -> Iterator[None]:
+        """Call the hooks around training."""
+        loop = self._init.loop
+        self._callbacks.call("on_fit_start", self, loader, list(evaluations), loop)
+        try:
+            yield
+        except Exception as error:
+            self._callbacks.call("on_train_exception", self, error)
+            self._callbacks.call("on_fit_exception", self, error)
+            raise
+        self._callbacks.call("on_fit_end", self, loop)
 
     def validate(self) -> Outcome:
         """Evaluate one checkpoint."""
@@ -145,9 +199,11 @@ class Trainer:
             raise ConfigError(
                 "evaluation requires trainer.validate", code="missing-key", where="params file"
             )
-        loaders = self._loaders((validation.val_dataloader,), "trainer.validate.val_dataloader")
+        loaders = self._evaluator.loaders(
+            (validation.val_dataloader,), "trainer.validate.val_dataloader"
+        )
         self._start_from(validation.ckpt_path)
-        self._evaluate_all(loaders)
+        self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 
     def validate_all(self) -> Outcome:
@@ -167,11 +223,13 @@ class Trainer:
                 code="no-checkpoint",
                 where=str(self._folder.path),
             )
-        loaders = self._loaders(section.val_dataloaders, "trainer.validate_all.val_dataloaders")
+        loaders = self._evaluator.loaders(
+            section.val_dataloaders, "trainer.validate_all.val_dataloaders"
+        )
         for path in paths:
             self._restore(path)
             self._backend.reload()
-            self._evaluate_all(loaders)
+            self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 
     def _train(
@@ -199,15 +257,15 @@ class Trainer:
         )
 
         @cstorch.step_closure
-        def report(_loss: object) -> None:
-            reporter.take(executor.results, stage)
+        def report(_loss: object, position: int) -> None:
+            reporter.take(executor.results, stage, position)
             self._saver.check()
             grace.begin()
             if grace.is_asked and not executor.is_checkpoint_step:
                 save_now()
 
         def save_now() -> None:
-            self._saver.save(self._objects(stage.first + executor.iteration, loader))
+            self._save(self._objects(stage.first + executor.iteration, loader))
             grace.end()
 
         save = cstorch.checkpoint_closure(save_now)
@@ -215,13 +273,22 @@ class Trainer:
         initial = self._objects(plan.start, loader) if self._saves_initially else {}
 
         with grace.given() if plan.checkpoint_steps else nullcontext():
-            for batch in executor:
+            for index, batch in enumerate(executor):
+                self._callbacks.call("on_train_batch_start", self, self.model, batch, index)
                 loss = step(batch)  # the first call installs the program; a step runs at the end
                 if self._saves_initially:
-                    self._saver.save(initial)
-                report(loss)
+                    self._save(initial)
+                report(loss, loss.position)
+                outputs = {"loss": loss}
+                self._callbacks.call("on_train_batch_end", self, self.model, outputs, batch, index)
                 save()
         grace.end()
+
+    def _save(self, objects: dict[str, Any]) -> None:
+        """Save a checkpoint, to whose states callbacks may add their own, of JSON types."""
+        self._callbacks.call("on_save_checkpoint", self, objects)
+        self._saver.save(objects)
+        self._callbacks.call("on_after_save_checkpoint", self, str(self._saver.newest))
 
     @property
     def _checkpoint(self) -> Path | None:
@@ -241,43 +308,12 @@ class Trainer:
         asked = self._init.checkpoint.save_initial_checkpoint
         return asked and self._checkpoint is None and self._backend.is_e2e_execution
 
-    def _loaders(self, configs: Sequence[DataLoaderConfig], where: str) -> Sequence[DataLoader]:
-        """Build the evaluation loaders once: a new loader would be a new program."""
-        return [
-            make_loader(self._init, config, "validate", f"{where}[{index}]")
-            for index, config in enumerate(configs)
-        ]
-
-    def _evaluate_all(self, loaders: Sequence[DataLoader]) -> None:
-        with scoped_flags(self._init, "validate"):
-            for loader in loaders:
-                self._evaluate(loader)
-
-    def _evaluate(self, loader: DataLoader) -> None:
-        steps = self._init.loop.eval_steps or steps_of_epoch(_length(loader), "eval_steps")
-        executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
-        for batch in executor:
-            self._evaluate_step(batch)
-        if not self._backend.is_e2e_execution:
-            return
-        losses = [result.loss for result in executor.results]
-        loss = sum(losses) / len(losses)
-        evaluation = EvaluationLog(
-            step=self._backend.global_step,
-            batches=len(losses),
-            loss=loss,
-            perplexity=math.exp(min(loss, 700.0)),  # exp overflows a float beyond 709
-            rate=executor.profiler.rate_tracker.global_rate,
-        )
-        for observer in self._observers:
-            observer.evaluated(evaluation)
-
     def _objects(self, step: int, loader: DataLoader) -> dict[str, Any]:
         """Return the states of a checkpoint after a step that are not tensors."""
         objects: dict[str, Any] = {
             "global_step": step,
             "seed": self._init.seed,
-            "schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
+            "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
             "dataloader": loader.state_dict(),
         }
         if self._scaler.dynamic:
@@ -291,17 +327,21 @@ class Trainer:
         global step then.
         """
         self._scaler.load_state_dict(self._restored.get("grad_scaler", {}))
+        skip = self._init.callback(SkipSamples)
+        if skip is not None and "dataloader" not in self._restored:
+            loader.load_state_dict({SAMPLES: skip.n})
         if self._checkpoint is None:
             return
         counts = self._restored.get("schedulers", [])
-        for scheduler, count in zip_longest(self._schedulers, counts[: len(self._schedulers)]):
+        for scheduler, count in zip_longest(self.schedulers, counts[: len(self.schedulers)]):
             scheduler.load_state_dict(count or {"last_epoch": 0})
-        loader.load_state_dict(self._restored.get("dataloader", {BATCHES: 0}))
+        if skip is None or "dataloader" in self._restored:
+            loader.load_state_dict(self._restored.get("dataloader", {BATCHES: 0}))
 
     def _rate(self) -> HyperSchedule | None:
         """Return the learning rate by the number of applied steps of training."""
         done = self._backend.global_step - self._scaler.current.num_skipped_steps
-        for scheduler in self._schedulers:
+        for scheduler in self.schedulers:
             if scheduler.key == "lr":
                 offset = scheduler.last_epoch - done
                 return ShiftedLR(scheduler=scheduler.schedule, offset=offset)
@@ -321,7 +361,9 @@ class Trainer:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
         states = self._states()
+        self._callbacks.call("on_before_load_checkpoint", self, str(path))
         objects = self._backend.restore(path, states, strict)
+        self._callbacks.call("on_load_checkpoint", self, objects)
         step = objects.get("global_step", 0)
         earlier = {
             "schedulers": [{"last_epoch": step}] * len(self._init.schedulers),
@@ -360,14 +402,6 @@ class Trainer:
         digest = self._backend.weights_digest() if self._backend.is_e2e_execution else None
         log.info("Evaluation completed successfully!")
         return Outcome(step, step, digest, self._checkpoint)
-
-
-def _length(loader: DataLoader) -> int | None:
-    """Return the batches of an epoch; None if the loader has no length."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None
 
 
 def _matching(pattern: Path) -> list[Path]:

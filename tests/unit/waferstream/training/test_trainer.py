@@ -230,6 +230,7 @@ def test_listeners_of_the_file_hear_training(
     assert digest_of(out) == digest_of(plain)
     (events,) = (tmp_path / "model_dir").rglob("events.out.tfevents.*")
     logged = {name for name, _, step in scalars(events) if step == 2}
+    assert all(value > 0 for name, value, _ in scalars(events) if name == "train/loss")
     kinds = {tuple(n.split("/")[::2]) for n in logged if n.startswith(("norms/", "all/"))}
     wanted = {("all", key) for key in ("mean", "std", "min", "max")}
     assert kinds == {("norms", "norm"), *wanted}

@@ -1,0 +1,110 @@
+"""Evaluation of a model on the batches of loaders: mean loss, and the metrics of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from cstorch.backend import Backend
+from cstorch.metrics import Metric
+from cstorch.utils.data import DataExecutor, DataLoader
+from waferstream.config.params import InitConfig
+from waferstream.config.sections import DataLoaderConfig
+from waferstream.training.build import Step, evaluation_step, make_loader
+from waferstream.training.callback import Callbacks
+from waferstream.training.flags import scoped_flags
+from waferstream.training.observers import PERPLEXITY, EvaluationLog, Observer
+from waferstream.training.run_plan import steps_of_epoch
+
+
+class Evaluator:
+    """Evaluations of one run.
+
+    Args:
+        trainer: The run, which callbacks receive.
+        init: Its configuration.
+        backend: The backend that evaluates.
+        model: The compiled model.
+        observers: Receivers of results.
+        callbacks: Those of the run.
+    """
+
+    def __init__(
+        self,
+        trainer: object,
+        init: InitConfig,
+        backend: Backend,
+        model: nn.Module,
+        observers: Sequence[Observer],
+        callbacks: Callbacks,
+    ) -> None:
+        self._trainer = trainer
+        self._init = init
+        self._backend = backend
+        self._model = model
+        self._observers = observers
+        self._callbacks = callbacks
+        self._step: Step = evaluation_step(init, model)
+
+    def loaders(self, configs: Sequence[DataLoaderConfig], where: str) -> Sequence[DataLoader]:
+        """Build loaders once: a new loader would be a new program."""
+        return [
+            make_loader(self._init, config, "validate", f"{where}[{index}]")
+            for index, config in enumerate(configs)
+        ]
+
+    def evaluate_all(self, loaders: Sequence[DataLoader]) -> None:
+        """Evaluate the model as it is now on every loader."""
+        with scoped_flags(self._init, "validate"):
+            for loader in loaders:
+                try:
+                    self._evaluate(loader)
+                except Exception as error:
+                    self._callbacks.call("on_validate_exception", self._trainer, error)
+                    raise
+
+    def _evaluate(self, loader: DataLoader) -> None:
+        steps = self._init.loop.eval_steps or steps_of_epoch(length_of(loader), "eval_steps")
+        executor = DataExecutor(loader, num_steps=steps, activation_steps=steps)
+        about = (self._trainer, self._model)
+        metrics = [module for module in self._model.modules() if isinstance(module, Metric)]
+        for metric in metrics:
+            metric.reset()
+        self._callbacks.call("on_validate_start", *about, loader, self._init.loop)
+        loss = None
+        for index, batch in enumerate(executor):
+            self._callbacks.call("on_validate_batch_start", *about, batch, index)
+            loss = self._step(batch)
+            outputs = {"loss": loss}
+            self._callbacks.call("on_validate_batch_end", *about, outputs, batch, index)
+        if loss is None or not self._backend.is_e2e_execution:
+            return
+        losses = [result.scalar(loss.position) for result in executor.results]
+        evaluation = self._log(executor, losses, {each.name: float(each) for each in metrics})
+        for observer in self._observers:
+            observer.evaluated(evaluation)
+        self._callbacks.call("on_validate_end", *about, self._init.loop)
+
+    def _log(
+        self, executor: DataExecutor, losses: Sequence[float], metrics: Mapping[str, float]
+    ) -> EvaluationLog:
+        loss = sum(losses) / len(losses)
+        perplexity = math.exp(min(loss, 700.0))  # exp overflows a float beyond 709
+        return EvaluationLog(
+            step=self._backend.global_step,
+            batches=len(losses),
+            loss=loss,
+            metrics={PERPLEXITY: perplexity, **metrics},
+            rate=executor.profiler.rate_tracker.global_rate,
+        )
+
+
+def length_of(loader: Any) -> int | None:
+    """Return the batches of an epoch; None if the loader has no length."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
