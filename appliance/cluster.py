@@ -20,6 +20,7 @@ from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
+from appliance.placement import Placer
 from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster, Starter
 from appliance.recovery.replicas import ReplicatedRoles
@@ -127,20 +128,21 @@ def start_cluster(
         ClusterJobInitError: The roles do not start.
     """
     build = partial(_specs, tuple(parameters), size, spec, seed)
-    roles = build(size.num_csx)
     verification = _verification(spec.runtime.verify.fraction, seed, size.num_csx)
     make = partial(_make_coordinator, tuple(parameters), size, spec, record, verification)
     if autorestart is not None:
         least = max(autorestart.min_num_csx, _FEWEST_VERIFIED if verification.is_on else 1)
         autorestart = autorestart.model_copy(update={"min_num_csx": least})
-        make = partial(make, build=build, autorestart=autorestart)
+        make = partial(make, autorestart=autorestart)
     starter: Starter
     if spec.runtime.kind == "local":
-        starter = LocalStarter(make, roles)
+        starter = LocalStarter(partial(make, build=build), build(size.num_csx))
     else:
-        from appliance.ray.coordinator import RayStarter  # noqa: PLC0415  (takes half a second)
+        from appliance.ray.starter import RayStarter  # noqa: PLC0415  (takes half a second)
 
-        starter = RayStarter(make, roles, spec.runtime, keeps_ray=autorestart is not None)
+        fan_out, keeps_ray = spec.machine.swarmx.fan_out, autorestart is not None
+        build(size.num_csx)  # errors come before Ray starts
+        starter = RayStarter(make, build, size.num_csx, spec.runtime, fan_out, keeps_ray=keeps_ray)
     if autorestart is None:
         return starter.start()
     return ReplayingCluster(starter, autorestart.max_num_restarts)
@@ -169,11 +171,21 @@ def lanes_on(runtime: RuntimeSpec, num_csx: int) -> int:
 
 
 def _specs(
-    parameters: Sequence[TensorSpec], size: ClusterSize, spec: ClusterSpec, seed: int, num_csx: int
+    parameters: Sequence[TensorSpec],
+    size: ClusterSize,
+    spec: ClusterSpec,
+    seed: int,
+    num_csx: int,
+    *,
+    placer: Placer | None = None,
 ) -> Sequence[RoleSpec]:
-    """Return the specs of all roles for a number of systems."""
+    """Return the specs of all roles for a number of systems, on the hosts of a placer."""
     fitted = replace(size, num_csx=num_csx, num_workers=min(size.num_workers, num_csx))
-    few, whole = (elaborate(parameters, of, spec.machine, seed) for of in (fitted, size))
+    trees = {n: placer.place(n).tree for n in (num_csx, size.num_csx)} if placer else {}
+    few, whole = (
+        elaborate(parameters, of, spec.machine, seed, trees.get(of.num_csx))
+        for of in (fitted, size)
+    )
     has_processes, names = spec.runtime.kind == "ray", [role.name for role in whole]
     faulty = with_faults(few, spec.runtime.faults, has_processes, names)
     return with_logs(faulty, spec.runtime.log)

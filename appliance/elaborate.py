@@ -14,6 +14,7 @@ from memoryx.optim.cost import state_bytes_per_element
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
 from memoryx.tiers import fill_tiers, tiers_of
+from swarmx.running_tree import HostTree
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
 from timing.hardware import MachineSpec
@@ -41,7 +42,11 @@ class ClusterSize:
 
 
 def elaborate(
-    parameters: Sequence[TensorSpec], size: ClusterSize, machine: MachineSpec, seed: int
+    parameters: Sequence[TensorSpec],
+    size: ClusterSize,
+    machine: MachineSpec,
+    seed: int,
+    tree: Tree | HostTree | None = None,
 ) -> tuple[RoleSpec, ...]:
     """Return the specs of all roles of a cluster: servers, switches, nodes, input workers.
 
@@ -50,12 +55,13 @@ def elaborate(
         size: Number of roles of each kind.
         machine: The emulated machine.
         seed: Seed of all random numbers of the model.
+        tree: The tree that the roles form; by default that of the emulated machine.
 
     Raises:
         ApplianceResourceExhausted: The weights do not fit MemoryX.
     """
     fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
-    tree = Tree(size.num_csx, machine.swarmx.fan_out)
+    tree = tree or Tree(size.num_csx, machine.swarmx.fan_out)
     return (
         *_servers(parameters, size, machine),
         *_switches(tree),
@@ -81,7 +87,7 @@ def _servers(
             yield ReplicaSpec(index, size.num_servers, everything)
 
 
-def _switches(tree: Tree) -> Iterator[SwitchSpec]:
+def _switches(tree: Tree | HostTree) -> Iterator[SwitchSpec]:
     for switch in tree.switches:
         yield SwitchSpec(
             index=switch.index,
@@ -91,7 +97,9 @@ def _switches(tree: Tree) -> Iterator[SwitchSpec]:
         )
 
 
-def _nodes(tree: Tree, size: ClusterSize, machine: MachineSpec, seed: int) -> Iterator[NodeSpec]:
+def _nodes(
+    tree: Tree | HostTree, size: ClusterSize, machine: MachineSpec, seed: int
+) -> Iterator[NodeSpec]:
     for index in range(size.num_csx):
         yield NodeSpec(
             index=index,

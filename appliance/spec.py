@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
+from appliance.placement import ServerStrategy, Strategy
 from csnode.fabric.region import working_wafer
 from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
@@ -67,8 +68,14 @@ class RuntimeSpec(Config):
     cores: PositiveInt | Literal["auto"] = "auto"
     """Cores of this host that may compute at a time; ``auto`` takes all."""
 
-    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
-    """How Ray's placement group spreads the actors over hosts."""
+    placement: Strategy = "PACK"
+    """How systems take hosts: ``PACK`` fills one after the other, that of the program first;
+    ``SPREAD`` gives all equally many; ``STRICT_PACK`` takes one host for all, ``STRICT_SPREAD`` one
+    host for each. A host takes as many systems as it offers CPUs to Ray."""
+
+    server_placement: ServerStrategy = "PACK"
+    """``PACK``: weight servers run on the host of the program. ``SPREAD``: on all hosts of systems
+    in turn, and their checkpoints travel to the host of the program through Ray."""
 
     link: Literal["shared_memory", "grpc"] = "shared_memory"
     """What carries messages between actors; ``grpc`` is needed when they span hosts."""

@@ -9,6 +9,9 @@ from typing import Any
 
 import ray
 from ray._private import services, worker
+from ray._private.authentication.authentication_token_setup import (
+    maybe_enable_token_auth_if_token_available,
+)
 from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both out
     GRPC_STATUS_CODE_UNIMPLEMENTED,
     InnerGcsClient,
@@ -121,7 +124,9 @@ def _check_address(address: str) -> None:
         )
     try:
         _greet(host, int(port))
-        if address != "auto":  # it may need a token, which only ray.init finds
+        if address != "auto":
+            # ray.init looks for a token in the same way, but only after this request.
+            maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
             _ask(where)
     except (OSError, OverflowError) as error:
         raise ClusterJobInitError(

@@ -6,7 +6,6 @@ when one of them ends, all processes below it end too.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -18,10 +17,12 @@ import torch
 from appliance.coordinator import Coordinator, Standing, cluster_ended
 from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
+from appliance.placement import Placer
 from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.connection import enter, lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import watch_over
+from appliance.ray.places import on_host
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.ray.roles import kill_processes, wait_until_ended
 from appliance.recovery.roles import RecoverableRoles
@@ -57,11 +58,12 @@ class HostedCoordinator(HostedProcess):
         specs: Sequence[RoleSpec],
         runtime: RuntimeSpec,
         session: str,
+        placer: Placer | None,
     ) -> list[Presence]:
         """Start the roles, build the object, and return where the roles are."""
         self._faults = faults_of_coordinator(runtime.faults, [spec.name for spec in specs])
         with self._calling("start"):
-            roles = RecoverableRayRoles(specs, runtime, session, self._goes_on)
+            roles = RecoverableRayRoles(specs, runtime, session, self._goes_on, placer)
             self._hosted = factory(roles)
         return roles.presences
 
@@ -83,7 +85,8 @@ class RayHosted(Generic[Hosted]):
 
     The constructor starts Ray if needed, the coordinator, and through it the roles. Errors raised
     in an actor are raised here with their own type and fields. Call ``shutdown`` in a ``finally``
-    block: it also ends a call that Ctrl-C interrupted.
+    block: it also ends a call that Ctrl-C interrupted. With ``owns_ray`` it ends Ray, too, though
+    Ray was started before.
     """
 
     def __init__(
@@ -92,24 +95,29 @@ class RayHosted(Generic[Hosted]):
         specs: Sequence[RoleSpec],
         runtime: RuntimeSpec,
         session: str,
+        placer: Placer | None = None,
+        *,
+        owns_ray: bool = False,
     ) -> None:
         self._logs: dict[str, str] = {}
         self._presences: list[Presence] = []
         self._watch: HealthWatch | None = None
         self._actor: Any = None
-        self._owns_ray = enter(runtime)
+        self._owns_ray = enter(runtime) or owns_ray
         try:
+            here = ray.get_runtime_context().get_node_id()
             options: dict[str, Any] = {
                 "name": f"{session}/{COORDINATOR}",
                 "num_cpus": 0,
+                "scheduling_strategy": on_host(here),  # it ends with the user's process
                 "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
             }
             self._actor = ray.remote(**options)(HostedCoordinator).remote(UserCode.here())
-            here: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
-            self._logs[COORDINATOR] = here.log_path
-            self._presences = [here]
-            self._watch = watch_over({COORDINATOR: here}, {COORDINATOR: self._actor}, runtime)
-            start = self._actor.start.remote(factory, specs, runtime, session)
+            own: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
+            self._logs[COORDINATOR] = own.log_path
+            self._presences = [own]
+            self._watch = watch_over({COORDINATOR: own}, {COORDINATOR: self._actor}, runtime)
+            start = self._actor.start.remote(factory, specs, runtime, session, placer)
             self._presences += self._wait_for(start)
         except BaseException:
             self.shutdown()
@@ -152,48 +160,6 @@ class RayHosted(Generic[Hosted]):
         findings = {} if self._watch is None else self._watch.findings
         future_of = {COORDINATOR: future}
         return gather(future_of, self._logs, timeout_s, findings, check_ray)[COORDINATOR]
-
-
-class RayStarter:
-    """Starts clusters on Ray, one after the other.
-
-    With ``keeps_ray`` Ray stays for the next cluster until ``close``, unless one of its own
-    processes has died.
-    """
-
-    def __init__(
-        self,
-        factory: Factory[Coordinator],
-        specs: Sequence[RoleSpec],
-        runtime: RuntimeSpec,
-        *,
-        keeps_ray: bool,
-    ) -> None:
-        self._factory = factory
-        self._specs = specs
-        self._runtime = runtime
-        self._keeps_ray = keeps_ray
-        self._owns_ray = False
-
-    def start(self) -> RayCluster:
-        """Start a cluster; ClusterJobInitError if it does not start."""
-        if self._keeps_ray:
-            if lost_process() is not None:
-                ray.shutdown()
-            self._owns_ray = enter(self._runtime) or self._owns_ray
-        # Nobody can take its names before it does.
-        session = f"waferstream-{secrets.token_hex(16)}"
-        try:
-            return RayCluster(self._factory, self._specs, self._runtime, session)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Shut down Ray if it was started here. Idempotent."""
-        if self._owns_ray:
-            ray.shutdown()
-            self._owns_ray = False
 
 
 class RayCluster(RayHosted[Coordinator]):

@@ -17,34 +17,28 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import ray
 import torch
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from appliance.health.diagnosis import all_wait
 from appliance.health.watch import HealthWatch
+from appliance.placement import Placer
 from appliance.ray.actor import Presence, RoleActor
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
 from appliance.ray.hosts import watch_over
+from appliance.ray.places import Places
+from appliance.ray.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.memory import unmap_lost_blocks
-from wsc.core.errors import ApplianceDeadlockError, ClusterJobInitError
+from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
-from wsc.core.messages import node_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
 
 _END_S = 5.0
 _POLL_S = 0.01
-_LOOK_S = 1.0
-
-# CPUs that a role asks of Ray. Any number of roles fits a laptop; the pool of cores limits how
-# many compute at a time.
-_SHARE_OF_A_CPU = 0.001
-_NODE_PREFIX = node_name(0).rstrip("0")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,6 +56,7 @@ class RayRoles:
         session: A name that is unique among the clusters on these hosts.
         on_wait: Called again and again while the caller waits for roles, at least every half
             second.
+        placer: What places the roles on hosts; by default on all that answer.
 
     Raises:
         ClusterJobInitError: Ray has no capacity for the roles, or they do not start within
@@ -75,6 +70,7 @@ class RayRoles:
         runtime: RuntimeSpec,
         session: str,
         on_wait: Callable[[], None] = lambda: None,
+        placer: Placer | None = None,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._runtime = runtime
@@ -82,12 +78,12 @@ class RayRoles:
         self._on_wait = on_wait
         self._actors: dict[str, Any] = {}
         self._presences: dict[str, Presence] = {}
-        self._group: PlacementGroup | None = None
-        self._bundles: dict[str, int] = {}
+        self._places: Places | None = None
         self._running: dict[str, Any] = {}  # futures of the last job
         self._watch: HealthWatch | None = None
         self._owns_ray = enter(runtime)
         try:
+            self._placer = placer or placer_on(survey(runtime), runtime, fan_out=4)
             self._place()
             self._open(session)
             self._watch = watch_over(self._presences, self._actors, runtime)
@@ -157,12 +153,12 @@ class RayRoles:
         if ray.is_initialized():
             for actor in self._actors.values():
                 ray.kill(actor)
-            if self._group is not None:
-                remove_placement_group(self._group)
+            if self._places is not None:
+                self._places.close()
             wait_until_ended(self.presences, self._on_wait)
         self._actors.clear()
         self._presences.clear()
-        self._group = None
+        self._places = None
         if self._owns_ray:
             ray.shutdown()
             self._owns_ray = False
@@ -173,20 +169,17 @@ class RayRoles:
 
     def _place(self) -> None:
         """Start one actor per role."""
-        self._group = _reserve(list(self._specs), self._runtime, self._on_wait)
-        self._bundles = {role: bundle for bundle, role in enumerate(self._specs)}
+        self._places = Places(self._specs, self._placer, self._runtime, self._on_wait)
         for role in self._specs:
             self._actors[role] = self._started(role, self._session)
 
     def _started(self, role: str, session: str) -> Any:
         """Return the handle of a new actor, which starts meanwhile."""
-        assert self._group is not None, "a place comes first"
-        place = PlacementGroupSchedulingStrategy(self._group, self._bundles[role])
+        assert self._places is not None, "a place comes first"
         options: dict[str, Any] = {
             "name": f"{session}/{role}",
-            "num_cpus": _cpus_of(role, self._runtime),
             "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
-            "scheduling_strategy": place,
+            **self._places.options(role),
         }
         # A class named after the role: ps and Ray's messages show this name.
         named = type(role, (RoleActor,), {})
@@ -231,54 +224,6 @@ class RayRoles:
         """Return, for each host, the future pool of its cores, from a role that is kept if any."""
         keepers = {self._presences[role].host: role for role in (*self._presences, *kept)}
         return {host: self._actors[role].open_cores.remote() for host, role in keepers.items()}
-
-
-def _cpus_of(role: str, runtime: RuntimeSpec) -> float:
-    """Return the CPUs that a role asks of Ray: on a joined cluster one for each CS system."""
-    if runtime.address != "local" and role.startswith(_NODE_PREFIX):
-        return 1.0
-    return _SHARE_OF_A_CPU
-
-
-def _reserve(
-    roles: Sequence[str], runtime: RuntimeSpec, on_wait: Callable[[], None]
-) -> PlacementGroup:
-    """Reserve a placement group with one bundle per role, in order: all roles fit, or none start.
-
-    Raises:
-        ClusterJobInitError: At once when the cluster has too few CPUs; after ``start_timeout_s``
-            when they do not become free, or the hosts are too few for the strategy.
-    """
-    bundles = [{"CPU": _cpus_of(role, runtime)} for role in roles]
-    requested = sum(bundle["CPU"] for bundle in bundles)
-    if requested > ray.cluster_resources().get("CPU", 0):
-        raise _does_not_fit("the Ray cluster has too few CPUs", "too-few-cpus", requested, runtime)
-    group: PlacementGroup = placement_group(bundles, strategy=runtime.placement)
-    deadline = time.monotonic() + runtime.start_timeout_s
-    while not group.wait(_LOOK_S):
-        on_wait()
-        if time.monotonic() < deadline:
-            continue
-        remove_placement_group(group)
-        what = "the Ray cluster has no capacity for all roles now"
-        raise _does_not_fit(what, "no-capacity-on-ray", requested, runtime)
-    return group
-
-
-def _does_not_fit(
-    what: str, code: str, requested: float, runtime: RuntimeSpec
-) -> ClusterJobInitError:
-    total = ray.cluster_resources().get("CPU", 0)
-    free = ray.available_resources().get("CPU", 0)
-    hosts = sum(node["Alive"] for node in ray.nodes())
-    return ClusterJobInitError(
-        what,
-        code=code,
-        where=f"runtime.address: {runtime.address}",
-        value=f"{total:g} CPUs on {hosts} hosts, {free:g} of them free",
-        rule=f"{requested:g} CPUs, placed {runtime.placement}: one for each CS system",
-        remedy="lower num_csx, change runtime.placement, or add hosts",
-    )
 
 
 def kill_processes(presences: Iterable[Presence]) -> None:

@@ -15,10 +15,12 @@ import pytest
 import ray
 
 from appliance.health.pulse import Activity, Pulse
+from appliance.placement import Host, Placer
 from appliance.ray.actor import Presence
 from appliance.ray.connection import enter
 from appliance.ray.coordinator import RayHosted
 from appliance.ray.hosts import RemoteHosts
+from appliance.ray.places import Places
 from appliance.ray.roles import RayRoles
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind
@@ -257,9 +259,15 @@ def test_too_few_cpus_are_an_error(instance: None) -> None:
     assert str(caught.value.rule).startswith("1000 CPUs")
 
 
-def test_too_few_hosts_are_an_error(instance: None) -> None:
-    """A strategy that one host cannot satisfy fails when the start time-out is over."""
-    runtime = RuntimeSpec(placement="STRICT_SPREAD", start_timeout_s=1)
-    with raises(ClusterJobInitError, "no-capacity-on-ray") as caught:
-        RayRoles(players(), runtime, uuid.uuid4().hex)
-    assert "on 1 hosts" in str(caught.value.value)
+def test_cpus_that_others_hold_are_an_error(instance: None) -> None:
+    """The wait for them ends with the start time-out."""
+    cpus = int(ray.cluster_resources()["CPU"])
+    group = ray.util.placement_group([{"CPU": 1}])
+    ray.get(group.ready())
+    host = Host(ray.get_runtime_context().get_node_id(), "here", capacity=cpus)
+    runtime = RuntimeSpec(address="auto", start_timeout_s=1)
+    try:
+        with raises(ClusterJobInitError, "no-capacity-on-ray"):
+            Places([node_name(index) for index in range(cpus)], Placer((host,)), runtime)
+    finally:
+        ray.util.remove_placement_group(group)

@@ -1,0 +1,182 @@
+"""Which role runs on which host.
+
+Systems take the hosts one after the other in contiguous runs, each below the switch of its host
+(``swarmx.running_tree``). Coordinator, root of the tree, weight servers and input workers are where
+the user's program is: its folders are there, and checkpoints are written by nobody else.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Literal
+
+from swarmx.running_tree import HostNodes, HostTree
+from swarmx.topology import Tree
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.messages import node_name, replica_name, server_name, switch_name, worker_name
+
+Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
+ServerStrategy = Literal["PACK", "SPREAD"]
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host: its id at Ray, its address, the systems that it can take, its cores, its rack."""
+
+    id: str
+    address: str
+    capacity: int
+    cores: int = 1
+    rack: str = ""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The hosts of all roles of a cluster, as indices of ``hosts``.
+
+    ``systems`` has the run of systems of each host, empty where it has none.
+    """
+
+    hosts: tuple[Host, ...]
+    systems: tuple[range, ...]
+    fan_out: int
+    servers: ServerStrategy
+
+    @cached_property
+    def tree(self) -> Tree | HostTree:
+        """The tree that the roles form; on one host that of the emulated machine."""
+        used = [index for index, run in enumerate(self.systems) if run]
+        if used in ([], [0]):
+            return Tree(self.num_systems, self.fan_out)
+        nodes = (HostNodes(i, self.systems[i], self.hosts[i].rack) for i in used)
+        return HostTree(0, tuple(nodes))
+
+    @property
+    def num_systems(self) -> int:
+        return sum(map(len, self.systems))
+
+    @property
+    def num_hosts(self) -> int:
+        """Hosts that have a role."""
+        return max(1, sum(bool(run) for run in self.systems[1:]) + 1)
+
+    @property
+    def lanes(self) -> int:
+        """Micro-batches side by side on a node, so that no host computes more than it has cores."""
+        pairs = zip(self.hosts, self.systems, strict=True)
+        return max(1, min((host.cores // len(run) for host, run in pairs if run), default=1))
+
+    def host_of(self, role: str) -> int:
+        """Return the host of a role by its name; of an unknown one, that of the user's program."""
+        kind, _, number = role.rpartition("-")
+        if not number.isdecimal():
+            return 0
+        index = int(number)
+        if kind == _kind(node_name(0)):
+            return self._host_of_system[index]
+        if kind == _kind(switch_name(0)):
+            tree = self.tree
+            return tree.host_of_switch[index] if isinstance(tree, HostTree) else 0
+        if self.servers == "SPREAD" and kind == _kind(server_name(0)):
+            return self._server_hosts[index % len(self._server_hosts)]
+        if self.servers == "SPREAD" and kind == _kind(replica_name(0)):
+            return self._server_hosts[(index + 1) % len(self._server_hosts)]
+        return 0
+
+    def roles(self, num_servers: int, num_workers: int) -> Mapping[str, list[str]]:
+        """Return the names of the roles of each host, by its address."""
+        switches = len(self.tree.switches)
+        names = [
+            *map(server_name, range(num_servers)),
+            *map(switch_name, range(switches)),
+            *map(node_name, range(self.num_systems)),
+            *map(worker_name, range(num_workers)),
+        ]
+        table: dict[str, list[str]] = {host.address: [] for host in self.hosts}
+        for name in names:
+            table[self.hosts[self.host_of(name)].address].append(name)
+        return table
+
+    @cached_property
+    def _host_of_system(self) -> tuple[int, ...]:
+        return tuple(index for index, run in enumerate(self.systems) for _ in run)
+
+    @cached_property
+    def _server_hosts(self) -> tuple[int, ...]:
+        return (0, *(index for index, run in enumerate(self.systems) if run and index))
+
+
+@dataclass(frozen=True)
+class Placer:
+    """Places clusters of any number of systems on the same hosts, that of the program first."""
+
+    hosts: tuple[Host, ...]
+    fan_out: int = 4
+    strategy: Strategy = "PACK"
+    servers: ServerStrategy = "PACK"
+
+    def place(self, num_systems: int) -> Placement:
+        """Return where the roles of a cluster run.
+
+        Raises:
+            ClusterJobInitError: The hosts are too few, or too small, for the strategy.
+        """
+        capacity = sum(host.capacity for host in self.hosts)
+        if num_systems > capacity:
+            raise self._refusal(num_systems, capacity, "too-few-cpus")
+        counts = {
+            "PACK": self._packed,
+            "SPREAD": self._spread,
+            "STRICT_PACK": self._together,
+            "STRICT_SPREAD": self._one_each,
+        }[self.strategy](num_systems)
+        if sum(counts) < num_systems:
+            raise self._refusal(num_systems, capacity, "too-few-hosts")
+        bounds = pairwise(accumulate(counts, initial=0))
+        systems = tuple(range(start, stop) for start, stop in bounds)
+        return Placement(self.hosts, systems, self.fan_out, self.servers)
+
+    def _packed(self, left: int) -> list[int]:
+        counts = []
+        for host in self.hosts:
+            counts.append(min(left, host.capacity))
+            left -= counts[-1]
+        return counts
+
+    def _spread(self, num_systems: int) -> list[int]:
+        counts = [0] * len(self.hosts)
+        emptiest = [(0, index) for index, host in enumerate(self.hosts) if host.capacity]
+        for _ in range(num_systems):
+            count, index = heapq.heappop(emptiest)
+            counts[index] = count + 1
+            if counts[index] < self.hosts[index].capacity:
+                heapq.heappush(emptiest, (counts[index], index))
+        return counts
+
+    def _together(self, num_systems: int) -> list[int]:
+        first = next((h for h in self.hosts if h.capacity >= num_systems), None)
+        return [num_systems if host is first else 0 for host in self.hosts]
+
+    def _one_each(self, num_systems: int) -> list[int]:
+        counts: list[int] = []
+        for host in self.hosts:
+            counts.append(min(1, host.capacity, num_systems - sum(counts)))
+        return counts
+
+    def _refusal(self, num_systems: int, capacity: int, code: str) -> ClusterJobInitError:
+        return ClusterJobInitError(
+            "the hosts of the Ray cluster cannot take all systems",
+            code=code,
+            where=", ".join(f"{host.address}: {host.capacity}" for host in self.hosts),
+            value=f"{num_systems} systems, {capacity} CPUs on {len(self.hosts)} hosts",
+            rule=f"{num_systems} CPUs, placed {self.strategy}: one for each CS system",
+            remedy="lower num_csx, change runtime.placement, or add hosts",
+        )
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("-")[0]

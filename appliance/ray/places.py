@@ -1,0 +1,126 @@
+"""Reservation of CPUs for the systems of a cluster, and where Ray starts each of its actors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
+
+from appliance.placement import Host, Placement, Placer
+from appliance.spec import RuntimeSpec
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.messages import node_name
+
+_LOOK_S = 1.0
+_NODE_PREFIX = node_name(0).rstrip("0")
+
+
+class Places:
+    """The places of all roles of a cluster.
+
+    On a joined cluster each CS system reserves a CPU of its host: all get theirs, or none starts. A
+    private Ray has no other work, and the pool of cores limits how many roles compute at a time.
+
+    Args:
+        roles: Names of the roles.
+        placer: What places them.
+        runtime: Where the cluster runs, and its time limit.
+        on_wait: Called while this waits for CPUs, and may raise.
+
+    Raises:
+        ClusterJobInitError: The hosts are too few or too small, their CPUs are not free within
+            ``start_timeout_s``, or the link cannot span hosts.
+    """
+
+    def __init__(
+        self,
+        roles: Iterable[str],
+        placer: Placer,
+        runtime: RuntimeSpec,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
+        num_systems = sum(role.startswith(_NODE_PREFIX) for role in roles)
+        self._placement = placer.place(num_systems)
+        self._runtime = runtime
+        self._moved: dict[str, Host] = {}  # by the id of a host that was lost
+        self._group: PlacementGroup | None = None
+        self._bundles: dict[str, int] = {}
+        check_link(self._placement, runtime)
+        if runtime.address != "local" and num_systems:
+            self._reserve(on_wait)
+
+    def host_of(self, role: str) -> Host:
+        """Return the host of a role, or the one that has replaced it."""
+        host = self._placement.hosts[self._placement.host_of(role)]
+        return self._moved.get(host.id, host)
+
+    def options(self, role: str) -> dict[str, Any]:
+        """Return the options of Ray for the actor of a role."""
+        host = self.host_of(role)
+        if self._group is not None and role.startswith(_NODE_PREFIX) and host.id in self._bundles:
+            place = PlacementGroupSchedulingStrategy(self._group, self._bundles[host.id])
+            return {"num_cpus": 1, "scheduling_strategy": place}
+        return {"num_cpus": 0, "scheduling_strategy": on_host(host.id)}
+
+    def close(self) -> None:
+        """Return the reserved CPUs. Idempotent."""
+        if self._group is not None:
+            remove_placement_group(self._group)
+            self._group = None
+
+    def _reserve(self, on_wait: Callable[[], None]) -> None:
+        pairs = zip(self._placement.hosts, self._placement.systems, strict=True)
+        used = [(host, len(run)) for host, run in pairs if run]
+        self._bundles = {host.id: bundle for bundle, (host, _) in enumerate(used)}
+        group: PlacementGroup = placement_group(
+            [{"CPU": count} for _, count in used],
+            strategy="PACK",
+            bundle_label_selector=[{"ray.io/node-id": host.id} for host, _ in used],
+        )
+        deadline = time.monotonic() + self._runtime.start_timeout_s
+        while not group.wait(_LOOK_S):
+            on_wait()
+            if time.monotonic() >= deadline:
+                remove_placement_group(group)
+                raise _no_capacity(used, self._runtime)
+        self._group = group
+
+
+def on_host(host: str) -> NodeAffinitySchedulingStrategy:
+    """Return the strategy that starts an actor or a task on one host only."""
+    return NodeAffinitySchedulingStrategy(host, soft=False)
+
+
+def check_link(placement: Placement, runtime: RuntimeSpec) -> None:
+    """Refuse a link inside one host for roles on several.
+
+    Raises:
+        ClusterJobInitError: The roles need a link between hosts.
+    """
+    if runtime.link == "shared_memory" and placement.num_hosts > 1:
+        raise ClusterJobInitError(
+            "shared memory does not reach from host to host",
+            code="link-within-host",
+            where="runtime.link",
+            value=f"shared_memory, with roles on {placement.num_hosts} hosts",
+            remedy="set runtime.link to grpc, or runtime.placement to STRICT_PACK",
+        )
+
+
+def _no_capacity(used: list[tuple[Host, int]], runtime: RuntimeSpec) -> ClusterJobInitError:
+    free = ray.available_resources().get("CPU", 0)
+    return ClusterJobInitError(
+        "the Ray cluster has no capacity for all systems now",
+        code="no-capacity-on-ray",
+        where=f"runtime.address: {runtime.address}",
+        value=f"{free:g} CPUs are free",
+        rule=", ".join(f"{count} on {host.address}" for host, count in used),
+        remedy="lower num_csx, wait for the other work to end, or add hosts",
+    )

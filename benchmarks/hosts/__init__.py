@@ -1,0 +1,1 @@
+"""How well a run over several hosts does, on hosts in miniature."""

@@ -1,0 +1,308 @@
+"""Hosts in miniature: network namespaces of this computer, each with an address of its own.
+
+Every host has its own network, process numbers, /tmp, /dev/shm and home folder, and nothing of
+another host's; what lies elsewhere (the code, the virtual environment) is common. A bridge in a
+namespace of its own connects them, so that the network of the computer is not touched.
+
+    host 0: 10.77.0.1  host 1: 10.77.0.2  host 2: 10.77.0.3
+                \\           |           /
+                      bridge 10.77.0.254
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Self
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_PORT = 6379
+_START_S = 60.0
+_OBJECT_STORE_BYTES = 100 << 20
+
+# The first process of a namespace of processes inherits orphans, which bash reaps, and when it ends
+# the kernel kills all others.
+_FIRST_PROCESS = "echo $$ up; while :; do sleep 3600 & wait $!; done"
+
+
+def refusal() -> str | None:
+    """Return why this computer does not permit hosts in miniature, None if it does."""
+    if os.geteuid() != 0:
+        return "namespaces need root"
+    if missing := [tool for tool in ("ip", "tc", "unshare", "nsenter") if not shutil.which(tool)]:
+        return f"{', '.join(missing)} not installed"
+    name = f"wsprobe{os.getpid()}"
+    try:
+        _call("ip", "netns", "add", name)
+        try:
+            _call("ip", "-n", name, "link", "add", "sw0", "type", "bridge")
+        finally:
+            _call("ip", "netns", "del", name)
+    except subprocess.CalledProcessError as error:
+        return f"namespaces are not permitted: {error.stderr.strip()}"
+    return None
+
+
+class MiniatureHosts:
+    """Hosts with one Ray cluster over all of them; host 0 has the head and runs drivers.
+
+    Args:
+        count: Number of hosts.
+        cpus: CPUs that each host offers to Ray.
+        shared: Folders below /tmp that all hosts see, as on a shared file system.
+        labels: Ray's labels of each host.
+        environment: Additional variables of every process.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        cpus: Sequence[int] = (),
+        shared: Sequence[Path] = (),
+        labels: Sequence[Mapping[str, str]] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._cpus = list(cpus) or [2] * count
+        self._labels = list(labels) or [{}] * count
+        self._shared = [*shared, _REPOSITORY]
+        self._environment = dict(environment or {})
+        self._prefix = f"ws{os.getpid()}"
+        self._undo = ExitStack()
+        self._first: list[int] = []  # process number of the first process of each host
+        self._count = count
+
+    def __enter__(self) -> Self:
+        try:
+            self._folder = Path(mkdtemp(prefix="hosts-", dir="/run"))
+            self._undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._make_switch()
+            for host in range(self._count):
+                self._make_host(host)
+        except BaseException:
+            self._undo.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._undo.close()
+
+    def address(self, host: int) -> str:
+        """Return the address of a host."""
+        return f"10.77.0.{host + 1}"
+
+    @property
+    def ray_address(self) -> str:
+        """Address of the head of Ray."""
+        return f"{self.address(0)}:{_PORT}"
+
+    def folder(self, host: int) -> Path:
+        """Return where a host's /tmp lies for this process."""
+        return self._folder / str(host) / "tmp"
+
+    def start_ray(self) -> None:
+        """Start one Ray cluster over all hosts, with a token."""
+        token = ["ray", "get-auth-token", "--generate"]
+        self.run(0, token)
+        home = self._folder / "0" / "home" / ".ray"
+        for host in range(1, self._count):
+            shutil.copytree(home, self._folder / str(host) / "home" / ".ray")
+        self.join(0)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self.join, range(1, self._count)))
+
+    def join(self, host: int) -> None:
+        """Start Ray on a host; on the first one its head."""
+        role = [f"--address={self.ray_address}"]
+        if host == 0:
+            role = ["--head", f"--port={_PORT}", "--include-dashboard=false"]
+        common = [
+            f"--node-ip-address={self.address(host)}",
+            f"--num-cpus={self._cpus[host]}",
+            f"--object-store-memory={_OBJECT_STORE_BYTES}",
+            f"--labels={json.dumps(dict(self._labels[host]))}",
+            "--disable-usage-stats",
+        ]
+        self.run(host, ["ray", "start", *role, *common], timeout_s=_START_S)
+
+    def run(
+        self, host: int, command: Sequence[str], timeout_s: float = 300.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host to its end.
+
+        Raises:
+            RuntimeError: It fails; the error has its output.
+        """
+        done = self.attempt(host, command, timeout_s)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}")
+        return done
+
+    def attempt(
+        self,
+        host: int,
+        command: Sequence[str],
+        timeout_s: float = 300.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host to its end, whatever its exit code is."""
+        with self.start(host, command, environment) as process:
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, output, None)
+
+    def start(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start a command on a host; standard error goes to the same pipe.
+
+        Args:
+            host: The host.
+            command: The program, which may be one of the virtual environment, and its arguments.
+            environment: Variables that differ from those of all processes; empty ones are removed.
+        """
+        program = Path(sys.executable).parent / command[0]
+        words = [str(program) if program.exists() else command[0], *command[1:]]
+        enter = ["nsenter", f"--target={self._first[host]}", "--net", "--pid", "--mount"]
+        variables = {**self._variables(host), **(environment or {})}
+        return subprocess.Popen(
+            [*enter, "--uts", "--ipc", f"--wdns={_REPOSITORY}", *words],
+            env={name: value for name, value in variables.items() if value},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def sent_bytes(self) -> list[int]:
+        """Return how many bytes each host has sent to the others so far."""
+        return [self._sent(host) for host in range(self._count)]
+
+    def limit_rate(self, host: int, megabits: int) -> None:
+        """Let a host send at most ``megabits`` per second."""
+        rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms"]
+        _call("tc", "-n", self._name(host), "qdisc", "replace", "dev", "eth0", "root", "tbf", *rate)
+
+    def cut(self, host: int) -> None:
+        """Take the link of a host down: it is silent from now on."""
+        _call("ip", "-n", self._switch, "link", "set", f"to{host}", "down")
+
+    def mend(self, host: int) -> None:
+        """Take the link of a host up again."""
+        _call("ip", "-n", self._switch, "link", "set", f"to{host}", "up")
+
+    def kill(self, host: int) -> None:
+        """End a host with all its processes, as a loss of power does."""
+        os.kill(self._first[host], signal.SIGKILL)
+        self.cut(host)
+
+    @property
+    def _switch(self) -> str:
+        return f"{self._prefix}sw"
+
+    def _name(self, host: int) -> str:
+        return f"{self._prefix}h{host}"
+
+    def _sent(self, host: int) -> int:
+        """Return what the host's port of the switch has received."""
+        shown = _call("ip", "-n", self._switch, "-s", "-j", "link", "show", f"to{host}")
+        return int(json.loads(shown)[0]["stats64"]["rx"]["bytes"])
+
+    def _make_switch(self) -> None:
+        _call("ip", "netns", "add", self._switch)
+        self._undo.callback(_call, "ip", "netns", "del", self._switch)
+        _call("ip", "-n", self._switch, "link", "add", "sw0", "type", "bridge")
+        _call("ip", "-n", self._switch, "addr", "add", "10.77.0.254/24", "dev", "sw0")
+        _call("ip", "-n", self._switch, "link", "set", "sw0", "up")
+
+    def _make_host(self, host: int) -> None:
+        name, port = self._name(host), f"to{host}"
+        _call("ip", "netns", "add", name)
+        self._undo.callback(_call, "ip", "netns", "del", name)
+        ends = ["link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name]
+        _call("ip", "-n", self._switch, *ends)
+        _call("ip", "-n", self._switch, "link", "set", port, "master", "sw0", "up")
+        _call("ip", "-n", name, "link", "set", "lo", "up")
+        _call("ip", "-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+        _call("ip", "-n", name, "link", "set", "eth0", "up")
+        # Without a route to the world Ray takes 127.0.0.1 for the address of the host.
+        _call("ip", "-n", name, "route", "add", "default", "via", "10.77.0.254")
+        self._start_first_process(host)
+
+    def _start_first_process(self, host: int) -> None:
+        own = self._folder / str(host)
+        (own / "home").mkdir(parents=True)
+        (own / "tmp").mkdir(mode=0o1777)
+        lines = [f"mount --bind {own / 'tmp'} {own / 'tmp'}"]
+        for path in self._shared:
+            if path.is_relative_to("/tmp"):
+                place = own / path.relative_to("/")
+                lines += [f"mkdir -p {place}", f"mount --bind {path} {place}"]
+        lines += [
+            f"mount --rbind {own / 'tmp'} /tmp",
+            "mount -t tmpfs -o size=4g tmpfs /dev/shm",
+            f"hostname host-{host}",
+            _FIRST_PROCESS,
+        ]
+        enter = ["ip", "netns", "exec", self._name(host), "unshare", "--mount", "--uts", "--ipc"]
+        process = subprocess.Popen(
+            [*enter, "--pid", "--fork", "--mount-proc", "bash", "-ec", "\n".join(lines)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # unshare complains of the signals that it waits for
+            text=True,
+        )
+        self._undo.callback(_end, process)
+        assert process.stdout is not None
+        if "up" not in process.stdout.readline():
+            raise RuntimeError(f"host {host} does not start")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        self._first.append(int(children))
+
+    def _variables(self, host: int) -> dict[str, str]:
+        """Return the variables of a host's processes."""
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self._folder / str(host) / "home"),
+            "PYTHONPATH": str(_REPOSITORY),
+            "PYTHONUNBUFFERED": "1",
+            "OMP_NUM_THREADS": "1",
+            "RAY_AUTH_MODE": "token",
+            "RAY_worker_niceness": "0",
+            **self._environment,
+        }
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a host's first process, and with it all others of the host."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if children.exists() and (numbers := children.read_text().split()):
+        os.kill(int(numbers[0]), signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+    time.sleep(0.1)  # the kernel ends the others
+
+
+def _call(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,88 @@
+"""Three hosts in miniature, one Ray cluster over all: what only several hosts can show."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.hosts.miniature import MiniatureHosts, refusal
+from tests.support.tiny_training import Shape, init_config, train_on_cluster
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.nightly,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(refusal() is not None, reason=str(refusal())),
+]
+
+DRIVER = str(Path(__file__).with_name("hosts_driver.py"))
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[MiniatureHosts]:
+    with MiniatureHosts(3, cpus=[4, 4, 4]) as started:
+        started.start_ray()
+        yield started
+
+
+@pytest.fixture(scope="module")
+def expected() -> str:
+    """The weights of three steps, by one process."""
+    digest: str = train_on_cluster(init_config(), Shape(num_csx=2), 3)
+    return digest
+
+
+def attempt(
+    hosts: MiniatureHosts,
+    *,
+    environment: dict[str, str] | None = None,
+    link: str = "grpc",
+    placement: str = "SPREAD",
+    address: str = "auto",
+    server_placement: str = "PACK",
+    **order: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Train on the hosts with a driver on the first one."""
+    runtime = {
+        "address": address,
+        "link": link,
+        "placement": placement,
+        "server_placement": server_placement,
+    }
+    command = [sys.executable, DRIVER, json.dumps({"runtime": runtime, **order})]
+    return hosts.attempt(0, command, environment=environment)
+
+
+def digest_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The digest that a driver has printed; without one, all that it has printed."""
+    lines = [line for line in done.stdout.splitlines() if DIGEST.fullmatch(line)]
+    return lines[-1] if lines else done.stdout
+
+
+@pytest.mark.parametrize("placement", ["SPREAD", "PACK"])
+def test_weights_do_not_depend_on_hosts(
+    hosts: MiniatureHosts, expected: str, placement: str
+) -> None:
+    assert digest_of(attempt(hosts, placement=placement, num_csx=6)) == expected
+
+
+def test_address_with_port_finds_the_token_by_itself(hosts: MiniatureHosts, expected: str) -> None:
+    done = attempt(hosts, address=hosts.ray_address, environment={"RAY_AUTH_MODE": ""})
+    assert digest_of(done) == expected
+
+
+def test_every_cpu_can_be_used(hosts: MiniatureHosts, expected: str) -> None:
+    """As many systems as one host has CPUs fit one host."""
+    assert digest_of(attempt(hosts, placement="STRICT_PACK", num_csx=4)) == expected
+
+
+def test_link_within_a_host_is_refused_for_several(hosts: MiniatureHosts) -> None:
+    done = attempt(hosts, link="shared_memory")
+    assert done.returncode != 0
+    assert "[link-within-host]" in done.stdout

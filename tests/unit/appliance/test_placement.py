@@ -1,0 +1,104 @@
+"""Where roles run: systems in contiguous runs, everything else with the user's program."""
+
+import time
+
+import pytest
+
+from appliance.placement import Host, Placement, Placer, ServerStrategy, Strategy
+from swarmx.running_tree import HostTree
+from swarmx.topology import Tree
+from tests.support.errors import raises
+from wsc.core.errors import ClusterJobInitError
+from wsc.core.messages import node_name, switch_name
+
+HOSTS = tuple(Host(f"id-{i}", f"10.0.0.{i}", capacity=4, cores=2 + i) for i in range(3))
+
+
+def placed(
+    num: int, strategy: Strategy, hosts: tuple[Host, ...] = HOSTS, servers: ServerStrategy = "PACK"
+) -> Placement:
+    return Placer(hosts, 4, strategy, servers).place(num)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "num", "counts"),
+    [
+        ("PACK", 6, [4, 2, 0]),
+        ("PACK", 12, [4, 4, 4]),
+        ("SPREAD", 4, [2, 1, 1]),
+        ("STRICT_PACK", 4, [4, 0, 0]),
+        ("STRICT_SPREAD", 3, [1, 1, 1]),
+    ],
+)
+def test_systems_take_hosts_by_strategy(strategy: Strategy, num: int, counts: list[int]) -> None:
+    """An exact fit counts: no role but the systems needs a CPU of its own."""
+    assert [len(run) for run in placed(num, strategy).systems] == counts
+
+
+def test_spread_respects_small_hosts() -> None:
+    small = (Host("a", "a", 1), Host("b", "b", 5), Host("c", "c", 2))
+    assert [len(run) for run in placed(8, "SPREAD", small).systems] == [1, 5, 2]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "num", "code"),
+    [
+        ("PACK", 13, "too-few-cpus"),
+        ("STRICT_PACK", 5, "too-few-hosts"),
+        ("STRICT_SPREAD", 4, "too-few-hosts"),
+    ],
+)
+def test_hosts_that_are_too_few_or_small_are_refused(
+    strategy: Strategy, num: int, code: str
+) -> None:
+    with raises(ClusterJobInitError, code):
+        placed(num, strategy)
+
+
+def test_each_switch_runs_on_the_host_of_its_nodes() -> None:
+    placement = placed(6, "SPREAD")
+    assert isinstance(placement.tree, HostTree)
+    for switch in placement.tree.switches[1:]:
+        hosts = {placement.host_of(node_name(node)) for node in switch.nodes}
+        assert hosts == {placement.host_of(switch_name(switch.index))}
+
+
+def test_all_other_roles_run_with_the_program() -> None:
+    placement = placed(6, "SPREAD")
+    assert {placement.host_of(r) for r in ("crd-0", "br-0", "wgt-3", "rpl-3", "wrk-2", "x")} == {0}
+
+
+def test_servers_can_be_spread_with_their_replicas_elsewhere() -> None:
+    placement = placed(3, "SPREAD", servers="SPREAD")
+    assert [placement.host_of(f"wgt-{i}") for i in range(4)] == [0, 1, 2, 0]
+    assert [placement.host_of(f"rpl-{i}") for i in range(4)] == [1, 2, 0, 1]
+
+
+def test_one_host_has_the_tree_of_the_machine() -> None:
+    assert placed(4, "PACK").tree == Tree(4, 4)
+    assert placed(4, "PACK").num_hosts == 1
+
+
+def test_root_stays_with_the_program_when_its_host_has_no_system() -> None:
+    hosts = (Host("a", "a", 0), Host("b", "b", 4))
+    placement = placed(4, "PACK", hosts)
+    assert [placement.host_of(f"br-{i}") for i in range(2)] == [0, 1]
+    assert placement.num_hosts == 2
+
+
+def test_lanes_fit_the_cores_of_every_host() -> None:
+    """The host with the fewest cores for each system decides."""
+    hosts = (Host("a", "a", 2, cores=16), Host("b", "b", 2, cores=6))
+    assert placed(4, "PACK", hosts).lanes == 3
+    assert placed(2, "PACK", hosts).lanes == 8
+    assert placed(8, "PACK", (Host("a", "a", 8, cores=2),)).lanes == 1
+
+
+def test_2048_systems_are_placed_in_a_second() -> None:
+    """Processor time, so that other work on this computer does not count."""
+    hosts = tuple(Host(f"{i}", f"{i}", capacity=8, rack=f"{i // 16}") for i in range(256))
+    start_s = time.process_time()
+    placement = placed(2048, "SPREAD", hosts)
+    roles = placement.roles(num_servers=24, num_workers=16)
+    assert sum(map(len, roles.values())) == 24 + 16 + 2048 + 1 + 16 + 256
+    assert time.process_time() - start_s < 1
