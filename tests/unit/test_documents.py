@@ -17,6 +17,7 @@ DOCUMENTS = sorted(
         "*/README.md",
         "validation/data/README.md",
         "docs/compatibility.md",
+        "docs/deployment.md",
         "docs/fidelity_notes.md",
         "docs/reliability.md",
     )

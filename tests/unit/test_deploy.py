@@ -1,0 +1,58 @@
+"""Files of deploy/: the versions, commands and settings in them are those of the project."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from appliance.spec import load_cluster
+from scripts.check_manifests import documents
+from waferstream.cli.main import main as waferstream
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+MANIFESTS = list(documents(DEPLOY / "kubernetes"))
+
+
+def _manifest(kind: str) -> Any:
+    return next(content for _, content in MANIFESTS if content["kind"] == kind)
+
+
+CLUSTERS = {
+    "cluster.yaml": _manifest("RayCluster")["spec"],
+    "job.yaml": _manifest("RayJob")["spec"]["rayClusterSpec"],
+}
+
+
+@pytest.mark.parametrize("spec", CLUSTERS.values(), ids=CLUSTERS)
+def test_cluster_has_the_pinned_ray_and_its_token(spec: dict[str, Any]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"ray=={spec['rayVersion']}" in project["dependencies"]
+    assert project["optional-dependencies"]["cluster"] == [f"ray[default]=={spec['rayVersion']}"]
+    assert spec["authOptions"] == {"mode": "token"}
+
+
+def test_job_and_cluster_have_the_same_hosts() -> None:
+    assert CLUSTERS["cluster.yaml"] == CLUSTERS["job.yaml"]
+
+
+def test_job_runs_a_command_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    name, command, params, *flags = shlex.split(_manifest("RayJob")["spec"]["entrypoint"])
+    assert (name, command) == ("waferstream", "fit")
+    cluster = ROOT / flags[flags.index("--cluster") + 1]
+    assert load_cluster(cluster).runtime.address == "auto"
+    words = [str(ROOT / params), "--num_csx=4", "--cluster", str(cluster), "--validate_only"]
+    assert waferstream(["fit", *words]) == 0, capsys.readouterr().err
+
+
+def test_hosts_of_the_launcher_are_accepted_by_ray() -> None:
+    config = yaml.safe_load((DEPLOY / "ray_up.yaml").read_text(encoding="utf-8"))
+    validate_config(prepare_config(config))
+    starts = [*config["head_start_ray_commands"], *config["worker_start_ray_commands"]]
+    assert all("RAY_AUTH_MODE=token" in words for words in starts if "ray start" in words)
