@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from appliance.input_worker import WorkerSpec
+from appliance.round_size import activation_bytes, micro_batches_of_round
 from csnode.node import NodeSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.replica import ReplicaSpec
@@ -32,13 +34,18 @@ from wsc.core.schedule import Rounds
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """Number of roles of each kind, and of micro-batches that a node runs side by side (lanes)."""
+    """Number of roles of each kind, and what a host gives to its nodes.
+
+    A node runs ``lanes`` micro-batches side by side. The activations of all nodes may take
+    ``activation_bytes`` of a host's memory, which decides how many micro-batches are a round.
+    """
 
     num_csx: int
     num_servers: int = 1
     num_workers: int = 1
     lanes: int = 1
     has_replicas: bool = False  # whether every weight server has one
+    activation_bytes: int | Literal["auto"] = "auto"
 
 
 def elaborate(
@@ -133,12 +140,15 @@ def plan_installation(
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
     check_fits(SramPlan.of(program, machine.system))
-    tiers_of(program, machine.memoryx, state_bytes_per_element(optimizer, program.parameter))
+    state_bytes = state_bytes_per_element(optimizer, program.parameter)
+    tiers_of(program, machine.memoryx, state_bytes)
+    budget_bytes = activation_bytes(size.activation_bytes, program, state_bytes)
+    per_node = micro_batches_of_round(program, size.num_csx, size.lanes, budget_bytes)
     return Installation(
         program=program,
         kernels=compiled.kernels,
         plan=plan_streams(program, size.num_servers),
-        rounds=Rounds(program.num_micro_batches, size.num_csx, size.lanes),
+        rounds=Rounds(program.num_micro_batches, size.num_csx, per_node),
         feed=feed,
         optimizer=optimizer,
         label_counts=compiled.label_counts,

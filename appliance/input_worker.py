@@ -37,7 +37,7 @@ class WorkerSpec:
 
     index: int
     nodes: tuple[int, ...]
-    prefetch: int = 2  # micro-batches per lane that wait at a node
+    prefetch: int = 2  # rounds whose micro-batches wait at a node
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ class WorkerJob(JobState[InputWorker]):
 
     def start(self) -> Iterator[Envelope]:
         spec = self.role.spec
-        for _ in range(spec.prefetch * self._installed.rounds.lanes):
+        for _ in range(spec.prefetch * self._installed.rounds.per_node):
             for node in spec.nodes:
                 yield from self._send_next(node)
 

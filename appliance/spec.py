@@ -68,6 +68,10 @@ class RuntimeSpec(Config):
     cores: PositiveInt | Literal["auto"] = "auto"
     """Cores of this host that may compute at a time; ``auto`` takes all."""
 
+    activation_memory: PositiveInt | Literal["auto"] = "auto"
+    """Bytes of a host that activations may take. They decide how many micro-batches a node takes in
+    a round (appliance.round_size), not the weights. ``auto`` takes half of what is free."""
+
     placement: Strategy = "PACK"
     """How systems take hosts: ``PACK`` fills one after the other, that of the program first;
     ``SPREAD`` gives all equally many; ``STRICT_PACK`` takes one host for all, ``STRICT_SPREAD`` one

@@ -1,7 +1,8 @@
 """Executes segment steps of one program on a CS node: kernels on the lanes of the host.
 
-Up to ``lanes`` micro-batches run side by side, each on one thread. Threads never split a kernel,
-so their number never changes a bit. The executor keeps nothing from one call to the next.
+The micro-batches of a round run segment by segment, up to ``lanes`` side by side, each on one
+thread. Threads never split a kernel, so their number never changes a bit. The executor keeps
+nothing from one call to the next.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
 
+from csnode.gradients import GradientSum, GradientSums, SlabMemory
 from wsc.compiler import cbfloat16
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, read_stream
@@ -23,10 +24,9 @@ from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.partial_sum import Operands, PartialSum
+from wsc.core.partial_sum import Operands
 from wsc.core.payload import Payload, byte_ranges, unpack
-from wsc.core.program import Bucket, Program, Segment
-from wsc.core.reduce_order import Merger, Subtree, leaf
+from wsc.core.program import Program, Segment
 from wsc.core.rng import stream_key
 from wsc.core.role import Interval, RoleContext, Value
 from wsc.core.schedule import SegmentStep
@@ -90,6 +90,11 @@ class MicroBatch:
             else:
                 self.results[place] = float(value) * weight if weight else 0.0
 
+    def take_gradients(self) -> dict[str, torch.Tensor]:
+        """Return the gradients of the segment that ran last, and keep them no more."""
+        taken, self.gradients = self.gradients, {}
+        return taken
+
     def drop(self, names: Sequence[str]) -> None:
         """Forget stashed values."""
         for name in names:
@@ -101,6 +106,24 @@ class MicroBatch:
         tensors = (value for value in self.values.values() if isinstance(value, torch.Tensor))
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
         return sum(storages.values())
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What one segment left: when each micro-batch was computed, and the gradients to send.
+
+    ``gradients`` are given by the node that owns the micro-batches: this one, and others where it
+    computes for a vote (csnode.voting). ``not_finite`` names the first value of each micro-batch
+    that is not finite, if that was asked.
+    """
+
+    intervals: list[Interval]
+    gradients: dict[int, list[GradientSum]]
+    not_finite: list[str | None]
+
+
+Examine = Callable[[Segment, MicroBatch], str | None]
+"""Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
 
 
 class Executor:
@@ -126,7 +149,7 @@ class Executor:
         ]
         self._pieces = _planned_pieces(self.program)
         self._seed = seed
-        self._arena = context.arena
+        self._memory = SlabMemory(context.arena)
         self._cores = context.cores
         self._lanes = lanes
 
@@ -171,25 +194,30 @@ class Executor:
         payloads: Mapping[int, Payload],
         batches: Sequence[MicroBatch],
         loss_scale: float | None = None,
-    ) -> list[Interval]:
-        """Run one segment for some micro-batches side by side.
+        examine: Examine | None = None,
+    ) -> Executed:
+        """Run one segment for the micro-batches of a round and add their gradients.
 
         Args:
             step: The training or evaluation step, for traces and errors.
             segment_step: What to run.
             payloads: The weights of the segment, by bucket.
-            batches: Their values and gradients are updated in place.
+            batches: Their values are updated in place.
             loss_scale: The dynamic loss scale of the step, if it has one and it is known by now.
-
-        Returns:
-            When each micro-batch was computed.
+            examine: Looks for values that are not finite.
         """
         views = self._weights(segment_step, payloads)
         if loss_scale is not None:
             for batch in batches:
                 batch.values[LOSS_SCALE_INPUT] = loss_scale
 
-        def run_one(batch: MicroBatch) -> Interval:
+        total, node_of = self.program.num_micro_batches, self.rounds.node_of
+        sums = {
+            owner: GradientSums(segment_step.gradients, total, self._memory)
+            for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
+        }
+
+        def run_one(batch: MicroBatch) -> tuple[Interval, str | None]:
             segment = self.segment(segment_step, batch)
             kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
             weights = [views[name] for name in segment.weights]
@@ -200,35 +228,21 @@ class Executor:
                     batch.run(segment, kernel, weights)
                 except Exception as error:
                     raise _kernel_failed(f"{detail} of step {step}", error) from error
+                found = None if examine is None else examine(segment, batch)
+                sums[node_of(batch.index)].offer(batch.index, batch.take_gradients())
                 stop_ns = time.perf_counter_ns()
-            return Interval("compute", start_ns, stop_ns, step, detail)
+            return Interval("compute", start_ns, stop_ns, step, detail), found
 
-        return self._lanes.map(run_one, batches)
+        ran = self._lanes.map(run_one, batches)
+        return Executed(
+            [interval for interval, _ in ran],
+            {owner: of_owner.take(self._for_each) for owner, of_owner in sums.items()},
+            [found for _, found in ran],
+        )
 
     def segment(self, segment_step: SegmentStep, batch: MicroBatch) -> Segment:
         """Return the segment of a step for micro-batches of one's size."""
         return self._segments[self.program.is_short(batch.index)][segment_step.segment]
-
-    def pack(
-        self, bucket: Bucket, batches: Sequence[MicroBatch]
-    ) -> list[tuple[Subtree, PartialSum]]:
-        """Return the gradients of one bucket as fp32 sums, one for each maximal subtree.
-
-        Siblings of the reduce order are first added here, so that a node with several lanes sends
-        one sum instead of its parts. Each sum is in a slab, its tensors in bucket order.
-        """
-        total = self.program.num_micro_batches
-        allocate = partial(self._allocate, bucket)
-        merger: Merger[PartialSum] = Merger(
-            total, lambda left, right: left.add(right, allocate, self._for_each)
-        )
-        for batch in batches:
-            gradients = PartialSum([batch.gradients[name] for name in bucket.names])
-            merger.offer(leaf(batch.index, total), gradients)
-        sums = merger.take()
-        for _, part in sums:
-            part.own(allocate, self._for_each)
-        return sums
 
     def _held(self, values: torch.Tensor) -> torch.Tensor:
         """Return an input as kernels hold it: float16 stands for cbfloat16 where that streams."""
@@ -256,11 +270,6 @@ class Executor:
             tensors = unpack(read_stream(elements, dtype), bucket.specs)
             views.update(zip(bucket.names, tensors, strict=True))
         return views
-
-    def _allocate(self, bucket: Bucket, _: PartialSum) -> PartialSum:
-        slab = self._arena.allocate(bucket.num_bytes)
-        views = list(unpack(slab.view(torch.float32), bucket.specs))
-        return PartialSum(views, slab, is_owned=True, on_release=slab.free)
 
     def _for_each(self, act: Callable[..., object], operands: Operands) -> None:
         """Act on the tensors of a bucket, which are independent, side by side on the lanes."""

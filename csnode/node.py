@@ -6,12 +6,13 @@ position in the schedule (wsc.core.schedule), and advances as far as they allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from csnode.executor import Executor, Lanes, MicroBatch
 from csnode.finite import not_finite
+from csnode.gradients import GradientSum
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
 from wsc.core.installation import Installation
@@ -28,7 +29,7 @@ from wsc.core.messages import (
 )
 from wsc.core.partial_sum import PartialSum
 from wsc.core.payload import Payload
-from wsc.core.program import Bucket, Mode
+from wsc.core.program import Mode
 from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 from wsc.core.schedule import SegmentStep
@@ -193,11 +194,12 @@ class NodeJob(JobState[CSNode]):
         """Execute a segment step whose weights have arrived."""
         weights = self._weights.get(self._now, {})
         loss_scale = self._loss_scales.get(self._now.step)
-        self._report.intervals += self._executor.run(
-            self._now.step, step, weights, self._batches, loss_scale
+        examine = not_finite if self._now.step <= self._finite_to else None
+        executed = self._executor.run(
+            self._now.step, step, weights, self._batches, loss_scale, examine
         )
-        if self._now.step <= self._finite_to:
-            self._examine(step)
+        self._report.intervals += executed.intervals
+        self._note_not_finite(step, executed.not_finite)
         for bucket in step.weights:
             self._sram.change("weights", -weights.pop(bucket.index).num_bytes)
             released = WeightsReleased(*self._now, bucket.index)
@@ -206,16 +208,14 @@ class NodeJob(JobState[CSNode]):
             self._account()
         for batch in self._batches:
             batch.drop(self._executor.segment(step, batch).drops)
-        if self._batches:
-            for bucket in step.gradients:
-                yield from self._send_gradient(bucket)
-                self._voting.note_others(bucket, self._batches, self._executor)
+        self._voting.note(executed.gradients)
+        own = executed.gradients.get(self.role.spec.index, ())
+        yield from map(self._send_gradient, own)
 
-    def _examine(self, step: SegmentStep) -> None:
+    def _note_not_finite(self, step: SegmentStep, tensors: Sequence[str | None]) -> None:
         """Note each micro-batch's first value that is not finite in a step."""
-        for batch in self._own:
+        for batch, tensor in zip(self._own, tensors, strict=False):
             segment = self._executor.segment(step, batch)
-            tensor = not_finite(segment, batch)
             if tensor is not None:
                 batch.is_finite = False
                 found = Finding(
@@ -229,14 +229,12 @@ class NodeJob(JobState[CSNode]):
                 )
                 self._report.findings.append(found)
 
-    def _send_gradient(self, bucket: Bucket) -> Iterator[Envelope]:
-        sums = self._executor.pack(bucket, self._own)
-        self._voting.note_own([part for _, part in sums])
-        for subtree, part in sums:
-            self._sram.change("gradients", bucket.num_bytes)
-            self._sent[self._now, bucket.index, subtree] = part
-            ready = GradientReady(*self._now, bucket.index, subtree, part.payload)
-            yield self.envelope(self.role.spec.parent, ready)
+    def _send_gradient(self, gradient: GradientSum) -> Envelope:
+        bucket, subtree, part = gradient
+        self._sram.change("gradients", bucket.num_bytes)
+        self._sent[self._now, bucket.index, subtree] = part
+        ready = GradientReady(*self._now, bucket.index, subtree, part.payload)
+        return self.envelope(self.role.spec.parent, ready)
 
     def _end_round(self) -> Iterator[Envelope]:
         program = self._executor.program

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from csnode.executor import Executor, MicroBatch
+from csnode.gradients import GradientSum
 from wsc.core.messages import Vote
 from wsc.core.partial_sum import PartialSum
-from wsc.core.program import Bucket
 from wsc.core.schedule import Rounds
 from wsc.core.verification import Unit, Verification
 
@@ -50,22 +49,14 @@ class Voting:
         self.num_micro_batches = len(found)
         return found
 
-    def note_own(self, sums: Iterable[PartialSum]) -> None:
-        """Note what the node sends of a bucket, if others vote on it."""
-        if self._node in self._digests:
-            self._digests[self._node].append(_digest(_bytes_of(part) for part in sums))
-
-    def note_others(
-        self, bucket: Bucket, batches: Sequence[MicroBatch], executor: Executor
-    ) -> None:
-        """Sum a bucket of the other nodes as they do, and note it."""
-        for owner, digests in self._digests.items():
+    def note(self, gradients: Mapping[int, Sequence[GradientSum]]) -> None:
+        """Note the gradients of a segment, by owner, and release those of other nodes."""
+        for owner, sums in gradients.items():
+            if owner in self._digests:
+                self._digests[owner].append(_digest(_bytes_of(each.part) for each in sums))
             if owner != self._node:
-                own = [batch for batch in batches if self._rounds.node_of(batch.index) == owner]
-                sums = [part for _, part in executor.pack(bucket, own)]
-                digests.append(_digest(map(_bytes_of, sums)))
-                for part in sums:
-                    part.release()
+                for each in sums:
+                    each.part.release()
 
     def end_round(self) -> None:
         """Vote on what was noted in the current round."""

@@ -6,20 +6,19 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import torch
 
 from appliance.faults.plan import Fault
-from csnode.executor import MicroBatch
+from csnode.executor import Executed
 from csnode.node import CSNode
 from wsc.core.messages import Envelope
-from wsc.core.partial_sum import PartialSum
-from wsc.core.program import Bucket
-from wsc.core.reduce_order import Subtree
 
 _FOREVER_S = 1e9
 _STRANGER = "nobody-0"
@@ -73,14 +72,15 @@ def flip_next_gradient(node: CSNode) -> None:
     right = node.executors["train"]
     wrong = copy(right)
 
-    def pack(bucket: Bucket, batches: Sequence[MicroBatch]) -> list[tuple[Subtree, PartialSum]]:
-        sums = right.pack(bucket, batches)
-        if sums:
+    def run(*arguments: Any) -> Executed:
+        executed = right.run(*arguments)
+        for gradient in chain(*executed.gradients.values()):
             node.executors["train"] = right
-            sums[0][1].payload.view(torch.int32)[0] ^= _EXPONENT_BIT
-        return sums
+            gradient.part.payload.view(torch.int32)[0] ^= _EXPONENT_BIT
+            break
+        return executed
 
-    wrong.pack = pack  # type: ignore[method-assign]
+    wrong.run = run  # type: ignore[method-assign, assignment]
     node.executors["train"] = wrong
 
 

@@ -85,6 +85,7 @@ class Execution:
             num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
             num_workers=min(workers, runtime.input_workers, config.num_csx),
             lanes=lanes_on(runtime, config.num_csx),
+            activation_bytes=runtime.activation_memory,
             has_replicas=config.autorestart is not None
             and runtime.recovery.weight_servers == "replica",
         )

@@ -181,7 +181,7 @@ def place_of(payload: Payload | None) -> SharedPayload | None:
 
 
 class SharedArena:
-    """Slabs of shared memory for one role; not thread-safe.
+    """Slabs of shared memory for one role: one thread at a time allocates, any thread frees.
 
     A freed slab is kept for the next one of its size: a role sends payloads of few sizes, the same
     in every step, so after the first step every page has been touched before.

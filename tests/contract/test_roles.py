@@ -48,7 +48,9 @@ from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, Value
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
-SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, lanes=2, has_replicas=True)
+SIZE = ClusterSize(
+    num_csx=3, num_servers=2, num_workers=2, lanes=2, has_replicas=True, activation_bytes=1
+)
 ROWS, NUM_MICRO_BATCHES = 22, 11
 ROLES = ("wgt-0", "wgt-1", "rpl-1", "br-0", "br-2", "csx-0", "csx-2", "wrk-1")
 BOX = StrictArena().allocate(1)  # a payload that is never read

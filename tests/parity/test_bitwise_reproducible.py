@@ -170,6 +170,13 @@ def test_weights_do_not_depend_on_lanes(num_csx: int, lanes: int, gpt: Machine) 
     assert gpt.train(ClusterSize(num_csx, 2, lanes=lanes)) == default_reference()
 
 
+@pytest.mark.parametrize("activation_bytes", [1, 400_000, 1 << 40])
+def test_weights_do_not_depend_on_rounds(activation_bytes: int, gpt: Machine) -> None:
+    """However many micro-batches the host's memory puts into a round."""
+    size = ClusterSize(2, 2, lanes=2, activation_bytes=activation_bytes)
+    assert gpt.train(size) == default_reference()
+
+
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
 def test_weights_do_not_depend_on_input_workers(num_workers: int, gpt: Machine) -> None:
     """Every worker serves its nodes the same rows of the global batch."""
@@ -212,6 +219,7 @@ def test_dropout_does_not_depend_on_the_cluster(gpt_with_dropout: Machine) -> No
     sizes = [
         ClusterSize(n, servers, lanes=n % 3 + 1) for n in (1, 2, 3, 4, 8) for servers in (1, 3)
     ]
+    sizes += [ClusterSize(n, lanes=2, activation_bytes=1) for n in (1, 3)]
     assert len({gpt_with_dropout.train(size) for size in sizes}) == 1
 
 

@@ -9,7 +9,7 @@ from wsc.core.reduce_order import Merger, Subtree, leaf
 
 def merged_subtrees(micro_batches: Iterable[int], num_micro_batches: int) -> list[Subtree]:
     """Return the subtrees that a merger of just these micro-batches holds."""
-    merger: Merger[None] = Merger(num_micro_batches, add=lambda *_: None)
+    merger: Merger[str] = Merger(num_micro_batches, add=lambda *_: "sum")
     for micro_batch in micro_batches:
-        merger.offer(leaf(micro_batch, num_micro_batches), None)
+        merger.offer(leaf(micro_batch, num_micro_batches), "leaf")
     return [subtree for subtree, _ in merger.take()]

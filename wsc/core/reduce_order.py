@@ -67,7 +67,7 @@ class Merger(Generic[Value]):
     """Adds sibling subtrees, and only those, as they arrive in any order.
 
     ``add(left, right)`` returns the sum; ``left`` always holds the lower micro-batches. It may
-    reuse either operand's storage.
+    reuse either operand's storage. Values are not None.
     """
 
     def __init__(self, num_micro_batches: int, add: Callable[[Value, Value], Value]) -> None:
@@ -82,12 +82,18 @@ class Merger(Generic[Value]):
         """
         if subtree in self._pending:
             raise ValueError(f"{subtree} was offered twice")
-        while (sibling := subtree.sibling()) in self._pending:
-            other = self._pending.pop(sibling)
-            value = self._add(value, other) if subtree < sibling else self._add(other, value)
+        while (other := self._exchange(subtree, value)) is not None:
+            is_left = subtree < subtree.sibling()
+            value = self._add(value, other) if is_left else self._add(other, value)
             subtree = subtree.parent().promoted(self._num_micro_batches)
-        self._pending[subtree] = value
         return value
+
+    def _exchange(self, subtree: Subtree, value: Value) -> Value | None:
+        """Return the value of the sibling, which is held no more; without one, hold ``value``."""
+        other = self._pending.pop(subtree.sibling(), None)
+        if other is None:
+            self._pending[subtree] = value
+        return other
 
     def take(self) -> list[tuple[Subtree, Value]]:
         """Return all subtrees that are held, lowest micro-batch first, and empty the merger."""

@@ -1,9 +1,11 @@
 """The static schedule: rounds of a step, and the segment steps that all follow in a round.
 
-A step streams its weights once per *round*; in a round every node works on up to ``lanes``
-micro-batches side by side. Micro-batches are assigned in index order, so a round covers one
-contiguous run of them, each node a contiguous part of that run, and siblings of the reduce
-order mostly meet inside a node or under one switch.
+A step streams its weights once per *round*; in a round every node works on up to ``per_node``
+micro-batches, as many as the memory of its host allows (appliance.round_size). Micro-batches are
+assigned in index order, so a round covers one contiguous run of them, each node a contiguous part
+of that run, and siblings of the reduce order mostly meet inside a node or under one switch.
+
+The emulated machine takes one micro-batch per system and round, whatever the host does.
 
 CS nodes execute the segment steps in order, weight servers stream their buckets in the same order,
 the timing models charge the same steps, and ``--compile_only`` prints them.
@@ -23,32 +25,32 @@ BucketLoad = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Rounds:
-    """Micro-batches of a step spread over ``num_nodes`` nodes of ``lanes`` lanes each."""
+    """Micro-batches of a step spread over ``num_nodes`` nodes, ``per_node`` each in a round."""
 
     num_micro_batches: int
     num_nodes: int
-    lanes: int = 1
+    per_node: int = 1
 
     @property
     def count(self) -> int:
         """Rounds in a step."""
-        return -(-self.num_micro_batches // (self.num_nodes * self.lanes))
+        return -(-self.num_micro_batches // (self.num_nodes * self.per_node))
 
     def of_node(self, round_index: int, node: int) -> range:
         """Return the micro-batches of one node in one round; empty when none are left."""
-        first = (round_index * self.num_nodes + node) * self.lanes
-        stop = min(first + self.lanes, self.num_micro_batches)
+        first = (round_index * self.num_nodes + node) * self.per_node
+        stop = min(first + self.per_node, self.num_micro_batches)
         return range(first, max(first, stop))
 
     def of_nodes(self, round_index: int, nodes: range) -> range:
         """Return the micro-batches of a run of neighbouring nodes in one round."""
         first = self.of_node(round_index, nodes.start).start
-        stop = min(first + len(nodes) * self.lanes, self.num_micro_batches)
+        stop = min(first + len(nodes) * self.per_node, self.num_micro_batches)
         return range(first, max(first, stop))
 
     def node_of(self, micro_batch: int) -> int:
         """Return the node that computes a micro-batch."""
-        return micro_batch // self.lanes % self.num_nodes
+        return micro_batch // self.per_node % self.num_nodes
 
 
 @dataclass(frozen=True)

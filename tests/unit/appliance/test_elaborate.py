@@ -20,6 +20,7 @@ from wsc.compiler.compiled import Compiled
 from wsc.core.errors import ApplianceResourceExhausted, ConfigError
 from wsc.core.installation import Installation
 from wsc.core.role import RoleSpec
+from wsc.core.schedule import Rounds
 
 Elaborated = tuple[
     Sequence[RoleSpec], list[ServerSpec], list[SwitchSpec], list[NodeSpec], list[WorkerSpec]
@@ -142,8 +143,10 @@ def test_training_state_larger_than_memoryx_is_refused(compiled: Compiled) -> No
 
 
 def test_installation_matches_the_cluster_size(compiled: Compiled) -> None:
-    """Streams are divided among servers, rounds among systems and lanes."""
-    found = install(compiled, ClusterSize(2, num_servers=3, lanes=2))
-    assert (found.rounds.num_nodes, found.rounds.lanes, found.rounds.num_micro_batches) == (2, 2, 3)
+    """Streams are divided among servers, micro-batches among systems."""
+    found = install(compiled, ClusterSize(2, num_servers=3))
+    assert found.rounds == Rounds(num_micro_batches=3, num_nodes=2, per_node=2)
+    small = install(compiled, ClusterSize(2, num_servers=3, activation_bytes=1))
+    assert small.rounds == Rounds(num_micro_batches=3, num_nodes=2, per_node=1)
     assert {bucket.server for bucket in found.plan.weights} <= {0, 1, 2}
     assert found.mode == "train"

@@ -39,7 +39,7 @@ class Driver:
         program: Program,
         nodes: tuple[int, ...] = (0, 1),
         num_nodes: int = 2,
-        lanes: int = 1,
+        per_node: int = 1,
         batches: Sequence[dict[str, torch.Tensor]] = BATCHES,
         leaves: tuple[int, ...] = (0, 1),
     ) -> None:
@@ -50,7 +50,7 @@ class Driver:
                 program,
                 (),
                 plan_streams(program, 1),
-                Rounds(NUM_MICRO_BATCHES, num_nodes, lanes),
+                Rounds(NUM_MICRO_BATCHES, num_nodes, per_node),
                 InputFeed(lambda: batches, leaves),
                 None,
             )
@@ -106,15 +106,15 @@ def test_every_node_gets_its_micro_batches_in_order(driver: MakeDriver) -> None:
     assert made.arena.live == set()
 
 
-def test_worker_prefetches_two_micro_batches_per_lane(driver: MakeDriver) -> None:
-    """Two micro-batches per lane wait at each node; credits are the backpressure."""
-    for lanes, most in ((1, 4), (2, 5)):
-        made = driver(lanes=lanes)
+def test_worker_prefetches_two_rounds(driver: MakeDriver) -> None:
+    """The micro-batches of two rounds wait at each node; credits are the backpressure."""
+    for per_node, most in ((1, 4), (2, 5)):
+        made = driver(per_node=per_node)
         made.begin(1, 1)
         assert len(made.arena.live) == most
         while made.waiting:
             made.release()
-            assert len(made.arena.live) <= 4 * lanes
+            assert len(made.arena.live) <= 4 * per_node
 
 
 def test_payload_holds_the_rows_of_its_micro_batch(driver: MakeDriver) -> None:

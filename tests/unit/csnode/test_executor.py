@@ -1,25 +1,14 @@
-"""The executor: lanes, micro-batches between segments, and gradients that leave as fp32 sums."""
+"""The executor: lanes, and micro-batches between segments."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from appliance.cores import UnlimitedCores
-from csnode.executor import Executor, Lanes, MicroBatch
-from tests.support.arenas import StrictArena
-from tests.support.small_programs import program, segment
-from tests.support.subtrees import merged_subtrees
-from wsc.core.installation import InputFeed, Installation
-from wsc.core.program import plan_streams
-from wsc.core.reduce_order import Subtree
-from wsc.core.role import RoleContext
-from wsc.core.schedule import Rounds
+from csnode.executor import Lanes, MicroBatch
+from tests.support.small_programs import segment
 
 
 def test_single_lane_runs_in_the_thread_of_the_caller() -> None:
@@ -122,75 +111,3 @@ def test_micro_batch_num_bytes_counts_each_storage_once() -> None:
     assert batch.num_bytes == 64
     batch.drop(["row"])
     assert batch.num_bytes == 0
-
-
-LANES = Lanes(2, "lane")
-PROGRAM = program()
-PLAN = plan_streams(PROGRAM, 1)
-INSTALLATION = Installation(PROGRAM, (), PLAN, Rounds(5, 1), InputFeed(tuple, ()), None)
-BUCKET = PLAN.gradients[-1]  # first.weight (4, 4) and first.bias (4,)
-
-
-def micro_batches(indices: Iterable[int], dtype: torch.dtype = torch.float32) -> list[MicroBatch]:
-    generator = torch.Generator().manual_seed(0)
-    everything = [
-        {
-            "first.weight": torch.randn(4, 4, generator=generator).to(dtype),
-            "first.bias": torch.randn(4, generator=generator).to(dtype),
-        }
-        for _ in range(PROGRAM.num_micro_batches)
-    ]
-    return [MicroBatch(index, {}, gradients=everything[index]) for index in indices]
-
-
-def flat(batch: MicroBatch) -> torch.Tensor:
-    return torch.cat([batch.gradients[name].float().reshape(-1) for name in BUCKET.names])
-
-
-def packed(batches: Sequence[MicroBatch]) -> tuple[dict[Subtree, torch.Tensor], StrictArena]:
-    """Return a copy of the sum of each subtree, and the arena."""
-    arena = StrictArena()
-    executor = Executor(INSTALLATION, 0, RoleContext(arena, UnlimitedCores()), LANES)
-    sums = executor.pack(BUCKET, batches)
-    return {subtree: part.payload.view(torch.float32).clone() for subtree, part in sums}, arena
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_pack_copies_a_single_micro_batch(dtype: torch.dtype) -> None:
-    """As fp32, in bucket order; the kernel's own tensors are unchanged."""
-    (batch,) = micro_batches([2], dtype)
-    before = flat(batch)
-    found, _ = packed([batch])
-    assert found.keys() == {Subtree(2, 0)}
-    assert torch.equal(found[Subtree(2, 0)], before)
-    assert torch.equal(flat(batch), before)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_pack_sums_siblings_in_fp32(dtype: torch.dtype) -> None:
-    """In the canonical order, for every dtype of the kernels."""
-    found, _ = packed(micro_batches(range(5), dtype))
-    g = [flat(batch) for batch in micro_batches(range(5), dtype)]
-    assert found.keys() == {Subtree(0, 3)}
-    assert torch.equal(found[Subtree(0, 3)], ((g[0] + g[1]) + (g[2] + g[3])) + g[4])
-
-
-def test_pack_keeps_other_subtrees_apart() -> None:
-    """1 and 2 have different parents."""
-    found, _ = packed(micro_batches([1, 2]))
-    assert found.keys() == {Subtree(1, 0), Subtree(2, 0)}
-
-
-@given(st.lists(st.integers(0, 4), unique=True))
-def test_pack_leaves_one_slab_per_subtree(indices: list[int]) -> None:
-    """Intermediate sums are freed."""
-    found, arena = packed(micro_batches(sorted(indices)))
-    assert list(found) == merged_subtrees(sorted(indices), 5)
-    assert len(arena.live) == len(found)
-    assert not any(values.isnan().any() for values in found.values())
-
-
-def test_pack_sums_two_micro_batches_in_one_slab() -> None:
-    """Two micro-batches take one slab, not three."""
-    _, arena = packed(micro_batches([0, 1]))
-    assert arena.allocated == 1

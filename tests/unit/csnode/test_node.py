@@ -51,7 +51,9 @@ class Driver:
         self.batch = source()[0]
         compiled = compile_model(self.model, self.batch, NUM_MICRO_BATCHES, trains=trains)
         optimizer = sgd(self.model) if trains else None
-        installed = installation(compiled, source, optimizer, ClusterSize(2, lanes=lanes))
+        installed = installation(
+            compiled, source, optimizer, ClusterSize(2, lanes=lanes, activation_bytes=1)
+        )
         self.arena, self.mine = StrictArena(), StrictArena()
         spec = NodeSpec(index, "br-0", "wrk-0", seed=0, lanes=lanes, sram_bytes=sram_bytes)
         self.node = spec.build(RoleContext(self.arena, UnlimitedCores()))

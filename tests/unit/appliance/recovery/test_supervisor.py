@@ -38,7 +38,7 @@ from wsc.core.optimizer import OptimizerSpec
 from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Waiting
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
-SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2)
+SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, activation_bytes=1)  # several rounds
 REPLICAS = {"wgt-0": "rpl-0", "wgt-1": "rpl-1"}
 LAST_STEP = 6
 source = partial(random_batches, 4, 10)

@@ -32,7 +32,7 @@ def test_rounds_node_of_inverts_of_node(rounds: Rounds) -> None:
     for round_index in range(rounds.count):
         for node in range(rounds.num_nodes):
             own = rounds.of_node(round_index, node)
-            assert len(own) <= rounds.lanes
+            assert len(own) <= rounds.per_node
             assert all(rounds.node_of(index) == node for index in own)
 
 

@@ -1,0 +1,97 @@
+"""How many micro-batches a node takes in a round: as many as the memory of its host allows.
+
+A round streams all weights once forward and once backward and sends one sum of gradients for each
+subtree, so fewer rounds cost less. A micro-batch of a round takes memory from its first segment to
+its last one:
+
+    per micro-batch   the peak of its stash, and its inputs three times: here, and at the input
+                      worker for this round and the next
+    per lane          the working memory of a segment and the gradients that it returns
+    per node          a sum of gradients for each level of the reduce order
+
+A node takes its whole share of the batch if that fits, otherwise the most of ``lanes``,
+2 x ``lanes``, 4 x ``lanes``, ... that fit, and at least ``lanes``. Powers of two end at the
+borders of subtrees, so fewer sums leave. Neither weights nor emulated time depend on the number.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal
+
+from timing.sram.liveness import lives
+from wsc.core.program import MASTER_BYTES, Program
+from wsc.core.units import KIB
+
+_MEMINFO = Path("/proc/meminfo")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
+_HELD_BYTES = {"cbfloat16": 2}
+"""Host bytes per planned byte: kernels hold cbfloat16 in fp32."""
+
+
+def free_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
+    """Return the bytes of memory that are free on this host, within the limit of its container.
+
+    Args:
+        meminfo: Memory of the host, as proc(5) describes it.
+        group: Folder of the control group (cgroup v2); without its files there is no limit.
+    """
+    lines = (line.split() for line in meminfo.read_text().splitlines())
+    free = next(int(number) for name, number, *_ in lines if name == "MemAvailable:") * KIB
+    try:
+        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
+    except OSError:
+        return free
+    return free if limit.strip() == "max" else max(0, min(free, int(limit) - int(used)))
+
+
+def activation_bytes(
+    requested: int | Literal["auto"], program: Program, state_bytes_per_element: int
+) -> int:
+    """Return the bytes of a host that the activations of all its nodes may take.
+
+    ``auto`` is half of what is free once this host has masters and optimizer state.
+    """
+    if requested != "auto":
+        return requested
+    elements = program.num_elements(program.parameter)
+    return max(0, free_bytes() - elements * (MASTER_BYTES + state_bytes_per_element)) // 2
+
+
+def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:
+    """Return the most micro-batches that a node takes in a round.
+
+    Args:
+        program: The program to be installed.
+        num_csx: Nodes that share the budget; all of them, since they may be on one host.
+        lanes: Micro-batches that a node runs side by side.
+        budget_bytes: Memory of a host for activations.
+    """
+    share = -(-program.num_micro_batches // num_csx)
+    fixed, each = _bytes_of_node(program, lanes)
+    fitting = max(0, budget_bytes // num_csx - fixed) // each
+    if share <= max(fitting, lanes):
+        return share
+    count = lanes
+    while 2 * count <= fitting:
+        count *= 2
+    return count
+
+
+def _bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:
+    """Return the bytes that a node needs in any round, and those of each micro-batch, not 0."""
+    held = _HELD_BYTES.get(program.stream_dtype, 1)
+    samples = program.micro_batch_size
+    segments = program.segments
+    gradients = max(program.num_elements(segment.gradients) for segment in segments) * MASTER_BYTES
+    working = max(segment.working.of(samples) for segment in segments) * held
+    levels = program.num_micro_batches.bit_length()
+    stash = [0] * (len(segments) + 1)
+    for life in lives(program):
+        num_bytes = life.stash.footprint.of(samples) * held
+        stash[life.producer] += num_bytes
+        stash[life.readers[-1] + 1] -= num_bytes
+    inputs = sum(spec.num_bytes for spec in program.inputs)
+    fixed = lanes * (working + gradients) + levels * gradients
+    return fixed, max(1, max(accumulate(stash)) + 3 * inputs)

@@ -1,0 +1,94 @@
+"""Sums of the gradients of one segment, over the micro-batches of a node in a round.
+
+Each micro-batch's gradients are added as soon as they are computed, on the lane that computed them:
+they are still in its cache, and at most one sum for each level of the reduce order is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import NamedTuple, TypeVar
+
+import torch
+
+from wsc.core.partial_sum import ForEach, PartialSum
+from wsc.core.payload import Arena, unpack
+from wsc.core.program import Bucket
+from wsc.core.reduce_order import Merger, Subtree, leaf
+
+Value = TypeVar("Value")
+
+
+class SharedMerger(Merger[Value]):
+    """A merger to which several threads may offer at a time; they add side by side."""
+
+    def __init__(self, num_micro_batches: int, add: Callable[[Value, Value], Value]) -> None:
+        super().__init__(num_micro_batches, add)
+        self._lock = Lock()
+
+    def _exchange(self, subtree: Subtree, value: Value) -> Value | None:
+        with self._lock:
+            return super()._exchange(subtree, value)
+
+
+class SlabMemory:
+    """Slabs of a role for fp32 sums; lanes may allocate them at the same time."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._lock = Lock()
+
+    def allocate(self, bucket: Bucket) -> PartialSum:
+        """Return an owned sum in a slab, its tensors in bucket order, contents undefined."""
+        with self._lock:
+            slab = self._arena.allocate(bucket.num_bytes)
+        views = list(unpack(slab.view(torch.float32), bucket.specs))
+        return PartialSum(views, slab, is_owned=True, on_release=slab.free)
+
+
+class GradientSum(NamedTuple):
+    """The sum of a bucket over a subtree of micro-batches, ready to be sent."""
+
+    bucket: Bucket
+    subtree: Subtree
+    part: PartialSum
+
+
+class GradientSums:
+    """The gradients of some buckets, one fp32 sum for each maximal subtree of micro-batches.
+
+    Siblings of the reduce order are added here, so that a node sends one sum instead of its parts.
+    """
+
+    def __init__(
+        self, buckets: Sequence[Bucket], num_micro_batches: int, memory: SlabMemory
+    ) -> None:
+        self._num_micro_batches = num_micro_batches
+        self._memory = memory
+        self._mergers = [(bucket, self._merger(bucket)) for bucket in buckets]
+
+    def offer(self, micro_batch: int, gradients: Mapping[str, torch.Tensor]) -> None:
+        """Add the gradients of a micro-batch, given by parameter; any thread may call."""
+        subtree = leaf(micro_batch, self._num_micro_batches)
+        for bucket, merger in self._mergers:
+            merger.offer(subtree, PartialSum([gradients[name] for name in bucket.names]))
+
+    def take(self, for_each: ForEach) -> list[GradientSum]:
+        """Return all sums, each in a slab; those of a bucket by micro-batch."""
+        return [
+            GradientSum(bucket, subtree, self._owned(bucket, part, for_each))
+            for bucket, merger in self._mergers
+            for subtree, part in merger.take()
+        ]
+
+    def _merger(self, bucket: Bucket) -> SharedMerger[PartialSum]:
+        def add(left: PartialSum, right: PartialSum) -> PartialSum:
+            return left.add(right, lambda _: self._memory.allocate(bucket))
+
+        return SharedMerger(self._num_micro_batches, add)
+
+    def _owned(self, bucket: Bucket, part: PartialSum, for_each: ForEach) -> PartialSum:
+        """Return a sum of a bucket; that of a single micro-batch is copied into a slab."""
+        part.own(lambda _: self._memory.allocate(bucket), for_each)
+        return part
