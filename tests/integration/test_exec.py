@@ -22,6 +22,8 @@ from wsc.checkpoint.reader import Reader
 RunExec = Callable[..., tuple[int, str, str]]
 """Runs ``waferstream exec``; returns exit code, standard output and standard error."""
 
+STEPS = 6
+
 LOADER = """
 import numpy as np
 import torch
@@ -130,7 +132,7 @@ def main():
     def log_loss(loss, step):
         losses.append(loss.item())
         writer.add_scalar("loss", loss.item(), step)
-        print("step", step, flush=True)
+        print("step", step, loss.item(), flush=True)
         if step == options.fail_at:
             raise ValueError("broken by the program")
         while step == options.wait_at:
@@ -295,16 +297,20 @@ def test_exec_on_ray_imports_user_code_and_ends_on_interrupt(
 ) -> None:
     """Input workers import the loader beside the program, which imports the vendor's module."""
     write_cluster(folder, "ray")
-    code, _, err = finish(folder, "--num_csx=2", "code/train_it.py", str(folder))
-    assert code == 0, err
-    assert (folder / "losses.json").read_text() == (trained[0] / "losses.json").read_text()
-    with start(folder, "code/train_it.py", str(folder), "--wait_at=2") as process:
+    losses: list[float] = []
+    with start(
+        folder, "--num_csx=2", "code/train_it.py", str(folder), f"--wait_at={STEPS}"
+    ) as process:
         assert process.stdout is not None
-        while "step 2" not in process.stdout.readline():
+        while len(losses) < STEPS:
+            words = process.stdout.readline().split()
+            if words[:1] == ["step"]:
+                losses.append(float(words[2]))
             assert process.poll() is None
         tree = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
+    assert losses == json.loads((trained[0] / "losses.json").read_text())
     assert process.returncode == 130
     assert "Interrupted" in err
     assert wait_for_end(tree) == set()

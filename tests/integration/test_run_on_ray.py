@@ -8,7 +8,7 @@ from typing import IO
 import pytest
 
 from tests.support.processes import command_of, descendants, wait_for_end
-from tests.support.tiny_run import digest_of, finish, start, write_run
+from tests.support.tiny_run import digest_of, run_here, start, write_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 
@@ -33,17 +33,12 @@ def read_until(stream: IO[str] | None, phrase: str) -> str:
     raise AssertionError(f"{phrase!r} never came:\n{''.join(lines)}")
 
 
-@pytest.fixture(scope="module")
-def local_digest(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Weights digest of the run on one system in one process."""
-    code, out, err = finish(write_run(tmp_path_factory.mktemp("local")))
-    assert code == 0, err
-    return digest_of(out)
-
-
-def test_killed_role_is_named_and_the_run_resumes(tmp_path: Path, local_digest: str) -> None:
-    """kill -9 of a CS node ends the run with its name and log; started again, with other numbers
-    of systems and servers, it resumes and reaches the weights of the uninterrupted local run."""
+@pytest.mark.parametrize("kind", ["local", pytest.param("ray", marks=pytest.mark.nightly)])
+def test_killed_role_is_named_and_the_run_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """kill -9 of a CS node ends the run with its name and log; started again, on another cluster
+    with other numbers of systems and servers, it reaches the weights of an uninterrupted run."""
     flags = [*write_run(tmp_path, kind="ray"), "--num_csx=3"]
     with start([*flags, "--max_steps=100000"]) as process:
         read_until(process.stdout, "Saved checkpoint")
@@ -60,12 +55,17 @@ def test_killed_role_is_named_and_the_run_resumes(tmp_path: Path, local_digest: 
     for checkpoint in sorted(resumed.glob("checkpoint_*.mdl")):
         if checkpoint.name != "checkpoint_2.mdl":
             checkpoint.unlink()
-    code, out, err = finish([*flags, "--num_csx=2", "--num_wgt_servers=3"])
+    again = [*write_run(tmp_path, kind=kind), "--num_csx=2", "--num_wgt_servers=3"]
+    code, out, err = run_here(again, capsys)
     assert code == 0, err
     assert "Starting from checkpoint" in out
-    assert digest_of(out) == local_digest
+    uninterrupted = tmp_path / "uninterrupted"
+    uninterrupted.mkdir()
+    _, expected, _ = run_here(write_run(uninterrupted), capsys)
+    assert digest_of(out) == digest_of(expected)
 
 
+@pytest.mark.nightly
 def test_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     """Ctrl-C during training: exit code 130, no process of the run survives, resume works."""
     flags = [*write_run(tmp_path, kind="ray"), "--num_csx=2"]
