@@ -65,6 +65,10 @@ class CorePool:
         os.set_blocking(self._pipe, True)
         os.write(self._pipe, _TOKEN * self._num_cores)
 
+    def shares_with(self, other: CorePool) -> bool:
+        """Return whether both are ends of one pool."""
+        return os.fstat(self._pipe).st_ino == os.fstat(other._pipe).st_ino
+
     def close(self) -> None:
         """Close this process' end of the pipe; other processes keep theirs. Idempotent."""
         self._close()

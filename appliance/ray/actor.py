@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import ray
@@ -16,7 +19,7 @@ from appliance.cores import CorePool, cores_of_host
 from appliance.health.pulse import PulseWriter
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
-from swarmx.links.endpoint import Address, Endpoint, aborted
+from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
 from swarmx.links.link import Link, open_link
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
@@ -35,6 +38,9 @@ _NEVER_TRIM = 2**31 - 1
 _NO_LINK = Address("", "")
 
 _PATIENCE_S = 1.0  # a role that has waited this long states for whom
+LEAVE_JOB = signal.SIGUSR1
+"""The signal on which a role leaves its job, if it has one: its coordinator is lost."""
+
 _GRACE_S = 5.0  # the watch finds who keeps a role waiting before the role gives up
 
 
@@ -92,6 +98,15 @@ class RoleActor(HostedProcess):
     _role: Role
     _cores: CorePool | None = None
     _payload_bytes = 0  # of the largest payload of all programs
+    _leaves = False
+
+    def __init__(self, user_code: UserCode) -> None:
+        super().__init__(user_code)
+        signal.signal(LEAVE_JOB, self._leave)
+
+    def _leave(self, _number: int, _frame: FrameType | None) -> None:
+        """Let the job end before its next message: what runs now runs to its end."""
+        self._leaves = True
 
     def load(self, specs: Sequence[RoleSpec]) -> None:
         """Load the code of roles before there is one here: unpickling their specs does."""
@@ -99,6 +114,7 @@ class RoleActor(HostedProcess):
     def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
         """Open the role's link and return where it is."""
         self._runtime = runtime
+        self._leaves = False
         arena = None if self._link is None else self._link.retire()
         self._link = open_link(
             runtime.link,
@@ -131,7 +147,8 @@ class RoleActor(HostedProcess):
             self._endpoint.connect(directory)
             if spec is not None:
                 assert self._link is not None, "open comes first"
-                self._cores = self._cores or cores
+                if self._cores is None or not self._cores.shares_with(cores):
+                    self._cores = cores
                 self._role = spec.build(RoleContext(self._link.arena, self._cores))
                 self._payload_bytes = 0
             if self._payload_bytes:
@@ -163,7 +180,7 @@ class RoleActor(HostedProcess):
         while not state.finished:
             envelope = self._next_message(state)
             message = envelope.message
-            if isinstance(message, Abort):
+            if isinstance(message, Abort) or self._leaves:
                 raise aborted(self._role.name)
             what = f"{type(message).__name__} from {envelope.source}"
             self._pulse.work(what, message.step)
@@ -173,13 +190,17 @@ class RoleActor(HostedProcess):
 
     def _next_message(self, state: RunningJob) -> Envelope:
         """Wait for the next message; after a moment state in the pulse for whom."""
-        endpoint, limit_s = self._endpoint, self._runtime.stall_timeout_s + _GRACE_S
+        limit_s = self._runtime.stall_timeout_s + _GRACE_S
+        deadline = time.monotonic() + limit_s
         self._pulse.wait()
-        try:
-            return endpoint.receive(_PATIENCE_S)
-        except ApplianceDeadlockError:
-            self._pulse.explain(*state.waits_for())
-        return endpoint.receive(limit_s - _PATIENCE_S)
+        while time.monotonic() < deadline:
+            try:
+                return self._endpoint.receive(_PATIENCE_S)
+            except ApplianceDeadlockError:
+                if self._leaves:
+                    raise aborted(self._role.name) from None
+                self._pulse.explain(*state.waits_for())
+        raise stalled(self._role.name, limit_s)
 
     def install(self, installation: Installation) -> None:
         """Give the role its part of a program."""

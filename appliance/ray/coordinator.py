@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -19,12 +20,12 @@ from appliance.faults.shell import FaultyCoordinator, faults_of_coordinator
 from appliance.health.watch import HealthWatch
 from appliance.placement import Placer
 from appliance.ray.actor import HostedProcess, Presence
+from appliance.ray.actors import signal_processes, wait_until_ended
 from appliance.ray.connection import enter, lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import watch_over
 from appliance.ray.places import on_host
 from appliance.ray.recoverable import RecoverableRayRoles
-from appliance.ray.roles import kill_processes, wait_until_ended
 from appliance.recovery.roles import RecoverableRoles
 from appliance.spec import RuntimeSpec
 from appliance.step_results import StepResult
@@ -59,13 +60,14 @@ class HostedCoordinator(HostedProcess):
         runtime: RuntimeSpec,
         session: str,
         placer: Placer | None,
-    ) -> list[Presence]:
+        actors: Mapping[str, Any],
+    ) -> dict[str, Presence]:
         """Start the roles, build the object, and return where the roles are."""
         self._faults = faults_of_coordinator(runtime.faults, [spec.name for spec in specs])
         with self._calling("start"):
-            roles = RecoverableRayRoles(specs, runtime, session, self._goes_on, placer)
+            roles = RecoverableRayRoles(specs, runtime, session, self._goes_on, placer, actors)
             self._hosted = factory(roles)
-        return roles.presences
+        return dict(roles.presences)
 
     def invoke(self, method: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the object by name; ``RayHosted.invoke`` is the typed side."""
@@ -85,8 +87,17 @@ class RayHosted(Generic[Hosted]):
 
     The constructor starts Ray if needed, the coordinator, and through it the roles. Errors raised
     in an actor are raised here with their own type and fields. Call ``shutdown`` in a ``finally``
-    block: it also ends a call that Ctrl-C interrupted. With ``owns_ray`` it ends Ray, too, though
-    Ray was started before.
+    block: it also ends a call that Ctrl-C interrupted.
+
+    Args:
+        factory: Builds the object around its roles.
+        specs: How to build each role.
+        runtime: Where and how the actors run.
+        session: A name that is unique among the clusters on these hosts.
+        placer: What places the roles on hosts.
+        actors: Actors of roles that run already; they outlive this object.
+        spare: The actor of a coordinator that has loaded its code.
+        owns_ray: Whether ``shutdown`` ends Ray, too, though Ray was started before.
     """
 
     def __init__(
@@ -97,28 +108,25 @@ class RayHosted(Generic[Hosted]):
         session: str,
         placer: Placer | None = None,
         *,
+        actors: Mapping[str, Any] = MappingProxyType({}),
+        spare: Any = None,
         owns_ray: bool = False,
     ) -> None:
         self._logs: dict[str, str] = {}
-        self._presences: list[Presence] = []
+        self.presences: dict[str, Presence] = {}
+        self._kept = actors.keys()
         self._watch: HealthWatch | None = None
-        self._actor: Any = None
+        self._actor: Any = spare
         self._owns_ray = enter(runtime) or owns_ray
         try:
-            here = ray.get_runtime_context().get_node_id()
-            options: dict[str, Any] = {
-                "name": f"{session}/{COORDINATOR}",
-                "num_cpus": 0,
-                "scheduling_strategy": on_host(here),  # it ends with the user's process
-                "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
-            }
-            self._actor = ray.remote(**options)(HostedCoordinator).remote(UserCode.here())
+            if self._actor is None:
+                self._actor = coordinator_actor(HostedCoordinator, f"{session}/{COORDINATOR}")
             own: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
             self._logs[COORDINATOR] = own.log_path
-            self._presences = [own]
+            self.presences = {COORDINATOR: own}
             self._watch = watch_over({COORDINATOR: own}, {COORDINATOR: self._actor}, runtime)
-            start = self._actor.start.remote(factory, specs, runtime, session, placer)
-            self._presences += self._wait_for(start)
+            start = self._actor.start.remote(factory, specs, runtime, session, placer, actors)
+            self.presences |= self._wait_for(start)
         except BaseException:
             self.shutdown()
             raise
@@ -146,11 +154,13 @@ class RayHosted(Generic[Hosted]):
             self._watch.close()
             self._watch = None
         if self._actor is not None and ray.is_initialized():
+            kept = self._kept if lost_process() is None else ()
+            ending = [one for role, one in self.presences.items() if role not in kept]
             if lost_process() is None:
                 ray.kill(self._actor)
             else:  # Ray would not do it any more
-                kill_processes(self._presences)
-            wait_until_ended(self._presences)
+                signal_processes(ending)
+            wait_until_ended(ending)
         self._actor = None
         if self._owns_ray:
             ray.shutdown()
@@ -160,6 +170,18 @@ class RayHosted(Generic[Hosted]):
         findings = {} if self._watch is None else self._watch.findings
         future_of = {COORDINATOR: future}
         return gather(future_of, self._logs, timeout_s, findings, check_ray)[COORDINATOR]
+
+
+def coordinator_actor(kind: type[HostedCoordinator], name: str) -> Any:
+    """Return the handle of a new coordinator's actor, which starts meanwhile."""
+    options: dict[str, Any] = {
+        "name": name,
+        "num_cpus": 0,
+        # It ends with the user's process.
+        "scheduling_strategy": on_host(ray.get_runtime_context().get_node_id()),
+        "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
+    }
+    return ray.remote(**options)(kind).remote(UserCode.here())
 
 
 class RayCluster(RayHosted[Coordinator]):

@@ -19,8 +19,9 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from appliance.ray.actor import RoleActor, own_address
+from appliance.ray.actors import start_actor, wait_until_ended
 from appliance.ray.gather import error_of, outcomes
-from appliance.ray.roles import RayRoles, wait_until_ended
+from appliance.ray.roles import RayRoles
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
@@ -56,6 +57,7 @@ class RecoverableRayRoles(RayRoles):
         return self._lost()
 
     def rebuild(self, specs: Sequence[RoleSpec], lost: Collection[str]) -> frozenset[str]:
+        assert self._places is not None, "a place comes first"
         before = self._specs
         self._specs = {spec.name: spec for spec in specs}
         kept = frozenset(
@@ -67,7 +69,8 @@ class RecoverableRayRoles(RayRoles):
         session = f"{self._session}.{next(self._sessions)}"
         for role in self._specs:
             if role not in self._actors:
-                self._actors[role] = self._spare or self._started(role, session)
+                started = self._spare or start_actor(role, session, self._places)
+                self._actors[role] = started
                 self._spare = None
         self._open(session)
         self._connect(kept)

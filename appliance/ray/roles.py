@@ -6,12 +6,9 @@ messages over links. No actor is detached: all end with the process that started
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,24 +18,20 @@ import torch
 from appliance.health.diagnosis import all_wait
 from appliance.health.watch import HealthWatch
 from appliance.placement import Placer
-from appliance.ray.actor import Presence, RoleActor
+from appliance.ray.actor import Presence
+from appliance.ray.actors import start_actor, wait_until_ended
 from appliance.ray.connection import enter
 from appliance.ray.gather import gather
 from appliance.ray.hosts import watch_over
 from appliance.ray.places import Places
 from appliance.ray.survey import placer_on, survey
 from appliance.spec import RuntimeSpec
-from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
-from swarmx.links.memory import unmap_lost_blocks
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec, WeightHolder
-
-_END_S = 5.0
-_POLL_S = 0.01
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +50,7 @@ class RayRoles:
         on_wait: Called again and again while the caller waits for roles, at least every half
             second.
         placer: What places the roles on hosts; by default on all that answer.
+        actors: Actors that run already and have no job, by role.
 
     Raises:
         ClusterJobInitError: Ray has no capacity for the roles, or they do not start within
@@ -71,11 +65,13 @@ class RayRoles:
         session: str,
         on_wait: Callable[[], None] = lambda: None,
         placer: Placer | None = None,
+        actors: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._runtime = runtime
         self._session = session
         self._on_wait = on_wait
+        self._kept = actors
         self._actors: dict[str, Any] = {}
         self._presences: dict[str, Presence] = {}
         self._places: Places | None = None
@@ -93,9 +89,9 @@ class RayRoles:
             raise
 
     @property
-    def presences(self) -> list[Presence]:
+    def presences(self) -> Mapping[str, Presence]:
         """Locations of the roles."""
-        return list(self._presences.values())
+        return self._presences
 
     def run(self, job: Job) -> list[Report]:
         self._running = {role: actor.run.remote(job) for role, actor in self._actors.items()}
@@ -155,7 +151,7 @@ class RayRoles:
                 ray.kill(actor)
             if self._places is not None:
                 self._places.close()
-            wait_until_ended(self.presences, self._on_wait)
+            wait_until_ended(self._presences.values(), self._on_wait)
         self._actors.clear()
         self._presences.clear()
         self._places = None
@@ -168,22 +164,11 @@ class RayRoles:
         return {role: presence.log_path for role, presence in self._presences.items()}
 
     def _place(self) -> None:
-        """Start one actor per role."""
+        """Start one actor per role, but for those that run."""
         self._places = Places(self._specs, self._placer, self._runtime, self._on_wait)
         for role in self._specs:
-            self._actors[role] = self._started(role, self._session)
-
-    def _started(self, role: str, session: str) -> Any:
-        """Return the handle of a new actor, which starts meanwhile."""
-        assert self._places is not None, "a place comes first"
-        options: dict[str, Any] = {
-            "name": f"{session}/{role}",
-            "enable_task_events": False,  # else Ray's gcs_server keeps 3 KiB of each call
-            **self._places.options(role),
-        }
-        # A class named after the role: ps and Ray's messages show this name.
-        named = type(role, (RoleActor,), {})
-        return ray.remote(**options)(named).remote(UserCode.here())
+            started = self._kept.get(role)
+            self._actors[role] = started or start_actor(role, self._session, self._places)
 
     def _open(self, session: str) -> None:
         """Let every role open its link, within ``start_timeout_s``."""
@@ -224,35 +209,3 @@ class RayRoles:
         """Return, for each host, the future pool of its cores, from a role that is kept if any."""
         keepers = {self._presences[role].host: role for role in (*self._presences, *kept)}
         return {host: self._actors[role].open_cores.remote() for host, role in keepers.items()}
-
-
-def kill_processes(presences: Iterable[Presence]) -> None:
-    """Kill the processes of actors on this host without Ray's help."""
-    here = ray.get_runtime_context().get_node_id()
-    for presence in presences:
-        # A number can belong to another process by now; that of an actor has Ray's title.
-        with suppress(OSError):
-            title = Path(f"/proc/{presence.pid}/cmdline").read_bytes()
-            if presence.host == here and title.startswith(b"ray::"):
-                os.kill(presence.pid, signal.SIGKILL)
-
-
-def wait_until_ended(
-    presences: Iterable[Presence], on_wait: Callable[[], None] = lambda: None
-) -> None:
-    """Wait up to 5 s until killed processes on this host have ended, and unmap their memory."""
-    here = ray.get_runtime_context().get_node_id()
-    deadline = time.monotonic() + _END_S
-    for presence in presences:
-        while presence.host == here and _runs(presence.pid) and time.monotonic() < deadline:
-            on_wait()
-            time.sleep(_POLL_S)
-    unmap_lost_blocks()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True

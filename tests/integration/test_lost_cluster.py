@@ -14,6 +14,8 @@ from tests.support.tiny_training import Shape, cluster_config
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 STEPS, KILLED_AFTER = 6, 3
+ACTORS = ("HostedCoordinator", "wgt-0")
+"""Victims whose end leaves Ray, and the processes of the other roles."""
 
 
 def process(title: str) -> int:
@@ -34,6 +36,7 @@ def train(kind: str, victim: str | None = None) -> dict[str, Any]:
         update={"autorestart": AutoRestart(max_num_restarts=1)}
     )
     losses: list[float] = []
+    systems: list[int] = []  # the process of csx-0, before the kill and at the end
     before = descendants(os.getpid())
     with running_backend(cluster_config=config) as backend:
         step = training_step(backend, momentum=0.9)
@@ -42,11 +45,14 @@ def train(kind: str, victim: str | None = None) -> dict[str, Any]:
         def note(loss: Any) -> None:
             losses.append(loss.item())
             if victim is not None and len(losses) == KILLED_AFTER:
+                systems.append(process("csx-0"))
                 os.kill(process(victim), signal.SIGKILL)
 
         for batch in executor(STEPS):
             note(step(batch))
         digest = backend.weights_digest()
+        if victim in ACTORS:
+            assert systems == [process("csx-0")]
         started = descendants(os.getpid()) - before
     assert wait_for_end(started) == set()
     return {"losses": losses, "digest": digest, "timings": backend.timings}
@@ -61,11 +67,12 @@ def undisturbed() -> dict[str, Any]:
     "victim",
     [
         "HostedCoordinator",
+        pytest.param("wgt-0", marks=pytest.mark.nightly),
         pytest.param("raylet", marks=pytest.mark.nightly),
         pytest.param("gcs_server", marks=pytest.mark.nightly),
     ],
 )
 def test_run_goes_on_after_a_kill(undisturbed: dict[str, Any], victim: str) -> None:
-    """The coordinator, or a process of Ray: closures run once, with the losses, weights and
+    """The coordinator, a weight server or a process of Ray: closures run once, with the losses, weights and
     emulated times of the undisturbed run; no process is left."""
     assert train("ray", victim) == undisturbed

@@ -59,7 +59,7 @@ def roles_of(
     """Roles, and the ids of their processes."""
     roles = RayRoles(specs, runtime or RuntimeSpec(), uuid.uuid4().hex)
     try:
-        yield roles, [presence.pid for presence in roles.presences]
+        yield roles, [presence.pid for presence in roles.presences.values()]
     finally:
         roles.shutdown()
 
@@ -89,7 +89,7 @@ def test_private_ray_instance_leaves_nothing() -> None:
         tree = descendants(os.getpid())
         assert tree > set(pids)
         assert not set().union(*map(named_shared_memory, pids))
-        address = roles.presences[0].address.place
+        address = roles.presences["a"].address.place
         assert address in sockets()
     assert not ray.is_initialized()
     assert wait_for_end(tree, timeout_s=10) == set()
@@ -183,7 +183,7 @@ def test_role_that_continues_in_time_goes_on(instance: None) -> None:
         reports = roles.run(RALLY)
         resume.join()
         assert reports[0].norms | reports[1].norms == NORMS
-        pulses = pulses_from_elsewhere(dict(zip("ab", roles.presences, strict=True)))
+        pulses = pulses_from_elsewhere(dict(roles.presences))
         assert [pulse and pulse.activity for pulse in pulses.values()] == [Activity.IDLE] * 2
 
 

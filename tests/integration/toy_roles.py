@@ -120,7 +120,7 @@ class Umpire:
         return {report.role: report.norms for report in self.roles.run(job)}
 
     def pids(self) -> set[int]:
-        return {presence.pid for presence in self.roles.presences}
+        return {presence.pid for presence in self.roles.presences.values()}
 
     def resign(self, *, reason: str) -> None:
         raise ConfigError("the umpire resigned", code="resigned", value=reason)
