@@ -23,12 +23,12 @@ from typing import Any
 from benchmarks.streaming.arm import Arm, Opener
 from benchmarks.streaming.arms import openers
 from benchmarks.streaming.comparison import Comparison, Runner, Trial, run_trials
-from benchmarks.streaming.workload import PRECISIONS, Workload, has_fast_bf16
+from benchmarks.streaming.workload import PRECISIONS, Layout, Workload, has_fast_bf16
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
 
-GROUPS = (("plain", "csx2", "ddp2"), ("plain", "csx1"), ("plain", "csx4"), ("plain", "csx8"))
+GROUPS = (("best", "csx2", "ddp2"), ("best", "csx1", "fsdp2"), ("best", "csx4"), ("best", "csx8"))
 """Arms that are alive together; at 98M parameters four of them exceed 24 GB."""
 
 
@@ -55,15 +55,19 @@ def compare(
         ConfigError: An arm cannot train the workload; nothing was started.
         WaferStreamError: An arm failed.
     """
+    for name in arms:  # a wrong name is found before anything is measured
+        openers(name, workload, Path())
+    layouts = layout_seconds(workload) if "best" in arms else {}
+    best = min(layouts, key=lambda layout: layouts[layout], default=None)
     with ExitStack() as alive:
         plans: dict[str, list[Opener]] = {}
         for name in arms:
             folder = alive.enter_context(TemporaryDirectory(prefix="benchmark-"))
-            plans[name] = openers(name, workload, Path(folder))
+            plans[name] = openers(name, workload, Path(folder), best)
         running: dict[str, Runner] = {}
         for name, plan in plans.items():
             if one_at_a_time:
-                running[name] = _ShortLived(name, workload)
+                running[name] = _ShortLived(name, workload, best)
                 continue
             print(f"setting up {name}", flush=True)
             running[name] = alive.enter_context(closing(Arm(name, plan)))
@@ -71,7 +75,18 @@ def compare(
         for trial in run_trials(running, repeats, steps):
             print(trial.progress, flush=True)
             trials.append(trial)
-    return Comparison(workload, tuple(trials))
+    return Comparison(workload, tuple(trials), layouts)
+
+
+def layout_seconds(workload: Workload) -> dict[Layout, float]:
+    """Measure a step of the loop in memory in every layout: the faster one of two."""
+    seconds: dict[Layout, float] = {}
+    for layout in workload.layouts:
+        plan = openers("best", workload, Path(), layout)
+        with closing(Arm("best", plan)) as arm:
+            seconds[layout] = min(arm.run(1) for _ in range(2))
+        print(f"in memory, {layout}: {seconds[layout]:.3f} s/step", flush=True)
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -80,10 +95,11 @@ class _ShortLived:
 
     name: str
     workload: Workload
+    best: Layout | None
 
     def run(self, steps: int) -> float:
         with TemporaryDirectory(prefix="benchmark-") as folder:
-            plan = openers(self.name, self.workload, Path(folder))
+            plan = openers(self.name, self.workload, Path(folder), self.best)
             with closing(Arm(self.name, plan)) as arm:
                 return arm.run(steps)
 
@@ -133,7 +149,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="append",
         metavar="ARM",
-        help="a group of plain, csxN, ddpN that are alive together; may be given repeatedly "
+        help="a group of best, plain, csxN, ddpN, fsdpN, zeroN that are alive together; may be "
+        "given repeatedly "
         f"(default: {'; '.join(map(' '.join, GROUPS))})",
     )
     measurement.add_argument("--repeats", type=positive, default=3, help="trials of each arm")

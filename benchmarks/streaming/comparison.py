@@ -13,14 +13,14 @@ then summarised over repetitions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any, Protocol
 
-from benchmarks.streaming.workload import Workload
+from benchmarks.streaming.workload import Layout, Workload
 
-BASELINES = ("plain", "ddp2")
+BASELINES = ("best", "plain", "ddp2", "fsdp2", "zero2")
 """Arms with which the others are compared, where they were measured."""
 
 _COLUMN = "  {:>22}"
@@ -89,6 +89,8 @@ class Comparison:
 
     workload: Workload
     trials: tuple[Trial, ...]
+    layouts: Mapping[Layout, float] = field(default_factory=dict)
+    """Seconds per step of the loop in memory by layout, as they were measured first."""
 
     @cached_property
     def seconds(self) -> dict[str, list[float]]:
@@ -118,6 +120,7 @@ class Comparison:
             "workload": asdict(self.workload),
             "micro_batch_size": self.workload.micro_batch_size,
             "trials": [asdict(trial) for trial in self.trials],
+            "layouts": [{**asdict(layout), "seconds": s} for layout, s in self.layouts.items()],
             "arms": {arm: self._summary(arm) for arm in self.seconds},
         }
 
@@ -129,6 +132,8 @@ class Comparison:
             f"{workload.micro_batch_size}, {workload.sequence_length} tokens per sample, "
             f"{workload.precision}"
         )
+        if self.layouts:
+            yield f"best in memory: {min(self.layouts, key=lambda each: self.layouts[each])}"
         against = "".join(_COLUMN.format(f"over {name} (range)") for name in self.baselines)
         yield f"{'arm':<8}{'samples/s':>10}{'tokens/s':>10}{against}"
         for arm in self.seconds:

@@ -23,6 +23,22 @@ _FILTER_FACTOR = 4
 
 
 @dataclass(frozen=True)
+class Layout:
+    """How a loop in memory takes a batch: its micro-batches, and the threads.
+
+    With one lane, micro-batches follow one another and torch's threads share every op; with more,
+    as many micro-batches run side by side on one thread each.
+    """
+
+    micro_batch_size: int
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        lanes = f", {self.lanes} side by side" if self.lanes > 1 else ""
+        return f"micro-batch {self.micro_batch_size}{lanes}"
+
+
+@dataclass(frozen=True)
 class Workload:
     """GPT-2 of some size and its training; picklable, because it is sent to the arms.
 
@@ -43,6 +59,19 @@ class Workload:
     def micro_batch_size(self) -> int:
         """Samples in a micro-batch of the streamed cluster: its own default."""
         return MicroBatchPolicy("auto").size(self.batch_size, num_csx=1)
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """The layouts to try for a loop in memory: powers of two, with and without lanes."""
+        powers = (1 << k for k in range(self.batch_size.bit_length()))
+        sizes = [size for size in powers if self.batch_size % size == 0]
+        lanes = sorted({1, self.cores})
+        return [
+            Layout(size, n)
+            for size in sorted({*sizes, self.batch_size})
+            for n in lanes
+            if n <= self.batch_size // size
+        ]
 
     @property
     def tokens(self) -> int:

@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
+from benchmarks.streaming import torch_loops
 from benchmarks.streaming.arms import openers
-from benchmarks.streaming.workload import Workload
+from benchmarks.streaming.workload import Layout, Workload
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
 
@@ -28,6 +30,39 @@ def test_openers_refuse_arms_that_cannot_run(tmp_path: Path, name: str, code: st
     """8 micro-batches, 2 cores."""
     with raises(ConfigError, code):
         openers(name, WORKLOAD, tmp_path)
+
+
+@pytest.mark.parametrize("layout", WORKLOAD.layouts, ids=str)
+def test_layouts_in_memory_give_the_same_gradients(layout: Layout) -> None:
+    """Whatever the micro-batches and lanes, a loop learns the same but for rounding."""
+    threads = torch.get_num_threads()
+    weights = []
+    for each in (Layout(8), layout):
+        model = WORKLOAD.model()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Workload, "model", lambda _, model=model: model)
+            with torch_loops.open_memory(WORKLOAD, each) as run:
+                run(1)
+        weights.append([parameter.detach() for parameter in model.parameters()])
+    torch.set_num_threads(threads)
+    torch.testing.assert_close(*weights, rtol=1e-3, atol=2e-5)
+
+
+def test_layouts_leave_no_lane_without_work() -> None:
+    layouts = WORKLOAD.layouts
+    assert Layout(8, 1) in layouts
+    assert Layout(8, 2) not in layouts
+    assert {layout.micro_batch_size for layout in layouts} == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_rank_trains_alone(tmp_path: Path, kind: str) -> None:
+    """A group of one rank sets itself up and steps."""
+    threads = torch.get_num_threads()
+    (opener,) = openers(f"{kind}1", WORKLOAD, tmp_path)
+    with opener() as run:
+        run(1)
+    torch.set_num_threads(threads)
 
 
 def test_openers_of_ranks_share_a_meeting_point(tmp_path: Path) -> None:
