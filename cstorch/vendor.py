@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from cstorch.client import torch_release
+from cstorch.client.checkpoints import VERSION_KEY
 from wsc.core.errors import ConfigError, did_you_mean
 
 _NAMESPACE = "cerebras"
@@ -44,6 +45,8 @@ _OURS: dict[str, str | None] = {
     "cerebras.pytorch.profiler": "cstorch.client.op_profiler",
     "cerebras.pytorch.sparse": "cstorch.client.sparse",
     "cerebras.pytorch.sparse.configure": "cstorch.client.sparse",
+    "cerebras.pytorch.storage.constants": None,
+    "cerebras.pytorch.storage.serializers": "cstorch.client.serializers",
     "cerebras.pytorch.utils.call_once": "cstorch.client.once",
     "cerebras.pytorch.utils.kernel": "cstorch.client.annotations",
     "cerebras.pytorch.utils.nest": "cstorch.client.trees",
@@ -75,6 +78,7 @@ _OURS: dict[str, str | None] = {
 _CONSTANTS: dict[str, object] = {
     "cerebras.pytorch.__version__": "2.10.0",  # the release whose interface this project has
     "cerebras.pytorch._generating_docs": False,
+    "cerebras.pytorch.storage.constants.__CSTORCH_VERSION__": VERSION_KEY,
 }
 """Values of the vendor's modules that have no counterpart in this project."""
 

@@ -10,7 +10,11 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
+from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError
+
+VERSION_KEY = "__cstorch_version__"
+"""The vendor's name for the version of the writer."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -46,6 +50,21 @@ class StorageReader(_Place):
     def stats(self) -> os.stat_result:
         """Size and times of the file."""
         return Path(self.path).stat()
+
+    @property
+    def fstat(self) -> os.stat_result:
+        """Size and times of the file."""
+        return self.stats
+
+    @property
+    def global_metadata(self) -> dict[str, str]:
+        """The version that has written the file; CheckpointError if it is damaged."""
+        return {VERSION_KEY: Reader(Path(self.path)).writer_version}
+
+    @classmethod
+    def get_type(cls, path: Path | str) -> type[StorageReader]:
+        """Return the class that reads a path."""
+        return S3Reader if S3Reader.is_valid_path(path) else H5Reader
 
 
 class StorageWriter(_Place):

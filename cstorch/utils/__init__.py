@@ -1,5 +1,5 @@
 """Helpers around the training loop."""
 
-from cstorch.utils import data, tensorboard
+from cstorch.utils import benchmark, data, tensorboard
 
-__all__ = ["data", "tensorboard"]
+__all__ = ["benchmark", "data", "tensorboard"]

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cstorch.client.checkpoints import S3Writer, StorageDeleter, StorageReader, StorageWriter
+import torch
+
+import cstorch
+from cstorch.client.checkpoints import (
+    VERSION_KEY,
+    H5Reader,
+    S3Writer,
+    StorageDeleter,
+    StorageReader,
+    StorageWriter,
+)
+from cstorch.client.serializers import cache_deferred_tensors, use_external_link
 from tests.support.errors import raises
+from waferstream.cli.model_tool import write_weights
 from wsc.core.errors import CheckpointError
+from wsc.version import VERSION
 
 
 def test_files_are_found_and_deleted(tmp_path: Path) -> None:
@@ -21,6 +34,17 @@ def test_files_are_found_and_deleted(tmp_path: Path) -> None:
     assert isinstance(deleter, StorageDeleter)
     deleter.delete()
     assert not StorageReader.path_exists(path)
+
+
+def test_reader_says_who_has_written_a_file(tmp_path: Path) -> None:
+    """As the vendor's command about checkpoints asks, through the import hook."""
+    path = tmp_path / "checkpoint_1.mdl"
+    write_weights(path, {"weight": torch.ones(2)}, {"global_step": 1})
+    kind = StorageReader.get_type(path)
+    assert kind is H5Reader
+    assert kind(path).global_metadata == {VERSION_KEY: VERSION}
+    with cache_deferred_tensors(False), use_external_link(True):
+        assert cstorch.load(path)["model"]["weight"].tolist() == [1.0, 1.0]
 
 
 def test_object_stores_are_recognised_and_refused() -> None:
