@@ -27,6 +27,10 @@ class Rule:
     """Whether a matrix is stored (inputs, outputs), as by transformers' Conv1D."""
     pairs_neighbours: bool = False
     """Whether rotated rows of a head are neighbours; the pairs of ours are half a head apart."""
+    interleaves_heads: bool = False
+    """Whether our weights lie one after the other in each head, not in the whole."""
+    offset: float = 0.0
+    """What ours are larger by: a norm may store its difference from 1."""
 
 
 def rule(theirs: str, *ours: str, **more: Any) -> Rule:
@@ -58,6 +62,10 @@ def to_ours(
         used.add(theirs)
         if each.is_transposed and tensor.ndim == 2:
             tensor = tensor.t()
+        if each.interleaves_heads:
+            parts_of_heads = tensor.unflatten(0, (section["num_heads"], len(ours), -1))
+            tensor = parts_of_heads.transpose(0, 1).flatten(0, 2)
+        tensor = tensor + each.offset
         parts = tensor.split([shapes[name][0] for name in ours] if len(ours) > 1 else len(tensor))
         if each.pairs_neighbours:
             parts = tuple(_halves(part, section) for part in parts)
@@ -87,7 +95,10 @@ def to_theirs(
         used |= {*ours}
         if each.pairs_neighbours:
             parts = [_neighbours(part, section) for part in parts]
-        tensor = torch.cat(parts)
+        tensor = torch.cat(parts) - each.offset
+        if each.interleaves_heads:
+            heads_of_parts = tensor.unflatten(0, (len(ours), section["num_heads"], -1))
+            tensor = heads_of_parts.transpose(0, 1).flatten(0, 2)
         if each.is_transposed and tensor.ndim == 2:
             tensor = tensor.t()
         found[theirs] = tensor.contiguous()

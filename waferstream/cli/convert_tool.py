@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from modelzoo.converters.families import FAMILIES, Family
+from modelzoo.converters.families import FAMILIES
+from modelzoo.converters.family import Family
 from modelzoo.converters.weights import Weights
 from waferstream.cli.model_tool import write_weights
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show

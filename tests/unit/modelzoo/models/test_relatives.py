@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from modelzoo.converters.families import LLAMA
+from modelzoo.converters.llama_families import LLAMA
 from modelzoo.converters.weights import Rule, rule, to_ours
 from modelzoo.models.gpt import GptModel
 from modelzoo.models.registry import build_model, model_config

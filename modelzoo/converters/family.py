@@ -1,0 +1,97 @@
+"""A family of models in transformers and here: names of weights, and keys of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from modelzoo.converters.weights import Rule, Weights, matched, to_ours, to_theirs
+from modelzoo.models.registry import model_config
+from wsc.core.errors import ConfigError
+
+Keys = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def no_keys(values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    """Return nothing: the family spells all keys alike."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A ``model_type`` of transformers, and how it is ours."""
+
+    model_type: str
+    architecture: str
+    """Class with the output layer, for config.json."""
+    name: str
+    """Our model."""
+    rules: tuple[Rule, ...]
+    """The first one is the embedding."""
+    keys: Mapping[str, str]
+    """Our key to theirs."""
+    implied: Mapping[str, Any]
+    """Our keys that every model of the family has."""
+    required: Mapping[str, Any] = field(default_factory=dict)
+    """Their keys that must have this value if they are there: nothing else is computed here."""
+    further_ours: Keys = no_keys
+    """Returns our keys that their configuration spells otherwise; ConfigError for other models."""
+    further_theirs: Keys = no_keys
+    """Returns their keys that a complete section of ours spells otherwise."""
+
+    def section(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the complete model section for a config.json.
+
+        Raises:
+            ConfigError: It is of another family, or asks for what is not computed here.
+        """
+        require(config, "model_type", self.model_type)
+        for key, value in self.required.items():
+            if key in config:
+                require(config, key, value)
+        section = {"name": self.name, **self.implied}
+        section |= {ours: config[key] for ours, key in self.keys.items() if key in config}
+        if section.get("filter_size") is None:
+            section["filter_size"] = 4 * section["hidden_size"]
+        section |= self.further_ours(config)
+        return model_config(section, "config.json").model_dump(by_alias=True)
+
+    def configuration(self, section: Mapping[str, Any]) -> dict[str, Any]:
+        """Return config.json for a model section of ours.
+
+        Raises:
+            ConfigError: The model is not of this family.
+        """
+        complete = model_config(section, "model").model_dump(by_alias=True)
+        for key, value in self.implied.items():
+            require(complete, key, value)
+        config = {key: complete[ours] for ours, key in self.keys.items()}
+        config |= {**self.required, "model_type": self.model_type}
+        config["architectures"] = [self.architecture]
+        return config | self.further_theirs(complete)
+
+    def matched(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
+        """Return the weights that our model has (``weights.matched``)."""
+        return matched(self.rules, weights, section)
+
+    def to_ours(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
+        """Return the weights of our model (``weights.to_ours``)."""
+        return to_ours(self.rules, weights, section)
+
+    def to_theirs(self, weights: Weights, section: Mapping[str, Any]) -> Weights:
+        """Return the weights of transformers' model (``weights.to_theirs``)."""
+        complete = model_config(section, "model").model_dump(by_alias=True)
+        return to_theirs(self.rules, weights, complete)
+
+
+def require(values: Mapping[str, Any], key: str, value: Any) -> None:
+    """Raise ConfigError unless a key has the only value that can be converted."""
+    if values.get(key) != value:
+        raise ConfigError(
+            "the configuration must be one that can be converted",
+            code="config-not-convertible",
+            where=key,
+            value=values.get(key),
+            rule=f"{key} is {value}",
+        )
