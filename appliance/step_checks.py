@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from appliance.step_results import StepResult
-from wsc.core.errors import ApplianceNanError, ConfigError
+from wsc.core.errors import ConfigError, NotFiniteStepError
 from wsc.core.loss_scale import LossScale
 from wsc.core.program import Mode
 from wsc.core.role import Report, Value
@@ -43,11 +43,12 @@ def check_result(result: StepResult, mode: Mode) -> None:
 
 
 def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
-    """Raise ApplianceNanError unless the scalar results of a step are finite."""
+    """Raise NotFiniteStepError unless the scalar results of a step are finite."""
     scalars = [value for value in values if isinstance(value, float)]
     if not all(map(math.isfinite, scalars)):
-        raise ApplianceNanError(
+        raise NotFiniteStepError(
             f"the {mode} loss of step {step} is not finite",
+            step=step,
             code="loss-not-finite",
             value=", ".join(map(str, scalars)),
             rule="losses are finite numbers",
@@ -57,10 +58,11 @@ def check_values(values: Sequence[Value], mode: Mode, step: int) -> None:
 
 
 def check_scale(loss_scale: LossScale | None, step: int) -> None:
-    """Raise ApplianceNanError if a smaller loss scale, which could help, is not allowed."""
+    """Raise NotFiniteStepError if a smaller loss scale, which could help, is not allowed."""
     if loss_scale is not None and loss_scale.is_exhausted:
-        raise ApplianceNanError(
+        raise NotFiniteStepError(
             f"gradients of step {step} overflow at the smallest loss scale",
+            step=step,
             code="loss-scale-exhausted",
             where="GradScaler",
             value=f"min_loss_scale {loss_scale.scale}",

@@ -35,8 +35,9 @@ class GradScaler:
     MemoryX divides the gradients by the scale before it clips and applies them. A dynamic scale
     (``loss_scale="dynamic"``) follows ``wsc.core.loss_scale``: where a gradient is not finite, the
     step is skipped on all weight servers and the scale is halved. Arguments and defaults are those
-    of cerebras.pytorch; None is the default. The scale of the last step that has run is known
-    outside of the traced step; inside, it is a value for step closures.
+    of cerebras.pytorch; None is the default. ``skips_not_finite`` is our own: with it, a fixed
+    scale skips the same steps as a dynamic one, and stays. The scale of the last step that has run
+    is known outside of the traced step; inside, it is a value for step closures.
     """
 
     def __init__(
@@ -48,12 +49,17 @@ class GradScaler:
         max_loss_scale: float | None = None,
         overflow_tolerance: float = 0.0,
         max_gradient_norm: float | None = None,
+        skips_not_finite: bool = False,
     ) -> None:
         loss_scale = 1.0 if loss_scale is None else loss_scale
-        self.dynamic = loss_scale == "dynamic"
+        self.dynamic = loss_scale == "dynamic" or skips_not_finite
         self.max_gradient_norm = max_gradient_norm if self.dynamic else None
         self._skipped_before = 0  # steps of a training whose steps this process does not count
         if not self.dynamic:
+            self.current = LossScale(_checked_scale(loss_scale))
+            return
+        if loss_scale != "dynamic":
+            self.rule = LossScaleRule(is_fixed=True)
             self.current = LossScale(_checked_scale(loss_scale))
             return
         widest = _LARGEST.get(flags.amp.half_dtype, 2.0**15)

@@ -63,6 +63,21 @@ class NaNChecker(Named):
     """Steps of the run to examine, all if None: it makes steps slower."""
 
 
+class NotFiniteSteps(Named):
+    """What to do about a step with a gradient that is NaN or infinite.
+
+    With a dynamic loss scale such steps are skipped anyway, and the scale falls.
+    """
+
+    action: Literal["stop", "skip", "roll_back"] = "stop"
+    """``stop`` ends the run at the first loss that is not finite. ``skip`` leaves out the update of
+    the step, on all weight servers alike. ``roll_back`` returns to the newest checkpoint, also
+    from a loss that is not finite, and leaves out the batch."""
+
+    max_times: PositiveInt = 10
+    """The most steps of a run that are skipped or rolled back; one more ends the run."""
+
+
 class _Listener(Named):
     """Base of listeners: the tensors ``<module>.fwd`` and ``<module>.bwd`` that globs name."""
 
@@ -206,6 +221,7 @@ CallbackConfig = Annotated[
     Annotated[CheckLoss, Tag("CheckLoss")]
     | Annotated[ComputeNorm, Tag("ComputeNorm")]
     | Annotated[NaNChecker, Tag("NaNChecker")]
+    | Annotated[NotFiniteSteps, Tag("NotFiniteSteps")]
     | Annotated[NormTensorListener, Tag("NormTensorListener")]
     | Annotated[SummaryTensorListener, Tag("SummaryTensorListener")]
     | Annotated[DumpActivations, Tag("DumpActivations")]

@@ -20,7 +20,7 @@ from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import build_model, known_config
 from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.user_classes import compute_loss, make_loss
-from waferstream.config.callbacks import ComputeNorm, NaNChecker
+from waferstream.config.callbacks import ComputeNorm, NaNChecker, NotFiniteSteps
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.section import MAX_STEP
 from waferstream.config.sections import DataLoaderConfig
@@ -76,15 +76,18 @@ def _schedulers(init: InitConfig, optimizer: Optimizer) -> Iterator[Scheduler]:
 def make_scaler(init: InitConfig) -> GradScaler:
     """Build the loss scale; a dynamic one only for half types that need it."""
     section = init.precision
+    policy = init.callback(NotFiniteSteps) or NotFiniteSteps()
+    skips = policy.action != "stop"
     if section.loss_scaling_factor == "dynamic" and not section.scales_dynamically:
         log.info("The type %s needs no loss scale: none is used", section.stream_dtype)
-        return GradScaler()
+        return GradScaler(skips_not_finite=skips)
     return GradScaler(
         section.loss_scaling_factor,
         init_scale=section.initial_loss_scale,
         steps_per_increase=section.steps_per_increase,
         min_loss_scale=section.min_loss_scale,
         max_loss_scale=section.max_loss_scale,
+        skips_not_finite=skips,
     )
 
 

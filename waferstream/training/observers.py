@@ -194,6 +194,8 @@ class History:
         self.samples = 0
 
     def trained(self, log: TrainingLog) -> None:
+        first = log.losses[0][0]  # steps that have run before are run again
+        self.train = [(step, loss) for step, loss in self.train if step < first]
         self.train.extend(log.losses)
         self.timings.extend(log.timings)
         self.seconds += log.seconds
@@ -244,6 +246,10 @@ class TrainingReporter:
         self._told_s += log.seconds
         for observer in self._observers:
             observer.trained(log)
+
+    def forget_after(self, step: int) -> None:
+        """Forget results of steps that run again."""
+        self._untold = [result for result in self._untold if result.step <= step]
 
     def _log(self, stage: Stage) -> TrainingLog:
         newest, tracker = self._untold[-1], self._profiler.rate_tracker

@@ -25,7 +25,12 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from cstorch.utils.data.profiler import Profiler
-from waferstream.config.callbacks import KeepNCheckpoints, LoadCheckpointStates, SkipSamples
+from waferstream.config.callbacks import (
+    KeepNCheckpoints,
+    LoadCheckpointStates,
+    NotFiniteSteps,
+    SkipSamples,
+)
 from waferstream.config.params import InitConfig, Params
 from waferstream.training.build import (
     Step,
@@ -40,12 +45,13 @@ from waferstream.training.callback import Callbacks, make_callbacks
 from waferstream.training.evaluation import Evaluator, length_of
 from waferstream.training.flags import scoped_flags
 from waferstream.training.listening import listening, make_input_logs, make_listeners
+from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers import Observer, TrainingReporter
 from waferstream.training.run_plan import RunPlan, Stage, plan_run
 from waferstream.training.saving import Saver
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ConfigError
+from wsc.core.errors import ConfigError, NotFiniteStepError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.interrupts import Grace
@@ -83,6 +89,8 @@ class Trainer:
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None
         self.schedulers: list[Scheduler] = []
+        policy = self._init.callback(NotFiniteSteps) or NotFiniteSteps()
+        self._not_finite = NotFiniteRule(policy, self._init.precision.scales_dynamically)
         self._profiler = Profiler()  # over all training stages
         self._send_later = cstorch.step_closure(self._send)
         own = make_callbacks(self._init)
@@ -138,13 +146,15 @@ class Trainer:
                 about = (self, self.model)
                 with scoped_flags(self._init, "train"), listening(listeners):
                     self._callbacks.call("on_train_start", *about, loader, self._init.loop, number)
-                    self._train(loader, step, plan, stage, reporter)
+                    self._train_stage(loader, step, plan, stage, reporter)
                     self._callbacks.call("on_train_end", *about, self._init.loop, number)
                 if stage.evaluates:
                     self._evaluator.evaluate_all(evaluations)
                 if not self._backend.is_e2e_execution:
                     return Outcome(plan.start + 1, plan.end, None, None)
         digest = self._backend.weights_digest()
+        if self._not_finite.num_steps:
+            log.info("Steps that were not finite: %d", self._not_finite.num_steps)
         log.info("Training completed successfully!")
         return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
 
@@ -232,6 +242,49 @@ class Trainer:
             self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 
+    def _train_stage(
+        self,
+        loader: DataLoader,
+        step: Step,
+        plan: RunPlan,
+        stage: Stage,
+        reporter: TrainingReporter,
+    ) -> None:
+        """Train all steps of a stage; go back as often as a step is not finite, if asked for."""
+        parts = self._not_finite.parts(stage.first, stage)
+        while parts:
+            part, left_out = parts.pop(0)
+            if left_out:
+                loader.load_state_dict({BATCHES: loader.state_dict()[BATCHES] + left_out})
+            try:
+                self._train(loader, step, plan, part, reporter)
+            except NotFiniteStepError as error:
+                done = self._go_back(error, loader)
+                reporter.forget_after(done)
+                parts = self._not_finite.parts(done + 1, stage)
+
+    def _go_back(self, error: NotFiniteStepError, loader: DataLoader) -> int:
+        """Return to the newest checkpoint, and leave out a batch from now on; return its step.
+
+        Raises:
+            NotFiniteStepError: Going back is not asked for, or there is no checkpoint.
+            ApplianceNanError: The run went back too often.
+        """
+        self._saver.finish()
+        path = self._folder.newest() if self._not_finite.rolls_back else None
+        if path is None:
+            raise error
+        self._not_finite.leave_out(error)
+        log.warning(
+            "%s: the run goes back to %s and leaves out the batch of step %d",
+            error.what, path.name, error.step,
+        )  # fmt: skip
+        self._restore(path, frozenset(STATES))
+        self._backend.reload()
+        self._scaler.current = make_scaler(self._init).current  # step 0 has skipped no step
+        self._load_states(loader)
+        return self._backend.global_step
+
     def _train(
         self,
         loader: DataLoader,
@@ -258,6 +311,7 @@ class Trainer:
 
         @cstorch.step_closure
         def report(_loss: object, position: int) -> None:
+            self._not_finite.take(executor.results)
             reporter.take(executor.results, stage, position)
             self._saver.check()
             grace.begin()
@@ -305,7 +359,7 @@ class Trainer:
     @property
     def _saves_initially(self) -> bool:
         """Whether a checkpoint of the initial weights is still due."""
-        asked = self._init.checkpoint.save_initial_checkpoint
+        asked = self._init.checkpoint.save_initial_checkpoint or self._not_finite.rolls_back
         return asked and self._checkpoint is None and self._backend.is_e2e_execution
 
     def _objects(self, step: int, loader: DataLoader) -> dict[str, Any]:
@@ -355,12 +409,12 @@ class Trainer:
         if path is not None:
             self._restore(Path(path))
 
-    def _restore(self, path: Path) -> None:
+    def _restore(self, path: Path, states: frozenset[str] | None = None) -> None:
         checkpoint = self._init.checkpoint
         if checkpoint.strict_version:
             Reader(path).require_version()
         strict = not checkpoint.disable_strict_checkpoint_loading
-        states = self._states()
+        states = states or self._states()
         self._callbacks.call("on_before_load_checkpoint", self, str(path))
         objects = self._backend.restore(path, states, strict)
         self._callbacks.call("on_load_checkpoint", self, objects)

@@ -14,6 +14,7 @@
         ├── ApplianceDeadlockError       no message arrived within the time limit
         ├── ApplianceCorruptionError     a message arrived damaged
         ├── ApplianceNanError            a loss, gradient or weight is not finite
+        │   └── NotFiniteStepError       ... in one step
         ├── ClusterJobCancelledByCsctl   a user has cancelled the job
         ├── ClusterJobScheduleError      the job asks for more than the cluster of its queue has
         ├── ApplianceUnknownError
@@ -84,10 +85,13 @@ class WaferStreamError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        fields = {
-            name: getattr(self, name) for name in ("code", "where", "value", "rule", "remedy")
-        }
-        return _rebuild, (type(self), self.what, fields)
+        return _rebuild, _fields_of(self)
+
+
+def _fields_of(error: WaferStreamError) -> tuple[type[WaferStreamError], str, dict[str, Any]]:
+    """Return the class and the arguments of an error."""
+    names = ("code", "where", "value", "rule", "remedy")
+    return type(error), error.what, {name: getattr(error, name) for name in names}
 
 
 def _rebuild(kind: type[WaferStreamError], what: str, fields: dict[str, Any]) -> WaferStreamError:
@@ -143,6 +147,24 @@ class ApplianceDeadlockError(ApplianceError):
 
 class ApplianceNanError(ApplianceError):
     """A loss, a gradient or a weight is NaN or infinite."""
+
+
+class NotFiniteStepError(ApplianceNanError):
+    """A value of one step is NaN or infinite.
+
+    Args:
+        what: What is not finite.
+        step: The step, 0 if a program does not say it.
+        fields: Those of every error.
+    """
+
+    def __init__(self, what: str = "", *, step: int = 0, **fields: Any) -> None:
+        super().__init__(what, **fields)
+        self.step = step
+
+    def __reduce__(self) -> tuple[object, ...]:
+        kind, what, fields = _fields_of(self)
+        return _rebuild, (kind, what, {**fields, "step": self.step})
 
 
 class ApplianceRuntimeJobTimeoutError(ApplianceError):

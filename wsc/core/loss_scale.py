@@ -13,11 +13,13 @@ since the scale has changed last, this step included:
     at last                       it is limited to [minimum, maximum]
 
 A skipped step is no step to optimizer and schedules: both count the steps that were applied.
+
+A fixed scale with a rule of its own never changes: servers only agree on which steps are skipped.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LOSS_SCALE_INPUT = "loss_scale"
 """Name of the graph input with the loss scale of a step."""
@@ -52,15 +54,19 @@ class LossScale:
 
 @dataclass(frozen=True)
 class LossScaleRule:
-    """How a loss scale follows from the one before."""
+    """How a loss scale follows from the one before. A fixed scale ignores the other fields."""
 
-    steps_per_increase: int
-    minimum: float
-    maximum: float
+    steps_per_increase: int = 0
+    minimum: float = 1.0
+    maximum: float = 1.0
     overflow_tolerance: float = 0.0
+    is_fixed: bool = False
 
     def after(self, before: LossScale, is_finite: bool) -> LossScale:
         """Return the scale after a step, by whether all of its gradients were finite."""
+        num_skipped = before.num_skipped_steps + (not is_finite)
+        if self.is_fixed:
+            return replace(before, num_skipped_steps=num_skipped, has_overflowed=not is_finite)
         scale = before.scale
         steps = before.steps_since_rescale + 1
         overflows = before.overflows_since_rescale + (not is_finite)
@@ -73,7 +79,7 @@ class LossScaleRule:
             scale=max(unlimited, self.minimum),
             steps_since_rescale=steps,
             overflows_since_rescale=overflows,
-            num_skipped_steps=before.num_skipped_steps + (not is_finite),
+            num_skipped_steps=num_skipped,
             has_overflowed=not is_finite,
             unlimited=unlimited,
         )

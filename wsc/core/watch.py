@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from wsc.core.errors import ApplianceNanError
+from wsc.core.errors import NotFiniteStepError
 
 Origin = Literal["weights", "micro-batch", "gradients", "update"]
 
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
     tensor: str
     role: str
 
-    def error(self) -> ApplianceNanError:
+    def error(self) -> NotFiniteStepError:
         """Return the error that names the place of the finding."""
         origin = ORIGINS[self.origin]
         which = f", micro-batch {self.micro_batch}" if origin == "micro-batch" else ""
@@ -61,8 +61,9 @@ class Finding(NamedTuple):
             "gradients": "a gradient is not finite after it was summed over micro-batches",
             "update": "a weight is not finite after its update",
         }
-        return ApplianceNanError(
+        return NotFiniteStepError(
             states[origin],
+            step=self.step,
             code="value-not-finite",
             where=f"step {self.step}, layer {self.layer or '(model)'}{which}, on {self.role}",
             value=self.tensor,

@@ -30,7 +30,9 @@ def after(rule: LossScaleRule, start: float, finite: str) -> list[float]:
 def test_scale_after_good_and_bad_steps(
     options: dict[str, float], finite: str, scales: list[float]
 ) -> None:
-    rule = LossScaleRule(2, **{"minimum": 2.0**-14, "maximum": 2.0**15, **options})
+    limits = {"minimum": 2.0**-14, "maximum": 2.0**15, "overflow_tolerance": 0.0, **options}
+    minimum, maximum, tolerance = limits.values()
+    rule = LossScaleRule(2, minimum, maximum, tolerance)
     assert after(rule, 8.0, finite) == scales
 
 
