@@ -94,19 +94,29 @@ def separate_state(
     (output,) = graph.find_nodes(op="output")
     output.args = ([*(node for _, node in returned), *gradients],)
     cut.erase()
+    state = _state_of(inputs, finals, arguments, cut)
+    return StateUpdate(state, kernel if written else None), returned
+
+
+def _state_of(
+    inputs: Mapping[str, fx.Node],
+    finals: Mapping[str, fx.Node],
+    arguments: Sequence[fx.Node],
+    cut: _Cut,
+) -> StepState:
+    """Return the update as data; erase the inputs that the kernels do not read."""
     name_of = {node: name for name, node in inputs.items()}
     read = [node for node in inputs.values() if node.users]
     for node in inputs.values():
         if not node.users:
-            graph.erase_node(node)
-    state = StepState(
+            node.graph.erase_node(node)
+    return StepState(
         reads=tuple(_spec(name_of[node], node) for node in read),
         writes=tuple(_spec(name, node) for name, node in finals.items()),
         arguments=tuple(name_of[node] for node in arguments),
         contributions=tuple(_spec(node.name, node) for node in cut.contributions),
         results=tuple(place for place, _ in cut.late),
     )
-    return StateUpdate(state, kernel if written else None), returned
 
 
 def _refuse_host_reads(names: Collection[str]) -> None:
