@@ -206,7 +206,7 @@ def test_result_is_independent_of_one_slow_role(favoured: str) -> None:
         assert_same(weights(roles), expected_after_two_steps()[0])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_job_states_survive_pickling_between_messages(order: random.Random) -> None:
     """A restored state goes on to the same bits, wherever it holds no sum in a slab."""

@@ -65,7 +65,7 @@ def test_protection_changes_no_bit(order: random.Random) -> None:
     assert not any(arena.live for arena in roles.arenas.values())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False), st.floats(0, 1))
 def test_job_stopped_anywhere_goes_on_to_the_same_bits(order: random.Random, part: float) -> None:
     """With what servers know, and nothing that nodes, switches or workers remember."""

@@ -239,9 +239,16 @@ def test_exec_trains_an_unchanged_program(trained: tuple[Path, str]) -> None:
     assert list((folder / "events").iterdir())
 
 
-def test_exec_module_gives_the_same_losses(trained: tuple[Path, str], folder: Path) -> None:
-    words = ["--cluster", str(folder / "cluster.yaml"), "-m", "train_it", str(folder)]
-    code, out, err = finish(folder / "code", *words)
+def test_exec_module_gives_the_same_losses(
+    trained: tuple[Path, str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A module is found in the current folder."""
+    monkeypatch.chdir(folder / "code")
+    code = main(["exec", f"--cluster={folder / 'cluster.yaml'}", "-m", "train_it", str(folder)])
+    out, err = capsys.readouterr()
     assert code == 0, err
     assert "systems 1" in out
     assert (folder / "losses.json").read_text() == (trained[0] / "losses.json").read_text()

@@ -26,7 +26,10 @@ def of_size(size: object) -> dict[str, Any]:
     return {MICRO_BATCH: [{"ScopedTrainFlags": {"csx.performance.micro_batch_size": size}}]}
 
 
-@pytest.mark.parametrize(("num_csx", "size", "layers"), [(1, 2, 2), (3, 1, 8)])
+@pytest.mark.parametrize(
+    ("num_csx", "size", "layers"),
+    [pytest.param(1, 2, 2, marks=pytest.mark.nightly), (3, 1, 8)],
+)
 def test_simulate_predicts_the_emulated_time_of_a_run(
     tmp_path: Path, capsys: Capture, num_csx: int, size: int, layers: int
 ) -> None:
