@@ -10,9 +10,8 @@ that the steps in between overlap. Results have values at activation steps.
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +25,7 @@ from cstorch.current import current_backend
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step
 from cstorch.tracing.step_value import StepCall, resolve
+from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
 from cstorch.utils.data.loop_batches import batches_of
 from cstorch.utils.data.loop_log import LoopLog
@@ -40,9 +40,6 @@ from wsc.core.program import Mode
 log = logging.getLogger("waferstream")
 
 MAX_STEPS = 2**31 - 1
-
-Cadence = int | Collection[int]
-"""An interval of steps (0 is never), or a collection of steps of the loop, counted from 1."""
 
 MbsSetting = MicroBatchSize
 """Values of the flag ``csx.performance.micro_batch_size``."""
@@ -322,42 +319,3 @@ def _checked_loader(loader: object) -> DataLoader:
             remedy="return this loader from a function: cstorch.utils.data.DataLoader(input_fn)",
         )
     return loader
-
-
-def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:
-    """Return the requested cadence, or ``least`` for None; ConfigError if it is below ``least``."""
-    if asked is None:
-        return least
-    if isinstance(asked, int) and asked < least:
-        raise ConfigError(
-            f"{name} must be at least {least}",
-            code="interval-out-of-range",
-            where=name,
-            value=asked,
-        )
-    return asked
-
-
-def is_due(every: Cadence, step: int) -> bool:
-    """Return whether a cadence includes a step."""
-    if isinstance(every, int):
-        return every > 0 and step % every == 0
-    return step in every
-
-
-def meeting(activation: Cadence, checkpoint: Cadence) -> Cadence:
-    """Return the activation cadence, reduced so that values come back at every checkpoint.
-
-    Intervals are reduced to their greatest common divisor, with a warning; collections of steps
-    stay unchanged.
-    """
-    if not (isinstance(activation, int) and isinstance(checkpoint, int) and checkpoint):
-        return activation
-    reduced = math.gcd(activation, checkpoint)
-    if reduced != activation:
-        log.warning(
-            "activation_steps is reduced from %d to %d to meet checkpoint steps",
-            activation,
-            reduced,
-        )
-    return reduced

@@ -10,7 +10,7 @@ import torch
 
 import cstorch
 from cstorch.utils.data import Schedule
-from cstorch.utils.data.data_executor import MAX_STEPS, checked_cadence, is_due, meeting
+from cstorch.utils.data.data_executor import MAX_STEPS
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,
@@ -208,30 +208,6 @@ def test_loop_has_one_iteration_without_execution(mode: str) -> None:
         loop = executor(100, checkpoint_steps=1)
         assert len(loop) == 1
         assert not loop.is_checkpoint_step
-
-
-@pytest.mark.parametrize(
-    ("every", "steps"),
-    [(1, [1, 2, 3, 4, 5, 6]), (3, [3, 6]), (0, []), ((2, 5), [2, 5]), (frozenset(), [])],
-)
-def test_is_due_at_multiples_or_listed_steps(every: Any, steps: Any) -> None:
-    """Steps 1 to 6 are checked; 0 and an empty collection mean never."""
-    assert [step for step in range(1, 7) if is_due(every, step)] == steps
-
-
-def test_checked_cadence_refuses_a_small_interval() -> None:
-    """The error names the argument; None means the least interval."""
-    assert checked_cadence("activation_steps", None, least=1) == 1
-    assert checked_cadence("checkpoint_steps", 0, least=0) == 0
-    with raises(ConfigError, "interval-out-of-range"):
-        checked_cadence("activation_steps", 0, least=1)
-
-
-def test_meeting_reduces_intervals_only() -> None:
-    """Collections of steps stay unchanged."""
-    assert meeting(4, 6) == 2
-    assert meeting(4, (3,)) == 4
-    assert meeting((4,), 3) == (4,)
 
 
 SAMPLES: Any = [1, 2]
