@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -183,11 +184,20 @@ class ServerJob(JobState[WeightServer]):
         for ready in self._streamer.send(self._cast):
             yield self.envelope(self.role.spec.root, self._scaling.stated_in(ready))
 
-    def _cast(self, bucket: Bucket) -> Slab:
+    @contextmanager
+    def _computing(self, activity: str, step: int, detail: str) -> Iterator[None]:
+        """Hold a core during an activity of a step, and note when that was."""
+        with self.role.context.cores.lease():
+            start_ns = time.perf_counter_ns()
+            yield
+            stop_ns = time.perf_counter_ns()
+        self._report.intervals.append(Interval(activity, start_ns, stop_ns, step, detail))
+
+    def _cast(self, step: int, bucket: Bucket) -> Slab:
         """Return a slab with the bucket's masters in stream dtype: the cast is the only copy."""
         slab = self.role.context.arena.allocate(bucket.num_bytes)
         views = unpack(slab.view(CARRIED[self._stream_dtype]), bucket.specs)
-        with self.role.context.cores.lease():
+        with self._computing("cast", step, f"bucket {bucket.index}"):
             for name, view in zip(bucket.names, views, strict=True):
                 write_stream(self.role.store.masters[name], view, self._stream_dtype)
         return slab
@@ -197,7 +207,7 @@ class ServerJob(JobState[WeightServer]):
             gradient.step, gradient.round, gradient.bucket, gradient.subtree
         )
         credit = Credit(self.envelope(source, released), self._credits)
-        with self.role.context.cores.lease():
+        with self._computing("sum", gradient.step, f"bucket {gradient.bucket}"):
             collected = self._collector.take(gradient, credit, self._scaling.scale)
         yield from self._update(gradient.step, collected.sums)
         if collected.partial is not None:
@@ -209,7 +219,7 @@ class ServerJob(JobState[WeightServer]):
             yield self.envelope(self._replica, total)
         if self._clips_by_norm:
             self._report.norms[total.step] = total.norm
-        with self.role.context.cores.lease():
+        with self._computing("norm", total.step, f"{total.norm}"):
             sums = self._collector.settle(total)
         yield from self._update(total.step, sums, is_skipped=not total.is_finite)
         self._scaling.advance(total, self._report)
@@ -247,8 +257,7 @@ class ServerJob(JobState[WeightServer]):
         """Apply the optimizer to the parameters of some buckets."""
         yield from self._share(update)
         step, gradients = update.step, self._collector.gradients(update.sums)
-        with self.role.context.cores.lease():
-            start_ns = time.perf_counter_ns()
+        with self._computing("update", step, f"{len(gradients)} tensors"):
             masters = self.role.store.masters
             self._notes.before_update(step, {name: masters[name] for name in gradients})
             if not update.is_skipped:
@@ -257,9 +266,6 @@ class ServerJob(JobState[WeightServer]):
                 self._watcher.before_update(step, masters, gradients)
                 self.role.store.update(gradients, update.number)
                 self._watcher.after_update(step, masters, gradients)
-            stop_ns = time.perf_counter_ns()
-        detail = f"{len(gradients)} tensors"
-        self._report.intervals.append(Interval("update", start_ns, stop_ns, step, detail))
         for whole in update.sums.values():
             whole.release()
         self._streamer.note_update(tuple(gradients), step)

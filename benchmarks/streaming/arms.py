@@ -88,16 +88,21 @@ def _check_ranks(name: str, workload: Workload, num_ranks: int) -> None:
 
 
 @contextmanager
-def open_cluster(workload: Workload, num_csx: int) -> Iterator[Callable[[int], None]]:
+def open_cluster(
+    workload: Workload, num_csx: int, trace: Path | None = None
+) -> Iterator[Callable[[int], None]]:
     """Stream the training through a cluster; of each run of steps only the last loss comes back.
 
-    Ray, the compiled program and the weights come up with the first step.
+    Ray, the compiled program and the weights come up with the first step. In the end the activities
+    of the last run of steps are written to ``trace``.
     """
     torch.set_num_threads(1)  # this process only asks for steps
     cstorch.amp.enable_mixed_precision(workload.precision != "fp32")
     cstorch.backends.csx.precision.optimization_level = 1 if workload.precision == "bf16" else 0
     runtime = RuntimeSpec(kind="ray", cores=workload.cores)
-    config = cstorch.ClusterConfig(num_csx=num_csx, cluster=ClusterSpec(runtime=runtime))
+    config = cstorch.ClusterConfig(
+        num_csx=num_csx, cluster=ClusterSpec(runtime=runtime), record=trace is not None
+    )
     backend = cstorch.backend("CSX", cluster_config=config)
     try:
         with backend.device:
@@ -122,5 +127,7 @@ def open_cluster(workload: Workload, num_csx: int) -> Iterator[Callable[[int], N
                 training_step(batch)
 
         yield run
+        if trace is not None:
+            backend.write_trace(trace)
     finally:
         backend.shutdown()

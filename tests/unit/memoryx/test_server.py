@@ -309,14 +309,17 @@ def test_server_masters_returns_copies() -> None:
     assert (server.store.masters["first.bias"] != 99).all()
 
 
-def test_server_reports_an_interval_per_update() -> None:
-    """One interval per update, with its step."""
+def test_server_reports_an_interval_per_activity() -> None:
+    """Casts, sums and updates, each with its step."""
     driver = Driver(steps=1)
     driver.release_all()
     driver.gradient(1, 0)
-    (interval,) = driver.job.report().intervals
-    assert (interval.activity, interval.step) == ("update", 1)
-    assert interval.start_ns <= interval.end_ns
+    intervals = driver.job.report().intervals
+    activities = [interval.activity for interval in intervals]
+    assert activities.count("update") == 1
+    assert activities.index("cast") < activities.index("sum") < activities.index("update")
+    assert {interval.step for interval in intervals} == {1}
+    assert all(interval.start_ns <= interval.end_ns for interval in intervals)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
