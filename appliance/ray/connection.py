@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -18,6 +19,7 @@ from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both 
 )
 from ray.exceptions import RayError, RpcError
 
+from appliance.ray.session_folders import mark_session, remove_ended_sessions
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.interrupts import deferred
@@ -109,6 +111,11 @@ def _init(address: str) -> None:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+    if is_private:
+        node: Any = worker._global_node
+        folder = Path(node.get_session_dir_path())
+        mark_session(folder)
+        remove_ended_sessions(folder.parent)
 
 
 def _check_address(address: str) -> None:
