@@ -6,6 +6,9 @@ Recovery: a small GPT trains on Ray while systems, switches and input workers ar
 at given steps. The seconds are those of the log: from the failure of the job until its rest begins.
 Weights must be those of a local run in which nobody is killed.
 
+Goodput: the same steps twice on Ray, first undisturbed, then with a kill a minute; it is the share
+of the first time in the second.
+
 Cost: the same training in one process, with and without protection in turn. Seconds are those of
 the processor for all roles together, so that other work on the host does not count; a ratio
 compares two neighbouring trials.
@@ -20,9 +23,10 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import torch
@@ -39,8 +43,11 @@ from wsc.core.files import write_json
 _NUM_CSX = 4
 _VICTIMS = ("csx-1", "br-0", "br-1", "wrk-0")
 _STEPS_BETWEEN = 10
+_FAULT_S = 60.0
+_WARM_UP = 50
 _DIED = re.compile(r"Recovery: (?P<role>\S+) died")
 _RECOVERED = re.compile(r"Recovery: recovered in (?P<s>[\d.]+) s")
+_RESTARTS = AutoRestart(max_num_restarts=3)
 _SMALL = Workload(64, 2, 256, 32, 8, "fp32", cores=2)
 
 
@@ -111,18 +118,13 @@ def opened(
 def measure_recovery(rounds: int) -> dict[str, Any]:
     """Kill every kind of role ``rounds`` times; return seconds by role, and both digests."""
     steps = [(n + 1) * _STEPS_BETWEEN for n in range(rounds * len(_VICTIMS))]
-    faults = tuple(
-        Fault(role=_VICTIMS[n % len(_VICTIMS)], step=step, kind="kill")
-        for n, step in enumerate(steps)
-    )
+    faults = _kills_at(steps)
     recoveries, log = Recoveries(), logging.getLogger("waferstream")
     log.addHandler(recoveries)
     with TemporaryDirectory(prefix="benchmark-") as folder:
         plan = FaultPlan(stated=faults, folder=Path(folder))
         try:
-            digest = _digest(
-                RuntimeSpec(kind="ray", faults=plan), AutoRestart(max_num_restarts=3), steps
-            )
+            digest = _digest(RuntimeSpec(kind="ray", faults=plan), _RESTARTS, steps)
         finally:
             log.removeHandler(recoveries)
     every = [second for seconds in recoveries.seconds.values() for second in seconds]
@@ -136,10 +138,51 @@ def measure_recovery(rounds: int) -> dict[str, Any]:
     }
 
 
+def _kills_at(steps: Sequence[int]) -> tuple[Fault, ...]:
+    """Return kills of each kind of role in turn."""
+    return tuple(
+        Fault(role=role, step=step, kind="kill")
+        for step, role in zip(steps, cycle(_VICTIMS), strict=False)
+    )
+
+
 def _digest(runtime: RuntimeSpec, autorestart: AutoRestart | None, kills: Sequence[int]) -> str:
     with opened(_SMALL, runtime, autorestart) as training:
         training.run(kills[-1] + _STEPS_BETWEEN)
         return training.backend.weights_digest()
+
+
+def measure_goodput(minutes: int) -> dict[str, Any]:
+    """Train for some minutes on Ray, then the same steps with a kill a minute."""
+    quiet = RuntimeSpec(kind="ray")
+    with opened(_SMALL, quiet, _RESTARTS) as training:
+        training.run(_WARM_UP)
+        step_s = _seconds_of(training, _WARM_UP) / _WARM_UP
+        steps = round(minutes * _FAULT_S / step_s)
+        quiet_s = _seconds_of(training, steps)
+        digest = training.backend.weights_digest()
+    kills = [round(2 * _WARM_UP + (n + 0.5) * steps / minutes) for n in range(minutes)]
+    faults = _kills_at(kills)
+    with TemporaryDirectory(prefix="benchmark-") as folder:
+        plan = FaultPlan(stated=faults, folder=Path(folder))
+        with opened(_SMALL, RuntimeSpec(kind="ray", faults=plan), _RESTARTS) as training:
+            training.run(_WARM_UP)
+            training.run(_WARM_UP)
+            faulty_s = _seconds_of(training, steps)
+            digest_with_faults = training.backend.weights_digest()
+    return {
+        "steps": steps,
+        "kills": len(faults),
+        "seconds": {"without": quiet_s, "with": faulty_s},
+        "goodput": quiet_s / faulty_s,
+        "is_equal": digest == digest_with_faults,
+    }
+
+
+def _seconds_of(training: Training, steps: int) -> float:
+    start_s = perf_counter()
+    training.run(steps)
+    return perf_counter() - start_s
 
 
 def measure_cost(workload: Workload, pairs: int, steps: int) -> dict[str, Any]:
@@ -173,10 +216,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recovery = measure_recovery(options.rounds)
     for role, seconds in recovery["seconds"].items():
         print(f"{role}: median {statistics.median(seconds):.1f} s, max {max(seconds):.1f} s")
-    is_same = recovery["digest"] == recovery["digest_without_faults"]
+    goodput = measure_goodput(options.minutes)
+    print(f"goodput with a kill a minute: {goodput['goodput']:.1%} of {goodput['steps']} steps")
+    is_same = goodput["is_equal"] and recovery["digest"] == recovery["digest_without_faults"]
     print(f"weights {'equal' if is_same else 'DIFFER FROM'} those without a fault")
     if options.json is not None:
-        write_json(options.json, result | {"cost": cost, "recovery": recovery})
+        write_json(options.json, result | {"cost": cost, "recovery": recovery, "goodput": goodput})
     return 0 if is_same else 1
 
 
@@ -187,6 +232,7 @@ def _workload(hidden: int) -> Workload:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--rounds", type=positive, default=3, help="times that each role is killed")
+    parser.add_argument("--minutes", type=positive, default=5, help="minutes of the goodput, twice")
     parser.add_argument("--pairs", type=positive, default=5, help="pairs of trials of the cost")
     parser.add_argument("--steps", type=positive, default=10, help="steps of a trial")
     parser.add_argument("--hidden", type=positive, default=256, help="width of the model")
