@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from benchmarks.chaos.training import Course
 from wsc.core.units import aligned
 
 _MINUTE_S = 60.0
+_FOLDER = re.compile(r"/\S*/")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def outcome(
         "digest_without_faults": digest,
         "is_equal": course.digest == digest,
         "left_behind": left,
-        "errors": sorted(set(course.errors)),
+        "errors": sorted({_FOLDER.sub("", error) for error in course.errors}),
     }
 
 
