@@ -12,6 +12,7 @@ import torch
 
 from memoryx.journal import Journal
 from memoryx.store import Persistence, WeightStore
+from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec, assign_servers
@@ -31,13 +32,18 @@ class Holder:
     """A role with the parameters of weight server ``index``: masters and optimizer state."""
 
     def __init__(
-        self, name: str, index: int, num_servers: int, parameters: Sequence[TensorSpec]
+        self,
+        name: str,
+        index: int,
+        num_servers: int,
+        parameters: Sequence[TensorSpec],
+        disk: Disk = LOCAL_DISK,
     ) -> None:
         self.name = name
         owner = assign_servers(parameters, num_servers)
         self.store = WeightStore(tuple(p for p in parameters if owner[p.name] == index))
         self.installed: dict[Mode, Installation] = {}
-        self.persistence = Persistence(self.store, name)
+        self.persistence = Persistence(self.store, name, disk)
         self.journal = Journal(self.store)
         self.protected: ProtectedJob | None = None
         """The last job, if it was protected."""

@@ -60,7 +60,7 @@ class Replica(Holder):
     """The role of one replica."""
 
     def __init__(self, spec: ReplicaSpec, context: RoleContext) -> None:
-        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters)
+        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters, context.disk)
         self.spec = spec
         self.context = context
 

@@ -70,7 +70,7 @@ class WeightServer(Holder):
     spec: ServerSpec
 
     def __init__(self, spec: ServerSpec, context: RoleContext) -> None:
-        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters)
+        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters, context.disk)
         self.spec = spec
         self.context = context
 

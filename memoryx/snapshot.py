@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from wsc.checkpoint.parts import Part, write_part
+from wsc.core.disk import LOCAL_DISK, Disk, OpenFile
 from wsc.core.units import MIB
 
 _CHUNK_BYTES = 4 * MIB
@@ -57,8 +58,10 @@ class Snapshot:
         tensors: Mapping[str, Mapping[str, np.ndarray]],
         offsets: Mapping[str, int],
         is_background: bool,
+        disk: Disk = LOCAL_DISK,
     ) -> None:
         self._server = server
+        self._disk = disk
         self._path = path
         self._is_background = is_background
         self._lock = threading.Lock()
@@ -109,20 +112,16 @@ class Snapshot:
         except Exception as error:  # whatever it is, the report must say it
             part = Part(error_number=getattr(error, "errno", None) or errno.EIO)
         with suppress(OSError):  # whoever waits for the report calls ``wait``, and misses it
-            write_part(self._path, self._server, part)
+            write_part(self._path, self._server, part, self._disk)
 
     def _write(self) -> Part:
         crc32: dict[str, int] = {}
         not_finite: list[str] = []
-        descriptor = os.open(self._path, os.O_WRONLY)
-        try:
+        with self._disk.writing(self._path) as file:
             for entry in (entry for entries in self._entries.values() for entry in entries):
-                crc32[entry.key], is_finite = self._write_one(descriptor, entry)
+                crc32[entry.key], is_finite = self._write_one(file, entry)
                 if not is_finite:
                     not_finite.append(entry.key)
-            os.fsync(descriptor)  # other hosts' writes are not flushed by whoever renames the file
-        finally:
-            os.close(descriptor)
         return Part(
             crc32=crc32,
             not_finite=tuple(not_finite),
@@ -130,13 +129,13 @@ class Snapshot:
             copying_s=self._copying_s,
         )
 
-    def _write_one(self, descriptor: int, entry: _Entry) -> tuple[int, bool]:
+    def _write_one(self, file: OpenFile, entry: _Entry) -> tuple[int, bool]:
         """Write one tensor; return its checksum, and whether all its values are finite."""
         crc, is_finite, start = 0, True, 0
         while start < entry.content.size:
             content = entry.content
             chunk = content[start : start + _CHUNK_BYTES]
-            _write_all(descriptor, chunk, entry.offset + start)
+            file.write(chunk, entry.offset + start)
             next_crc = zlib.crc32(chunk.data, crc)
             chunk_is_finite = _all_finite(chunk.view(entry.dtype))
             with self._lock:
@@ -148,13 +147,6 @@ class Snapshot:
         if entry.is_copy:
             entry.content = entry.content[:0]  # its memory is needed no longer
         return crc, is_finite
-
-
-def _write_all(descriptor: int, chunk: np.ndarray, offset: int) -> None:
-    view = chunk.data
-    while view:
-        done = os.pwrite(descriptor, view, offset)
-        view, offset = view[done:], offset + done
 
 
 def _all_finite(values: np.ndarray) -> bool:

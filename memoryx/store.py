@@ -13,6 +13,7 @@ from memoryx.optim.rule import Hyper, Parameter, State, init_state, rule_named
 from memoryx.snapshot import Snapshot
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
+from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import unpack
 from wsc.core.program import TensorSpec
@@ -107,8 +108,9 @@ def _parameter_of(name: str, state: str) -> str:
 class Persistence:
     """Saves and restores the store of one server; all servers write the same file."""
 
-    def __init__(self, store: WeightStore, server: str) -> None:
+    def __init__(self, store: WeightStore, server: str, disk: Disk = LOCAL_DISK) -> None:
         self._store = store
+        self._disk = disk
         self._server = server
         self._snapshot: Snapshot | None = None
         self._postponed: Callable[[], None] | None = None
@@ -129,7 +131,7 @@ class Persistence:
             for name, array in self._arrays(state).items():
                 own = tensors.setdefault(_parameter_of(name, state), {})
                 own[f"{prefix}.{name}"] = array
-        self._snapshot = Snapshot(self._server, path, tensors, offsets, is_background)
+        self._snapshot = Snapshot(self._server, path, tensors, offsets, is_background, self._disk)
         self._store.before_change = self._snapshot.protect
         self._snapshot.start()
 
@@ -154,9 +156,10 @@ class Persistence:
             return
         self.finish_saving()
         prefix, own = CLUSTER_STATES[state], self._arrays(state)
-        reader = Reader(path)
-        present = own if strict else own.keys() & set(reader.names(prefix))
-        reader.read_into({f"{prefix}.{name}": own[name] for name in present})
+        with self._disk.local(path) as local:
+            reader = Reader(local)
+            present = own if strict else own.keys() & set(reader.names(prefix))
+            reader.read_into({f"{prefix}.{name}": own[name] for name in present})
 
     def catch_up(self) -> None:
         """Read the optimizer state that was requested before there was an optimizer."""

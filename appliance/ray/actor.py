@@ -17,10 +17,12 @@ import torch
 
 from appliance.cores import CorePool, cores_of_host
 from appliance.health.pulse import PulseWriter
+from appliance.ray.far_disk import FarDisk
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
 from swarmx.links.link import Link, open_link
+from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
 from wsc.core.messages import Abort, Envelope
@@ -46,13 +48,25 @@ _GRACE_S = 5.0  # the watch finds who keeps a role waiting before the role gives
 
 @dataclass(frozen=True)
 class Presence:
-    """Location of a started role: Ray's id of the host, process, link address, log file, pulse."""
+    """Location of a started role.
+
+    ``host`` is Ray's id of the host and ``host_address`` what people call it, empty on a private
+    Ray. ``clock_ns`` is the time of day at which the host's performance counter was zero.
+    """
 
     host: str
     pid: int
     address: Address
     log_path: str
     pulse: Payload
+    host_address: str = ""
+    clock_ns: int = 0
+
+    @property
+    def where(self) -> str:
+        """The host and the log file, for errors."""
+        host = f"host {self.host_address}, " if self.host_address else ""
+        return f"{host}log: {self.log_path}"
 
 
 class HostedProcess:
@@ -67,12 +81,15 @@ class HostedProcess:
         torch.set_num_threads(1)  # lanes are the parallelism; bits must not depend on threads
         _keep_memory()
         self._pulse = PulseWriter()
+        self._host_address = ""
 
     def presence(self, address: Address = _NO_LINK) -> Presence:
         """Return where this process is; Ray has made its log file the standard error."""
         host = ray.get_runtime_context().get_node_id()
         log_path = os.readlink("/proc/self/fd/2")
-        return Presence(host, os.getpid(), address, log_path, self._pulse.payload)
+        clock_ns = time.time_ns() - time.perf_counter_ns()
+        pulse = self._pulse.payload
+        return Presence(host, os.getpid(), address, log_path, pulse, self._host_address, clock_ns)
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:
@@ -97,6 +114,7 @@ class RoleActor(HostedProcess):
     _link: Link | None = None
     _role: Role
     _cores: CorePool | None = None
+    _disk: Disk = LOCAL_DISK
     _payload_bytes = 0  # of the largest payload of all programs
     _leaves = False
 
@@ -111,10 +129,14 @@ class RoleActor(HostedProcess):
     def load(self, specs: Sequence[RoleSpec]) -> None:
         """Load the code of roles before there is one here: unpickling their specs does."""
 
-    def open(self, role: str, runtime: RuntimeSpec, session: str) -> Presence:
-        """Open the role's link and return where it is."""
+    def open(self, role: str, runtime: RuntimeSpec, session: str, home: str) -> Presence:
+        """Open the role's link and return where it is; ``home`` is the host of the user's files."""
         self._runtime = runtime
         self._leaves = False
+        if runtime.address != "local":
+            self._host_address = str(ray.util.get_node_ip_address())
+        is_home = home == ray.get_runtime_context().get_node_id()
+        self._disk = LOCAL_DISK if is_home else FarDisk(home)
         arena = None if self._link is None else self._link.retire()
         self._link = open_link(
             runtime.link,
@@ -149,7 +171,7 @@ class RoleActor(HostedProcess):
                 assert self._link is not None, "open comes first"
                 if self._cores is None or not self._cores.shares_with(cores):
                     self._cores = cores
-                self._role = spec.build(RoleContext(self._link.arena, self._cores))
+                self._role = spec.build(RoleContext(self._link.arena, self._cores, self._disk))
                 self._payload_bytes = 0
             if self._payload_bytes:
                 self._endpoint.limit_payloads(self._payload_bytes)

@@ -112,7 +112,6 @@ class RayHosted(Generic[Hosted]):
         spare: Any = None,
         owns_ray: bool = False,
     ) -> None:
-        self._logs: dict[str, str] = {}
         self.presences: dict[str, Presence] = {}
         self._kept = actors.keys()
         self._watch: HealthWatch | None = None
@@ -122,7 +121,6 @@ class RayHosted(Generic[Hosted]):
             if self._actor is None:
                 self._actor = coordinator_actor(HostedCoordinator, f"{session}/{COORDINATOR}")
             own: Presence = self._wait_for(self._actor.presence.remote(), runtime.start_timeout_s)
-            self._logs[COORDINATOR] = own.log_path
             self.presences = {COORDINATOR: own}
             self._watch = watch_over({COORDINATOR: own}, {COORDINATOR: self._actor}, runtime)
             start = self._actor.start.remote(factory, specs, runtime, session, placer, actors)
@@ -169,7 +167,7 @@ class RayHosted(Generic[Hosted]):
     def _wait_for(self, future: Any, timeout_s: float | None = None) -> Any:
         findings = {} if self._watch is None else self._watch.findings
         future_of = {COORDINATOR: future}
-        return gather(future_of, self._logs, timeout_s, findings, check_ray)[COORDINATOR]
+        return gather(future_of, self.presences, timeout_s, findings, check_ray)[COORDINATOR]
 
 
 def coordinator_actor(kind: type[HostedCoordinator], name: str) -> Any:

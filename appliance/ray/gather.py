@@ -11,7 +11,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from appliance.ray.actor import Presence
 from appliance.ray.connection import lost_process
+from appliance.ray.survey import is_silent
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
@@ -26,7 +28,7 @@ _SYMPTOMS = (ApplianceRuntimeServerError, ApplianceDeadlockError)
 
 def gather(
     futures: Mapping[str, Any],
-    logs: Mapping[str, str],
+    presences: Mapping[str, Presence],
     timeout_s: float | None = None,
     findings: Mapping[str, WaferStreamError] = MappingProxyType({}),
     check: Callable[[], None] = lambda: None,
@@ -35,7 +37,7 @@ def gather(
 
     The first failure ends the wait. A role that failed by itself is named at once; a role that
     lost its link to another, or waited for a message in vain, is named only if no other role
-    fails within a moment. ``logs`` are the log files of the roles, for the error; ``findings`` are
+    fails within a moment. ``presences`` are where the roles are, for the error; ``findings`` are
     the reasons for which the health watch has ended some of them. ``check`` is called while this
     waits, at least every half second, and may raise.
 
@@ -48,7 +50,9 @@ def gather(
     for role, outcome in outcomes(unfinished, timeout_s, check):
         if isinstance(outcome, RayError):
             failed, error = _cause(role, outcome, outcomes(unfinished, _CAUSE_S, check))
-            raise error_of(failed, error, logs.get(failed), findings.get(failed)) from error
+            if _is_symptom(error):
+                failed = _on_silent_host(presences) or failed
+            raise error_of(failed, error, presences.get(failed), findings.get(failed)) from error
         results[role] = outcome
     if unfinished:
         raise ClusterJobInitError(
@@ -115,16 +119,18 @@ def _is_symptom(error: RayError) -> bool:
 
 
 def error_of(
-    role: str, error: RayError, log_path: str | None, finding: WaferStreamError | None
+    role: str, error: RayError, presence: Presence | None, finding: WaferStreamError | None
 ) -> WaferStreamError:
     """Return the error to raise for a failed role: its own, if it is a WaferStreamError."""
-    where = role if log_path is None else f"{role}, log: {log_path}"
+    where = role if presence is None else f"{role}, {presence.where}"
     if isinstance(error, RayTaskError):
         if isinstance(error.cause, WaferStreamError):
             return error.cause
         return ApplianceRuntimeServerError(
             f"{role} failed", code="role-failed", where=where, value=repr(error.cause)
         )
+    if presence is not None and presence.host_address and is_silent(presence.host):
+        return _lost_with_host(role, presence)
     if isinstance(error, RayActorError) and finding is not None:
         return finding
     if isinstance(error, RayActorError):
@@ -138,6 +144,22 @@ def error_of(
         )
     return ApplianceRuntimeServerError(
         f"{role} cannot be reached", code="role-unreachable", where=where, value=error
+    )
+
+
+def _on_silent_host(presences: Mapping[str, Presence]) -> str | None:
+    """Return a role whose host does not answer any more, None if all do."""
+    known = {p.host: role for role, p in presences.items() if p.host_address}
+    return next((role for host, role in known.items() if is_silent(host)), None)
+
+
+def _lost_with_host(role: str, presence: Presence) -> ApplianceRuntimeServerError:
+    return ApplianceRuntimeServerError(
+        f"{role} was lost with its host {presence.host_address}",
+        code="host-lost",
+        where=f"{role}, {presence.where}",
+        rule="a host answers as long as the cluster",
+        remedy="the same command continues from the last checkpoint on the hosts that are left",
     )
 
 

@@ -130,7 +130,7 @@ class RecoverableRayRoles(RayRoles):
         for role, outcome in outcomes(asked, None, self._on_wait):
             if isinstance(outcome, RayActorError):
                 finding = self._watch.findings.pop(role, None)
-                lost[role] = error_of(role, outcome, self._logs.get(role), finding)
+                lost[role] = error_of(role, outcome, self._presences.get(role), finding)
         return lost
 
     def _end(self, roles: Collection[str]) -> None:

@@ -6,7 +6,9 @@ messages over links. No actor is detached: all end with the process that started
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -95,7 +97,8 @@ class RayRoles:
 
     def run(self, job: Job) -> list[Report]:
         self._running = {role: actor.run.remote(job) for role, actor in self._actors.items()}
-        return list(self._gather(self._running).values())
+        reports = self._gather(self._running)
+        return [self._on_own_clock(role, report) for role, report in reports.items()]
 
     def install(self, installation: Installation) -> None:
         shared = ray.put(installation)  # sent once per host, not once per role
@@ -159,9 +162,17 @@ class RayRoles:
             ray.shutdown()
             self._owns_ray = False
 
-    @property
-    def _logs(self) -> dict[str, str]:
-        return {role: presence.log_path for role, presence in self._presences.items()}
+    def _on_own_clock(self, role: str, report: Report) -> Report:
+        """Return a report whose activities are on the clock of this host."""
+        own_ns = time.time_ns() - time.perf_counter_ns()
+        shift_ns = self._presences[role].clock_ns - own_ns
+        if not report.intervals or self._presences[role].host == self._placer.hosts[0].id:
+            return report
+        moved = [
+            replace(each, start_ns=each.start_ns + shift_ns, end_ns=each.end_ns + shift_ns)
+            for each in report.intervals
+        ]
+        return replace(report, intervals=moved)
 
     def _place(self) -> None:
         """Start one actor per role, but for those that run."""
@@ -173,7 +184,7 @@ class RayRoles:
     def _open(self, session: str) -> None:
         """Let every role open its link, within ``start_timeout_s``."""
         futures = {
-            role: actor.open.remote(role, self._runtime, session)
+            role: actor.open.remote(role, self._runtime, session, self._placer.hosts[0].id)
             for role, actor in self._actors.items()
         }
         limit_s = self._runtime.start_timeout_s
@@ -199,7 +210,9 @@ class RayRoles:
         """Wait for all roles; the health watch says why a role has ended, if it ended it."""
         assert self._watch is not None, "calls follow the start"
         try:
-            return gather(futures, self._logs, findings=self._watch.findings, check=self._on_wait)
+            return gather(
+                futures, self._presences, findings=self._watch.findings, check=self._on_wait
+            )
         except ApplianceDeadlockError as error:
             if error.code != "link-stalled":
                 raise

@@ -143,6 +143,12 @@ def compare(facts: Mapping[str, Facts], own: str) -> None:
             )
 
 
+def is_silent(host: str) -> bool:
+    """Return whether a host, by Ray's id, has left the cluster or does not answer any more."""
+    nodes = [node for node in ray.nodes() if node["NodeID"] == host and node["Alive"]]
+    return not any(map(_answers, nodes))
+
+
 def _answers(node: Mapping[str, Any]) -> bool:
     """Return whether the kernel of a host accepts a connection to its Ray."""
     place = (node["NodeManagerAddress"], node["NodeManagerPort"])
@@ -169,7 +175,7 @@ def _facts(nodes: Sequence[Mapping[str, Any]], timeout_s: float) -> dict[str, Fa
     if late:
         raise ClusterJobInitError(
             "a host does not start a task of Ray",
-            code="host-silent",
+            code="host-not-answering",
             where=", ".join(_address(asked[future]) for future in late),
             rule=f"runtime.start_timeout_s: {timeout_s:g}",
             remedy="look at Ray's logs there, or remove the host from the Ray cluster",

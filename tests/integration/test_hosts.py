@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.hosts.miniature import MiniatureHosts, refusal
 from tests.support.tiny_training import Shape, init_config, train_on_cluster
+from wsc.checkpoint.reader import Reader
 
 pytestmark = [
     pytest.mark.ray,
@@ -86,3 +88,25 @@ def test_link_within_a_host_is_refused_for_several(hosts: MiniatureHosts) -> Non
     done = attempt(hosts, link="shared_memory")
     assert done.returncode != 0
     assert "[link-within-host]" in done.stdout
+
+
+def test_checkpoint_of_spread_servers_is_whole_without_a_shared_disk(
+    hosts: MiniatureHosts, expected: str, tmp_path: Path
+) -> None:
+    """The folder exists on every host, and only that of the program gets files."""
+    for host in range(3):
+        (hosts.folder(host) / "checkpoints").mkdir()
+    path = "/tmp/checkpoints/model.mdl"
+    done = attempt(hosts, save=path, servers=3, server_placement="SPREAD")
+    assert digest_of(done) == expected
+    train_on_cluster(init_config(), Shape(), 3, save=tmp_path / "model.mdl")
+    found, known = (
+        Reader(folder / "model.mdl") for folder in (hosts.folder(0) / "checkpoints", tmp_path)
+    )
+    assert found.tensors.keys() == known.tensors.keys()
+    assert all(np.array_equal(found[key], known[key]) for key in known.tensors)
+    for host in (1, 2):
+        (hosts.folder(host) / "checkpoints" / "model.mdl").write_text("another file")
+    resumed = attempt(hosts, restore=path, steps=2, servers=3, server_placement="SPREAD")
+    restored = train_on_cluster(init_config(), Shape(), 2, restore=tmp_path / "model.mdl")
+    assert digest_of(resumed) == restored

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wsc.core.files import replacing
+from wsc.core.disk import LOCAL_DISK, Disk
 
 
 class Part(BaseModel):
@@ -38,10 +38,9 @@ class Part(BaseModel):
             raise OSError(self.error_number, os.strerror(self.error_number))
 
 
-def write_part(path: Path, server: str, part: Part) -> None:
+def write_part(path: Path, server: str, part: Part, disk: Disk = LOCAL_DISK) -> None:
     """Write the report of one server about its part of the file ``path``, at once."""
-    with replacing(part_path(path, server)) as partial:
-        partial.write_text(part.model_dump_json(), encoding="utf-8")
+    disk.replace_text(part_path(path, server), part.model_dump_json())
 
 
 def has_parts(path: Path, servers: Iterable[str]) -> bool:

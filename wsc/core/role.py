@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import numpy as np
 import torch
 
+from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import Envelope, Message
@@ -244,6 +245,7 @@ class RoleContext:
 
     arena: Arena
     cores: Cores
+    disk: Disk = LOCAL_DISK
 
 
 class RoleSpec(Protocol):

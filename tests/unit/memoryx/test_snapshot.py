@@ -15,6 +15,7 @@ from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import Part, has_parts, read_parts
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import reserve_tensors, write_metadata
+from wsc.core import disk
 from wsc.core.program import TensorSpec
 
 SIZE = 64
@@ -46,7 +47,7 @@ def test_changes_while_a_snapshot_is_written_do_not_reach_it(
     """Before, while, and after a part of a tensor is written, all tensors change."""
     tensors = {name: np.full(SIZE, value, np.float32) for value, name in enumerate("abc")}
     expected = {name: array.copy() for name, array in tensors.items()}
-    write, moments = snapshot_module._write_all, 0
+    write, moments = disk.write_at, 0
 
     def change_all() -> None:
         snapshot.protect(tensors.keys())
@@ -63,7 +64,7 @@ def test_changes_while_a_snapshot_is_written_do_not_reach_it(
         write(descriptor, chunk[half:], offset + half)
 
     monkeypatch.setattr(snapshot_module, "_CHUNK_BYTES", 64)
-    monkeypatch.setattr(snapshot_module, "_write_all", write_and_change)
+    monkeypatch.setattr(disk, "write_at", write_and_change)
     snapshot = snapshot_of(path, tensors)
     snapshot.start()
     reader, part = completed(path, snapshot)
@@ -77,7 +78,7 @@ def test_changes_while_a_snapshot_is_written_do_not_reach_it(
 def test_tensor_that_is_written_is_not_copied(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what is still to be written costs time and memory."""
     reached, go_on = threading.Event(), threading.Event()
-    write = snapshot_module._write_all
+    write = disk.write_at
 
     def pause(descriptor: int, chunk: np.ndarray, offset: int) -> None:
         write(descriptor, chunk, offset)
@@ -85,7 +86,7 @@ def test_tensor_that_is_written_is_not_copied(path: Path, monkeypatch: pytest.Mo
             reached.set()
             go_on.wait(10)
 
-    monkeypatch.setattr(snapshot_module, "_write_all", pause)
+    monkeypatch.setattr(disk, "write_at", pause)
     tensors = {"a": np.zeros(SIZE, np.float32), "b": np.ones(SIZE, np.float32)}
     snapshot = snapshot_of(path, tensors)
     snapshot.start()

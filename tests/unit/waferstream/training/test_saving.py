@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memoryx import snapshot
 from memoryx.store import WeightStore
 from tests.support.tiny_run import TINY, digest_of, run_here, write_run
 from waferstream.cli import INTERRUPTED, TERMINATED
 from wsc.checkpoint.reader import Reader
+from wsc.core import disk
 
 KEYS: dict[str, Any] = {"init__loop": {"max_steps": 4}, "init__logging": {"log_steps": 1}}
 IN_BACKGROUND = {"steps": 2, "async_save": True}
@@ -41,7 +41,7 @@ def test_background_checkpoints_equal_those_written_at_once(
         folder = tmp_path / kind
         folder.mkdir()
         if kind == "background":
-            monkeypatch.setattr(snapshot, "_write_all", delayed(snapshot._write_all))
+            monkeypatch.setattr(disk, "write_at", delayed(disk.write_at))
         code, out, err = run_here(write_run(folder, **KEYS, init__checkpoint=section), capsys)
         assert code == 0, err
         assert out.count("Saved checkpoint") == 2
@@ -76,7 +76,7 @@ def test_checkpoint_is_finished_when_the_run_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step after it fails while it is written; the same command continues from it."""
-    monkeypatch.setattr(snapshot, "_write_all", delayed(snapshot._write_all))
+    monkeypatch.setattr(disk, "write_at", delayed(disk.write_at))
     from memoryx.store import WeightStore
 
     update = WeightStore.update
