@@ -123,14 +123,15 @@ def error_of(
 ) -> WaferStreamError:
     """Return the error to raise for a failed role: its own, if it is a WaferStreamError."""
     where = role if presence is None else f"{role}, {presence.where}"
+    may_be_lost = _is_symptom(error) or not isinstance(error, RayTaskError)
+    if may_be_lost and presence and presence.host_address and is_silent(presence.host):
+        return _lost_with_host(role, presence)
     if isinstance(error, RayTaskError):
         if isinstance(error.cause, WaferStreamError):
             return error.cause
         return ApplianceRuntimeServerError(
             f"{role} failed", code="role-failed", where=where, value=repr(error.cause)
         )
-    if presence is not None and presence.host_address and is_silent(presence.host):
-        return _lost_with_host(role, presence)
     if isinstance(error, RayActorError) and finding is not None:
         return finding
     if isinstance(error, RayActorError):
