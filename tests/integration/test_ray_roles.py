@@ -176,7 +176,7 @@ def test_stopped_role_is_named_not_its_victim(instance: None) -> None:
 
 def test_role_that_continues_in_time_goes_on(instance: None) -> None:
     """A stop within the limit only takes its time; another host would see the pulses, too."""
-    with roles_of(players()) as (roles, pids):
+    with roles_of(players(), RuntimeSpec(heartbeat_timeout_s=60)) as (roles, pids):
         os.kill(pids[0], signal.SIGSTOP)
         resume = threading.Timer(1.5, os.kill, (pids[0], signal.SIGCONT))
         resume.start()
@@ -189,7 +189,7 @@ def test_role_that_continues_in_time_goes_on(instance: None) -> None:
 
 def test_hanging_role_is_named_with_those_that_wait(instance: None) -> None:
     """A role that does not return from a message is found, not the one that waits for it."""
-    with roles_of(players("hangs"), RuntimeSpec(stall_timeout_s=3)) as (roles, _):
+    with roles_of(players("hangs"), RuntimeSpec(stall_timeout_s=6)) as (roles, _):
         with raises(ApplianceDeadlockError, "role-stalled") as caught:
             roles.run(RALLY)
         assert caught.value.where == "b"
