@@ -6,7 +6,7 @@ Each function writes into an empty folder and returns the section of the data lo
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +83,12 @@ def write_t5(folder: Path) -> Loader:
 
 def write_images(folder: Path) -> Loader:
     """Write images of one colour for each class for ImageNet1KProcessor."""
-    names = [f"n{number:08}" for number in range(CLASSES)]
+    names = [_name(number) for number in range(CLASSES)]
     torch.save(({name: (name,) for name in names}, []), folder / "meta.bin")
     random = np.random.default_rng(0)
-    for split in ("train", "val"):
-        for number, name in enumerate(names):
-            place = folder / split / name
-            place.mkdir(parents=True)
-            for sample in range(SAMPLES // CLASSES):
-                pixels = random.integers(0, 64, (LENGTH, LENGTH, 3)) + 48 * number
-                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{sample}.png")
+    for number, path in _samples(folder):
+        pixels = random.integers(0, 64, (LENGTH, LENGTH, 3)) + 48 * number
+        Image.fromarray(pixels.astype(np.uint8)).save(path.with_suffix(".png"))
     size = [LENGTH, LENGTH]
     half = [0.5] * 3
     return {
@@ -115,13 +111,9 @@ def write_images(folder: Path) -> Loader:
 def write_latents(folder: Path) -> Loader:
     """Write means and logarithms of variances for DiffusionLatentImageNet1KProcessor."""
     random = np.random.default_rng(0)
-    for split in ("train", "val"):
-        for number in range(CLASSES):
-            place = folder / split / f"n{number:08}"
-            place.mkdir(parents=True)
-            for sample in range(SAMPLES // CLASSES):
-                output = random.normal(number, 0.1, (8, LATENT, LATENT)).astype(np.float32)
-                np.savez(place / f"{sample}.npz", vae_output=output, label=np.int64(number))
+    for number, path in _samples(folder):
+        output = random.normal(number, 0.1, (8, LATENT, LATENT)).astype(np.float32)
+        np.savez(path.with_suffix(".npz"), vae_output=output, label=np.int64(number))
     return {
         "data_processor": "DiffusionLatentImageNet1KProcessor",
         "data_dir": str(folder),
@@ -131,6 +123,21 @@ def write_latents(folder: Path) -> Loader:
         "shuffle_seed": 1,
         "num_workers": 1,
     }
+
+
+def _samples(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Make the folders of all classes; yield the class and the path, without suffix, of samples."""
+    for split in ("train", "val"):
+        for number in range(CLASSES):
+            place = folder / split / _name(number)
+            place.mkdir(parents=True)
+            for sample in range(SAMPLES // CLASSES):
+                yield number, place / str(sample)
+
+
+def _name(number: int) -> str:
+    """Return the name of a class as ImageNet has it."""
+    return f"n{number:08}"
 
 
 def _write_vocabulary(folder: Path, special: list[str]) -> Path:
