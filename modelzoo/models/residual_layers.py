@@ -87,16 +87,14 @@ class PostNormLayer(TransformerLayer):
         return added
 
 
-class ParallelLayer(nn.Module):
+class ParallelLayer(TransformerLayer):
     """Parallel layer: attention and feed-forward read the same stream, by one norm or two."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.attention_norm = norm(config)
-        self.attention = Attention(config)
-        self.feed_forward_norm = None if config.shares_layer_norm else norm(config)
-        self.feed_forward = feed_forward(config)
-        self.dropout = nn.Dropout(config.dropout_rate)
+        super().__init__(config)
+        self._shares_norm = config.shares_layer_norm
+        if self._shares_norm:
+            del self.feed_forward_norm
 
     def forward(
         self,
@@ -107,7 +105,7 @@ class ParallelLayer(nn.Module):
     ) -> torch.Tensor:
         """Return the residual stream (B, T, C) after this layer."""
         read = self.attention_norm(x)
-        also_read = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
+        also_read = read if self._shares_norm else self.feed_forward_norm(x)
         sum_of_both = self.attention(read, rotation, mask) + self.feed_forward(also_read, routings)
         added: torch.Tensor = x + self.dropout(sum_of_both)
         return added
