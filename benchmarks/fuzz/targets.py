@@ -22,7 +22,7 @@ from benchmarks.fuzz.campaign import Target
 from benchmarks.fuzz.mutations import mutated_bytes, mutated_tree
 from modelzoo.data.hdf5_file import FEATURES, inspect
 from swarmx.links.memory import MemorySlab
-from swarmx.links.unix_socket import decode_message, encode_message
+from swarmx.links.packed_message import decode_message, encode_message
 from swarmx.links.wire import DamagedMessageError, decode_header, encode_header, envelope_of
 from validation.rows.reader import read_rows
 from waferstream.config.params import load_phases

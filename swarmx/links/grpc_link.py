@@ -56,9 +56,15 @@ _MAX_PEERS = 1024  # each peer that sends keeps one waiting thread
 _LOOK_S = 1.0  # between two looks at a connection that does not come about
 _HANDSHAKE_S = 5.0  # a peer refuses handshakes until it knows the directory
 _CLOSE_S = 5.0  # how long close() waits for peers to read what was sent
+_SILENCE_MS = 5000  # a host that answers nothing is lost after twice this time
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", _SILENCE_MS),
+    ("grpc.keepalive_timeout_ms", _SILENCE_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", _SILENCE_MS - 1000),
 )
 
 

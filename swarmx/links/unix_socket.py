@@ -7,9 +7,7 @@ and its end shows either side that the other is gone. All work happens inside ``
 ``receive``; there is no thread.
 
     record:   1 byte: "+" if the message continues in the next record, "." if not
-              up to 32 KiB: a piece of the message
-    message:  4 bytes: length of the header; the header of ``wire.proto``; the bytes of the payload,
-              unless that is in shared memory
+              up to 32 KiB: a piece of the message, packed as ``packed_message`` says
 
 Nearly all messages fit one record. Anyone on the host can connect to an abstract name, or take it.
 So either side asks the kernel for user and process of the other (SO_PEERCRED): the process must be
@@ -21,14 +19,9 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import torch
 
 from swarmx.links.endpoint import (
     MOST_WAITING,
@@ -42,59 +35,23 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
-from swarmx.links.memory import MemorySlab, place_of
-from swarmx.links.wire import (
-    MOST_HEADER_BYTES,
-    DamagedMessageError,
-    decode_header,
-    encode_header,
-    envelope_of,
-    payload_of,
-    shared_payload_of,
+from swarmx.links.packed_message import decode_message, encode_message
+from swarmx.links.unix_connection import (
+    Inbound,
+    is_at,
+    is_open,
+    listen,
+    process_of,
+    receive_record,
+    try_connect,
 )
-from wsc.core.errors import ClusterJobInitError
+from swarmx.links.wire import MOST_HEADER_BYTES, DamagedMessageError
 from wsc.core.messages import Envelope
-from wsc.core.units import KIB, MIB
+from wsc.core.units import KIB
 
 _MORE, _LAST = b"+", b"."
 _PIECE_BYTES = 32 * KIB
-_BUFFER_BYTES = 4 * MIB  # the kernel cuts it to net.core.wmem_max
 _RETRY_S = 0.002
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED
-_LENGTH = struct.Struct("<I")
-
-
-class _Process(NamedTuple):
-    """The process at the other end of a connection."""
-
-    pid: int
-    user: int
-
-
-@dataclass
-class _Inbound:
-    """A connection on which a peer sends to this role."""
-
-    socket: socket.socket
-    process: _Process
-    peer: str = ""
-    pieces: list[bytes] = field(default_factory=list)
-    num_bytes: int = 0
-    """Size of the pieces."""
-
-    def add(self, piece: bytes) -> None:
-        """Keep a piece of an unfinished message."""
-        self.pieces.append(piece)
-        self.num_bytes += len(piece)
-
-    def taken(self, last: memoryview) -> memoryview:
-        """Return a whole message, given its last piece."""
-        if not self.pieces:
-            return last
-        message = b"".join([*self.pieces, last])
-        self.pieces.clear()
-        self.num_bytes = 0
-        return memoryview(message)
 
 
 class SocketEndpoint:
@@ -115,7 +72,7 @@ class SocketEndpoint:
         self._inbox: deque[Envelope] = deque()
         self._record = memoryview(bytearray(1 + _PIECE_BYTES))
         self._selector = selectors.DefaultSelector()
-        self._listener = _listen(self.address.place)
+        self._listener = listen(self.address.place)
         self._watch(self._listener, self._accept)
 
     def connect(self, directory: Mapping[str, Address]) -> None:
@@ -178,16 +135,16 @@ class SocketEndpoint:
     def _accept(self) -> None:
         accepted, _ = self._listener.accept()
         accepted.setblocking(False)
-        inbound = _Inbound(accepted, _process_of(accepted))
+        inbound = Inbound(accepted, process_of(accepted))
         if inbound.process.user != os.getuid():  # it could hold a descriptor without a name
             self.refused += 1
             accepted.close()
             return
         self._watch(accepted, lambda: self._read(inbound))
 
-    def _read(self, inbound: _Inbound) -> None:
+    def _read(self, inbound: Inbound) -> None:
         """Read one record of a connection: the peer's name, or a piece of a message."""
-        record = _receive_record(inbound.socket, self._record)
+        record = receive_record(inbound.socket, self._record)
         if not record:
             self._forget(inbound.socket)
             if inbound.peer:
@@ -197,16 +154,16 @@ class SocketEndpoint:
         else:
             self._take(inbound, record)
 
-    def _identify(self, inbound: _Inbound, name: bytes) -> None:
+    def _identify(self, inbound: Inbound, name: bytes) -> None:
         """Take a connection as that of a role, or drop it if another process opened it."""
         peer = name.decode("utf-8", "replace")
-        if _is_at(self._directory.get(peer), inbound.process):
+        if is_at(self._directory.get(peer), inbound.process):
             inbound.peer = peer
         else:
             self.refused += 1
             self._forget(inbound.socket)
 
-    def _take(self, inbound: _Inbound, record: memoryview) -> None:
+    def _take(self, inbound: Inbound, record: memoryview) -> None:
         """Take a record of a peer.
 
         Raises:
@@ -236,11 +193,11 @@ class SocketEndpoint:
             raise peer_gone(self.name, target)
         address = self._directory[target]
         deadline = time.monotonic() + self._start_timeout_s
-        while (connection := _try_connect(address.place)) is None:
+        while (connection := try_connect(address.place)) is None:
             if time.monotonic() > deadline:
                 raise unreachable(self.name, target, self._start_timeout_s)
             self._poll(_RETRY_S)
-        if not _is_at(address, listener := _process_of(connection)):
+        if not is_at(address, listener := process_of(connection)):
             connection.close()
             raise not_authentic(self.name, target, listener)
         self._outbound[target] = connection
@@ -250,7 +207,7 @@ class SocketEndpoint:
     def _notice_end(self, target: str) -> None:
         """Check a readable outbound connection: a peer never writes to it, so it has ended."""
         connection = self._outbound.get(target)
-        if connection is not None and not _is_open(connection):
+        if connection is not None and not is_open(connection):
             self._lose(target)
 
     def _lose(self, target: str) -> None:
@@ -283,102 +240,3 @@ class SocketEndpoint:
         self._poll(wait_s)
         if connection.fileno() >= 0:
             self._selector.modify(connection, selectors.EVENT_READ, callback)
-
-
-def _listen(address: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        listener.bind(f"\0{address}")
-    except OSError as error:
-        listener.close()
-        raise ClusterJobInitError(
-            "a role cannot listen",
-            code="address-unavailable",
-            where=address,
-            value=error,
-            rule="one cluster per session name",
-        ) from error
-    listener.setblocking(False)
-    listener.listen(socket.SOMAXCONN)
-    return listener
-
-
-def _try_connect(address: str) -> socket.socket | None:
-    """Return a connection, or None if no role listens there yet or its queue is full."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
-    connection.setblocking(False)
-    try:
-        connection.connect(f"\0{address}")
-    except (ConnectionRefusedError, BlockingIOError):
-        connection.close()
-        return None
-    return connection
-
-
-def _receive_record(connection: socket.socket, record: memoryview) -> memoryview:
-    """Return the next record; it is empty at the end of the connection."""
-    try:
-        return record[: connection.recv_into(record)]
-    except ConnectionError:
-        return record[:0]
-
-
-def _is_open(connection: socket.socket) -> bool:
-    try:
-        return bool(connection.recv(1))
-    except BlockingIOError:
-        return True
-    except ConnectionError:
-        return False
-
-
-def _process_of(connection: socket.socket) -> _Process:
-    """Return the process that opened a connection, or that listens at its other end."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(credentials)
-    return _Process(pid, user)
-
-
-def _is_at(address: Address | None, process: _Process) -> bool:
-    """Return whether a process is the one that the directory names, and of this user."""
-    return address is not None and (address.identity, os.getuid()) == (
-        str(process.pid),
-        process.user,
-    )
-
-
-def encode_message(envelope: Envelope) -> bytes:
-    """Return a message as the bytes that cross a socket."""
-    payload = payload_of(envelope)
-    place = place_of(payload)
-    header = encode_header(envelope, place)
-    content = b"" if payload is None or place else payload.view(torch.uint8).numpy().tobytes()
-    return b"".join((_LENGTH.pack(len(header)), header, content))
-
-
-def decode_message(message: memoryview, payload_limit: int) -> Envelope:
-    """Return the message of some bytes.
-
-    Raises:
-        DamagedMessageError: They are no message, or its payload exceeds the limit.
-    """
-    if len(message) < _LENGTH.size:
-        raise DamagedMessageError("a message without a header")
-    (length,) = _LENGTH.unpack(message[: _LENGTH.size])
-    header, payload_bytes = decode_header(message[_LENGTH.size :][:length])
-    content = message[_LENGTH.size + length :]
-    if payload_bytes is None:
-        return envelope_of(header, None)
-    if payload_bytes > payload_limit:
-        raise DamagedMessageError(f"a payload of {payload_bytes} bytes")
-    shared = shared_payload_of(header)
-    if shared is None and len(content) != payload_bytes:
-        raise DamagedMessageError(f"{len(content)} of {payload_bytes} bytes of a payload")
-    return envelope_of(header, shared or _copied(content))
-
-
-def _copied(content: memoryview) -> MemorySlab:
-    slab = MemorySlab(len(content))
-    slab.view(torch.uint8).numpy().data[:] = content
-    return slab
