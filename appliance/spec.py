@@ -81,12 +81,13 @@ class RuntimeSpec(Config):
     """``PACK``: weight servers run on the host of the program. ``SPREAD``: on all hosts of systems
     in turn, and their checkpoints travel to the host of the program through Ray."""
 
-    link: Literal["shared_memory", "grpc"] = "shared_memory"
-    """What carries messages between actors; ``grpc`` is needed when they span hosts."""
+    link: Literal["auto", "shared_memory", "tcp", "grpc"] = "auto"
+    """What carries messages between actors. ``auto`` is shared memory within a host, and ``tcp``
+    between hosts; ``tcp`` and ``grpc`` are also used within a host. Both are under TLS."""
 
     tls: TlsSpec | None = None
-    """Certificates of the hosts, for ``link: grpc``. Without, every role makes one of its own, and
-    the directory that Ray carries says which belongs to whom."""
+    """Certificates of the hosts, for links between hosts. Without, every role makes one of its own,
+    and the directory that Ray carries says which belongs to whom."""
 
     input_workers: PositiveInt = 1
     """Most input-worker processes, even if ``num_workers_per_csx`` requests more."""
@@ -116,14 +117,21 @@ class RuntimeSpec(Config):
     log: RoleLogSpec = Field(default_factory=RoleLogSpec)
     """Logs of the roles; a run of a params file sets them from ``logging.wsc_log_level``."""
 
+    @property
+    def carrier(self) -> Literal["auto", "shared_memory", "tcp", "grpc"]:
+        """The link that is opened: a private Ray has one host, so nothing listens on a network."""
+        if self.link == "auto" and self.address == "local":
+            return "shared_memory"
+        return self.link
+
     @model_validator(mode="after")
     def _tls_has_a_network(self) -> RuntimeSpec:
-        if self.tls is not None and (self.kind == "local" or self.link == "shared_memory"):
+        if self.tls is not None and (self.kind == "local" or self.carrier == "shared_memory"):
             raise ConfigError(
                 "runtime.tls must go with a link between hosts",
                 code="tls-without-network",
-                value=f"kind: {self.kind}, link: {self.link}",
-                remedy="set runtime.link to grpc, or remove runtime.tls",
+                value=f"kind: {self.kind}, link: {self.link}, address: {self.address}",
+                remedy="join a Ray cluster with runtime.link auto, or remove runtime.tls",
             )
         return self
 

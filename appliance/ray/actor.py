@@ -139,7 +139,7 @@ class RoleActor(HostedProcess):
         self._disk = LOCAL_DISK if is_home else FarDisk(home)
         arena = None if self._link is None else self._link.retire()
         self._link = open_link(
-            runtime.link,
+            runtime.carrier,
             role,
             session,
             host=own_address(runtime),

@@ -110,7 +110,7 @@ def check_link(placement: Placement, runtime: RuntimeSpec) -> None:
             code="link-within-host",
             where="runtime.link",
             value=f"shared_memory, with roles on {placement.num_hosts} hosts",
-            remedy="set runtime.link to grpc, or runtime.placement to STRICT_PACK",
+            remedy="set runtime.link to auto, or runtime.placement to STRICT_PACK",
         )
 
 

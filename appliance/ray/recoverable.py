@@ -94,7 +94,7 @@ class RecoverableRayRoles(RayRoles):
     def _open(self, session: str) -> None:
         self._close_link()
         self._link = open_link(
-            self._runtime.link,
+            self._runtime.carrier,
             COORDINATOR,
             session,
             host=own_address(self._runtime),

@@ -358,7 +358,7 @@ class Execution:
 def _log_staged(config: ClusterConfig) -> None:
     """Log that every role has its program and weights, in the words of the vendor's client."""
     runtime = config.cluster.runtime
-    network = "none (one process)" if runtime.kind == "local" else runtime.link
+    network = "none (one process)" if runtime.kind == "local" else runtime.carrier
     log.info("Device programming is complete")
     log.info("Using network type: %s", network)
     log.info("Input workers are ready to stream input data")

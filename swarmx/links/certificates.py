@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from swarmx.links.tls import TlsSpec
 from wsc.core.errors import ConfigError
 
 _CLOCK_SKEW = timedelta(days=1)  # clocks of hosts differ
@@ -68,6 +69,13 @@ def certificate_of_role(role: str) -> Credentials:
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _certificate(role, role, key, _ROLE_LIFE).add_extension(_names([role]), False)
     return _credentials(builder.sign(key, hashes.SHA256()), key, None)
+
+
+def credentials_of(role: str, tls: TlsSpec | None) -> Credentials:
+    """Return the certificate of the role's host, or one of its own; see ``read_credentials``."""
+    if tls is None:
+        return certificate_of_role(role)
+    return read_credentials(tls.ca, tls.certificate, tls.key)
 
 
 def make_authority(name: str, life: timedelta) -> Credentials:

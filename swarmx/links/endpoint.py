@@ -16,13 +16,18 @@ from wsc.core.units import GIB
 
 
 class Address(NamedTuple):
-    """Where a role is reached, and how its peers know that it is this role.
-
-    ``identity`` is public: the number of the process on one host, a certificate on a network.
-    """
+    """Where a role is reached, and how its peers know that it is this role."""
 
     place: str
+
     identity: str
+    """Public: the number of the process on one host, a certificate on a network."""
+
+    host: str = ""
+    """The host on which ``place`` can be reached, if it cannot from others."""
+
+    far: Address | None = None
+    """Where roles of other hosts reach this one."""
 
 
 PAYLOAD_LIMIT_BYTES = 1 * GIB
@@ -40,8 +45,9 @@ class Endpoint(Protocol):
     address: Address
     """Where peers reach this role."""
 
-    refused: int
-    """Connections so far that were not from a role of the directory."""
+    @property
+    def refused(self) -> int:
+        """Connections so far that were not from a role of the directory."""
 
     def connect(self, directory: Mapping[str, Address]) -> None:
         """Record the address of every peer, by role name; others are refused."""
@@ -88,6 +94,17 @@ def not_authentic(role: str, peer: str, found: object) -> ApplianceRuntimeServer
     )
 
 
+def refused(role: str, peer: str, reason: str) -> ApplianceRuntimeServerError:
+    """Return the error for a peer that does not take messages of this role."""
+    return ApplianceRuntimeServerError(
+        f"{peer} refuses the messages of {role}",
+        code="peer-refuses",
+        where=role,
+        value=f"{peer}: {reason}",
+        rule="all roles of a cluster run one version of WaferStream, in one session",
+    )
+
+
 def damaged(role: str, peer: str, reason: object) -> ApplianceCorruptionError:
     """Return the error for bytes of a peer that are no message."""
     return ApplianceCorruptionError(
@@ -128,6 +145,27 @@ def unknown_role(role: str, peer: str) -> ApplianceRuntimeServerError:
         where=role,
         value=peer,
         rule="connect() names every role that is sent to",
+    )
+
+
+def stalled_peer(role: str, peer: str, timeout_s: float) -> ApplianceDeadlockError:
+    """Return the error for a peer that neither reads nor ends, or that stops within a message."""
+    return ApplianceDeadlockError(
+        f"{role} waits in vain for {peer} on their link",
+        code="link-stalled",
+        where=role,
+        value=peer,
+        rule=f"a message moves within {timeout_s:g} s",
+    )
+
+
+def no_memory(role: str, peer: str, reason: object) -> ApplianceResourceExhausted:
+    """Return the error for a payload that has no room here."""
+    return ApplianceResourceExhausted(
+        f"{role} has no memory for a payload",
+        code="no-memory-for-payload",
+        where=role,
+        value=f"from {peer}: {reason}",
     )
 
 

@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 import grpc
 import torch
 
-from swarmx.links.certificates import Credentials, certificate_of_role, read_credentials
+from swarmx.links.certificates import Credentials, credentials_of
 from swarmx.links.endpoint import (
     MOST_WAITING,
     PAYLOAD_LIMIT_BYTES,
@@ -32,10 +32,10 @@ from swarmx.links.endpoint import (
     not_authentic,
     peer_gone,
     queue_full,
-    stalled,
     unknown_role,
     unreachable,
 )
+from swarmx.links.inbox import Inbox
 from swarmx.links.memory import MemorySlab
 from swarmx.links.tls import TlsSpec
 from swarmx.links.wire import (
@@ -45,7 +45,7 @@ from swarmx.links.wire import (
     envelope_of,
     payload_of,
 )
-from wsc.core.errors import ApplianceError, ClusterJobInitError
+from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import Envelope
 from wsc.core.payload import Payload
 from wsc.core.units import MIB
@@ -69,13 +69,6 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
 
 
 @dataclass(frozen=True)
-class _Lost:
-    """Marks the end of a peer's messages in the inbox."""
-
-    peer: str
-
-
-@dataclass(frozen=True)
 class _Outbound:
     """A stream to a peer that sends the messages of a queue; None in the queue ends it."""
 
@@ -88,12 +81,7 @@ def open_grpc(
     name: str, session: str, host: str, start_timeout_s: float, tls: TlsSpec | None = None
 ) -> GrpcEndpoint:
     """Open the mailbox of a role, with the certificate of its host or one of its own."""
-    own = (
-        certificate_of_role(name)
-        if tls is None
-        else read_credentials(tls.ca, tls.certificate, tls.key)
-    )
-    return GrpcEndpoint(name, session, host, start_timeout_s, own)
+    return GrpcEndpoint(name, session, host, start_timeout_s, credentials_of(name, tls))
 
 
 class GrpcEndpoint:
@@ -113,8 +101,7 @@ class GrpcEndpoint:
         self._payload_limit = PAYLOAD_LIMIT_BYTES
         self._directory: dict[str, Address] = {}
         self._outbound: dict[str, _Outbound] = {}
-        self._inbox: SimpleQueue[Envelope | _Lost | ApplianceError] = SimpleQueue()
-        self._lost: list[str] = []
+        self._inbox = Inbox(name)
         self._own = own
         self._reserved = _reserve(host)
         self._server: grpc.Server | None = None
@@ -158,18 +145,7 @@ class GrpcEndpoint:
 
     def receive(self, timeout_s: float) -> Envelope:
         """Return the next message; messages that a peer sent before it closed still arrive."""
-        try:
-            item = self._inbox.get(timeout=0 if self._lost else timeout_s)
-        except Empty:
-            if self._lost:
-                raise peer_gone(self.name, self._lost[0]) from None
-            raise stalled(self.name, timeout_s) from None
-        if isinstance(item, Envelope):
-            return item
-        if isinstance(item, ApplianceError):
-            raise item
-        self._lost.append(item.peer)
-        return self.receive(timeout_s)
+        return self._inbox.receive(timeout_s)
 
     def close(self) -> None:
         """End all streams after peers have read what was sent; peers notice. Idempotent."""
@@ -188,7 +164,7 @@ class GrpcEndpoint:
         """Wait until a peer listens, and start the stream to it."""
         if target not in self._directory:
             raise unknown_role(self.name, target)
-        if target in self._lost:
+        if self._inbox.has_lost(target):
             raise peer_gone(self.name, target)
         channel = self._channel(target)
         try:
@@ -200,13 +176,13 @@ class GrpcEndpoint:
         call = channel.stream_unary(f"/{_SERVICE}/{_METHOD}").future(
             _frames(queue), metadata=(("session", self._session), ("role", self.name))
         )
-        call.add_done_callback(lambda _: self._inbox.put(_Lost(target)))
+        call.add_done_callback(lambda _: self._inbox.lose(target))
         self._outbound[target] = _Outbound(channel, queue, call)
         return self._outbound[target]
 
     def _channel(self, target: str) -> grpc.Channel:
         """Return a channel on which only the role at this address can answer."""
-        place, identity = self._directory[target]
+        place, identity, *_ = self._directory[target]
         own, options = self._own, _OPTIONS
         if own.authority is None:  # the certificate is of a role, not of its host
             options = (*_OPTIONS, ("grpc.ssl_target_name_override", target))
@@ -263,16 +239,14 @@ class GrpcEndpoint:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a role of this cluster")
         try:
             for encoded in frames:
-                if self._inbox.qsize() >= MOST_WAITING:
-                    self._inbox.put(queue_full(self.name, peer))
+                if not self._inbox.put(self._read(peer, encoded, frames)):
                     break
-                self._inbox.put(self._read(peer, encoded, frames))
         except DamagedMessageError as error:
-            self._inbox.put(damaged(self.name, peer, error))
+            self._inbox.fail(damaged(self.name, peer, error))
         except (grpc.RpcError, StopIteration):
             pass  # the peer died, perhaps between two frames
         finally:
-            self._inbox.put(_Lost(peer))
+            self._inbox.lose(peer)
         return b""
 
     def _read(self, peer: str, encoded: bytes, frames: Iterator[bytes]) -> Envelope:

@@ -11,7 +11,8 @@ from swarmx.links.tls import TlsSpec
 from swarmx.links.unix_socket import SocketEndpoint
 from wsc.core.payload import Arena
 
-LinkKind = Literal["shared_memory", "grpc"]
+LinkKind = Literal["auto", "shared_memory", "tcp", "grpc"]
+"""``auto`` is shared memory within a host and TCP between hosts."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def open_link(
     stall_timeout_s: float = 600.0,
     arena: Arena | None = None,
     tls: TlsSpec | None = None,
+    memory: str | None = None,
 ) -> Link:
     """Open the link of one role; roles of one session can reach each other.
 
@@ -51,11 +53,12 @@ def open_link(
         kind: What carries the messages.
         role: Name of the role.
         session: A name that is unique to the cluster.
-        host: Where other hosts reach this one (gRPC only).
+        host: Where other hosts reach this one (not shared memory).
         start_timeout_s: Limit of the wait for a peer to listen.
-        stall_timeout_s: Limit of the wait for a peer to read a message (shared memory only).
+        stall_timeout_s: Limit of the wait for a peer to read a message (not gRPC).
         arena: Memory of an earlier link of the role, to be used again.
-        tls: Certificates of this host; without, the role makes one of its own (gRPC only).
+        tls: Certificates of this host; without, the role makes one of its own (not shared memory).
+        memory: The host whose memory the role shares; the one it is on if None (auto only).
 
     Raises:
         ConfigError: The files of ``tls`` cannot be used.
@@ -71,4 +74,16 @@ def open_link(
 
             endpoint = open_grpc(role, session, host, start_timeout_s, tls)
             return Link(endpoint, arena or MemoryArena())
+        case "tcp":
+            from swarmx.links.tcp_link import open_tcp  # noqa: PLC0415 - loads C libraries
+
+            arena = arena or MemoryArena()
+            limits = start_timeout_s, stall_timeout_s
+            return Link(open_tcp(role, session, host, *limits, arena, tls), arena)
+        case "auto":
+            from swarmx.links.auto_link import open_auto  # noqa: PLC0415 - loads C libraries
+
+            arena = arena or SharedArena()
+            limits = start_timeout_s, stall_timeout_s
+            return Link(open_auto(role, session, host, *limits, arena, tls, memory), arena)
     assert_never(kind)

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from collections import defaultdict
 from typing import NamedTuple
 
 import torch
 
-from wsc.core.errors import ApplianceCorruptionError, ApplianceRuntimeServerError
+from wsc.core.errors import (
+    ApplianceCorruptionError,
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+)
 from wsc.core.payload import Payload
 from wsc.core.units import MIB
 
@@ -90,9 +95,16 @@ def _map(block: Block) -> mmap.mmap:
         status = os.fstat(descriptor)
         if status.st_ino != block.inode or not status.st_size:
             raise _owner_ended(block)
-        return mmap.mmap(descriptor, status.st_size)
+        return _map_file(descriptor, status.st_size)
     finally:
         os.close(descriptor)
+
+
+def _map_file(descriptor: int, num_bytes: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(descriptor, num_bytes)
+    except OSError as error:
+        raise _no_room(num_bytes, error) from error
 
 
 def unmap_lost_blocks() -> None:
@@ -110,6 +122,16 @@ def _is_held(block: Block) -> bool:
         return os.stat(f"/proc/{block.pid}/fd/{block.descriptor}").st_ino == block.inode
     except OSError:
         return False
+
+
+def _no_room(num_bytes: int, error: OSError) -> ApplianceResourceExhausted:
+    return ApplianceResourceExhausted(
+        "this host has no shared memory for a payload",
+        code="no-shared-memory",
+        where=f"process {os.getpid()}",
+        value=f"{num_bytes} bytes: {error.strerror}",
+        rule="limits of a process (ulimit -a) and of its container leave room for its payloads",
+    )
 
 
 def _owner_ended(block: Block) -> ApplianceRuntimeServerError:
@@ -181,7 +203,7 @@ def place_of(payload: Payload | None) -> SharedPayload | None:
 
 
 class SharedArena:
-    """Slabs of shared memory for one role: one thread at a time allocates, any thread frees.
+    """Slabs of shared memory for one role; any thread allocates and frees.
 
     A freed slab is kept for the next one of its size: a role sends payloads of few sizes, the same
     in every step, so after the first step every page has been touched before.
@@ -192,15 +214,18 @@ class SharedArena:
         self._free_bytes = 0  # left at the end of the last block
         self._freed: defaultdict[int, list[SharedPayload]] = defaultdict(list)
         self._carved: list[SharedPayload] = []  # all there are, freed or not
+        self._lock = threading.Lock()  # threads of a link allocate, too
 
     def allocate(self, num_bytes: int) -> SharedSlab:
         """Return a slab of ``num_bytes``, 64-byte aligned, contents undefined."""
-        freed = self._freed[num_bytes]
-        return SharedSlab(self, freed.pop() if freed else self._carve(num_bytes))
+        with self._lock:
+            freed = self._freed[num_bytes]
+            return SharedSlab(self, freed.pop() if freed else self._carve(num_bytes))
 
     def take_back(self, payload: SharedPayload) -> None:
         """Keep the bytes of a freed slab for the next slab of this size."""
-        self._freed[payload.num_bytes].append(payload)
+        with self._lock:
+            self._freed[payload.num_bytes].append(payload)
 
     def take_back_all(self) -> None:
         """Take back every slab, freed or not; nobody may read or free one of them any more."""
@@ -230,7 +255,14 @@ class SharedArena:
         return self._carved[-1]
 
     def _add_block(self, num_bytes: int) -> None:
-        descriptor = os.memfd_create("waferstream", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, num_bytes)
+        try:
+            descriptor = os.memfd_create("waferstream", os.MFD_CLOEXEC)
+        except OSError as error:
+            raise _no_room(num_bytes, error) from error
+        try:
+            os.ftruncate(descriptor, num_bytes)
+        except OSError as error:
+            os.close(descriptor)
+            raise _no_room(num_bytes, error) from error
         self._blocks.append(Block(os.getpid(), descriptor, os.fstat(descriptor).st_ino))
         self._free_bytes = num_bytes

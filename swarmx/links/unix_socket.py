@@ -35,6 +35,7 @@ from swarmx.links.endpoint import (
     unknown_role,
     unreachable,
 )
+from swarmx.links.inbox import Inbox, Lost
 from swarmx.links.packed_message import decode_message, encode_message
 from swarmx.links.unix_connection import (
     Inbound,
@@ -115,8 +116,25 @@ class SocketEndpoint:
     def close(self) -> None:
         """Close every socket; peers notice. Idempotent."""
         for key in list((self._selector.get_map() or {}).values()):
-            key.fileobj.close()  # type: ignore[union-attr] # always a socket
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
         self._selector.close()
+
+    def also_receive(self, inbox: Inbox, arrival: int) -> None:
+        """Receive what another link puts into an inbox, too; ``arrival`` is an event of it."""
+
+        def take() -> None:
+            os.eventfd_read(arrival)
+            for item in inbox.arrivals():
+                match item:
+                    case Envelope():
+                        self._inbox.append(item)
+                    case Lost(peer):
+                        self._lost.append(peer)
+                    case error:
+                        raise error
+
+        self._selector.register(arrival, selectors.EVENT_READ, take)
 
     def _poll(self, wait_s: float) -> bool:
         """Serve every socket that is ready; return False if none was within ``wait_s``."""

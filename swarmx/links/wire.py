@@ -26,6 +26,9 @@ from wsc.core.watch import ORIGINS, Finding
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
 
+PROTOCOL_VERSION = 1
+"""Changes with ``wire.proto`` and with the order of the bytes on a connection."""
+
 _DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire
 
 

@@ -7,7 +7,8 @@ the payload is relayed; ``WeightsReady`` is copied into a slab of its own.
 
 import json
 import sys
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 
@@ -17,6 +18,26 @@ from wsc.core.errors import ApplianceRuntimeServerError
 from wsc.core.messages import Envelope, Message, WeightsReady
 
 NAME = "echo"
+ON_OTHER_HOSTS = "auto between hosts"
+"""The link ``auto``, where no role shares memory with another."""
+
+
+def open_kind(kind: str, role: str, session: str, timeout_s: float = 60.0) -> Link:
+    """Open a link of any kind, or ``ON_OTHER_HOSTS``."""
+    return open_link(
+        "auto" if kind == ON_OTHER_HOSTS else cast(LinkKind, kind),
+        role,
+        session,
+        start_timeout_s=timeout_s,
+        stall_timeout_s=timeout_s,
+        memory=role if kind == ON_OTHER_HOSTS else None,
+    )
+
+
+def read_address(fields: Sequence[Any]) -> Address:
+    """Return an address that was written as JSON."""
+    place, identity, host, far = fields
+    return Address(place, identity, host, None if far is None else read_address(far))
 
 
 def answer(message: Message, link: Link) -> Message:
@@ -27,11 +48,11 @@ def answer(message: Message, link: Link) -> Message:
     return WeightsReady(message.step, message.round, message.bucket, slab)
 
 
-def serve(kind: LinkKind, session: str) -> None:
-    link = open_link(kind, NAME, session)
+def serve(kind: str, session: str) -> None:
+    link = open_kind(kind, NAME, session)
     print(json.dumps(link.endpoint.address), flush=True)
     given = json.loads(sys.stdin.readline())
-    link.endpoint.connect({role: Address(*address) for role, address in given.items()})
+    link.endpoint.connect({role: read_address(address) for role, address in given.items()})
     try:
         while True:
             got = link.endpoint.receive(60.0)
@@ -42,4 +63,4 @@ def serve(kind: LinkKind, session: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    serve(cast(LinkKind, sys.argv[1]), sys.argv[2])
+    serve(sys.argv[1], sys.argv[2])

@@ -44,7 +44,14 @@ def local() -> dict[str, Any]:
 
 @pytest.mark.ray
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("link", [pytest.param("shared_memory", marks=pytest.mark.nightly), "grpc"])
+@pytest.mark.parametrize(
+    "link",
+    [
+        pytest.param("shared_memory", marks=pytest.mark.nightly),
+        pytest.param("grpc", marks=pytest.mark.nightly),
+        "tcp",
+    ],
+)
 def test_ray_cluster_equals_the_local_cluster(local: dict[str, Any], link: LinkKind) -> None:
     """Seven actors and a coordinator agree with one process in bits and in picoseconds."""
     shape = replace(LOCAL, kind="ray", link=link)

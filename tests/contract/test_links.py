@@ -8,13 +8,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 
-from swarmx.links import grpc_link, unix_socket
+from swarmx.links import grpc_link, inbox, outbound, unix_socket
 from swarmx.links.endpoint import Address, Endpoint
-from swarmx.links.link import Link, LinkKind, open_link
+from swarmx.links.link import Link, LinkKind
+from tests.contract.echo_role import ON_OTHER_HOSTS, open_kind, read_address
 from tests.support.envelopes import payload_of
 from tests.support.errors import raises
 from wsc.core.errors import (
@@ -26,7 +28,7 @@ from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady
 from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
 
-KINDS: tuple[LinkKind, ...] = ("shared_memory", "grpc")
+KINDS = (*get_args(LinkKind), ON_OTHER_HOSTS)
 DTYPES = (
     torch.bfloat16,
     torch.float16,
@@ -40,13 +42,13 @@ DTYPES = (
 
 
 @contextmanager
-def opened(kind: LinkKind, *roles: str) -> Iterator[list[Link]]:
+def opened(kind: str, *roles: str) -> Iterator[list[Link]]:
     """Links of roles in this process that know each other."""
     session = uuid.uuid4().hex
     with ExitStack() as stack:
         links = []
         for role in roles:
-            links.append(open_link(kind, role, session, start_timeout_s=10, stall_timeout_s=10))
+            links.append(open_kind(kind, role, session, 10))
             stack.callback(links[-1].close)
         directory = {link.endpoint.name: link.endpoint.address for link in links}
         for link in links:
@@ -213,7 +215,7 @@ def test_closed_peer_is_noticed_after_its_last_message(links: list[Link]) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_roles_that_flood_each_other_both_finish(kind: LinkKind) -> None:
+def test_roles_that_flood_each_other_both_finish(kind: str) -> None:
     """Both send far more than any buffer holds before they read; neither waits for the other."""
     count = 3000
 
@@ -234,7 +236,7 @@ def test_roles_that_flood_each_other_both_finish(kind: LinkKind) -> None:
 
 def test_queues_are_bounded(links: list[Link], monkeypatch: pytest.MonkeyPatch) -> None:
     """A role that is sent far more than credits allow gets an error, not all of the memory."""
-    for module in (unix_socket, grpc_link):
+    for module in (unix_socket, grpc_link, inbox, outbound):
         monkeypatch.setattr(module, "MOST_WAITING", 10)
     a, b = links[0].endpoint, links[1].endpoint
     with raises(ApplianceResourceExhausted, "queue-full"):
@@ -248,11 +250,12 @@ def test_queues_are_bounded(links: list[Link], monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_peer_that_never_listens_is_unreachable(kind: LinkKind) -> None:
+def test_peer_that_never_listens_is_unreachable(kind: str) -> None:
     """A peer that never listens is named when the start time-out is over."""
-    link = open_link(kind, "a", uuid.uuid4().hex, start_timeout_s=0.3)
+    link = open_kind(kind, "a", uuid.uuid4().hex, 0.3)
     try:
-        link.endpoint.connect({"b": Address("127.0.0.1:1", "")})
+        nowhere = Address("127.0.0.1:1", "")
+        link.endpoint.connect({"b": nowhere._replace(host="elsewhere", far=nowhere)})
         with raises(ApplianceRuntimeServerError, "peer-unreachable") as caught:
             link.endpoint.send(released("a", "b", 1))
         assert (caught.value.where, caught.value.value) == ("a", "b")
@@ -261,12 +264,12 @@ def test_peer_that_never_listens_is_unreachable(kind: LinkKind) -> None:
 
 
 @contextmanager
-def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
+def echo_process(kind: str) -> Iterator[tuple[Link, subprocess.Popen[str]]]:
     """Yield a link of this process and the process of its peer ``echo``."""
     session = uuid.uuid4().hex
     script = Path(__file__).with_name("echo_role.py")
     command = [sys.executable, str(script), kind, session]
-    link = open_link(kind, "a", session, start_timeout_s=30, stall_timeout_s=30)
+    link = open_kind(kind, "a", session, 30)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -274,7 +277,7 @@ def echo_process(kind: LinkKind) -> Iterator[tuple[Link, subprocess.Popen[str]]]
             assert process.stdin is not None
             assert process.stdout is not None
             directory = {
-                "echo": Address(*json.loads(process.stdout.readline())),
+                "echo": read_address(json.loads(process.stdout.readline())),
                 "a": link.endpoint.address,
             }
             print(json.dumps(directory), file=process.stdin, flush=True)
@@ -318,7 +321,7 @@ def test_flood_between_processes(echo: Link) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_process_is_noticed(kind: LinkKind) -> None:
+def test_killed_process_is_noticed(kind: str) -> None:
     """A killed peer ends the wait and is named in the error."""
     with echo_process(kind) as (link, process):
         link.endpoint.send(released("a", "echo", 1))

@@ -28,7 +28,14 @@ def train_on(backend: Backend) -> dict[str, Any]:
 
 @pytest.mark.ray
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("link", ["shared_memory", pytest.param("grpc", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "link",
+    [
+        "shared_memory",
+        pytest.param("tcp", marks=pytest.mark.nightly),
+        pytest.param("grpc", marks=pytest.mark.nightly),
+    ],
+)
 def test_killed_roles_are_replaced_in_the_running_cluster(
     tmp_path: Path, link: LinkKind, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -192,6 +192,22 @@ Message = (
     | Abort
 )
 
+Credit = WeightsReleased | GradientReleased | BatchReleased | UpdateReleased
+
+
+def credit_of(message: Message) -> Credit | None:
+    """Return the message that gives the memory of a payload back, None without a credit."""
+    match message:
+        case WeightsReady(step, round_index, bucket):
+            return WeightsReleased(step, round_index, bucket)
+        case GradientReady(step, round_index, bucket, subtree):
+            return GradientReleased(step, round_index, bucket, subtree)
+        case BatchReady(step, micro_batch):
+            return BatchReleased(step, micro_batch)
+        case UpdateReady(step, bucket):
+            return UpdateReleased(step, bucket)
+    return None
+
 
 @dataclass(frozen=True)
 class Envelope:

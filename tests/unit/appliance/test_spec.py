@@ -33,6 +33,15 @@ def test_tls_needs_a_link_between_hosts() -> None:
     files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
     network = {"link": "grpc", "tls": files}
     assert validate(RuntimeSpec, network, "").tls is not None
-    for other in ({"tls": files}, {**network, "kind": "local"}):
+    assert validate(RuntimeSpec, {"address": "auto", "tls": files}, "").tls is not None
+    within = {"address": "auto", "link": "shared_memory", "tls": files}
+    for other in ({"tls": files}, {**network, "kind": "local"}, within):
         with raises(ConfigError, "tls-without-network"):
             validate(RuntimeSpec, other, "")
+
+
+def test_auto_link_listens_on_no_network_with_a_private_ray() -> None:
+    """All roles are on one host there; a joined cluster may have others."""
+    assert RuntimeSpec().carrier == "shared_memory"
+    assert RuntimeSpec(address="auto").carrier == "auto"
+    assert RuntimeSpec(link="tcp").carrier == "tcp"

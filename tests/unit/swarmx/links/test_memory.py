@@ -1,6 +1,7 @@
 """Memory for payloads: reuse, growth, and errors after the owner has ended."""
 
 import os
+import resource
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import torch
 from swarmx.links import memory
 from swarmx.links.memory import MemoryArena, SharedArena, SharedPayload, SharedSlab, place_of
 from tests.support.errors import raises
-from wsc.core.errors import ApplianceCorruptionError, ApplianceRuntimeServerError
+from wsc.core.errors import (
+    ApplianceCorruptionError,
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+)
 from wsc.core.units import MIB
 
 
@@ -139,3 +144,18 @@ def test_freed_slab_cannot_be_read() -> None:
     slab.free()
     with pytest.raises(RuntimeError, match="after it was freed"):
         slab.view(torch.uint8)
+
+
+def test_no_shared_memory_is_an_error(arena: SharedArena) -> None:
+    """A block that the kernel refuses leaves no descriptor, and a later one may work."""
+    before = len(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 * MIB, limits[1]))
+    try:
+        with raises(ApplianceResourceExhausted, "no-shared-memory"):
+            arena.allocate(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(os.listdir("/proc/self/fd")) == before
+    arena.allocate(100).free()
+    arena.close()

@@ -47,7 +47,7 @@ def pair(session: str) -> Iterator[tuple[SocketEndpoint, SocketEndpoint]]:
 def test_sender_may_start_before_its_peer(session: str) -> None:
     """A message to a role that listens later arrives."""
     a = open_endpoint("a", session)
-    place, identity = a.address
+    place, identity, *_ = a.address
     a.connect({"b": Address(place.removesuffix("a") + "b", identity)})
     sender = threading.Thread(target=a.send, args=(Envelope("a", "b", WeightsReleased(5, 0, 0)),))
     sender.start()

@@ -1,0 +1,184 @@
+"""The receiving side of TCP connections: one thread accepts, and one for each connection reads.
+
+Who connects has to show, within a time limit, a certificate of the directory, and the name that
+belongs to it. Until then it is a stranger; few strangers are heard at a time, the others dropped.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+
+from google.protobuf.message import DecodeError
+
+from swarmx.links.certificates import Credentials
+from swarmx.links.endpoint import (
+    Address,
+    damaged,
+    no_memory,
+    stalled_peer,
+)
+from swarmx.links.frames import FrameReader, StalledFrameError, write_record
+from swarmx.links.inbox import Inbox
+from swarmx.links.received import ReceivedSlabs
+from swarmx.links.secure_socket import end_connection, identity_of, secure_accepted
+from swarmx.links.wire import PROTOCOL_VERSION, DamagedMessageError
+from swarmx.links.wire_pb2 import (  # type: ignore[attr-defined]  # made at import
+    Header,
+    Hello,
+    Welcome,
+)
+from wsc.core.errors import WaferStreamError
+from wsc.core.units import KIB
+
+_MOST_STRANGERS = 64
+_MOST_HELLO_BYTES = 4 * KIB
+
+
+class InboundStreams:
+    """The connections on which peers send to one role.
+
+    Args:
+        role: Whose messages they carry.
+        session: Peers of another one are refused.
+        own: The certificate that the role shows.
+        directory: Addresses of the peers; it may grow.
+        inbox: What arrives is put there.
+        slabs: Memory for payloads.
+        stall_timeout_s: Limit of the wait for the rest of a message.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        session: str,
+        own: Credentials,
+        directory: Mapping[str, Address],
+        inbox: Inbox,
+        slabs: ReceivedSlabs,
+        stall_timeout_s: float,
+    ) -> None:
+        self.refused = 0
+        self._role, self._session, self._own = role, session, own
+        self._directory = directory
+        self._inbox, self._slabs = inbox, slabs
+        self._stall_timeout_s = stall_timeout_s
+        self._strangers = threading.BoundedSemaphore(_MOST_STRANGERS)
+        self._threads: dict[threading.Thread, socket.socket] = {}
+        self._readers: dict[str, threading.Thread] = {}
+        self._listener: socket.socket | None = None
+
+    def listen(self, listener: socket.socket) -> None:
+        """Begin to accept connections."""
+        self._listener = listener
+        listener.listen(socket.SOMAXCONN)
+        self._begin(self._accept, listener)
+
+    def wait_for_the_last_message(self, peer: str, timeout_s: float) -> None:
+        """Wait until a peer that has ended is read to its end, at most for a time."""
+        reader = self._readers.get(peer)
+        if reader is not None:
+            reader.join(timeout_s)
+
+    def close(self) -> None:
+        """End all connections and their threads."""
+        if self._listener is None:
+            return
+        # The first is the thread that accepts, so no further one begins.
+        for thread, connection in list(self._threads.items()):
+            end_connection(connection)
+            thread.join()
+        self._threads.clear()
+        self._listener.close()
+
+    def _begin(self, serve: Callable[[socket.socket], None], connection: socket.socket) -> None:
+        thread = threading.Thread(target=serve, args=(connection,), daemon=True)
+        self._threads[thread] = connection
+        thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                accepted, _ = listener.accept()
+            except OSError:  # closed
+                return
+            if self._strangers.acquire(blocking=False):
+                self._begin(self._serve, accepted)
+            else:
+                accepted.close()
+
+    def _serve(self, plain: socket.socket) -> None:
+        """Read one connection from its first byte to its last."""
+        with ExitStack() as stack:
+            stack.callback(self._threads.pop, threading.current_thread(), None)
+            stack.enter_context(plain)
+            admitted = self._admitted(plain, stack)
+            if admitted is None:
+                return
+            peer, reader = admitted
+            self._readers[peer] = threading.current_thread()
+            try:
+                self._read(peer, reader)
+            finally:
+                self._inbox.lose(peer)
+
+    def _admitted(self, plain: socket.socket, stack: ExitStack) -> tuple[str, FrameReader] | None:
+        """Return the peer of a connection, and what reads its messages; None for a stranger."""
+        trusted = "".join({address.identity for address in dict(self._directory).values()})
+        try:
+            connection = stack.enter_context(secure_accepted(plain, self._own, trusted))
+            self._threads[threading.current_thread()] = connection
+            reader = FrameReader(connection)
+            peer = self._welcome(connection, reader)
+            connection.settimeout(self._stall_timeout_s)
+        except (OSError, DecodeError, DamagedMessageError):
+            self.refused += 1
+            return None
+        finally:
+            self._strangers.release()
+        return None if peer is None else (peer, reader)
+
+    def _welcome(self, connection: ssl.SSLSocket, reader: FrameReader) -> str | None:
+        """Answer the Hello of a connection; return the peer's name, None if it is refused."""
+        connection.do_handshake()
+        hello = Hello.FromString(reader.record(_MOST_HELLO_BYTES))
+        known = self._directory.get(hello.role)
+        answer = Welcome.ACCEPTED
+        if hello.version != PROTOCOL_VERSION:
+            answer = Welcome.OTHER_VERSION
+        elif hello.session != self._session:
+            answer = Welcome.OTHER_SESSION
+        elif known is None or known.identity != identity_of(connection):
+            answer = Welcome.REFUSED
+        if answer != Welcome.ACCEPTED:
+            self.refused += 1
+        welcome = Welcome(version=PROTOCOL_VERSION, answer=answer)
+        write_record(connection, welcome.SerializeToString())
+        return str(hello.role) if answer == Welcome.ACCEPTED else None
+
+    def _read(self, peer: str, reader: FrameReader) -> None:
+        """Put the messages of a peer into the inbox until its connection ends."""
+        check = partial(self._check, peer)
+        try:
+            while self._inbox.put(reader.message(self._slabs, check)):
+                pass
+        except DamagedMessageError as error:
+            self._inbox.fail(damaged(self._role, peer, error))
+        except ssl.SSLError as error:  # what arrives is not what the peer has sent
+            self._inbox.fail(damaged(self._role, peer, error.reason or error))
+        except StalledFrameError:
+            self._inbox.fail(stalled_peer(self._role, peer, self._stall_timeout_s))
+        except OSError:
+            pass  # the peer has ended, perhaps within a message
+        except WaferStreamError as error:
+            self._inbox.fail(error)
+        except (MemoryError, RuntimeError) as error:  # torch raises the latter
+            self._inbox.fail(no_memory(self._role, peer, error))
+
+    def _check(self, peer: str, header: Header) -> None:
+        if (header.source, header.target) != (peer, self._role):
+            raise DamagedMessageError(f"from {header.source} to {header.target}")

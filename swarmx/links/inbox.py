@@ -1,0 +1,85 @@
+"""Messages that threads of a link have received, until the role takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from swarmx.links.endpoint import MOST_WAITING, peer_gone, queue_full, stalled
+from wsc.core.errors import WaferStreamError
+from wsc.core.messages import Envelope
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The end of a peer's messages."""
+
+    peer: str
+
+
+Arrival = Envelope | Lost | WaferStreamError
+
+
+class Inbox:
+    """What has arrived, in order: any thread puts, one thread receives."""
+
+    def __init__(self, role: str, notify: Callable[[], None] | None = None) -> None:
+        """Args:
+        role: Whose inbox it is.
+        notify: Called after every arrival.
+        """
+        self._role = role
+        self._notify = notify
+        self._arrived: SimpleQueue[Arrival] = SimpleQueue()
+        self._lost: list[str] = []
+
+    def put(self, envelope: Envelope) -> bool:
+        """Add a message; return False, and add an error instead, if too many wait."""
+        if self._arrived.qsize() >= MOST_WAITING:
+            self.fail(queue_full(self._role, envelope.source))
+            return False
+        self._add(envelope)
+        return True
+
+    def fail(self, error: WaferStreamError) -> None:
+        """Let the next ``receive`` after all earlier arrivals raise an error."""
+        self._add(error)
+
+    def lose(self, peer: str) -> None:
+        """State that nothing more comes from a peer."""
+        self._add(Lost(peer))
+
+    def has_lost(self, peer: str) -> bool:
+        """Return whether the role has learned of a peer's end."""
+        return peer in self._lost
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Yield what has arrived, without waiting."""
+        while not self._arrived.empty():
+            arrival = self._arrived.get()
+            if isinstance(arrival, Lost):
+                self._lost.append(arrival.peer)
+            yield arrival
+
+    def receive(self, timeout_s: float) -> Envelope:
+        """Return the next message; see ``Endpoint.receive``."""
+        while True:
+            try:
+                arrival = self._arrived.get(timeout=0 if self._lost else timeout_s)
+            except Empty:
+                if self._lost:
+                    raise peer_gone(self._role, self._lost[0]) from None
+                raise stalled(self._role, timeout_s) from None
+            match arrival:
+                case Envelope():
+                    return arrival
+                case Lost(peer):
+                    self._lost.append(peer)
+                case error:
+                    raise error
+
+    def _add(self, arrival: Arrival) -> None:
+        self._arrived.put(arrival)
+        if self._notify is not None:
+            self._notify()
