@@ -17,7 +17,14 @@ from typing import Literal
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree
 from wsc.core.errors import ClusterJobInitError
-from wsc.core.messages import node_name, replica_name, server_name, switch_name, worker_name
+from wsc.core.messages import (
+    COORDINATOR,
+    node_name,
+    replica_name,
+    server_name,
+    switch_name,
+    worker_name,
+)
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 ServerStrategy = Literal["PACK", "SPREAD"]
@@ -91,6 +98,7 @@ class Placement:
         """Return the names of the roles of each host, by its address."""
         switches = len(self.tree.switches)
         names = [
+            COORDINATOR,
             *map(server_name, range(num_servers)),
             *map(switch_name, range(switches)),
             *map(node_name, range(self.num_systems)),

@@ -1,7 +1,8 @@
-"""``waferstream cluster``: nodes, nodegroups, volumes, worker-cache, clear-worker-cache.
+"""``waferstream cluster``: nodes, nodegroups, volumes, worker-cache, clear-worker-cache, plan.
 
-The views are those of the vendor's ``csctl get`` (cluster_interface.md, section 4.4), of the
-emulated machine of cluster.yaml and of this host, on which its roles run.
+``plan`` is our own: it shows which role would run on which host. The other views are those of the
+vendor's ``csctl get`` (cluster_interface.md, section 4.4), of the emulated machine of cluster.yaml
+and of this host, on which its roles run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from appliance.jobs.job import ClusterJob
 from appliance.jobs.queue import running
 from appliance.jobs.registry import Registry
+from appliance.placement import Host, Placement, Placer
 from appliance.site import site_defaults
 from appliance.spec import ClusterSpec, load_cluster
 from cstorch import distributed
@@ -142,6 +144,62 @@ def _clear_worker_cache(_given: argparse.Namespace) -> int:
     return 0
 
 
+def _plan(given: argparse.Namespace) -> int:
+    spec = _spec(given)
+    placement = _placer(spec, given.hosts).place(given.num_csx)
+    workers = min(given.num_csx, spec.runtime.input_workers)
+    return show(given, plan_rows(placement, spec.machine.memoryx.weight_servers, workers))
+
+
+def plan_rows(placement: Placement, num_servers: int, num_workers: int) -> list[Row]:
+    """Return a row for each host that has roles, with their names by kind.
+
+    Args:
+        placement: Where the roles run.
+        num_servers: Weight servers.
+        num_workers: Input workers.
+    """
+    table = placement.roles(num_servers, num_workers)
+    racks = {host.address: host.rack for host in placement.hosts}
+    kinds = {"COORDINATOR": "crd", "MEMORYX": "wgt", "SWARMX": "br", "CSX": "csx", "WORKERS": "wrk"}
+    return [
+        {
+            "HOST": address,
+            "RACK": racks[address],
+            **{
+                title: ",".join(name for name in names if name.rpartition("-")[0] == kind)
+                for title, kind in kinds.items()
+            },
+        }
+        for address, names in table.items()
+        if names
+    ]
+
+
+def _placer(spec: ClusterSpec, hosts: tuple[int, int] | None) -> Placer:
+    """Return what places roles on simulated hosts, or on those of the Ray cluster."""
+    runtime, fan_out = spec.runtime, spec.machine.swarmx.fan_out
+    if hosts is not None:
+        count, cpus = hosts
+        known = tuple(Host(str(i), f"host-{i}", cpus, cpus) for i in range(count))
+        return Placer(known, fan_out, runtime.placement, runtime.server_placement)
+    from appliance.ray.survey import Survey  # noqa: PLC0415  (takes half a second)
+
+    found = Survey(runtime)
+    try:
+        return found.placer(fan_out)
+    finally:
+        found.close()
+
+
+def _hosts(text: str) -> tuple[int, int]:
+    """Parse ``3x4``: three hosts that offer four CPUs each."""
+    count, cross, cpus = text.partition("x")
+    if not cross or not count.isdecimal() or not cpus.isdecimal() or int(count) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be HOSTSxCPUS, such as 3x4")
+    return int(count), int(cpus)
+
+
 def _spec(given: argparse.Namespace) -> ClusterSpec:
     """Return the named machine, that of the working folder, or the default one."""
     if given.cluster is not None:
@@ -151,10 +209,18 @@ def _spec(given: argparse.Namespace) -> ClusterSpec:
 
 _CLUSTER = argument("--cluster", type=Path, help="file of the machine (default: ./cluster.yaml)")
 
+_PLAN_FLAGS = (
+    _CLUSTER,
+    argument("--num_csx", type=int, default=1, help="CS systems (default: 1)"),
+    argument("--hosts", type=_hosts, help="simulated hosts, such as 3x4 (default: those of Ray)"),
+    *TABLE_FLAGS,
+)
+
 COMMANDS = (
     Command("nodes", "list this host and the systems", _nodes, (_CLUSTER, *TABLE_FLAGS)),
     Command("nodegroups", "list the MemoryX groups", _nodegroups, (_CLUSTER, *TABLE_FLAGS)),
     Command("volumes", "list the folders that jobs can read", _volumes, TABLE_FLAGS),
     Command("worker-cache", "show copies of data on this host", _worker_cache, TABLE_FLAGS),
     Command("clear-worker-cache", "delete the copies of data", _clear_worker_cache),
+    Command("plan", "show which role would run on which host", _plan, _PLAN_FLAGS),
 )

@@ -96,3 +96,26 @@ def test_worker_cache_is_shown_and_cleared(
     assert shown["USED"] != "0 B"
     tool(capsys, "cluster", "clear-worker-cache")
     assert not copy.exists()
+
+
+def test_plan_shows_the_roles_of_each_host(
+    machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Systems stand beside their switch; the program's host has everything else."""
+    words = ("--cluster", machine, "--num_csx", "5", "--hosts", "3x2")
+    first, second, third = rows(capsys, "cluster", "plan", *words)
+    assert (first["COORDINATOR"], first["WORKERS"]) == ("crd-0", "wrk-0")
+    assert first["MEMORYX"].startswith("wgt-0")
+    assert [each["CSX"] for each in (first, second, third)] == [
+        "csx-0,csx-1",
+        "csx-2,csx-3",
+        "csx-4",
+    ]
+    assert [each["SWARMX"] for each in (first, second, third)] == ["br-0,br-1", "br-2", "br-3"]
+
+
+def test_plan_refuses_hosts_that_are_too_few(
+    machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--cluster", machine, "--num_csx", 7, "--hosts", "3x2")
+    assert "[too-few-cpus]" in tool(capsys, "cluster", "plan", *words, code=1)
