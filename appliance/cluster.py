@@ -209,7 +209,14 @@ def _make_coordinator(
     timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
     if build is None or autorestart is None:
         logged = coordinated_with_logs(roles, spec.runtime.log)
-        return Coordinator(parameters, size.num_servers, timing, logged, verification=verification)
+        return Coordinator(
+            parameters,
+            size.num_servers,
+            timing,
+            logged,
+            verification=verification,
+            straggler_factor=spec.runtime.straggler_factor,
+        )
     servers = range(size.num_servers) if size.has_replicas else ()
     replicas = {server_name(index): replica_name(index) for index in servers}
     policy = Policy(autorestart, size.num_csx, replicas)
@@ -217,8 +224,15 @@ def _make_coordinator(
         roles = ReplicatedRoles(roles, replicas)
     supervised = SupervisedRoles(roles, build, size.num_servers, policy)
     logged = coordinated_with_logs(supervised, spec.runtime.log)
-    take_story = supervised.story.take
-    return Coordinator(parameters, size.num_servers, timing, logged, take_story, verification)
+    return Coordinator(
+        parameters,
+        size.num_servers,
+        timing,
+        logged,
+        supervised.story.take,
+        verification,
+        spec.runtime.straggler_factor,
+    )
 
 
 def _verification(fraction: float, seed: int, num_csx: int) -> Verification:

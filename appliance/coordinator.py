@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from appliance.background_save import BackgroundSave
+from appliance.health.stragglers import Stragglers
 from appliance.norm_results import NormKernels
 from appliance.roles import Roles
 from appliance.step_checks import check_findings, check_result, check_skipped
@@ -60,10 +61,12 @@ class Coordinator:
         roles: Roles,
         take_story: Callable[[], list[str]] = list,
         verification: Verification = UNVERIFIED,
+        straggler_factor: float | None = None,
     ) -> None:
         self._running_roles: Roles | None = roles
         self._take_story = take_story
         self._verification = verification
+        self._stragglers = Stragglers(straggler_factor)
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
@@ -292,6 +295,7 @@ class Coordinator:
         tensor_norms = {n: pair for report in reports for n, pair in report.tensor_norms.items()}
         in_order = {n: tensor_norms[n] for n in program.trained if n in tensor_norms}
         step_norms = self._norms.gathered(reports)
+        stragglers = self._stragglers.take(reports, job.steps)
         for step in job.steps:
             parts = [returned[step, index] for index in range(program.num_micro_batches)]
             of_norms = self._norms.results(program, step_norms[step])
@@ -299,7 +303,8 @@ class Coordinator:
             values = combine(program, parts, of_coordinator)
             timing = self._timing.step(job.mode, step)
             watched = in_order if step == job.last_step else {}
-            yield StepResult(step, values, norms.get(step), timing, scales.get(step), watched)
+            scale, slow = scales.get(step), stragglers.get(step, ())
+            yield StepResult(step, values, norms.get(step), timing, scale, watched, slow)
 
 
 def cluster_ended() -> ApplianceRuntimeServerError:

@@ -104,6 +104,10 @@ class RuntimeSpec(Config):
     recovery: RecoverySpec = Field(default_factory=RecoverySpec)
     """What is kept so that a run can go on after it has lost processes."""
 
+    straggler_factor: float | None = Field(default=None, gt=1.0)
+    """Name systems that compute more than so many times as long as the median one, in real time,
+    three steps or more in a row. None looks at nothing."""
+
     verify: VerifySpec = Field(default_factory=VerifySpec)
     """What is computed twice and compared; nothing by default."""
 

@@ -35,6 +35,7 @@ class StepResult:
     norm before clipping, None without clipping; ``loss_scale`` is that of the next step, None if it
     is fixed. ``tensor_norms`` are the norms by parameter, in master order, where they are watched.
     ``timing`` is that of the emulated machine, None on CPU and GPU, where nothing is emulated.
+    ``stragglers`` are the systems that have been slow for a few steps, if they are looked for.
     """
 
     step: int
@@ -43,6 +44,7 @@ class StepResult:
     timing: StepTiming | None
     loss_scale: LossScale | None = None
     tensor_norms: Mapping[str, TensorNorms] = field(default_factory=dict)
+    stragglers: tuple[str, ...] = ()
 
     @property
     def was_skipped(self) -> bool:

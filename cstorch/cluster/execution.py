@@ -206,7 +206,11 @@ class Execution:
         try:
             watch = self.watch if mode == "train" else NOTHING
             with self._job_client.executing():
-                return cluster.run(mode, first_step, last_step, self._check_loss, loss_scale, watch)
+                check = self._check_loss
+                results = cluster.run(mode, first_step, last_step, check, loss_scale, watch)
+            for name in sorted({name for result in results for name in result.stragglers}):
+                log.warning("%s is a straggler: slower than the others for several steps", name)
+            return results
         except ApplianceNanError:
             raise
         except BaseException as error:

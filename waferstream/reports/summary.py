@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
@@ -78,7 +78,8 @@ class RunSummary:
     """One run of ``run.py``; fields of parts that did not happen are None or empty.
 
     ``train`` and ``eval`` are curves of losses. Steps count from 1; ``last_step`` is included.
-    ``start_up`` is the time of the emulated machine before the first step.
+    ``start_up`` is the time of the emulated machine before the first step; ``stragglers`` has the
+    systems that were slow in real time, each with the steps.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -100,6 +101,7 @@ class RunSummary:
     measured: Measured | None = None
     emulated: Emulated | None = None
     start_up: StartUp | None = None
+    stragglers: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain data."""

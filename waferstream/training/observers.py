@@ -5,6 +5,7 @@ Observers look on; nothing they do changes a weight.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class TrainingLog:
     timings: tuple[StepTiming, ...]
     steps_left_in_stage: int
     steps_left: int
+    stragglers: tuple[str, ...] = ()  # one name for each step
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,7 @@ class History:
         self.timings: list[StepTiming] = []
         self.seconds = 0.0
         self.samples = 0
+        self.stragglers: Counter[str] = Counter()  # steps by system
 
     def trained(self, log: TrainingLog) -> None:
         first = log.losses[0][0]  # steps that have run before are run again
@@ -199,6 +202,7 @@ class History:
         self.train.extend(log.losses)
         self.timings.extend(log.timings)
         self.seconds += log.seconds
+        self.stragglers.update(log.stragglers)
         self.samples += sum(timing.batch_size for timing in log.timings)
 
     def evaluated(self, log: EvaluationLog) -> None:
@@ -267,6 +271,7 @@ class TrainingReporter:
             emulated_rate=self._profiler.emulated_rate,
             seconds=tracker.elapsed_s - self._told_s,
             timings=tuple(result.timing for result in self._untold if result.timing),
+            stragglers=tuple(name for result in self._untold for name in result.stragglers),
             steps_left_in_stage=stage.last - newest.step,
             steps_left=self._plan.end - newest.step,
         )

@@ -79,6 +79,7 @@ def summarize(
         measured=measured,
         emulated=emulated,
         start_up=start_up,
+        stragglers=dict(history.stragglers),
     )
 
 
