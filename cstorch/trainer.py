@@ -150,8 +150,7 @@ class Trainer:
         output = self.model(*arguments, **named)
         if self._loss_fn is not None:
             return _checked(self._loss_fn(output, target), "the result of loss_fn")
-        found = output.get("loss") if isinstance(output, Mapping) else output
-        return _checked(getattr(found, "loss", found), "the model's output")
+        return _checked(_loss_in(output), "the model's output")
 
     def _split(self, batch: Any) -> tuple[list[Any], dict[str, Any], Any]:
         """Return the positional and named arguments of the model, and the target."""
@@ -199,6 +198,20 @@ def _check_arguments(
             value=f"{type(model).__name__}.forward: {error}",
             remedy=None if has_loss else "pass loss_fn=..., which takes the target off the batch",
         ) from error
+
+
+def _loss_in(output: Any) -> Any:
+    """Return the loss in a model's output: an entry or attribute of that name, or its only scalar.
+
+    Many models return (logits, loss), or (loss, logits).
+    """
+    if isinstance(output, Mapping):
+        return output.get("loss")
+    found = getattr(output, "loss", output)
+    if isinstance(found, tuple | list):
+        scalars = [each for each in found if isinstance(each, torch.Tensor) and each.ndim == 0]
+        return scalars[0] if len(scalars) == 1 else found
+    return found
 
 
 def _checked(loss: Any, what: str) -> torch.Tensor:

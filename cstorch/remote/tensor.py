@@ -98,7 +98,8 @@ class Remote:
         """Bring the storage up to date and return a plain alias of it."""
         self.holder.settle()
         if not self._is_fresh:
-            value = torch.from_numpy(self.holder.fetch(self.name))
+            fetched = self.holder.fetch(self.name)  # of another process: memory that is read-only
+            value = torch.from_numpy(fetched if fetched.flags.writeable else fetched.copy())
             self.allocate()
             with torch._C.DisableTorchFunctionSubclass():
                 self.tensor.data.copy_(value)

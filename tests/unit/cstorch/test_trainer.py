@@ -176,3 +176,24 @@ def test_weights_stay_in_the_model_after_shutdown() -> None:
     assert torch.equal(model.weight.detach(), plain_weight(torch.optim.SGD, lr=0.05))
     with pytest.raises((RuntimeError, WaferStreamError)):
         trainer.fit(tuples())
+
+
+class WithLogits(nn.Module):
+    """A model that returns (logits, loss), as nanoGPT and minGPT do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = layer()
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.layer(x)
+        return logits, functional.mse_loss(logits, y)
+
+
+def test_the_only_scalar_of_a_tuple_is_the_loss() -> None:
+    model = WithLogits()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    trainer = cstorch.Trainer(model=model, optimizer=optimizer, config=config())
+    trainer.fit(tuples())
+    trainer.shutdown()
+    assert torch.equal(model.layer.weight.detach(), plain_weight(torch.optim.SGD, lr=0.05))
