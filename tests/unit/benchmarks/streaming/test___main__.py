@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchmarks.streaming import __main__ as streaming
 from benchmarks.streaming.arm import Opener
-from benchmarks.streaming.workload import Workload
+from benchmarks.streaming.workload import Layout, Workload
 
 TINY = ["--hidden", "64", "--layers", "1", "--vocab", "64", "--sequence_length", "8"]
 
@@ -24,6 +25,30 @@ def test_main_refuses_wrong_arms_before_any_starts(
     assert streaming.main(arguments) == 1
     assert "[unknown-arm]" in capsys.readouterr().err
     assert not result.exists()
+
+
+def test_best_takes_the_fastest_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The baseline is the layout that was measured to be the fastest."""
+    opened: list[object] = []
+
+    class Fake:
+        def __init__(self, _: str, plan: Sequence[Opener]) -> None:
+            (opener,) = plan
+            assert isinstance(opener, partial)
+            opened.append(opener.args[1])
+
+        def run(self, steps: int) -> float:
+            return 1.0 * steps
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(streaming, "Arm", Fake)
+    workload = Workload(64, 1, 64, 8, batch_size=8, precision="fp32", cores=2)
+    seconds = {Layout(8): 3.0, Layout(2, 2): 1.0, Layout(4): 2.0}
+    compared = streaming.compare(workload, ["best", "plain"], 1, 1, layouts=seconds)
+    assert opened == [Layout(2, 2), Layout(8)]
+    assert len(compared.as_json()["layouts"]) == 3
 
 
 @pytest.mark.parametrize(
