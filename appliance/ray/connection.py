@@ -5,11 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ray
-from ray._private import services, worker
+from ray._private import parameter, services, worker
 from ray._private.authentication.authentication_token_setup import (
     maybe_enable_token_auth_if_token_available,
 )
@@ -19,12 +26,14 @@ from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both 
 )
 from ray.exceptions import RayError, RpcError
 
+from appliance.ray.fork_server import workers_forked
 from appliance.ray.session_folders import mark_session, remove_ended_sessions
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.interrupts import deferred
 from wsc.core.units import MIB
 
+_LOOK_S = 1.0
 _GREETING_S = 5.0
 _ANSWER_S = 15.0  # a busy head greets at once, but may take a while to answer a call
 _OBJECT_STORE_BYTES = 256 * MIB  # control and reports only: tensors travel on the links
@@ -39,6 +48,19 @@ _INIT_FAILURES = (RayError, OSError, RuntimeError, ValueError, SystemExit)
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS_TYPE = 4
 
+# A private instance neither grows nor shows the output of workers: two processes less to start.
+_SMALL = partial(
+    parameter.RayParams,
+    no_monitor=True,
+    include_log_monitor=False,  # type: ignore[arg-type]  # a flag, as its description says
+)
+
+# ray.init would hold the interpreter's lock until the first workers have started.
+_CONFIG = {"prestart_worker_first_driver": False}
+
+_early: Future[str] | None = None
+"""The start of a private Ray that nobody has used yet; its result is the address."""
+
 _NOT_RAY = "the port is open, but not Ray's (the default is 6379)"
 
 
@@ -51,6 +73,10 @@ def enter(runtime: RuntimeSpec) -> bool:
         ClusterJobInitError: Ray cannot be started or joined; within seconds when no Ray listens
             at ``runtime.address``.
     """
+    global _early
+    early, _early = _early, None
+    if early is not None and early.result() == runtime.address and ray.is_initialized():
+        return True
     if ray.is_initialized():
         return False
     try:
@@ -70,6 +96,44 @@ def enter(runtime: RuntimeSpec) -> bool:
         ray.shutdown()
         raise
     return True
+
+
+@contextmanager
+def entering_early(runtime: RuntimeSpec) -> Iterator[None]:
+    """Start a private Ray beside what runs in the block, for the first ``enter`` there.
+
+    If that never comes, Ray is shut down after the block.
+    """
+    global _early  # noqa: PLW0603
+    if runtime.kind != "ray" or runtime.address != "local" or ray.is_initialized():
+        yield
+        return
+    begun: Future[str] = Future()
+    _early = begun
+    threading.Thread(target=_begin, args=(runtime, begun), daemon=True).start()
+    try:
+        yield
+    finally:
+        if _early is begun:
+            begun.result()
+            _early = None
+            ray.shutdown()
+
+
+def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
+    """Start a private Ray; where that fails, ``enter`` tries again and raises its error.
+
+    The thread stays as long as Ray: the kernel ends Ray's processes with the thread that has
+    started them (prctl(2), PR_SET_PDEATHSIG).
+    """
+    try:
+        _init(runtime.address)
+    except _INIT_FAILURES:
+        ray.shutdown()
+    finally:
+        begun.set_result(runtime.address)
+    while ray.is_initialized():
+        time.sleep(_LOOK_S)
 
 
 def lost_process() -> str | None:
@@ -103,13 +167,18 @@ def _accepts(address: str) -> bool:
 def _init(address: str) -> None:
     is_private = address == "local"
     # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
-    with deferred():
+    with ExitStack() as stack:
+        stack.enter_context(deferred())
+        if is_private:
+            stack.enter_context(workers_forked())
+            stack.enter_context(mock.patch.object(parameter, "RayParams", _SMALL))
         ray.init(
             address=address,
             include_dashboard=False if is_private else None,
             object_store_memory=_OBJECT_STORE_BYTES if is_private else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
+            _system_config=_CONFIG if is_private else None,
         )
     if is_private:
         node: Any = worker._global_node

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.ray import fork_server
 from appliance.spec import AutoRestart
 from cstorch import step_closure
 from tests.support.cstorch_program import executor, running_backend, training_step
@@ -54,6 +55,7 @@ def train(kind: str, victim: str | None = None) -> dict[str, Any]:
         if victim in ACTORS:
             assert systems == [process("csx-0")]
         started = descendants(os.getpid()) - before
+    fork_server.stop()  # else it stays for the next cluster
     assert wait_for_end(started) == set()
     return {"losses": losses, "digest": digest, "timings": backend.timings}
 

@@ -16,6 +16,7 @@ import ray
 
 from appliance.health.pulse import Activity, Pulse
 from appliance.placement import Host, Placer
+from appliance.ray import fork_server
 from appliance.ray.actor import Presence
 from appliance.ray.connection import enter
 from appliance.ray.coordinator import RayHosted
@@ -92,6 +93,7 @@ def test_private_ray_instance_leaves_nothing() -> None:
         address = roles.presences["a"].address.place
         assert address in sockets()
     assert not ray.is_initialized()
+    fork_server.stop()  # else it stays for the next cluster
     assert wait_for_end(tree, timeout_s=10) == set()
     assert address not in sockets()
 

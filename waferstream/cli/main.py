@@ -90,11 +90,35 @@ def _run(arguments: Arguments) -> None:
 
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
-    with ended_within(_END_S), importing_from((arguments.params.parent, Path(), *own)):
+    with (
+        ended_within(_END_S),
+        importing_from((arguments.params.parent, Path(), *own)),
+        _ray_starting(phases, arguments),
+    ):
         if arguments.simulation is not None:
             _simulate(arguments, arguments.simulation)
         else:
             _run_phases(phases, arguments)
+
+
+@contextmanager
+def _ray_starting(phases: Sequence[Params], arguments: Arguments) -> Iterator[None]:
+    """Let a private Ray start while the block imports torch and compiles, if it will need one."""
+    backend = phases[0].trainer.init.backend
+    has_cluster = arguments.simulation is None and backend.backend_type == "CSX"
+    if not has_cluster or backend.compile_only or backend.validate_only:
+        yield
+        return
+    from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
+
+    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    if cluster.runtime.kind == "local":
+        yield
+        return
+    from appliance.ray.connection import entering_early  # noqa: PLC0415
+
+    with entering_early(cluster.runtime):
+        yield
 
 
 def _run_phases(phases: Sequence[Params], arguments: Arguments) -> None:

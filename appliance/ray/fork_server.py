@@ -1,0 +1,188 @@
+"""A process that has loaded the code of all roles, and forks a worker of Ray in milliseconds.
+
+A worker that Ray starts by itself imports Ray twice, then torch and the project: four seconds of
+processor time for each role. The fork server imports all but Ray once, while Ray itself starts,
+and stays for all clusters of the process. It has one thread and computes nothing, so that a fork
+copies no lock and no state of a random generator. Ray is imported by each worker: the import reads
+the environment of the worker, with its job and its token. Joined clusters start their workers by
+themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import secrets
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from appliance.ray.worker_launcher import ADDRESS
+
+_LAUNCHER = Path(__file__).with_name("worker_launcher.py")
+_HERE = Path(__file__).parents[2]
+_SETTINGS = ("PYTHON", "TORCH", "OMP_", "MKL_", "LD_", "CUDA_", "GRPC_")
+"""Environment variables that imports read: a server that was started with others is outdated."""
+
+_ROLES = ("appliance.coordinator", "memoryx.server", "swarmx.switch", "csnode.node")
+_FRONT_END = ("cstorch", "modelzoo.data.registry")  # roles unpickle parts of an installation
+_LENGTH = struct.Struct("!I")
+_PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
+_REQUEST_S = 5.0
+
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from appliance.ray.fork_server import serve
+serve(int(sys.argv[2]))
+"""
+
+
+@dataclass(frozen=True)
+class _Server:
+    process: subprocess.Popen[bytes]
+    address: str
+    settings: dict[str, str]
+
+
+_current: _Server | None = None
+
+
+@contextmanager
+def workers_forked() -> Iterator[None]:
+    """Let the instance of Ray that starts in the block fork its workers from a fork server."""
+    from ray._private import ray_constants  # noqa: PLC0415
+
+    server = _running()
+    own = Path(ray_constants.__file__).parent / "workers" / ray_constants.SETUP_WORKER_FILENAME
+    os.environ[ADDRESS] = f"{server.address} {own}"
+    try:
+        with mock.patch.object(ray_constants, "SETUP_WORKER_FILENAME", str(_LAUNCHER)):
+            yield
+    finally:
+        del os.environ[ADDRESS]
+
+
+def stop() -> None:
+    """End the fork server of this process; the workers that it has started stay. Idempotent."""
+    global _current  # noqa: PLW0603
+    if _current is not None:
+        _current.process.kill()
+        _current.process.wait()
+        assert _current.process.stdin is not None, "it is a pipe"
+        _current.process.stdin.close()
+        _current = None
+
+
+def _end() -> None:
+    """End Ray before the process that has to wait for its workers."""
+    import ray  # noqa: PLC0415  (not in the server, see above)
+
+    ray.shutdown()
+    stop()
+
+
+def _running() -> _Server:
+    """Return the fork server of this process, a new one if there is none or it is outdated."""
+    global _current  # noqa: PLW0603
+    settings = {key: value for key, value in os.environ.items() if key.startswith(_SETTINGS)}
+    if _current is not None and (
+        _current.settings != settings or _current.process.poll() is not None
+    ):
+        stop()
+    if _current is None:
+        _current = _started(settings)
+        atexit.register(_end)
+    return _current
+
+
+def _started(settings: dict[str, str]) -> _Server:
+    address = f"waferstream-{secrets.token_hex(16)}"
+    path = [str(_HERE), *(entry for entry in sys.path if entry)]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{address}")
+        listener.listen(128)
+        words = ["-P", "-c", _PROGRAM, json.dumps(path), str(listener.fileno())]
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            stdin=subprocess.PIPE,  # its end is that of this process
+            env=os.environ | {"OMP_NUM_THREADS": "1"},  # lanes are the parallelism
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the user's process
+        )
+    return _Server(process, address, settings)
+
+
+def serve(listener_fd: int) -> None:
+    """Load the code, then fork a worker for each request until the user's process ends."""
+    listener = socket.socket(fileno=listener_fd)
+    for module in (*_ROLES, *_FRONT_END):
+        import_module(module)
+    gc.freeze()  # what is never collected stays shared
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
+    while True:
+        ready, _, _ = select.select([listener_fd, 0], [], [])
+        if 0 in ready:
+            return
+        connection, _ = listener.accept()
+        with connection, suppress(OSError, ValueError, EOFError):
+            connection.settimeout(_REQUEST_S)
+            request, streams = _received(connection)
+            if os.fork() == 0:
+                connection.close()
+                listener.close()
+                break
+            for stream in streams:
+                os.close(stream)
+            connection.sendall(b"\1")
+    _become_worker(request, streams)
+
+
+def _received(connection: socket.socket) -> tuple[dict[str, Any], Sequence[int]]:
+    """Return a request of a process of the same user, and its standard streams."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    if _PEER.unpack(peer)[1] != os.getuid():
+        raise PermissionError("a request of another user")
+    head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
+    (length,) = _LENGTH.unpack(head)
+    text = bytearray()
+    while len(text) < length:
+        part = connection.recv(length - len(text))
+        if not part:
+            raise EOFError
+        text += part
+    return json.loads(text), streams
+
+
+def _become_worker(request: dict[str, Any], streams: Sequence[int]) -> None:
+    """Run Ray's worker in this process, which was forked for it."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.chdir(request["folder"])
+    with suppress(OSError):  # more favourable values need a privilege
+        os.setpriority(os.PRIO_PROCESS, 0, request["niceness"])
+        Path("/proc/self/oom_score_adj").write_text(request["oom_score"])
+    sys.argv = request["words"]
+    np.random.seed()  # as in a process that has just imported it
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,70 @@
+"""Script that Ray runs to start a worker process: it asks the fork server for one.
+
+Ray runs it by its path in place of its own script, with the same words, so it imports the standard
+library only. Where no fork server answers, or the worker needs an environment of its own, Ray's
+script takes over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ADDRESS = "WAFERSTREAM_FORK_SERVER"
+"""Environment variable with the fork server's name in the abstract namespace, and Ray's script."""
+
+_CONTEXT = "--serialized-runtime-env-context="
+_LANGUAGE = "--language="
+_PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
+
+
+def main() -> None:
+    """Start the worker and end; the worker belongs to the fork server."""
+    address, _, script = os.environ.pop(ADDRESS, "").partition(" ")
+    words = sys.argv[1:]
+    request = _request(words)
+    if request is not None and _is_forked(address, request):
+        return
+    os.execv(sys.executable, [sys.executable, script, *words])
+
+
+def _request(words: Sequence[str]) -> bytes | None:
+    """Return what the worker is started with, None if Ray's script has to prepare it."""
+    own = [word for word in words if not word.startswith((_CONTEXT, _LANGUAGE))]
+    language = [word for word in words if word.startswith(_LANGUAGE)]
+    contexts = [word.removeprefix(_CONTEXT) for word in words if word.startswith(_CONTEXT)]
+    prepares = any(any(json.loads(context or "{}").values()) for context in contexts)
+    if prepares or language not in ([], [f"{_LANGUAGE}PYTHON"]) or not own[0].endswith(".py"):
+        return None
+    request = {
+        "words": own,
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "oom_score": Path("/proc/self/oom_score_adj").read_text(),
+    }
+    return json.dumps(request).encode()
+
+
+def _is_forked(address: str, request: bytes) -> bool:
+    """Send the request with the standard streams; return whether the worker was started."""
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(f"\0{address}")
+            peer = server.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+            if not address or _PEER.unpack(peer)[1] != os.getuid():
+                return False
+            socket.send_fds(server, [struct.pack("!I", len(request))], [0, 1, 2])
+            server.sendall(request)
+            return bool(server.recv(1))
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

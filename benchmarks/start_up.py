@@ -1,0 +1,74 @@
+"""Measure how long a run takes from the command to its first step, and to its end.
+
+    python -m benchmarks.start_up --json benchmarks/results/start_up.json
+
+Each run trains three steps of params.yaml on four systems on Ray, as a command of its own. The
+first run fills the compile cache; the others find the program there. A run takes 10 s on two idle
+cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from waferstream.reports.benchmark import new_file, new_result
+from wsc.core.files import write_json
+
+_HOME = Path(__file__).parents[1]
+_PHASES = {
+    "Compiling the model": "imported",
+    "Waiting for job ingress readiness": "compiled",
+    "Poll ingress success": "roles started",
+    "Beginning appliance run": "installed",
+    "Step=1,": "first step",
+    "Training completed": "trained",
+}
+"""Name of the phase that a line of the run's output ends, by words in the line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write JSON; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--repeats", type=int, default=5, help="runs with a warm cache")
+    parser.add_argument("--num_csx", type=int, default=4, help="systems")
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    options = parser.parse_args(arguments)
+    result = new_result("seconds from the command to the end of each phase")
+    with TemporaryDirectory(prefix="benchmark-") as folder:
+        runs = [_run(Path(folder), options.num_csx) for _ in range(options.repeats + 1)]
+    warm = [run["first step"] for run in runs[1:]]
+    print(f"first step after {median(warm):.1f} s ({min(warm):.1f} to {max(warm):.1f} s)")
+    if options.json is not None:
+        write_json(options.json, result | {"num_csx": options.num_csx, "runs": runs})
+    return 0
+
+
+def _run(folder: Path, num_csx: int) -> dict[str, float]:
+    """Train three steps; return the seconds from the command to the end of each phase."""
+    words = ["--params", str(_HOME / "params.yaml"), "--num_csx", str(num_csx), "--max_steps", "3"]
+    with TemporaryDirectory(dir=folder) as model_dir:
+        cache = ["--model_dir", model_dir, "--compile_dir", str(folder / "cache")]
+        begin = perf_counter()
+        command = [sys.executable, "-u", str(_HOME / "run.py"), *words, *cache]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None, "it is a pipe"
+            ends: dict[str, float] = {}
+            for line in process.stdout:
+                for phase in [phase for marker, phase in _PHASES.items() if marker in line]:
+                    ends.setdefault(phase, perf_counter() - begin)
+        ends["ended"] = perf_counter() - begin
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    print(", ".join(f"{phase} {seconds:.1f}" for phase, seconds in ends.items()), flush=True)
+    return ends
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The fork server and the script that Ray runs to get a worker from it, without Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.ray import fork_server, worker_launcher
+
+_SCRIPT = """
+import json, os, sys
+from pathlib import Path
+found = {"words": sys.argv[1:], "torch": "torch" in sys.modules, "parent": os.getppid()}
+found |= {"setting": os.environ.get("SETTING"), "folder": os.getcwd(), "name": __name__}
+Path(sys.argv[1] + ".part").write_text(json.dumps(found))
+os.rename(sys.argv[1] + ".part", sys.argv[1])
+"""
+_WAIT_S = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stopped() -> Iterator[None]:
+    yield
+    fork_server.stop()
+
+
+def _launched(folder: Path, address: str, *words: str) -> dict[str, object]:
+    """Start a worker as Ray does; return what the worker has written."""
+    script, found = folder / "worker.py", folder / "found.json"
+    script.write_text(_SCRIPT)
+    command = [sys.executable, worker_launcher.__file__, str(script), str(found), *words]
+    environment = os.environ | {worker_launcher.ADDRESS: address, "SETTING": "1"}
+    subprocess.run(command, check=True, env=environment, cwd=folder)
+    deadline = time.monotonic() + _WAIT_S
+    while not found.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    result: dict[str, object] = json.loads(found.read_text())
+    return result
+
+
+@pytest.mark.timeout(120)
+def test_worker_is_forked_with_its_words_and_environment(tmp_path: Path) -> None:
+    server = fork_server._running()
+    context = '--serialized-runtime-env-context={"env_vars": {}}'
+    found = _launched(tmp_path, server.address, "--language=PYTHON", context, "--node-id=1")
+    assert found == {
+        "words": [str(tmp_path / "found.json"), "--node-id=1"],
+        "torch": True,
+        "parent": server.process.pid,
+        "setting": "1",
+        "folder": str(tmp_path),
+        "name": "__main__",
+    }
+
+
+def test_server_stays_until_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fork_server._running()
+    assert fork_server._running() is first
+    monkeypatch.setenv("OMP_PLACES", "cores")
+    second = fork_server._running()
+    assert second is not first
+    assert first.process.poll() is not None
+
+
+@pytest.mark.parametrize(
+    "word", ['--serialized-runtime-env-context={"env_vars": {"A": "1"}}', "--language=JAVA"]
+)
+def test_prepared_worker_is_left_to_ray(word: str) -> None:
+    assert worker_launcher._request(["worker.py", word]) is None
+
+
+def test_launcher_runs_script_of_ray_without_server(tmp_path: Path) -> None:
+    own = tmp_path / "setup_worker.py"
+    own.write_text("import sys; sys.argv.pop(0); exec(open(sys.argv[0]).read())")
+    found = _launched(tmp_path, f"waferstream-no-such-server {own}")
+    assert found["torch"] is False
