@@ -230,7 +230,7 @@ class Execution:
     def send_changes(self, weights: Weights) -> None:
         """Send what the user's program has written to MemoryX."""
         if changes := weights.take_changes():
-            log.info("Sending %d weights that the program has changed", len(changes))
+            log.info("Sending %d tensors that the program has changed", len(changes))
             self.running().load_weights(changes)
         if self.optimizer_state is not None:
             self._send_state(self.optimizer_state)

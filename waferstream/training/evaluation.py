@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from appliance.checkpoints import CheckpointFolder
 from cstorch.backend import Backend
 from cstorch.metrics import Metric
 from cstorch.utils.data import DataExecutor, DataLoader
@@ -18,6 +20,7 @@ from waferstream.training.callback import Callbacks
 from waferstream.training.flags import scoped_flags
 from waferstream.training.observers import PERPLEXITY, EvaluationLog, Observer
 from waferstream.training.run_plan import steps_of_epoch
+from wsc.core.errors import ConfigError
 
 
 class Evaluator:
@@ -108,3 +111,34 @@ def length_of(loader: Any) -> int | None:
         return len(loader)
     except TypeError:
         return None
+
+
+def checkpoints_to_evaluate(patterns: Sequence[Path], folder: CheckpointFolder) -> list[Path]:
+    """Return the files that match paths or globs; without any, all checkpoints of a folder.
+
+    Raises:
+        ConfigError: A pattern matches no file, or the folder has no checkpoint.
+    """
+    if patterns:
+        return [path for pattern in patterns for path in _matching(pattern)]
+    paths = [folder.path / entry.file for entry in folder.entries()]
+    if not paths:
+        raise ConfigError(
+            "model_dir must hold a checkpoint to evaluate",
+            code="no-checkpoint",
+            where=str(folder.path),
+        )
+    return paths
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return the files that match a path or glob, sorted."""
+    found = sorted(pattern.parent.glob(pattern.name))
+    if not found:
+        raise ConfigError(
+            "ckpt_paths must match a checkpoint",
+            code="no-checkpoint",
+            where="validate_all.ckpt_paths",
+            value=pattern,
+        )
+    return found

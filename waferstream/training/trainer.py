@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,14 @@ import cstorch
 from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
-from cstorch.cluster.config import STATES
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataExecutor, DataLoader
-from cstorch.utils.data.dataloader import BATCHES, SAMPLES
+from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.callbacks import (
     KeepNCheckpoints,
-    LoadCheckpointStates,
     NotFiniteSteps,
-    SkipSamples,
 )
 from waferstream.config.params import InitConfig, Params
 from waferstream.training.build import (
@@ -42,11 +38,12 @@ from waferstream.training.build import (
     training_step,
 )
 from waferstream.training.callback import Callbacks, make_callbacks
-from waferstream.training.evaluation import Evaluator, length_of
+from waferstream.training.evaluation import Evaluator, checkpoints_to_evaluate, length_of
 from waferstream.training.flags import scoped_flags
 from waferstream.training.listening import listening, make_input_logs, make_listeners
 from waferstream.training.not_finite import NotFiniteRule
 from waferstream.training.observers import Observer, TrainingReporter
+from waferstream.training.restoring import Restorer
 from waferstream.training.run_plan import RunPlan, Stage, plan_run
 from waferstream.training.saving import Saver
 from wsc.checkpoint.reader import Reader
@@ -84,8 +81,6 @@ class Trainer:
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
         self._saver = Saver(self._folder, backend, self._saves_in_background())
-        self._restored_from: Path | None = None
-        self._restored: dict[str, Any] = {}  # states of the checkpoint to start from
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None
         self.schedulers: list[Scheduler] = []
@@ -95,6 +90,7 @@ class Trainer:
         self._send_later = cstorch.step_closure(self._send)
         own = make_callbacks(self._init)
         self._callbacks = Callbacks([*own, *make_input_logs(self._init, backend.artifact_dir)])
+        self._restorer = Restorer(self, self._init, backend, self._folder, self._callbacks)
         self._callbacks.call("pre_setup", self)
         self._callbacks.call("setup", self)
         with backend.device:
@@ -114,7 +110,7 @@ class Trainer:
                 f"training requires {missing}", code="missing-key", where="params file"
             )
         self._folder.prepare()
-        self._start_from(fit.ckpt_path)
+        self._restorer.start_from(fit.ckpt_path)
         loader = make_loader(
             self._init, fit.train_dataloader, "train", "trainer.fit.train_dataloader"
         )
@@ -133,7 +129,7 @@ class Trainer:
             return self._nothing_left(plan)
         self.optimizer, self.schedulers = make_optimizer(self._init, self.model)
         self._scaler = make_scaler(self._init)
-        self._load_states(loader)
+        self._restorer.load_states(self._scaler, self.schedulers, loader)
         states = (self.model, self.optimizer, self.schedulers, self._scaler)
         step = training_step(self._init, *states, self._callbacks, self)
         self._backend.watch = make_watch(self._init, plan.start)
@@ -212,7 +208,7 @@ class Trainer:
         loaders = self._evaluator.loaders(
             (validation.val_dataloader,), "trainer.validate.val_dataloader"
         )
-        self._start_from(validation.ckpt_path)
+        self._restorer.start_from(validation.ckpt_path)
         self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 
@@ -224,20 +220,12 @@ class Trainer:
             raise ConfigError(
                 f"eval_all requires {missing}", code="missing-key", where="params file"
             )
-        paths = [path for pattern in section.ckpt_paths for path in _matching(pattern)]
-        if not section.ckpt_paths:
-            paths = [self._folder.path / entry.file for entry in self._folder.entries()]
-        if not paths:
-            raise ConfigError(
-                "model_dir must hold a checkpoint to evaluate",
-                code="no-checkpoint",
-                where=str(self._folder.path),
-            )
+        paths = checkpoints_to_evaluate(section.ckpt_paths, self._folder)
         loaders = self._evaluator.loaders(
             section.val_dataloaders, "trainer.validate_all.val_dataloaders"
         )
         for path in paths:
-            self._restore(path)
+            self._restorer.start_from(path)
             self._backend.reload()
             self._evaluator.evaluate_all(loaders)
         return self._evaluated()
@@ -279,10 +267,10 @@ class Trainer:
             "%s: the run goes back to %s and leaves out the batch of step %d",
             error.what, path.name, error.step,
         )  # fmt: skip
-        self._restore(path, frozenset(STATES))
+        self._restorer.restore(path)
         self._backend.reload()
         self._scaler.current = make_scaler(self._init).current  # step 0 has skipped no step
-        self._load_states(loader)
+        self._restorer.load_states(self._scaler, self.schedulers, loader)
         return self._backend.global_step
 
     def _train(
@@ -347,7 +335,7 @@ class Trainer:
     @property
     def _checkpoint(self) -> Path | None:
         """The newest checkpoint of the run, or the one that it started from."""
-        return self._saver.newest or self._restored_from
+        return self._saver.newest or self._restorer.path
 
     def _saves_in_background(self) -> bool:
         """Whether checkpoints are written while training goes on."""
@@ -374,24 +362,6 @@ class Trainer:
             objects["grad_scaler"] = self._scaler.state_dict()
         return objects
 
-    def _load_states(self, loader: DataLoader) -> None:
-        """Let scale, schedulers and loader go on from the checkpoint, or begin, as asked for.
-
-        Checkpoints of earlier versions have no states of schedulers and loader, which followed the
-        global step then.
-        """
-        self._scaler.load_state_dict(self._restored.get("grad_scaler", {}))
-        skip = self._init.callback(SkipSamples)
-        if skip is not None and "dataloader" not in self._restored:
-            loader.load_state_dict({SAMPLES: skip.n})
-        if self._checkpoint is None:
-            return
-        counts = self._restored.get("schedulers", [])
-        for scheduler, count in zip_longest(self.schedulers, counts[: len(self.schedulers)]):
-            scheduler.load_state_dict(count or {"last_epoch": 0})
-        if skip is None or "dataloader" in self._restored:
-            loader.load_state_dict(self._restored.get("dataloader", {BATCHES: 0}))
-
     def _rate(self) -> HyperSchedule | None:
         """Return the learning rate by the number of applied steps of training."""
         done = self._backend.global_step - self._scaler.current.num_skipped_steps
@@ -400,42 +370,6 @@ class Trainer:
                 offset = scheduler.last_epoch - done
                 return ShiftedLR(scheduler=scheduler.schedule, offset=offset)
         return None
-
-    def _start_from(self, path: Path | str | None) -> None:
-        """Restore the named or the newest checkpoint, or start from initial weights."""
-        if path == "newest":
-            autoload = self._init.checkpoint.autoload_last_checkpoint
-            path = self._folder.newest() if autoload else None
-        if path is not None:
-            self._restore(Path(path))
-
-    def _restore(self, path: Path, states: frozenset[str] | None = None) -> None:
-        checkpoint = self._init.checkpoint
-        if checkpoint.strict_version:
-            Reader(path).require_version()
-        strict = not checkpoint.disable_strict_checkpoint_loading
-        states = states or self._states()
-        self._callbacks.call("on_before_load_checkpoint", self, str(path))
-        objects = self._backend.restore(path, states, strict)
-        self._callbacks.call("on_load_checkpoint", self, objects)
-        step = objects.get("global_step", 0)
-        earlier = {
-            "schedulers": [{"last_epoch": step}] * len(self._init.schedulers),
-            "dataloader": {BATCHES: step},
-        }
-        found = {**earlier, **objects}
-        self._restored = {state: found[state] for state in states & found.keys()}
-        self._restored_from = path
-        log.info("Starting from checkpoint %s, step %d", path, self._backend.global_step)
-
-    def _states(self) -> frozenset[str]:
-        callback = self._init.callback(LoadCheckpointStates)
-        if callback is None or callback.load_checkpoint_states == "all":
-            return frozenset(STATES)
-        asked = set(callback.load_checkpoint_states)
-        if "lr_scheduler" in asked:  # the name of earlier releases
-            asked.add("schedulers")
-        return frozenset(STATES) & asked
 
     def _keep(self) -> int | None:
         callback = self._init.callback(KeepNCheckpoints)
@@ -456,16 +390,3 @@ class Trainer:
         digest = self._backend.weights_digest() if self._backend.is_e2e_execution else None
         log.info("Evaluation completed successfully!")
         return Outcome(step, step, digest, self._checkpoint)
-
-
-def _matching(pattern: Path) -> list[Path]:
-    """Return the files that match a path or glob, sorted."""
-    found = sorted(pattern.parent.glob(pattern.name))
-    if not found:
-        raise ConfigError(
-            "ckpt_paths must match a checkpoint",
-            code="no-checkpoint",
-            where="validate_all.ckpt_paths",
-            value=pattern,
-        )
-    return found
