@@ -65,8 +65,10 @@ class EagerRecorder(Recorder):
 
     def _value(self, tensor: torch.Tensor) -> torch.Tensor:
         plain = tensor.detach()
-        self.results.append(plain.float() if plain.is_floating_point() else plain)
-        return self.results[-1]
+        value = plain.float() if plain.is_floating_point() else plain
+        value.position = len(self.results)  # type: ignore[attr-defined]  # as StepValue has it
+        self.results.append(value)
+        return value
 
 
 class EagerStep:

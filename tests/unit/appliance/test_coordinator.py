@@ -192,7 +192,7 @@ def test_peak_bytes_are_those_of_the_nodes() -> None:
 
 
 def test_activities_are_measured_by_room() -> None:
-    """Nodes compute, servers update."""
+    """Nodes compute; servers cast weights, add gradients, and update."""
     running = cluster()
     running.run("train", 1, 1)
     _, measured = running.activities()
@@ -200,8 +200,8 @@ def test_activities_are_measured_by_room() -> None:
     assert kinds == {
         "csx-0": {"compute"},
         "csx-1": {"compute"},
-        "wgt-0": {"update"},
-        "wgt-1": {"update"},
+        "wgt-0": {"cast", "sum", "update"},
+        "wgt-1": {"cast", "sum", "update"},
     }
 
 

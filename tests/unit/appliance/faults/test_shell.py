@@ -72,7 +72,7 @@ def expected() -> str:
         ("br-0@2/weights:memory", ApplianceRuntimeServerError, "role-failed"),
         ("csx-1@2/gradients:drop", ApplianceDeadlockError, "roles-stalled"),
         ("br-0@2/weights:drop", ApplianceDeadlockError, "roles-stalled"),
-        ("wrk-0@2:drop", ApplianceDeadlockError, "roles-stalled"),
+        ("wrk-0@1:drop", ApplianceDeadlockError, "roles-stalled"),
         ("csx-1@2/weights:duplicate", ApplianceRuntimeServerError, "role-failed"),
         ("br-0@2/gradients:duplicate", ApplianceRuntimeServerError, "role-failed"),
     ],
