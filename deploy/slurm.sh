@@ -10,7 +10,6 @@
 #SBATCH --nodes=3
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
-#SBATCH --signal=TERM@60
 
 set -o errexit -o nounset -o pipefail
 

@@ -55,6 +55,10 @@ _SMALL = partial(
     include_log_monitor=False,  # type: ignore[arg-type]  # a flag, as its description says
 )
 
+# A signal to the process group, as timeout(1) sends it, is for the user's process, which saves a
+# checkpoint: Ray has to live until then.
+_OF_OWN_GROUP = partial(services.ConsolePopen, process_group=0)
+
 # ray.init would hold the interpreter's lock until the first workers have started.
 _CONFIG = {"prestart_worker_first_driver": False}
 
@@ -123,8 +127,8 @@ def entering_early(runtime: RuntimeSpec) -> Iterator[None]:
 def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
     """Start a private Ray; where that fails, ``enter`` tries again and raises its error.
 
-    The thread stays as long as Ray: the kernel ends Ray's processes with the thread that has
-    started them (prctl(2), PR_SET_PDEATHSIG).
+    The thread stays as long as Ray's processes: the kernel kills them with the thread that has
+    started them (prctl(2), PR_SET_PDEATHSIG), and a raylet that is killed leaves its agents behind.
     """
     try:
         _init(runtime.address)
@@ -132,7 +136,8 @@ def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
         ray.shutdown()
     finally:
         begun.set_result(runtime.address)
-    while ray.is_initialized():
+    node: Any = worker._global_node
+    while node is not None and (ray.is_initialized() or node.all_processes):
         time.sleep(_LOOK_S)
 
 
@@ -172,6 +177,7 @@ def _init(address: str) -> None:
         if is_private:
             stack.enter_context(workers_forked())
             stack.enter_context(mock.patch.object(parameter, "RayParams", _SMALL))
+            stack.enter_context(mock.patch.object(services, "ConsolePopen", _OF_OWN_GROUP))
         ray.init(
             address=address,
             include_dashboard=False if is_private else None,

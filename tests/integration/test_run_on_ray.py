@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -66,16 +67,23 @@ def test_killed_role_is_named_and_the_run_resumes(
 
 
 @pytest.mark.nightly
-def test_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
-    """Ctrl-C during training: exit code 130, no process of the run survives, resume works."""
+@pytest.mark.parametrize(
+    ("signal_number", "send", "code", "word"),
+    [(signal.SIGINT, os.kill, 130, "Interrupted"), (signal.SIGTERM, os.killpg, 143, "Terminated")],
+    ids=["Ctrl-C", "SIGTERM to the group"],
+)
+def test_interrupted_run_leaves_a_checkpoint_and_no_process(
+    signal_number: int, send: Callable[[int, int], None], code: int, word: str, tmp_path: Path
+) -> None:
     flags = [*write_run(tmp_path, kind="ray"), "--num_csx=2"]
     with start([*flags, "--max_steps=100000"]) as process:
         read_until(process.stdout, "Saved checkpoint")
         tree = descendants(process.pid)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Interrupted" in err
+        send(process.pid, signal_number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert word in err
+    assert "Saved checkpoint" in out.partition("Interrupted: a checkpoint is saved")[2]
     assert "Traceback" not in err
     assert wait_for_end(tree) == set()
     assert list((tmp_path / "model_dir").glob("*.mdl"))

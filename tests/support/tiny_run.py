@@ -86,6 +86,7 @@ def start(flags: list[str]) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # a test may signal the whole process group
     ) as process:
         try:
             yield process
