@@ -7,7 +7,8 @@ result, as the docstrings of the classes say. The settings of ``cstorch.amp`` ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -214,3 +215,18 @@ def reset() -> None:
     for name, group in CsxFlags():
         setattr(csx, name, group)
     amp.half_dtype, amp.enabled = "bfloat16", True
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Give all flags, and the settings of ``cstorch.amp``, their former values after the block."""
+    groups, settings = dict(csx), dict(amp)
+    for name, group in groups.items():
+        setattr(csx, name, group.model_copy(deep=True))
+    try:
+        yield
+    finally:
+        for name, group in groups.items():
+            setattr(csx, name, group)
+        for name, value in settings.items():
+            setattr(amp, name, value)

@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 
+from cstorch import backends
 from tests.support.processes import descendants, wait_for_end
 from tests.support.tiny_run import ROOT
 from waferstream.cli.main import main
@@ -245,13 +246,15 @@ def test_exec_module_gives_the_same_losses(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A module is found in the current folder."""
+    """A module is found in the current folder; flags of an earlier run change no bit."""
+    monkeypatch.setattr(backends.csx.precision, "optimization_level", 0)
     monkeypatch.chdir(folder / "code")
     code = main(["exec", f"--cluster={folder / 'cluster.yaml'}", "-m", "train_it", str(folder)])
     out, err = capsys.readouterr()
     assert code == 0, err
     assert "systems 1" in out
     assert (folder / "losses.json").read_text() == (trained[0] / "losses.json").read_text()
+    assert backends.csx.precision.optimization_level == 0
 
 
 def test_exec_shows_the_program_s_own_error(folder: Path, run_exec: RunExec) -> None:

@@ -83,7 +83,7 @@ def execute(arguments: ExecArguments) -> int:
         WaferStreamError: The program or the cluster file is missing or malformed.
     """
     _check_program(arguments)
-    with _prepared(arguments):
+    with _flags_of_a_new_process(), _prepared(arguments):
         try:
             if arguments.is_module:
                 runpy.run_module(arguments.program, run_name="__main__", alter_sys=True)
@@ -98,6 +98,17 @@ def execute(arguments: ExecArguments) -> int:
             traceback.print_exception(error.with_traceback(_below_runpy(error.__traceback__)))
             return 1
     return 0
+
+
+@contextmanager
+def _flags_of_a_new_process() -> Iterator[None]:
+    """Start from the default flags; an earlier run in this process changes no bit."""
+    # Importing torch takes seconds: a wrong command line is reported before that.
+    from cstorch import flags  # noqa: PLC0415
+
+    with flags.restored():
+        flags.reset()
+        yield
 
 
 def _check_program(arguments: ExecArguments) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from appliance.spec import ClusterSpec, load_cluster
+from cstorch.flags import restored
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
@@ -96,11 +97,13 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
 
 
 def _captured_study(params: Params, cluster: ClusterSpec) -> Study:
-    backend = make_backend(params, cluster)
-    try:
-        return study_of(params, cluster, capture_step(params, backend), backend.size().num_servers)
-    finally:
-        backend.shutdown()
+    with restored():
+        backend = make_backend(params, cluster)
+        try:
+            step = capture_step(params, backend)
+            return study_of(params, cluster, step, backend.size().num_servers)
+        finally:
+            backend.shutdown()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import cstorch
 from appliance.faults.plan import FaultPlan
 from appliance.spec import ClusterSpec, RoleLogSpec, load_cluster
 from cstorch.backend import Backend
+from cstorch.flags import restored
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
@@ -65,6 +66,7 @@ def run_session(
                 stack.enter_context(claimed(model_dir))
             cluster = _with_faults(_with_role_logs(cluster, params, folder), faults, model_dir)
             folder.save_configuration(params, cluster)
+            stack.enter_context(restored())
             stack.enter_context(global_flags(params.trainer.init))
             backend = make_backend(params, cluster, trace is not None, outputs / _COMPILED)
             _close_with(stack, backend, folder)

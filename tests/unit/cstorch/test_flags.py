@@ -143,3 +143,20 @@ def test_reset_restores_the_defaults() -> None:
     backends.reset()
     assert csx.performance.micro_batch_size == "auto"
     assert csx.precision.optimization_level == 1
+
+
+def test_restored_gives_flags_their_former_values() -> None:
+    """A reset inside the block, and settings inside a group, end with the block too."""
+    csx: Any = backends.csx
+    csx.precision.optimization_level = 2
+    csx.debug.ini.a = 1
+    backends.amp.half_dtype = "float16"
+    with backends.restored():
+        assert csx.precision.optimization_level == 2
+        csx.debug.ini.a = 2
+        backends.reset()
+        assert csx.precision.optimization_level == 1
+        csx.precision.optimization_level = 0
+    assert csx.precision.optimization_level == 2
+    assert csx.debug.ini.a == 1
+    assert backends.amp.half_dtype == "float16"

@@ -53,3 +53,14 @@ def test_flag_of_a_run_acts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert code == 1
     assert "csx.debug.fabric_type_blacklist" in err
     assert FLAGS.debug.fabric_type_blacklist == ()
+
+
+def test_precision_of_a_run_ends_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next run in the same process does not inherit it."""
+    before = FLAGS.precision.optimization_level, cstorch.amp.get_half_dtype_str()
+    precision = {"fp16_type": "float16", "precision_opt_level": 2}
+    code, _, err = run_here(write_run(tmp_path, init__precision=precision), capsys)
+    assert code == 0, err
+    assert (FLAGS.precision.optimization_level, cstorch.amp.get_half_dtype_str()) == before
