@@ -27,6 +27,7 @@ from swarmx.links.endpoint import (
     MOST_WAITING,
     PAYLOAD_LIMIT_BYTES,
     Address,
+    aborted,
     damaged,
     not_authentic,
     peer_gone,
@@ -47,7 +48,7 @@ from swarmx.links.unix_connection import (
     try_connect,
 )
 from swarmx.links.wire import MOST_HEADER_BYTES, DamagedMessageError
-from wsc.core.messages import Envelope
+from wsc.core.messages import Abort, Envelope
 from wsc.core.units import KIB
 
 _MORE, _LAST = b"+", b"."
@@ -215,6 +216,10 @@ class SocketEndpoint:
             if time.monotonic() > deadline:
                 raise unreachable(self.name, target, self._start_timeout_s)
             self._poll(_RETRY_S)
+            if target in self._lost:
+                raise peer_gone(self.name, target)
+            if any(isinstance(each.message, Abort) for each in self._inbox):
+                raise aborted(self.name)  # the peer has ended before it was called first
         if not is_at(address, listener := process_of(connection)):
             connection.close()
             raise not_authentic(self.name, target, listener)
