@@ -14,7 +14,12 @@ from tests.support.tiny_training import Shape, init_config, train_on_cluster
 
 LOCAL = Shape(num_csx=3, fan_out=2, servers=2)
 FIRST_STEPS, LAST_STEP = 2, 20
-KILLS = ("csx-1@5:kill", "br-0@8:kill", "wrk-0@11:kill", f"csx-2@14:kill*{TAINTING_FAILURES}")
+KILLS = (
+    "csx-1@5/weights:kill",
+    "br-0@8/weights:kill",
+    "wrk-0@11:kill",
+    f"csx-2@14/weights:kill*{TAINTING_FAILURES}",
+)
 """A system, the root switch, the input worker, and a system that keeps failing."""
 
 
