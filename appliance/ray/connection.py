@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ def enter(runtime: RuntimeSpec) -> bool:
             _check_address(runtime.address)
         _init(runtime.address)
     except _INIT_FAILURES as error:
-        ray.shutdown()
+        leave()
         is_private = runtime.address == "local"
         raise ClusterJobInitError(
             "Ray could not be started" if is_private else "Ray could not be joined",
@@ -97,7 +98,7 @@ def enter(runtime: RuntimeSpec) -> bool:
             value=(str(error.__cause__ or error).strip() or repr(error)).splitlines()[-1],
         ) from error
     except BaseException:  # Ctrl-C: leave no half-started instance
-        ray.shutdown()
+        leave()
         raise
     return True
 
@@ -121,7 +122,7 @@ def entering_early(runtime: RuntimeSpec) -> Iterator[None]:
         if _early is begun:
             begun.result()
             _early = None
-            ray.shutdown()
+            leave()
 
 
 def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
@@ -133,12 +134,30 @@ def _begin(runtime: RuntimeSpec, begun: Future[str]) -> None:
     try:
         _init(runtime.address)
     except _INIT_FAILURES:
-        ray.shutdown()
+        leave()
     finally:
         begun.set_result(runtime.address)
     node: Any = worker._global_node
     while node is not None and (ray.is_initialized() or node.all_processes):
         time.sleep(_LOOK_S)
+
+
+def leave() -> None:
+    """Shut Ray down, including the agents of a private raylet.
+
+    Ray kills a raylet that takes longer than a second to end. Its agents would notice that only
+    after a minute; they are in its process group.
+    """
+    node: Any = worker._global_node
+    raylets = [] if node is None else node.all_processes.get("raylet", [])
+    groups = {info.process.pid for info in raylets}
+    ray.shutdown()
+    for entry in Path("/proc").glob("[1-9]*") if groups else ():
+        # Ray titles its processes; a group number alone could belong to others by now.
+        with suppress(OSError):
+            title = (entry / "cmdline").read_bytes()
+            if title.startswith(b"ray::") and os.getpgid(int(entry.name)) in groups:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def lost_process() -> str | None:

@@ -21,7 +21,7 @@ from appliance.health.watch import HealthWatch
 from appliance.placement import Placer
 from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.actors import signal_processes, wait_until_ended
-from appliance.ray.connection import enter, lost_process
+from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import watch_over
 from appliance.ray.places import on_host
@@ -161,7 +161,7 @@ class RayHosted(Generic[Hosted]):
             wait_until_ended(ending)
         self._actor = None
         if self._owns_ray:
-            ray.shutdown()
+            leave()
             self._owns_ray = False
 
     def _wait_for(self, future: Any, timeout_s: float | None = None) -> Any:

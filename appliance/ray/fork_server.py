@@ -91,9 +91,9 @@ def stop() -> None:
 
 def _end() -> None:
     """End Ray before the process that has to wait for its workers."""
-    import ray  # noqa: PLC0415  (not in the server, see above)
+    from appliance.ray.connection import leave  # noqa: PLC0415  (no Ray in the server)
 
-    ray.shutdown()
+    leave()
     stop()
 
 

@@ -22,7 +22,7 @@ from appliance.health.watch import HealthWatch
 from appliance.placement import Placer
 from appliance.ray.actor import Presence
 from appliance.ray.actors import start_actor, wait_until_ended
-from appliance.ray.connection import enter
+from appliance.ray.connection import enter, leave
 from appliance.ray.gather import gather
 from appliance.ray.hosts import watch_over
 from appliance.ray.places import Places
@@ -159,7 +159,7 @@ class RayRoles:
         self._presences.clear()
         self._places = None
         if self._owns_ray:
-            ray.shutdown()
+            leave()
             self._owns_ray = False
 
     def _on_own_clock(self, role: str, report: Report) -> Report:

@@ -15,7 +15,7 @@ from appliance.coordinator import Coordinator
 from appliance.placement import Placer
 from appliance.ray.actor import Presence
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
-from appliance.ray.connection import enter, lost_process
+from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor
 from appliance.ray.gather import check_ray
 from appliance.ray.places import Places
@@ -88,7 +88,7 @@ class RayStarter:
             wait_until_ended(self._presences.values())
         self._actors, self._presences, self._spare = {}, {}, None
         if self._owns_ray:
-            ray.shutdown()
+            leave()
             self._owns_ray = False
 
     def _start_with_spares(

@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from appliance.cores import cores_of_host
 from appliance.placement import Host, Placer
-from appliance.ray.connection import enter
+from appliance.ray.connection import enter, leave
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.units import MIB, format_bytes
@@ -84,7 +84,7 @@ class Survey:
     def close(self) -> None:
         """Leave Ray if it was joined here. Idempotent."""
         if self._owns_ray:
-            ray.shutdown()
+            leave()
             self._owns_ray = False
 
 

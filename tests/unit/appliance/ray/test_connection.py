@@ -1,15 +1,21 @@
-"""Joining a Ray cluster that does not exist fails fast."""
+"""Joining a Ray cluster that does not exist fails fast; leaving one leaves nothing."""
 
+import signal
 import socket
+import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
-from ray._private import services
+import ray
+from ray._private import services, worker
 
 from appliance.ray import connection
-from appliance.ray.connection import enter
+from appliance.ray.connection import enter, leave
 from appliance.spec import RuntimeSpec
 from tests.support.errors import raises
 from wsc.core.errors import ClusterJobInitError
@@ -110,3 +116,23 @@ def test_malformed_ray_address_is_refused(address: str) -> None:
     """An address needs a host and a port; the network is not used."""
     with raises(ClusterJobInitError, "ray-address-malformed"):
         enter(RuntimeSpec(address=address))
+
+
+def _titled(title: str) -> subprocess.Popen[bytes]:
+    """Start a process with a title of its own, as the leader of a group."""
+    return subprocess.Popen(["bash", "-c", f"exec -a {title} sleep 60"], process_group=0)
+
+
+def test_agents_of_a_raylet_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's processes in its group are killed; the same titles elsewhere are not ours."""
+    with _titled("ray::Agent") as agent, _titled("ray::Other") as other:
+        raylet = SimpleNamespace(process=agent)
+        node = SimpleNamespace(all_processes={"raylet": [raylet]})
+        monkeypatch.setattr(worker, "_global_node", node)
+        monkeypatch.setattr(ray, "shutdown", lambda: None)
+        while not Path(f"/proc/{agent.pid}/cmdline").read_bytes().startswith(b"ray::"):
+            time.sleep(0.01)
+        leave()
+        assert agent.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
