@@ -49,7 +49,6 @@ class Places:
         num_systems = sum(role.startswith(_NODE_PREFIX) for role in roles)
         self._placement = placer.place(num_systems)
         self._runtime = runtime
-        self._moved: dict[str, Host] = {}  # by the id of a host that was lost
         self._group: PlacementGroup | None = None
         self._bundles: dict[str, int] = {}
         check_link(self._placement, runtime)
@@ -57,14 +56,13 @@ class Places:
             self._reserve(on_wait)
 
     def host_of(self, role: str) -> Host:
-        """Return the host of a role, or the one that has replaced it."""
-        host = self._placement.hosts[self._placement.host_of(role)]
-        return self._moved.get(host.id, host)
+        """Return the host of a role."""
+        return self._placement.hosts[self._placement.host_of(role)]
 
     def options(self, role: str) -> dict[str, Any]:
         """Return the options of Ray for the actor of a role."""
         host = self.host_of(role)
-        if self._group is not None and role.startswith(_NODE_PREFIX) and host.id in self._bundles:
+        if self._group is not None and role.startswith(_NODE_PREFIX):
             place = PlacementGroupSchedulingStrategy(self._group, self._bundles[host.id])
             return {"num_cpus": 1, "scheduling_strategy": place}
         return {"num_cpus": 0, "scheduling_strategy": on_host(host.id)}
