@@ -1,1 +1,1 @@
-"""How well a run over several hosts does, on hosts in miniature."""
+"""Hosts in miniature, for tests and measurements of runs over several hosts."""

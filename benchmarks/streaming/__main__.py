@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.streaming.arm import Arm, Opener
 from benchmarks.streaming.arms import openers
 from benchmarks.streaming.comparison import Comparison, Runner, Trial, run_trials
-from benchmarks.streaming.workload import PRECISIONS, Layout, Workload, has_fast_bf16
+from benchmarks.streaming.workload import Layout, Workload, has_fast_bf16, workload_flags
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
@@ -157,6 +157,7 @@ def _workload(options: argparse.Namespace, batch_size: int) -> Workload:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
+        parents=[workload_flags()],
         prog="python -m benchmarks.streaming",
         description=(__doc__ or "").partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -179,13 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="set an arm up for each of its trials, for arms that exceed the memory together",
     )
-    workload = parser.add_argument_group("workload")
-    workload.add_argument("--batch_sizes", nargs="+", type=positive, default=[8, 16])
-    workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
-    workload.add_argument("--layers", type=positive, default=12)
-    workload.add_argument("--hidden", type=positive, default=768)
-    workload.add_argument("--vocab", type=positive, default=16384)
-    workload.add_argument("--sequence_length", type=positive, default=512)
+    measurement.add_argument("--batch_sizes", nargs="+", type=positive, default=[8, 16])
     return parser
 
 

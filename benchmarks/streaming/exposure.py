@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from benchmarks.streaming.arms import open_cluster
-from benchmarks.streaming.workload import PRECISIONS, Workload
+from benchmarks.streaming.workload import Workload, workload_flags
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 
@@ -134,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
+        parents=[workload_flags()],
         prog="python -m benchmarks.streaming.exposure",
         description=(__doc__ or "").partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -143,11 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num_csx", nargs="+", type=positive, default=[1, 2, 4])
     parser.add_argument("--steps", type=positive, default=4, help="training steps; at least 2")
     parser.add_argument("--batch_size", type=positive, default=8)
-    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
-    parser.add_argument("--layers", type=positive, default=12)
-    parser.add_argument("--hidden", type=positive, default=768)
-    parser.add_argument("--vocab", type=positive, default=16384)
-    parser.add_argument("--sequence_length", type=positive, default=512)
     return parser
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from torch import nn
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import BatchSource
 from modelzoo.models.registry import build_model
+from waferstream.reports.benchmark import positive
 from wsc.core.micro_batches import MicroBatchPolicy
 
 Precision = Literal["bf16-stream", "bf16", "fp32"]
@@ -118,3 +120,15 @@ class Workload:
 def has_fast_bf16() -> bool:
     """Return whether this CPU multiplies bf16 in hardware (AVX-512 BF16 or AMX)."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def workload_flags() -> argparse.ArgumentParser:
+    """Return a parent parser with the flags of model and precision."""
+    parser = argparse.ArgumentParser(add_help=False)
+    workload = parser.add_argument_group("workload")
+    workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
+    workload.add_argument("--layers", type=positive, default=12)
+    workload.add_argument("--hidden", type=positive, default=768)
+    workload.add_argument("--vocab", type=positive, default=16384)
+    workload.add_argument("--sequence_length", type=positive, default=512)
+    return parser
