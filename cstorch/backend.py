@@ -1,7 +1,7 @@
 """The backend: the device of a user's program, and the cluster behind it.
 
-It holds the settings of the program (number of systems, compile folder), its model and its loop;
-``Execution`` holds the running cluster. There is one backend per process (``cstorch.current``).
+It holds the model and the loop of the program; ``ProgramSettings`` holds what the user has set, and
+``Execution`` the running cluster. There is one backend per process (``cstorch.current``).
 """
 
 from __future__ import annotations
@@ -13,23 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
 
 from appliance.background_save import BackgroundSave
 from appliance.cluster import Cluster
-from appliance.elaborate import ClusterSize
 from appliance.jobs.client import JobClient
 from appliance.step_results import StepResult
-from cstorch import distributed
-from cstorch.client.management import ClusterManagement
-from cstorch.cluster.artifacts import DEFAULT, Artifacts
-from cstorch.cluster.config import STATES, ClusterConfig, launch
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.job_records import JobRecords
-from cstorch.devices.backend_type import BackendType
-from cstorch.devices.device import Device
+from cstorch.cluster.restored import STATES
 from cstorch.optim.state import OptimizerState, SavedState
+from cstorch.program_settings import ProgramSettings
 from cstorch.remote.weights import Weights, as_arrays
+from cstorch.step_count import StepCount
 from cstorch.terminal import report_text
 from cstorch.tracing.loop import Loop
 from cstorch.tracing.recorder import active_recorder
@@ -38,10 +33,9 @@ from timing.start_up import StartUp
 from timing.trace import write_trace
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_links, append_tensors
-from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.traced_buffers import TracedBuffers
-from wsc.core.errors import ConfigError, WaferStreamError
+from wsc.core.errors import WaferStreamError
 from wsc.core.installation import InputFeed
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
@@ -49,50 +43,14 @@ from wsc.core.program import Mode
 from wsc.core.watch import Watch
 
 
-class Backend:
-    """A CSX backend, made by ``cstorch.backend``.
+class Backend(ProgramSettings):
+    """A CSX backend, made by ``cstorch.backend``; arguments are those of ``ProgramSettings``.
 
     ``HostBackend`` derives those for CPU and GPU.
     """
 
-    is_csx = True
-    is_cpu = is_gpu = False
-    appliance = None
-    """The vendor's client, of which programs ask how many operations its compiler counted."""
-
-    def __init__(
-        self,
-        backend_type: BackendType = BackendType.CSX,
-        artifact_dir: Path | str | None = None,
-        *,
-        cluster_config: ClusterConfig | distributed.ClusterConfig | None = None,
-        compile_dir: Path | str | None = None,
-        compile_only: bool = False,
-        validate_only: bool = False,
-        seed: int = 0,
-        check_loss: bool = True,
-    ) -> None:
-        if compile_only and validate_only:
-            raise ConfigError(
-                "compile_only and validate_only exclude each other",
-                code="compile-only-and-validate-only",
-            )
-        self.backend_type = backend_type
-        if isinstance(cluster_config, distributed.ClusterConfig):
-            cluster_config = cluster_config.for_cluster()
-        config = cluster_config or ClusterConfig()
-        command = launch.get()
-        if command is None:
-            self.cluster_config = config.with_found_machine() if self.is_csx else config
-        else:
-            self.cluster_config = command.applied_to(config)
-        self.compile_only = compile_only
-        self.validate_only = validate_only
-        self.seed = seed
-        self.cluster = ClusterManagement(self.cluster_config)
-        self.check_loss = check_loss
-        self.logs_progress = command is None
-        """Whether loops log progress lines; programs under ``waferstream exec`` have their own."""
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.timings: list[StepTiming] = []
         """Emulated times of all steps of training."""
         self.has_ended = False
@@ -101,39 +59,24 @@ class Backend:
             self.cluster_config.cluster.runtime.queue,
             self.cluster.join_workflow,
         )
-        self._execution = Execution(self.cluster_config, seed, check_loss, self.job_client)
-        if artifact_dir is None and command is not None:
-            artifact_dir = DEFAULT  # a program that was written for the real machine
-        self.artifacts = Artifacts(artifact_dir, compile_dir)
+        self._execution = Execution(
+            self.cluster_config, self.seed, self.check_loss, self.job_client
+        )
         self.model: nn.Module | None = None
         self.weights: Weights | None = None
         self.loop: Loop | None = None
         self.installed: dict[Mode, tuple[object, object]] = {}  # traced step and source by mode
-        self.global_step = 0
-        self.restored_step = 0
-        """The step of training that ``restore`` has begun at: steps before it count."""
-        self.resumed_step = 0
-        """The step of training after which a program goes on with states that it has loaded."""
-        self._loaded_updates = self._loaded_skips = 0
+        self.steps = StepCount()
+
+    @property
+    def global_step(self) -> int:
+        """Steps of training that are done."""
+        return self.steps.done
 
     @property
     def _impl(self) -> Backend:
         """This backend: the vendor's holds another object under this name."""
         return self
-
-    @property
-    def artifact_dir(self) -> Path:
-        """The folder for what the program leaves beside its checkpoints (``Artifacts``)."""
-        return self.artifacts.folder
-
-    @artifact_dir.setter
-    def artifact_dir(self, folder: Path | str) -> None:
-        self.artifacts.folder = folder
-
-    @property
-    def cache(self) -> ArtifactCache | None:
-        """The compile cache, if there is one."""
-        return self.artifacts.cache
 
     @property
     def running_cluster(self) -> Cluster | None:
@@ -160,28 +103,9 @@ class Backend:
         return self._execution.start_up
 
     @property
-    def is_e2e_execution(self) -> bool:
-        """Whether steps are executed, not only compiled or validated."""
-        return not (self.compile_only or self.validate_only)
-
-    @property
     def is_tracing(self) -> bool:
         """Whether the body of a traced step is being recorded."""
         return active_recorder.get() is not None
-
-    @property
-    def torch_device(self) -> torch.device:
-        """The torch device of tensors on the user's side."""
-        return torch.device("cpu")
-
-    @property
-    def device(self) -> Device:
-        """The context in which models are built: ``with backend.device:``."""
-        return Device(self.backend_type.name, self.torch_device)
-
-    def to_cpu(self, value: Any) -> Any:
-        """Return a tensor, or a structure of tensors, in the memory of the user's process."""
-        return tree_map_only(torch.Tensor, torch.Tensor.cpu, value)
 
     def register(self, model: nn.Module) -> None:
         """Register the model whose weights MemoryX will hold; one per backend."""
@@ -247,38 +171,20 @@ class Backend:
         """
         objects = self._execution.restore(path, states, strict)
         if "global_step" in states:
-            self.global_step = self.restored_step = int(objects.get("global_step", 0))
-            self.resumed_step = 0
+            self.steps.restore(int(objects.get("global_step", 0)))
         if self.weights is not None:
             self._execution.outdate_restored(self.weights)
         return objects
 
     def note_loaded(self, updates: int | None = None, skips: int | None = None) -> None:
-        """Note that a program has loaded the state of an optimizer or of a loss scale.
-
-        Before its first step of training, the program goes on after the steps that those states
-        have seen, so that random ops do not draw the numbers of the first steps again.
-
-        Args:
-            updates: Updates that the optimizer has seen.
-            skips: Steps that were skipped because of an overflow.
-        """
-        has_trained = self.global_step != self.resumed_step
-        if has_trained or self.restored_step or self.loop is not None:
-            return
-        self._loaded_updates = self._loaded_updates if updates is None else updates
-        self._loaded_skips = self._loaded_skips if skips is None else skips
-        done = self._loaded_updates + self._loaded_skips
-        self.global_step = self.resumed_step = done if self._loaded_updates else 0
+        """Note that a program has loaded states, before its first loop; see ``StepCount``."""
+        if self.loop is None:
+            self.steps.note_loaded(updates, skips)
 
     def reload(self) -> None:
         """Read the checkpoint named by ``restore`` into a cluster that runs already."""
         if self.weights is not None:
             self._execution.reload(self.weights)
-
-    def size(self) -> ClusterSize:
-        """Return the number of actors of each role."""
-        return self._execution.size()
 
     def install(
         self,
@@ -310,7 +216,7 @@ class Backend:
         """
         results = self._execution.run(mode, first_step, last_step, self._registered(), loss_scale)
         if mode == "train":
-            self.global_step = last_step
+            self.steps.done = last_step
             self.timings += [result.timing for result in results if result.timing]
         return results
 
@@ -344,7 +250,7 @@ class Backend:
     ) -> tuple[Cluster, dict[str, Any]]:
         """Write what this process has; return the cluster, and all states that are no tensors."""
         cluster, weights = self._up_to_date(), self._registered()
-        held = self._execution.optimizer_state
+        held = self._execution.held.state
         if "optimizer" in states and held is not None:
             objects = {**objects, "optimizer": held.description()}
         if "model" in states:
@@ -358,7 +264,7 @@ class Backend:
 
     def holds_state(self, optimizer_dict: Mapping[str, Any]) -> bool:
         """Return whether the state dict of an optimizer is what MemoryX holds."""
-        held = self._execution.optimizer_state
+        held = self._execution.held.state
         return held is not None and held.holds(optimizer_dict.get("state", {}))
 
     def weights_digest(self) -> str:

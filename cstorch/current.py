@@ -17,6 +17,7 @@ from cstorch.backend import Backend
 from cstorch.cluster.config import ClusterConfig
 from cstorch.devices.backend_type import BackendType
 from cstorch.devices.host import HostBackend
+from cstorch.program_settings import ProgramSettings
 from cstorch.terminal import log_to_terminal
 from cstorch.tracing.loop import Loop
 from wsc.core.errors import ConfigError, did_you_mean
@@ -141,7 +142,7 @@ def _make(kind: BackendType, options: Mapping[str, Any]) -> Backend:
 
 def _check_options(options: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that ``Backend`` does not have, or of another type."""
-    known = [name for name in signature(Backend).parameters if name != "backend_type"]
+    known = [name for name in signature(ProgramSettings).parameters if name != "backend_type"]
     for name in options:
         if name not in known:
             raise ConfigError(

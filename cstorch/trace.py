@@ -9,50 +9,33 @@ taken its place on the cluster.
 from __future__ import annotations
 
 import functools
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
-import torch
 from torch.utils import _pytree as pytree
 
 from cstorch import flags
-from cstorch.amp import stream_precision
 from cstorch.backend import Backend
-from cstorch.compile import (
-    Fit,
-    compile_request,
-    first_cut,
-    fit_to_wafer,
-    log_compiled,
-    model_of,
-    recorded_size,
-)
+from cstorch.compile import Fit, model_of, recorded_size
 from cstorch.current import current_backend
 from cstorch.devices.eager import EagerStep
 from cstorch.devices.host import HostBackend
-from cstorch.listeners.hooks import hear_again, heard_outlines, note_samples, traced_tensors
 from cstorch.tracing.call import Call
-from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loop import Closure, Loop
-from cstorch.tracing.recorder import Recorder, names_of, recording, update_of
-from cstorch.tracing.start_key import start_key
+from cstorch.tracing.recorded_step import record_step
+from cstorch.tracing.recorder import names_of
 from cstorch.tracing.step_value import StepValue
-from wsc.compiler.artifact import ArtifactCache
-from wsc.compiler.compile import compile_recorded, recorded_digest
 from wsc.compiler.compiled import Compiled
-from wsc.compiler.recording import Recording, record
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.installation import InputFeed
 from wsc.core.loss_scale import LossScale
 from wsc.core.micro_batches import Cut
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
-
-log = logging.getLogger("waferstream")
 
 
 def trace(function: Callable[..., Any]) -> TracedStep:
@@ -73,7 +56,7 @@ class TracedStep:
         self._function = function
         self._forward = forward
         self._eager = EagerStep(function)  # on CPU and GPU
-        self._fitted: _Fitted | None = None
+        self._fitted: FittedStep | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -153,12 +136,12 @@ class TracedStep:
         The arguments are those of a call; nothing is installed and no loop is needed, so that a
         simulation reads the very program that a run executes. The compile cache is not used.
         """
-        recorded = _record(current_backend(), Call.of(self._function, args, kwargs), size)
+        recorded = record_step(current_backend(), Call.of(self._function, args, kwargs), size)
         compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
         return compiled, recorded.optimizer_of(compiled, 1)
 
     @property
-    def _installed(self) -> _Fitted:
+    def _installed(self) -> FittedStep:
         assert self._fitted is not None, "a step is called before it is asked for its program"
         return self._fitted
 
@@ -166,7 +149,7 @@ class TracedStep:
         leaves = tuple(map(loop.position_of, call.tensors))
         feed = InputFeed(loop.source, leaves, loop.loading, loop.seed, loop.offset)
         with backend.job_client.compiling():
-            fitted = _record_fitting(backend, call, loop, self._forward)
+            fitted = fit_step(backend, call, loop, self._forward)
         self._fitted = fitted
         if backend.is_e2e_execution:
             state = fitted.compiled.program.state
@@ -187,7 +170,7 @@ class TracedStep:
         backend.settle()  # the body sees the state after the steps called so far
         fitted = self._installed
         assert fitted.fit is not None, "a step that is to be traced again has no key"
-        recorded = _record(backend, call, *recorded_size(backend, call.tensors))
+        recorded = record_step(backend, call, *recorded_size(backend, call.tensors))
         optimizer = recorded.optimizer_of(fitted.compiled, loop.last_step)
         is_same = recorded.digest_at(fitted.fit) == fitted.compiled.program.digest
         if not is_same or (optimizer is None) != (fitted.optimizer is None):
@@ -230,140 +213,9 @@ class TracedStep:
             return
         backend.settle()  # the steps called so far end with the update as it was
         names, done = names_of(model_of(backend)), backend.global_step
-        optimizer = recorder.spec(names, loop.last_step, done, backend.resumed_step)
+        optimizer = recorder.spec(names, loop.last_step, done, backend.steps.resumed)
         self._fitted = replace(
             fitted, optimizer=optimizer, settings=settings, num_steps=loop.last_step
         )
         if optimizer is not None and optimizer != fitted.optimizer and backend.is_e2e_execution:
             backend.train_with(optimizer)
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """What the only run of a step in Python left behind."""
-
-    backend: Backend
-    recording: Recording | None  # None if the forward pass was skipped
-    call: Call
-    outputs: Any  # the placeholders that the step returns to the loop
-    recorder: Recorder
-
-    def compiled_at(self, fit: Fit, cache: ArtifactCache | None = None) -> tuple[Compiled, bool]:
-        """Return the program for a fit, and whether it came from the cache."""
-        assert self.recording is not None, "a program from the cache fits"
-        return compile_recorded(self.recording, compile_request(self.backend, fit), cache)
-
-    def digest_at(self, fit: Fit) -> str:
-        """Return the digest of the program for a fit, without compiling it."""
-        assert self.recording is not None, "the forward pass has run"
-        return recorded_digest(self.recording, compile_request(self.backend, fit))
-
-    def optimizer_of(self, compiled: Compiled, num_steps: int) -> OptimizerSpec | None:
-        """Return the update after a step; arguments and errors as of ``update_of``."""
-        trains = compiled.program.mode == "train"
-        done = self.backend.global_step, self.backend.resumed_step
-        return update_of(self.recorder, model_of(self.backend), num_steps, trains, *done)
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """A recorded step, compiled for the wafer."""
-
-    recorded: _Recorded
-    compiled: Compiled
-    fit: Fit | None  # None if the forward pass was skipped
-    optimizer: OptimizerSpec | None  # None if the step trains nothing
-    settings: list[object]  # of the recorder when the update was read
-    num_steps: int  # that the schedules of the optimizer cover
-
-
-def _record_fitting(backend: Backend, call: Call, loop: Loop, forward: Forward | None) -> _Fitted:
-    """Record a step and compile it at the micro-batch size that policy and wafer allow.
-
-    Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
-    """
-    cache = None if backend.validate_only else backend.cache
-    job = backend.jobs.begin_compile(backend.job_client.newest)
-    log.info("Compiling the model. This may take a few minutes.")
-    start = _Start.of(backend, call, forward, cache)
-    found = None if start is None else start.load(backend, call)
-    if found is not None:
-        (recorded, compiled), fit, was_cached = found, None, True
-    else:
-        with heard_outlines() as heard:
-            recorded, compiled, fit, was_cached = _compile_fitting(backend, call, loop, cache)
-        if start is not None:
-            start.cache.store_start(start.key, compiled.program.digest, heard)
-    log_compiled(backend, compiled.program, was_cached=was_cached)
-    job.compile_hash, job.is_cached = compiled.program.digest, was_cached
-    job.end()
-    optimizer = recorded.optimizer_of(compiled, loop.last_step)
-    settings = recorded.recorder.settings()
-    return _Fitted(recorded, compiled, fit, optimizer, settings, loop.last_step)
-
-
-def _compile_fitting(
-    backend: Backend, call: Call, loop: Loop, cache: ArtifactCache | None
-) -> tuple[_Recorded, Compiled, Fit, bool]:
-    """Return a recorded step, its program and fit, and whether it came from the cache."""
-    recorded = _record(backend, call, *recorded_size(backend, call.tensors))
-
-    def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
-        compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
-        return compiled, recorded.optimizer_of(compiled, 1)
-
-    first = Fit(first_cut(backend, call.tensors[0].shape[0], compile_alone, loop.loading))
-    compiled, was_cached = recorded.compiled_at(first, cache)
-    fit = fit_to_wafer(backend, compiled.program)
-    if fit != first:
-        compiled, was_cached = recorded.compiled_at(fit, cache)
-    return recorded, compiled, fit, was_cached
-
-
-@dataclass(frozen=True)
-class _Start:
-    """The place in the cache of a step's program that can be found without recording the step."""
-
-    cache: ArtifactCache
-    key: str
-    forward: Forward
-
-    @classmethod
-    def of(
-        cls, backend: Backend, call: Call, forward: Forward | None, cache: ArtifactCache | None
-    ) -> _Start | None:
-        """Return the place, None if there is no cache or if no key names the step."""
-        if cache is None or forward is None:
-            return None
-        key = start_key(backend, model_of(backend), call, forward)
-        return None if key is None else cls(cache, key, forward)
-
-    def load(self, backend: Backend, call: Call) -> tuple[_Recorded, Compiled] | None:
-        """Return the step and its program, None if there is none; the forward pass does not run."""
-        found = self.cache.load_start(self.key)
-        if found is None:
-            return None
-        compiled, heard = found
-        model = model_of(backend)
-        with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
-            hear_again(heard)
-            outputs = recorder.hand_out(call(call.tensors))
-        return _Recorded(backend, None, call, outputs, recorder), compiled
-
-
-def _record(backend: Backend, call: Call, size: int, for_all_sizes: bool = False) -> _Recorded:
-    """Run the user's function once, on a micro-batch of ``size`` samples."""
-    outputs: Any = None
-
-    def step(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        nonlocal outputs
-        note_samples(batch[0].shape[0])
-        outputs = recorder.hand_out(call(batch))
-        return recorder.results
-
-    model = model_of(backend)
-    inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
-    with recording() as recorder, recorded_clipping(model, recorder), traced_tensors(model):
-        buffers = backend.traced_buffers()
-        made = record(step, model, inputs, stream_precision(), buffers, for_all_sizes=for_all_sizes)
-    return _Recorded(backend, made, call, outputs, recorder)

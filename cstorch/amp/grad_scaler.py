@@ -155,7 +155,7 @@ class GradScaler:
             if name in state_dict
         }
         backend = existing_backend()
-        if "num_skipped_steps" in given and (backend is None or not backend.restored_step):
+        if "num_skipped_steps" in given and (backend is None or not backend.steps.restored):
             skipped = self.current.num_skipped_steps
             self._skipped_before = given["num_skipped_steps"] - skipped
             given["num_skipped_steps"] = skipped

@@ -12,6 +12,7 @@ from cstorch.backend import Backend
 from cstorch.current import backend, current_backend, use_cs
 from cstorch.devices.backend_type import BackendType
 from cstorch.listeners.hooks import after_transfer
+from cstorch.program_settings import ProgramSettings
 
 __all__ = [
     "Backend",
@@ -33,7 +34,7 @@ def current_backend_impl(raise_exception: bool = True) -> Backend | None:
 def get_backend_args(backend_type: BackendType | str) -> dict[str, Parameter]:
     """Return the parameters of a backend of that kind by name."""
     BackendType.from_str(backend_type)
-    return dict(signature(Backend).parameters)
+    return dict(signature(ProgramSettings).parameters)
 
 
 def register_after_tensor_to_cpu(hook: Callable[[Any, str], None]) -> RemovableHandle:

@@ -13,22 +13,20 @@ from typing import Any
 import numpy as np
 
 from appliance.background_save import BackgroundSave
-from appliance.cluster import Cluster, lanes_on, start_cluster
+from appliance.cluster import Cluster
 from appliance.elaborate import ClusterSize, plan_installation, start_up_of
 from appliance.jobs.client import JobClient
 from appliance.step_results import StepResult
-from cstorch.cluster.config import ClusterConfig, Restored, load_weights
+from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords
+from cstorch.cluster.restored import Restored, named_checkpoint
+from cstorch.cluster.starting import size_of, start_filled
 from cstorch.optim.state import OptimizerState
 from cstorch.remote.weights import Weights
 from timing.start_up import StartUp
-from wsc.checkpoint.reader import Reader
 from wsc.compiler.compiled import Compiled
-from wsc.core.errors import (
-    ApplianceNanError,
-    ApplianceRuntimeJobTimeoutError,
-    WaferStreamError,
-)
+from wsc.core.errors import ApplianceNanError, ApplianceRuntimeJobTimeoutError, WaferStreamError
 from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.messages import node_name
@@ -65,8 +63,7 @@ class Execution:
         """Start-up of the emulated machine with the program that started the cluster."""
         self.restored: Restored | None = None
         self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
-        self.optimizer_state: OptimizerState | None = None
-        """That of the optimizer whose state MemoryX holds."""
+        self.held = HeldState()
         self._ends_at_s = math.inf  # of time.monotonic()
         self.saving: BackgroundSave | None = None
         """The last checkpoint that the weight servers began to write beside the training."""
@@ -75,36 +72,14 @@ class Execution:
         self.watch = NOTHING
         """What the cluster watches while it trains."""
 
-    def size(self) -> ClusterSize:
-        """Return the number of actors of each role."""
-        config = self._config
-        machine, runtime = config.cluster.machine, config.cluster.runtime
-        workers = max(1, config.num_csx * config.num_workers_per_csx)
-        return ClusterSize(
-            num_csx=config.num_csx,
-            num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
-            num_workers=min(workers, runtime.input_workers, config.num_csx),
-            lanes=lanes_on(runtime, config.num_csx),
-            activation_bytes=runtime.activation_memory,
-            has_replicas=config.autorestart is not None
-            and runtime.recovery.weight_servers == "replica",
-        )
-
     def restore(self, path: Path, states: Collection[str], strict: bool) -> dict[str, Any]:
         """Name the checkpoint to start from; returns its states that are not tensors.
 
         Raises:
             CheckpointError: The checkpoint is damaged.
         """
-        reader = Reader(path)
-        if not reader.has_checksums:
-            log.info("Checkpoint %s has no checksums: damage to it would not be found", path)
-        if reader.not_finite:
-            log.warning(
-                "Checkpoint %s has NaN or infinity in %s", path, ", ".join(reader.not_finite)
-            )
-        self.restored = Restored(path.absolute(), frozenset(states), strict)
-        return reader.objects
+        self.restored, objects = named_checkpoint(path, states, strict)
+        return objects
 
     def outdate_restored(self, weights: Weights) -> None:
         """Let the weights that come from the checkpoint be read from there; read its buffers."""
@@ -118,14 +93,13 @@ class Execution:
             weights.take_changes()  # the checkpoint replaces them
             self.restored.load_buffers(weights.buffers())
             self.restored.load(self.cluster, weights)
-            if self.optimizer_state is not None and "optimizer" in self.restored.states:
-                self.optimizer_state.reload(self.restored.updates)
+            self.held.reload(self.restored)
 
     @property
     def saved_state(self) -> Restored | None:
         """The checkpoint to start from, if an optimizer is to take its state."""
         restored = self.restored
-        if self.optimizer_state is not None or restored is None:
+        if self.held.state is not None or restored is None:
             return None
         return restored if "optimizer" in restored.states else None
 
@@ -160,26 +134,27 @@ class Execution:
         The ``state`` of the optimizer goes to MemoryX; that of another one returns from there. If
         starting fails there is no cluster afterwards, so that it can be tried again.
         """
-        size = self.size()
+        size = size_of(self._config)
         machine = self._config.cluster.machine
         program = compiled.program
         self._writes[program.mode] = tuple(spec.name for spec in program.state.writes)
         installation = plan_installation(compiled, feed, optimizer, size, machine)
         if state is not None:
-            self.make_way(state)
+            self.held.make_way(state)
         if self.cluster is None:
             self.cluster = self._start(installation, size, weights)
             self._log_start_up(installation)
         else:
             self.cluster.install(installation)
         if state is not None:
-            self.take(state)
+            self.held.take(state, self.cluster)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same optimizer."""
-        self.running().train_with(optimizer)
-        if self.optimizer_state is not None:
-            self.take(self.optimizer_state)
+        cluster = self.running()
+        cluster.train_with(optimizer)
+        if self.held.state is not None:
+            self.held.take(self.held.state, cluster)
 
     def run(
         self,
@@ -200,9 +175,8 @@ class Execution:
         self.send_changes(weights)
         if mode == "train":
             weights.outdate()
+            self.held.outdate()
         weights.state.outdate(self._writes[mode])
-        if mode == "train" and self.optimizer_state is not None:
-            self.optimizer_state.outdate()
         try:
             watch = self.watch if mode == "train" else NOTHING
             with self._job_client.executing():
@@ -222,8 +196,7 @@ class Execution:
     def up_to_date(self, weights: Weights) -> Cluster:
         """Return the running cluster after sending it all weights and states that were changed."""
         weights.adopt_replaced()
-        if self.optimizer_state is not None:
-            self.optimizer_state.adopt_replaced()
+        self.held.adopt_replaced()
         self.send_changes(weights)
         return self.running()
 
@@ -232,8 +205,8 @@ class Execution:
         if changes := weights.take_changes():
             log.info("Sending %d tensors that the program has changed", len(changes))
             self.running().load_weights(changes)
-        if self.optimizer_state is not None:
-            self._send_state(self.optimizer_state)
+        if self.held.state is not None:
+            self.held.send_changes(self.running())
 
     def running(self) -> Cluster:
         """Return the cluster; WaferStreamError if there is none."""
@@ -287,36 +260,11 @@ class Execution:
         self._ends_at_s = time.monotonic() + (config.job_time_sec or math.inf)
         try:
             with self._job_client.executing():
-                cluster = self._start_filled(installation, size, weights)
+                cluster = start_filled(config, self._seed, installation, weights, self.restored)
         except BaseException as error:
             self._job_client.end_execute(error)
             raise
         self._job_client.note_running()
-        return cluster
-
-    def _start_filled(
-        self, installation: Installation, size: ClusterSize, weights: Weights
-    ) -> Cluster:
-        config = self._config
-        parameters = installation.program.parameters
-        for kind, count in (("Weight", size.num_servers), ("Worker", size.num_workers)):
-            waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."
-            log.info("Poll ingress status: %s", waiting)
-        log.info("Waiting for job ingress readiness.")
-        cluster = start_cluster(
-            parameters, size, config.cluster, self._seed, config.record, config.autorestart
-        )
-        log.info("Poll ingress success: Job ingress ready")
-        log.info("Preparing to execute using %d CSX", size.num_csx)
-        try:
-            load_weights(cluster, weights, self.restored)
-            log.info("Finalizing appliance staging for the run")
-            log.info("Waiting for device programming to complete")
-            cluster.install(installation)
-            _log_staged(config)
-        except BaseException:
-            cluster.shutdown()
-            raise
         return cluster
 
     def _log_start_up(self, installation: Installation) -> None:
@@ -328,26 +276,6 @@ class Execution:
             format_ps(checkpoint_ps),
         )
 
-    def make_way(self, state: OptimizerState) -> None:
-        """Bring the state of another optimizer back before MemoryX forgets it."""
-        state.adopt_replaced()
-        before = self.optimizer_state
-        if before is not None and before is not state:
-            before.keep()
-            state.keep()
-
-    def take(self, state: OptimizerState) -> None:
-        """Let MemoryX hold the state of an optimizer, whose rule has been installed."""
-        self.optimizer_state = state
-        state.note_installed()
-        self._send_state(state)
-        state.outdate()
-
-    def _send_state(self, state: OptimizerState) -> None:
-        if changes := state.take_changes():
-            log.info("Sending %d tensors of the optimizer's state", len(changes))
-            self.running().load_weights(changes, "optimizer")
-
     def _check_time(self) -> None:
         if time.monotonic() > self._ends_at_s:
             raise ApplianceRuntimeJobTimeoutError(
@@ -357,14 +285,3 @@ class Execution:
                 value=f"{self._config.job_time_sec} s",
                 remedy="raise it, or run again to continue from the last checkpoint",
             )
-
-
-def _log_staged(config: ClusterConfig) -> None:
-    """Log that every role has its program and weights, in the words of the vendor's client."""
-    runtime = config.cluster.runtime
-    network = "none (one process)" if runtime.kind == "local" else runtime.carrier
-    log.info("Device programming is complete")
-    log.info("Using network type: %s", network)
-    log.info("Input workers are ready to stream input data")
-    log.info("Appliance staging is complete")
-    log.info("Beginning appliance run")

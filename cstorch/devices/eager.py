@@ -139,7 +139,7 @@ class EagerStep:
             recorder.live = live
             outputs = recorder.hand_out(self._function(*args, **kwargs))
         gradients = recorder.gradients()
-        trains, done = bool(gradients), (backend.global_step, backend.resumed_step)
+        trains, done = bool(gradients), (backend.global_step, backend.steps.resumed)
         optimizer = update_of(recorder, model, loop.last_step, trains, *done)
         return _Computed(outputs, gradients, optimizer)
 

@@ -14,7 +14,7 @@ import torch
 
 from appliance.host import HostCluster
 from cstorch.backend import Backend
-from cstorch.cluster.config import load_weights
+from cstorch.cluster.restored import load_weights
 from cstorch.devices.backend_type import BackendType
 from cstorch.optim.state import OptimizerState
 from wsc.compiler.precision import StreamPrecision
@@ -81,13 +81,13 @@ class HostBackend(Backend):
         """
         step, host = self.global_step + 1, self._host()
         if state is not None:
-            self._execution.make_way(state)
+            self._execution.held.make_way(state)
         host.train_with(optimizer)
         if state is not None:
-            self._execution.take(state)
+            self._execution.held.take(state, host)
         after = host.update(gradients, optimizer, step, loss_scale)
         self._registered().outdate()
-        self.global_step = step
+        self.steps.done = step
         return after
 
     def _host(self) -> HostCluster:

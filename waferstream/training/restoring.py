@@ -11,7 +11,7 @@ from typing import Any
 from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
 from cstorch.backend import Backend
-from cstorch.cluster.config import STATES
+from cstorch.cluster.restored import STATES
 from cstorch.optim.scheduler import Scheduler
 from cstorch.utils.data import DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES

@@ -52,7 +52,7 @@ class DataLoader:
         if self._offset is not None:
             return self._offset
         backend = existing_backend()
-        return 0 if backend is None else -backend.resumed_step
+        return 0 if backend is None else -backend.steps.resumed
 
     @cached_property
     def _batches(self) -> GlobalBatches:

@@ -1,0 +1,54 @@
+"""The optimizer state that MemoryX holds: that of one optimizer at a time."""
+
+from __future__ import annotations
+
+import logging
+
+from appliance.cluster import Cluster
+from cstorch.cluster.restored import Restored
+from cstorch.optim.state import OptimizerState
+
+log = logging.getLogger("waferstream")
+
+
+class HeldState:
+    """Which optimizer's state MemoryX holds, and what moves it there and back."""
+
+    def __init__(self) -> None:
+        self.state: OptimizerState | None = None
+        """That state, None before the first step of training."""
+
+    def make_way(self, state: OptimizerState) -> None:
+        """Bring the state of another optimizer back before MemoryX forgets it."""
+        state.adopt_replaced()
+        if self.state is not None and self.state is not state:
+            self.state.keep()
+            state.keep()
+
+    def take(self, state: OptimizerState, cluster: Cluster) -> None:
+        """Let MemoryX hold the state of an optimizer, whose rule has been installed."""
+        self.state = state
+        state.note_installed()
+        self.send_changes(cluster)
+        state.outdate()
+
+    def adopt_replaced(self) -> None:
+        """Note the tensors that the user's program has put in place of those of the state."""
+        if self.state is not None:
+            self.state.adopt_replaced()
+
+    def send_changes(self, cluster: Cluster) -> None:
+        """Send what the user's program has written to MemoryX."""
+        if self.state is not None and (changes := self.state.take_changes()):
+            log.info("Sending %d tensors of the optimizer's state", len(changes))
+            cluster.load_weights(changes, "optimizer")
+
+    def outdate(self) -> None:
+        """Let later reads of the state fetch it: a step of training changes it."""
+        if self.state is not None:
+            self.state.outdate()
+
+    def reload(self, restored: Restored) -> None:
+        """Note that MemoryX has read the states of a checkpoint."""
+        if self.state is not None and "optimizer" in restored.states:
+            self.state.reload(restored.updates)

@@ -1,0 +1,74 @@
+"""The start of a cluster, up to the point where it has its first program and its weights."""
+
+from __future__ import annotations
+
+import logging
+
+from appliance.cluster import Cluster, lanes_on, start_cluster
+from appliance.elaborate import ClusterSize
+from cstorch.cluster.config import ClusterConfig
+from cstorch.cluster.restored import Restored, load_weights
+from cstorch.remote.weights import Weights
+from wsc.core.installation import Installation
+
+log = logging.getLogger("waferstream")
+
+
+def size_of(config: ClusterConfig) -> ClusterSize:
+    """Return the number of actors of each role."""
+    machine, runtime = config.cluster.machine, config.cluster.runtime
+    workers = max(1, config.num_csx * config.num_workers_per_csx)
+    return ClusterSize(
+        num_csx=config.num_csx,
+        num_servers=config.max_wgt_servers or machine.memoryx.weight_servers,
+        num_workers=min(workers, runtime.input_workers, config.num_csx),
+        lanes=lanes_on(runtime, config.num_csx),
+        activation_bytes=runtime.activation_memory,
+        has_replicas=config.autorestart is not None
+        and runtime.recovery.weight_servers == "replica",
+    )
+
+
+def start_filled(
+    config: ClusterConfig,
+    seed: int,
+    installation: Installation,
+    weights: Weights,
+    restored: Restored | None,
+) -> Cluster:
+    """Start a cluster; return it when it has its first program and its weights.
+
+    If that fails, no cluster is left.
+    """
+    size = size_of(config)
+    parameters = installation.program.parameters
+    for kind, count in (("Weight", size.num_servers), ("Worker", size.num_workers)):
+        waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."
+        log.info("Poll ingress status: %s", waiting)
+    log.info("Waiting for job ingress readiness.")
+    cluster = start_cluster(
+        parameters, size, config.cluster, seed, config.record, config.autorestart
+    )
+    log.info("Poll ingress success: Job ingress ready")
+    log.info("Preparing to execute using %d CSX", size.num_csx)
+    try:
+        load_weights(cluster, weights, restored)
+        log.info("Finalizing appliance staging for the run")
+        log.info("Waiting for device programming to complete")
+        cluster.install(installation)
+        _log_staged(config)
+    except BaseException:
+        cluster.shutdown()
+        raise
+    return cluster
+
+
+def _log_staged(config: ClusterConfig) -> None:
+    """Log that every role has its program and weights, in the words of the vendor's client."""
+    runtime = config.cluster.runtime
+    network = "none (one process)" if runtime.kind == "local" else runtime.carrier
+    log.info("Device programming is complete")
+    log.info("Using network type: %s", network)
+    log.info("Input workers are ready to stream input data")
+    log.info("Appliance staging is complete")
+    log.info("Beginning appliance run")

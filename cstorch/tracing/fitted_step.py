@@ -1,0 +1,109 @@
+"""A traced step in the form that fits the wafer: recorded and compiled, or found in the cache."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from cstorch.backend import Backend
+from cstorch.compile import Fit, first_cut, fit_to_wafer, log_compiled, model_of, recorded_size
+from cstorch.listeners.hooks import hear_again, heard_outlines
+from cstorch.tracing.call import Call
+from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.forward import Forward
+from cstorch.tracing.loop import Loop
+from cstorch.tracing.recorded_step import RecordedStep, record_step
+from cstorch.tracing.recorder import recording
+from cstorch.tracing.start_key import start_key
+from wsc.compiler.artifact import ArtifactCache
+from wsc.compiler.compiled import Compiled
+from wsc.core.micro_batches import Cut
+from wsc.core.optimizer import OptimizerSpec
+
+log = logging.getLogger("waferstream")
+
+
+@dataclass(frozen=True)
+class FittedStep:
+    """A recorded step, compiled for the wafer."""
+
+    recorded: RecordedStep
+    compiled: Compiled
+    fit: Fit | None  # None if the forward pass was skipped
+    optimizer: OptimizerSpec | None  # None if the step trains nothing
+    settings: list[object]  # of the recorder when the update was read
+    num_steps: int  # that the schedules of the optimizer cover
+
+
+def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) -> FittedStep:
+    """Record a step and compile it at the micro-batch size that policy and wafer allow.
+
+    Raises ConfigError where the batch cannot be cut, ApplianceResourceExhausted where nothing fits.
+    """
+    cache = None if backend.validate_only else backend.cache
+    job = backend.jobs.begin_compile(backend.job_client.newest)
+    log.info("Compiling the model. This may take a few minutes.")
+    start = _Start.of(backend, call, forward, cache)
+    found = None if start is None else start.load(backend, call)
+    if found is not None:
+        (recorded, compiled), fit, was_cached = found, None, True
+    else:
+        with heard_outlines() as heard:
+            recorded, compiled, fit, was_cached = _compile_fitting(backend, call, loop, cache)
+        if start is not None:
+            start.cache.store_start(start.key, compiled.program.digest, heard)
+    log_compiled(backend, compiled.program, was_cached=was_cached)
+    job.compile_hash, job.is_cached = compiled.program.digest, was_cached
+    job.end()
+    optimizer = recorded.optimizer_of(compiled, loop.last_step)
+    settings = recorded.recorder.settings()
+    return FittedStep(recorded, compiled, fit, optimizer, settings, loop.last_step)
+
+
+def _compile_fitting(
+    backend: Backend, call: Call, loop: Loop, cache: ArtifactCache | None
+) -> tuple[RecordedStep, Compiled, Fit, bool]:
+    """Return a recorded step, its program and fit, and whether it came from the cache."""
+    recorded = record_step(backend, call, *recorded_size(backend, call.tensors))
+
+    def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
+        compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))
+        return compiled, recorded.optimizer_of(compiled, 1)
+
+    first = Fit(first_cut(backend, call.tensors[0].shape[0], compile_alone, loop.loading))
+    compiled, was_cached = recorded.compiled_at(first, cache)
+    fit = fit_to_wafer(backend, compiled.program)
+    if fit != first:
+        compiled, was_cached = recorded.compiled_at(fit, cache)
+    return recorded, compiled, fit, was_cached
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The place in the cache of a step's program that can be found without recording the step."""
+
+    cache: ArtifactCache
+    key: str
+    forward: Forward
+
+    @classmethod
+    def of(
+        cls, backend: Backend, call: Call, forward: Forward | None, cache: ArtifactCache | None
+    ) -> _Start | None:
+        """Return the place, None if there is no cache or if no key names the step."""
+        if cache is None or forward is None:
+            return None
+        key = start_key(backend, model_of(backend), call, forward)
+        return None if key is None else cls(cache, key, forward)
+
+    def load(self, backend: Backend, call: Call) -> tuple[RecordedStep, Compiled] | None:
+        """Return the step and its program, None if there is none; the forward pass does not run."""
+        found = self.cache.load_start(self.key)
+        if found is None:
+            return None
+        compiled, heard = found
+        model = model_of(backend)
+        with recording() as recorder, recorded_clipping(model, recorder), self.forward.skipped():
+            hear_again(heard)
+            outputs = recorder.hand_out(call(call.tensors))
+        return RecordedStep(backend, None, call, outputs, recorder), compiled
