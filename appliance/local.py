@@ -12,12 +12,14 @@ import torch
 
 from appliance.cores import UnlimitedCores
 from swarmx.links.memory import MemoryArena
+from wsc.core.disk import LOCAL_DISK
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
     WaferStreamError,
 )
 from wsc.core.installation import Installation
+from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Envelope
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
@@ -39,6 +41,7 @@ class LocalRoles:
     def __init__(self, specs: Sequence[RoleSpec]) -> None:
         self._specs: dict[str, RoleSpec] = {}
         self._roles: dict[str, Role] = {}
+        self._numbers: dict[str, MessageNumbers] = {}
         self._failed: dict[str, WaferStreamError] = {}
         self.rebuild(specs, ())
 
@@ -49,14 +52,18 @@ class LocalRoles:
     def _run(self, job: Job) -> list[Report]:
         mail: deque[Envelope] = deque()
         states: dict[str, RunningJob] = {}
+        for numbers in self._numbers.values():  # what an earlier job has not read is gone
+            numbers.restart()
         for name, role in self._roles.items():
             with self._failures_of(name):
                 states[name] = role.begin(job)
-                mail.extend(states[name].start())
+                mail.extend(map(self._numbers[name].numbered, states[name].start()))
         while mail:
             envelope = mail.popleft()
+            numbers = self._numbers[envelope.target]
             with self._failures_of(envelope.target):
-                mail.extend(states[envelope.target].handle(envelope))
+                if numbers.takes(envelope):
+                    mail.extend(map(numbers.numbered, states[envelope.target].handle(envelope)))
         if waiting := {name: s.waits_for() for name, s in states.items() if not s.finished}:
             raise ApplianceDeadlockError(
                 "no message is left but some roles wait",
@@ -125,10 +132,12 @@ class LocalRoles:
         kept = {s.name for s in specs if s.name not in lost and self._specs.get(s.name) == s}
         before = self._roles
         self._specs = {spec.name: spec for spec in specs}
+        numbers = {name: self._numbers.get(name, MessageNumbers()) for name in self._specs}
+        self._numbers = numbers
         self._roles = {
             name: before[name]
             if name in kept
-            else spec.build(RoleContext(MemoryArena(), UnlimitedCores()))
+            else spec.build(RoleContext(MemoryArena(), UnlimitedCores(), LOCAL_DISK, numbers[name]))
             for name, spec in self._specs.items()
         }
         return frozenset(self._specs) - kept

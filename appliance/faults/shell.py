@@ -16,6 +16,7 @@ from appliance.faults.strike import damaged, flip_next_gradient, full_disk, stri
 from csnode.node import CSNode
 from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
+from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import (
     COORDINATOR,
     BatchReady,
@@ -121,19 +122,23 @@ class FaultySpec:
     def build(self, context: RoleContext) -> Role:
         """Build the role in its shell."""
         role, log = self.spec.build(context), FaultLog(self.folder)
+        given = role, self.faults, log, context.numbers
         if isinstance(role, WeightHolder):
-            return FaultyHolder(role, self.faults, log)
+            return FaultyHolder(*given)
         if isinstance(role, CSNode):
-            return FaultyNode(role, self.faults, log)
-        return Faulty(role, self.faults, log)
+            return FaultyNode(*given)
+        return Faulty(*given)
 
 
 class Faulty:
     """The shell of a role; calls that can't fail on demand go through."""
 
-    def __init__(self, role: Role, faults: Sequence[Fault], log: FaultLog) -> None:
+    def __init__(
+        self, role: Role, faults: Sequence[Fault], log: FaultLog, numbers: MessageNumbers
+    ) -> None:
         self.name = role.name
         self.step = 0
+        self.numbers = numbers
         self._role = role
         self._faults = faults
         self._log = log
@@ -239,7 +244,10 @@ class FaultyJob:
             else:
                 self._shell.strike(fault)
         for answer in self._job.handle(envelope):
-            yield from damaged(self._pending.pop(0), answer) if self._pending else (answer,)
+            if self._pending:  # the link has numbered what it loses or doubles
+                yield from damaged(self._pending.pop(0), self._shell.numbers.numbered(answer))
+            else:
+                yield answer
 
     def report(self) -> Report:
         return self._job.report()

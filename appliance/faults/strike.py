@@ -54,7 +54,7 @@ def _shift_clock(seconds: float) -> None:
 
 
 def damaged(fault: Fault, message: Envelope) -> Iterator[Envelope]:
-    """Yield what arrives of a message: nothing, two of it, late, or as if from nobody."""
+    """Yield what arrives of a numbered message: nothing, two, late, or as if from nobody."""
     match fault.kind:
         case "drop":
             return

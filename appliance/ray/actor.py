@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -25,6 +25,7 @@ from swarmx.links.link import Link, open_link
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.errors import ApplianceDeadlockError
 from wsc.core.installation import Installation
+from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Abort, Envelope
 from wsc.core.payload import Payload
 from wsc.core.role import Job, Report, Role, RoleContext, RoleSpec, RunningJob
@@ -120,6 +121,7 @@ class RoleActor(HostedProcess):
 
     def __init__(self, user_code: UserCode) -> None:
         super().__init__(user_code)
+        self._numbers = MessageNumbers()
         signal.signal(LEAVE_JOB, self._leave)
 
     def _leave(self, _number: int, _frame: FrameType | None) -> None:
@@ -133,6 +135,7 @@ class RoleActor(HostedProcess):
         """Open the role's link and return where it is; ``home`` is the host of the user's files."""
         self._runtime = runtime
         self._leaves = False
+        self._numbers.restart()
         if runtime.address != "local":
             self._host_address = str(ray.util.get_node_ip_address())
         is_home = home == ray.get_runtime_context().get_node_id()
@@ -171,7 +174,9 @@ class RoleActor(HostedProcess):
                 assert self._link is not None, "open comes first"
                 if self._cores is None or not self._cores.shares_with(cores):
                     self._cores = cores
-                self._role = spec.build(RoleContext(self._link.arena, self._cores, self._disk))
+                self._role = spec.build(
+                    RoleContext(self._link.arena, self._cores, self._disk, self._numbers)
+                )
                 self._payload_bytes = 0
             if self._payload_bytes:
                 self._endpoint.limit_payloads(self._payload_bytes)
@@ -196,19 +201,30 @@ class RoleActor(HostedProcess):
                 raise
 
     def _run(self, job: Job) -> Report:
-        state, endpoint = self._role.begin(job), self._endpoint
-        for envelope in state.start():
-            endpoint.send(envelope)
+        state = self._role.begin(job)
+        self._send(state.start())
         while not state.finished:
             envelope = self._next_message(state)
             message = envelope.message
             if isinstance(message, Abort) or self._leaves:
                 raise aborted(self._role.name)
+            if not self._numbers.takes(envelope):
+                continue
             what = f"{type(message).__name__} from {envelope.source}"
             self._pulse.work(what, message.step)
-            for answer in state.handle(envelope):
-                endpoint.send(answer)
+            self._send(state.handle(envelope))
+        if job.is_protected:
+            self._send_tallies()
         return state.report()
+
+    def _send(self, messages: Iterable[Envelope]) -> None:
+        for envelope in messages:
+            self._endpoint.send(self._numbers.numbered(envelope))
+
+    def _send_tallies(self) -> None:
+        """Tell peers how many messages they should have by now."""
+        for tally in self._numbers.tallies(self._role.name):
+            self._endpoint.send(tally)
 
     def _next_message(self, state: RunningJob) -> Envelope:
         """Wait for the next message; after a moment state in the pulse for whom."""
@@ -222,6 +238,7 @@ class RoleActor(HostedProcess):
                 if self._leaves:
                     raise aborted(self._role.name) from None
                 self._pulse.explain(*state.waits_for())
+                self._send_tallies()
         raise stalled(self._role.name, limit_s)
 
     def install(self, installation: Installation) -> None:

@@ -26,7 +26,7 @@ from wsc.core.watch import ORIGINS, Finding
 MOST_HEADER_BYTES = 1 * MIB
 """Limit of a header: the norms of about 50,000 parameters."""
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Changes with ``wire.proto`` and with the order of the bytes on a connection."""
 
 _DEEPEST_LEVEL = 62  # micro-batch indices are 64-bit integers on the wire
@@ -68,6 +68,7 @@ def encode_header(envelope: Envelope, shared: SharedPayload | None = None) -> by
     header = Header(
         source=envelope.source,
         target=envelope.target,
+        number=envelope.number,
         payload_bytes=payload.num_bytes if payload else 0,
         **{_field_name(type(message)): _to_wire(values)},
     )
@@ -129,7 +130,7 @@ def envelope_of(header: Header, payload: Payload | None) -> Envelope:
     }
     if field == "step_done":
         values["results"] = _results(body, payload)
-    return Envelope(header.source, header.target, _KINDS[field](**values))
+    return Envelope(header.source, header.target, _KINDS[field](**values), header.number)
 
 
 def _write_place(field: Any, shared: SharedPayload) -> None:

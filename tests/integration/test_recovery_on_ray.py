@@ -62,3 +62,23 @@ def test_killed_roles_are_replaced_in_the_running_cluster(
     # A system may still wait for the results of the step before when the next one begins.
     behind = [due - step for due, step in zip((5, 8, 11, 14, 14, 14), again, strict=True)]
     assert set(behind) <= {0, 1}
+
+
+@pytest.mark.ray
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("link", ["shared_memory", "tcp", "grpc"])
+def test_lost_and_doubled_messages_are_found_at_once(
+    tmp_path: Path, link: LinkKind, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Long before the stall limit, which is ten minutes; a doubled message needs no recovery."""
+    expected = train_on_cluster(init_config(), LOCAL, FIRST_STEPS, inspect=train_on)
+    lost = ("csx-1@5/gradients:drop", "br-0@8/weights:drop", "wrk-0@11:drop", "wgt-1@14:drop")
+    faults = (*lost, "csx-0@17/weights:duplicate")
+    on_ray = replace(LOCAL, kind="ray", link=link, restarts=1, faults=faults, folder=tmp_path)
+    with caplog.at_level("WARNING", "waferstream"):
+        found = train_on_cluster(init_config(), on_ray, FIRST_STEPS, inspect=train_on)
+    assert found == expected
+    told = [record.message for record in caplog.records if "Recovery" in record.message]
+    assert len(told) == 2 * len(lost)
+    assert all(" was lost: retry, no role is lost" in line for line in told[::2])

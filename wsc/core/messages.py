@@ -8,6 +8,7 @@
                                                    UpdateSkipped
     commitment       nodes, servers -> servers     StepDone (protected or verified jobs only)
     abort            coordinator -> all            Abort (handled by the shell of a role)
+    tally            any -> any                    Tally (handled by the shell of a role)
 
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
 it: its owner may reuse the memory. These credits are the only backpressure.
@@ -176,6 +177,14 @@ class Abort:
     step: int
 
 
+@dataclass(frozen=True)
+class Tally:
+    """The number of messages that a role has sent to the receiver; ``step`` means nothing here."""
+
+    step: int
+    num_sent: int
+
+
 Message = (
     WeightsReady
     | WeightsReleased
@@ -190,6 +199,7 @@ Message = (
     | UpdateReleased
     | StepDone
     | Abort
+    | Tally
 )
 
 Credit = WeightsReleased | GradientReleased | BatchReleased | UpdateReleased
@@ -211,11 +221,15 @@ def credit_of(message: Message) -> Credit | None:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A message with the names of its sender and receiver."""
+    """A message with the names of its sender and receiver.
+
+    ``number`` counts the messages of this direction (wsc.core.message_numbers); 0 is none.
+    """
 
     source: str
     target: str
     message: Message
+    number: int = 0
 
 
 COORDINATOR = "crd-0"

@@ -20,6 +20,7 @@ import torch
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.message_numbers import MessageNumbers
 from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
@@ -246,6 +247,7 @@ class RoleContext:
     arena: Arena
     cores: Cores
     disk: Disk = LOCAL_DISK
+    numbers: MessageNumbers = field(default_factory=MessageNumbers)
 
 
 class RoleSpec(Protocol):

@@ -33,6 +33,7 @@ from wsc.core.messages import (
     NormPartial,
     NormTotal,
     StepDone,
+    Tally,
     UpdateReady,
     UpdateReleased,
     UpdateSkipped,
@@ -64,6 +65,7 @@ MESSAGES = (
     StepDone(7, ((4, (0.1, None)),), (Finding(7, 1, 4, 2, "layer", "a", "csx-1"),)),
     StepDone(7, votes=(Vote(0, 1, b"\0\xff"), Vote(2, 3, b""))),
     Abort(1),
+    Tally(0, 7),
 )
 
 
@@ -75,7 +77,7 @@ def test_every_message_class_is_covered() -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_message_survives_encoding(message: Message) -> None:
     """A decoded message equals the encoded one, and its header has the size of the payload."""
-    envelope = Envelope("wgt-0", "csx-1", message)
+    envelope = Envelope("wgt-0", "csx-1", message, 1 << 40)
     header, payload_bytes = decode_header(encode_header(envelope))
     payload = wire.payload_of(envelope)
     assert payload_bytes == (payload.num_bytes if payload else None)
