@@ -21,7 +21,7 @@ from appliance.step_results import StepResult
 from cstorch.cluster.execution import Execution
 from cstorch.cluster.job_records import JobRecords
 from cstorch.cluster.restored import STATES
-from cstorch.optim.state import OptimizerState, SavedState
+from cstorch.optim.state import OptimizerState, SavedState, announce_early
 from cstorch.program_settings import ProgramSettings
 from cstorch.remote.weights import Weights, as_arrays
 from cstorch.step_count import StepCount
@@ -118,6 +118,7 @@ class Backend(ProgramSettings):
         if self.weights is None:
             self.model, self.weights = model, Weights(model, self)
             self._execution.outdate_restored(self.weights)
+            announce_early(self)
 
     def unregister(self) -> None:
         """Forget the registered model, so that a capture can register it at another depth."""

@@ -9,7 +9,7 @@ taken its place on the cluster.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MethodType
 from typing import Any
@@ -26,6 +26,7 @@ from cstorch.tracing.call import Call
 from cstorch.tracing.fitted_step import FittedStep, fit_step
 from cstorch.tracing.forward import Forward
 from cstorch.tracing.loop import Closure, Loop
+from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorded_step import record_step
 from cstorch.tracing.recorder import names_of
 from cstorch.tracing.step_value import StepValue
@@ -113,6 +114,11 @@ class TracedStep:
     def closures(self) -> list[Closure]:
         """Step closures that were called inside the trace: repeated for every step."""
         return self._installed.recorded.recorder.closures
+
+    def loss_position(self, closures: Sequence[Closure]) -> int | None:
+        """Return the position of the loss among the results, None if it is unknown."""
+        recorded, own = self._installed.recorded, [*self.closures, *closures]
+        return loss_position(recorded.outputs, own, recorded.recorder.differentiable)
 
     @property
     def loss_scale(self) -> LossScale | None:

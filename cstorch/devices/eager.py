@@ -7,7 +7,7 @@ one micro-batch per batch both give the same weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from cstorch.devices.host import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
 from cstorch.tracing.clipping import recorded_clipping
 from cstorch.tracing.loop import Closure, Loop
+from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorded import RecordedScaler
 from cstorch.tracing.recorder import Recorder, recording, update_of
 from cstorch.tracing.step_value import StepValue
@@ -67,7 +68,7 @@ class EagerRecorder(Recorder):
         plain = tensor.detach()
         value = plain.float() if plain.is_floating_point() else plain
         value.position = len(self.results)  # type: ignore[attr-defined]  # as StepValue has it
-        self.results.append(value)
+        self._note_result(tensor, value)
         return value
 
 
@@ -77,6 +78,7 @@ class EagerStep:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._recorder = EagerRecorder()
+        self._outputs: Any = None
         self.mode: Mode = "train"
         self.batch_size = 0
 
@@ -84,6 +86,11 @@ class EagerStep:
     def closures(self) -> list[Closure]:
         """Step closures that were called inside the step."""
         return self._recorder.closures
+
+    def loss_position(self, closures: Sequence[Closure]) -> int | None:
+        """Return the position of the loss among the results, None if it is unknown."""
+        own = [*self.closures, *closures]
+        return loss_position(self._outputs, own, self._recorder.differentiable)
 
     @property
     def loss_scale(self) -> LossScale | None:
@@ -111,6 +118,7 @@ class EagerStep:
         if arguments is not given and undo is not None:
             undo()  # the first step has shown its mode only now, and has read another batch
             computed = self._compute(backend, loop, *arguments)
+        self._outputs = computed.outputs
         self.mode, self.batch_size = computed.mode, _rows(arguments)
         step = backend.global_step + 1
         if computed.optimizer is not None:

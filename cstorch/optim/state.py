@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -66,6 +67,17 @@ class Owner(Protocol):
         """Return the hyper-parameters of a group, complete and checked."""
 
 
+_LOADED_EARLY: WeakSet[OptimizerState] = WeakSet()
+"""States that were loaded before the model of their parameters was compiled."""
+
+
+def announce_early(holder: StateHolder) -> None:
+    """Let training go on after states that were loaded before the holder's model was compiled."""
+    for state in [state for state in _LOADED_EARLY if state.is_held_by(holder)]:
+        _LOADED_EARLY.discard(state)
+        state.announce_loaded()
+
+
 class OptimizerState:
     """The remote tensors of one optimizer, and the number of updates that they have seen."""
 
@@ -111,9 +123,18 @@ class OptimizerState:
         self.num_loads += 1
 
     def announce_loaded(self) -> None:
-        """Let training go on after the updates of a state that was loaded."""
+        """Let training go on after the updates of a state that was loaded.
+
+        Before the model is compiled there is no backend to tell: ``announce_early`` does it.
+        """
         if (holder := self._holder()) is not None:
             holder.note_loaded(self._updates)
+        else:
+            _LOADED_EARLY.add(self)
+
+    def is_held_by(self, holder: StateHolder) -> bool:
+        """Return whether the parameters are those of the holder's model."""
+        return self._holder() is holder
 
     def earlier_updates(self, done: int) -> int:
         """Return the updates before step 1 of training, of which ``done`` steps are done."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from cstorch.metrics.metric import standing_alone
 from cstorch.remote.lazy import LazyTensor
@@ -153,6 +154,14 @@ def _adopt(name: str, parameter: nn.Parameter, holder: Holder) -> Remote:
     A parameter without memory (on the meta device, or fake) stays as it is. One that an earlier
     backend has made remote is read first.
     """
+    if is_lazy(parameter):
+        raise ConfigError(
+            "every parameter must have a shape",
+            code="parameter-uninitialized",
+            where=name,
+            rule="a lazy module of torch.nn (LazyLinear, ...) takes its shape from a first batch",
+            remedy="call the model once on a batch before cstorch.compile",
+        )
     if isinstance(lazy := getattr(parameter, "_remote", None), LazyTensor) and lazy.is_pending:
         parameter.__class__ = RemoteParameter
         lazy.move_to(name, parameter, holder)

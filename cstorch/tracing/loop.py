@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,12 @@ class Step(Protocol):
     @property
     def closures(self) -> list[Closure]:
         """Step closures that were called inside the trace: repeated for every step."""
+
+    def loss_position(self, closures: Sequence[Closure]) -> int | None:
+        """Return the position of the loss among the results, None if it is unknown.
+
+        ``closures`` are those that the loop has queued with results of the step.
+        """
 
     @property
     def loss_scale(self) -> LossScale | None:

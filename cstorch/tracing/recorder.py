@@ -52,6 +52,8 @@ class Recorder:
     has_scaled_step: bool = False  # the optimizer was stepped by the scaler
     has_new_scale: bool = False  # the scaler was updated
     hidden: list[tuple[dict[str, Any], str, float]] = field(default_factory=list)
+    differentiable: list[int] = field(default_factory=list)
+    """Positions of the scalars among the results that have a gradient."""
 
     def hand_out(self, tree: Any) -> Any:
         """Make every tensor in a pytree a result of the step; returns placeholders."""
@@ -60,8 +62,14 @@ class Recorder:
     def _result(self, tensor: torch.Tensor) -> StepValue:
         if flags.amp.half_dtype == "cbfloat16" and tensor.dtype == PROXY:
             tensor = _leaving_the_wafer(tensor)
-        self.results.append(tensor)
+        self._note_result(tensor)
         return StepValue(len(self.results) - 1)
+
+    def _note_result(self, tensor: torch.Tensor, value: torch.Tensor | None = None) -> None:
+        """Append a tensor of the step to its results, in the form of ``value`` if given."""
+        if tensor.ndim == 0 and tensor.requires_grad:
+            self.differentiable.append(len(self.results))
+        self.results.append(tensor if value is None else value)
 
     def clip_value(self, max_value: float) -> None:
         """Clamp gradients to [-max_value, max_value] before the update."""

@@ -341,6 +341,24 @@ LOSSES = [
     *modules((5,), "MultiLabelMarginLoss()", integers(5, 5)),
     *modules((5, 3, 3), "CrossEntropyLoss()\nNLLLoss()", integers(5, 3, 3)),
     *modules((5,), "LinearCrossEntropyLoss(5, 7)", integers(7)),
+    *modules(
+        (5,),
+        """GaussianNLLLoss()
+        GaussianNLLLoss(full=True, reduction="sum")""",
+        normal(5),
+        uniform(5),
+    ),
+    *modules((5,), "GaussianNLLLoss()", normal(5), uniform()),
+]
+
+RECURRENT = [
+    *modules(
+        (3, 5),
+        """RNN(5, 4, batch_first=True)
+        GRU(5, 4, batch_first=True)
+        GRU(5, 4, num_layers=2, dropout=0.3, bidirectional=True)""",
+    ),
+    *modules((5,), "RNNCell(5, 4)\nGRUCell(5, 4)\nLSTMCell(5, 4)"),
 ]
 
 _HEADS = "8, 2, 16, batch_first=True"
@@ -381,5 +399,5 @@ LAYERS = [
 
 MODULE_CASES = [
     *(*CONVOLUTIONS, *POOLING, *MOVES, *ACTIVATIONS),
-    *(*NORMS, *LOSSES, *LAYERS),
+    *(*NORMS, *LOSSES, *RECURRENT, *LAYERS),
 ]

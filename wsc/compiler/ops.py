@@ -73,7 +73,7 @@ _NAMES_OF_KIND = {
     "huber_loss_backward soft_margin_loss_backward binary_cross_entropy_backward "
     "multi_margin_loss_backward multilabel_margin_loss_backward floor_divide linalg_cross addr "
     "polar",
-    "view": "_unsafe_view unbind split chunk",
+    "view": "_unsafe_view unbind split chunk unsafe_split unsafe_split_with_sizes unsafe_chunk",
     "random": "bernoulli_ bernoulli native_dropout rand_like randn_like rand randn randint "
     "randperm multinomial normal normal_ uniform_ exponential_ rrelu_with_noise",
 }
@@ -110,7 +110,6 @@ REMEDIES = {
     "linalg_qr": _MATRIX_FUNCTION,
     "_linalg_svd": _MATRIX_FUNCTION,
     "_linalg_eigh": _MATRIX_FUNCTION,
-    "mkldnn_rnn_layer": _RECURRENT,
     "_thnn_fused_gru_cell": _RECURRENT,
     "_thnn_fused_lstm_cell": _RECURRENT,
 }

@@ -24,6 +24,7 @@ from appliance.step_results import StepResult
 from cstorch.current import current_backend
 from cstorch.listeners.hooks import after_transfer
 from cstorch.tracing.loop import Step
+from cstorch.tracing.loss_result import loss_of
 from cstorch.tracing.step_value import StepCall, resolve
 from cstorch.utils.data.cadence import Cadence, checked_cadence, is_due, meeting
 from cstorch.utils.data.dataloader import DataLoader
@@ -252,11 +253,12 @@ class DataExecutor:
             self._run_to(self._step, self.user_iteration)
             self.results, self._pending_results = self._pending_results, []
             call = StepCall.of(self.results[-1]) if self.results else self._call
+            loss = loss_of(call.values or (), self._step.loss_position(self._queued))
             for function, arguments in [*self._step.closures, *self._queued]:
                 args, kwargs = resolve(arguments, call, after_transfer)
                 function(*args, **kwargs)
             self._queued.clear()
-            self._log.note(self._step.mode, self.user_iteration, call.values or ())
+            self._log.note(self._step.mode, self.user_iteration, loss)
 
     def _host_result(self, step: Step) -> StepResult:
         """Return the result of the step that has just run on CPU or GPU."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
 from cstorch.backend import Backend
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
 from wsc.core.program import Mode
-from wsc.core.role import Value
 
 log = logging.getLogger("waferstream")
 
@@ -27,14 +25,14 @@ class LoopLog:
         self._num_steps = num_steps
         self._last_s = 0.0
 
-    def note(self, mode: Mode, iteration: int, values: Sequence[Value]) -> None:
-        """Log the progress after an iteration, counted from 1, whose results have values."""
+    def note(self, mode: Mode, iteration: int, loss: float | None) -> None:
+        """Log the progress after an iteration, counted from 1, if its loss is known."""
         now_s = time.monotonic()
         is_due = iteration == self._num_steps or now_s - self._last_s >= LINE_INTERVAL_S
-        if values and isinstance(values[0], float) and is_due and self._backend.logs_progress:
+        if loss is not None and is_due and self._backend.logs_progress:
             self._last_s = now_s
             line = self._trained if mode == "train" else self._evaluated
-            log.info("%s", line(iteration, values[0]))
+            log.info("%s", line(iteration, loss))
 
     def _trained(self, iteration: int, loss: float) -> str:
         rates, backend = self._profiler.rate_tracker, self._backend

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import cstorch
-from tests.support.cstorch_program import model_of, running_backend
+from tests.support.cstorch_program import executor, losses, model_of, running_backend, training_step
 from tests.support.errors import raises
 from tests.support.local_machine import Regression
 from tests.support.optimized_program import TORCH, Program, equal, one_part, plain_steps, reloaded
@@ -138,3 +138,28 @@ def test_model_of_the_backend_is_the_programs(backend: cstorch.Backend) -> None:
     cstorch.compile(model, backend)
     assert optimizer.state_dict()["param_groups"][0]["param_names"][0] == "layers.0.weight"
     assert model_of(backend) is model
+
+
+def test_state_loaded_before_compile_counts_steps(tmp_path: Path) -> None:
+    """Neither the order of loading and compiling nor that of both and the backend matters."""
+    path = tmp_path / "c.mdl"
+    with running_backend() as backend:
+        losses(training_step(backend), executor(3))
+        cstorch.save({"model": {}, "optimizer": {}}, path)
+    model, found = Regression(), cstorch.load(path)
+    optimizer = cstorch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.load_state_dict(found["optimizer"])
+    with running_backend() as backend:
+        cstorch.compile(model, backend)
+        assert backend.global_step == 3
+
+
+def test_state_of_another_model_counts_no_steps() -> None:
+    """A state that was loaded for another model says nothing about this one."""
+    other = Regression()
+    optimizer = cstorch.optim.SGD(other.parameters(), lr=0.1)
+    state = {"state": {i: {"step": torch.tensor(7.0)} for i in range(4)}}
+    optimizer.load_state_dict({**state, "param_groups": [{"params": list(range(4)), "lr": 0.1}]})
+    with running_backend() as backend:
+        cstorch.compile(Regression(), backend)
+        assert backend.global_step == 0

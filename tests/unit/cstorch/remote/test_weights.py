@@ -348,6 +348,15 @@ def test_change_of_the_parameters_is_refused(
         losses(evaluation_step(backend), executor(1, loader()))
 
 
+def test_parameter_without_a_shape_is_refused(backend: cstorch.Backend) -> None:
+    """A lazy module has to see a batch first."""
+    model = nn.LazyLinear(3)
+    with raises(ConfigError, "parameter-uninitialized"):
+        cstorch.compile(model, backend)
+    model(torch.ones(2, 4))
+    cstorch.compile(model, backend)
+
+
 def test_parameter_of_another_class_is_refused(backend: cstorch.Backend) -> None:
     """Its values could not be fetched."""
     model = Regression()

@@ -1,0 +1,49 @@
+"""Functions of torch that are traced in another form than they run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.parity.test_torch_nn import check
+from tests.support.torch_nn_cases import modules
+from wsc.compiler.traceable import gaussian_nll_loss, without_onednn
+
+
+@pytest.mark.parametrize("options", ["", ", num_layers=2, bidirectional=True, proj_size=3"])
+def test_lstm_trains_as_in_a_plain_loop_without_onednn(options: str) -> None:
+    """The loop over time has the bits of torch's own."""
+    (case,) = modules((3, 5), f"LSTM(5, 4, batch_first=True{options})")
+    with without_onednn():
+        check(case)
+
+
+def test_lstm_is_that_of_onednn_but_for_rounding() -> None:
+    """Without oneDNN the result is the same function."""
+    torch.manual_seed(0)
+    layer, x = nn.LSTM(5, 4), torch.randn(3, 2, 5)
+    expected = layer(x)[0]
+    with without_onednn():
+        torch.testing.assert_close(layer(x)[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 1), (4,)])
+@pytest.mark.parametrize("full", [True, False])
+def test_gaussian_nll_loss_equals_that_of_torch(
+    reduction: str, shape: tuple[int, ...], full: bool
+) -> None:
+    """Variances below ``eps`` count as ``eps``, without a gradient of their own."""
+    torch.manual_seed(0)
+    x, y, v = torch.randn(4, 3), torch.randn(4, 3), (torch.rand(shape) - 0.1).clamp(min=0)
+    found = gaussian_nll_loss(x, y, v, full, 0.2, reduction)
+    assert torch.equal(found, functional.gaussian_nll_loss(x, y, v, full, 0.2, reduction))
+
+
+def test_negative_variance_gives_nan() -> None:
+    """A loss that is not finite ends the run; clamping in silence would not."""
+    x = torch.ones(3)
+    assert gaussian_nll_loss(x, x, torch.tensor([1.0, -1.0, 1.0])).isnan()
+    assert gaussian_nll_loss(x, x, 2.0).isfinite()
