@@ -7,6 +7,7 @@ Exit codes: 0 finished, 1 failed (of a comparison: the two differ), 2 the comman
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -45,19 +46,17 @@ def main(argv: Sequence[str] | None = None, home: Path | None = None) -> int:
             return _execute(parse_exec(words[1:], home or Path()))
         if is_tool:
             return run_tool(words[0], words[1:])
-        _run(parse_arguments(words, home or Path()))
+        command = shlex.join([Path(sys.argv[0]).name, *words])
+        _run(parse_arguments(words, home or Path()), command)
     except WaferStreamError as error:
         if debug:
             raise
         print(f"\nError: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        resume = (
-            "" if is_exec or is_tool else " The same command continues from the last checkpoint."
-        )
         is_terminated = isinstance(error, Terminated)
         word = "Terminated" if is_terminated else "Interrupted"
-        print(f"\n{word}.{resume}", file=sys.stderr)
+        print("\n" + " ".join([f"{word}.", *getattr(error, "__notes__", [])]), file=sys.stderr)
         return TERMINATED if is_terminated else INTERRUPTED
     except OSError as error:
         if debug:
@@ -74,7 +73,7 @@ def _execute(arguments: ExecArguments) -> int:
         return execute(arguments)
 
 
-def _run(arguments: Arguments) -> None:
+def _run(arguments: Arguments, command: str) -> None:
     phases = load_phases(arguments.params, arguments.overrides())
     check_phases(phases, arguments.mode)
     device = phases[0].trainer.init.backend.backend_type
@@ -91,6 +90,7 @@ def _run(arguments: Arguments) -> None:
     jobs = (params.trainer.init.backend.cluster_config for params in phases)
     own = [path for job in jobs for path in search_path(job)]
     with (
+        _saying_what_is_left(phases, arguments),
         ended_within(_END_S),
         importing_from((arguments.params.parent, Path(), *own)),
         _ray_starting(phases, arguments),
@@ -98,7 +98,29 @@ def _run(arguments: Arguments) -> None:
         if arguments.simulation is not None:
             _simulate(arguments, arguments.simulation)
         else:
-            _run_phases(phases, arguments)
+            _run_phases(phases, arguments, command)
+
+
+@contextmanager
+def _saying_what_is_left(phases: Sequence[Params], arguments: Arguments) -> Iterator[None]:
+    """Add to the exception of a signal what the same command would go on from."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if arguments.simulation is None and not arguments.mode.startswith("eval"):
+            error.add_note(_what_is_left(phases[-1]))
+        raise
+
+
+def _what_is_left(params: Params) -> str:
+    from appliance.checkpoints import CheckpointFolder  # noqa: PLC0415
+
+    init = params.trainer.init
+    saved = CheckpointFolder(init.model_dir, init.checkpoint.checkpoint_name).entries()
+    finite = [entry for entry in saved if entry.is_finite]
+    if not finite:
+        return f"No checkpoint in {init.model_dir}: the same command starts from the first step."
+    return f"The same command continues from {init.model_dir / finite[-1].file}."
 
 
 @contextmanager
@@ -121,7 +143,7 @@ def _ray_starting(phases: Sequence[Params], arguments: Arguments) -> Iterator[No
         yield
 
 
-def _run_phases(phases: Sequence[Params], arguments: Arguments) -> None:
+def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) -> None:
     from waferstream.training.session import run_session  # noqa: PLC0415
 
     for number, params in enumerate(phases, start=1):
@@ -130,7 +152,7 @@ def _run_phases(phases: Sequence[Params], arguments: Arguments) -> None:
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
             trace = trace and trace.with_stem(f"{trace.stem}_{number}")
-        run_session(params, arguments.mode, arguments.cluster, trace, arguments.faults)
+        run_session(params, arguments.mode, arguments.cluster, trace, arguments.faults, command)
 
 
 def _simulate(arguments: Arguments, request: SimulationRequest) -> None:

@@ -1,11 +1,10 @@
-"""Observe a run: progress lines, event files, and the history for figure and summary.
+"""Observe a run: what observers receive, progress lines, and event files.
 
 Observers look on; nothing they do changes a weight.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,36 +182,6 @@ def _norms(by_parameter: Mapping[str, TensorNorms]) -> dict[str, float]:
         found[f"per_layer_params_norm/{name}"] = norms.weight
         found[f"per_layer_grad_norm/{name}"] = norms.gradient
     return found
-
-
-class History:
-    """Record of a run for its figure and its summary."""
-
-    def __init__(self) -> None:
-        self.train: list[tuple[int, float]] = []
-        self.evaluations: list[tuple[int, float, float]] = []
-        self.timings: list[StepTiming] = []
-        self.seconds = 0.0
-        self.samples = 0
-        self.stragglers: Counter[str] = Counter()  # steps by system
-
-    def trained(self, log: TrainingLog) -> None:
-        first = log.losses[0][0]  # steps that have run before are run again
-        self.train = [(step, loss) for step, loss in self.train if step < first]
-        self.train.extend(log.losses)
-        self.timings.extend(log.timings)
-        self.seconds += log.seconds
-        self.stragglers.update(log.stragglers)
-        self.samples += sum(timing.batch_size for timing in log.timings)
-
-    def evaluated(self, log: EvaluationLog) -> None:
-        self.evaluations.append((log.step, log.loss, log.perplexity))
-
-    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Do nothing: the event files have what listeners compute."""
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
 
 
 class TrainingReporter:

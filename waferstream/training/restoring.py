@@ -6,7 +6,9 @@ import logging
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from torch import nn
 
 from appliance.checkpoints import CheckpointFolder
 from cstorch.amp import GradScaler
@@ -19,8 +21,17 @@ from waferstream.config.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.config.params import InitConfig
 from waferstream.training.callback import Callbacks
 from wsc.checkpoint.reader import Reader
+from wsc.core.errors import CheckpointError
 
 log = logging.getLogger("waferstream")
+
+_NUM_SHOWN = 3  # differences in an error
+
+
+class _Trainer(Protocol):
+    """The run, as far as a restorer needs it."""
+
+    model: nn.Module
 
 
 class Restorer:
@@ -36,7 +47,7 @@ class Restorer:
 
     def __init__(
         self,
-        trainer: object,
+        trainer: _Trainer,
         init: InitConfig,
         backend: Backend,
         folder: CheckpointFolder,
@@ -56,6 +67,9 @@ class Restorer:
         if path == "newest":
             autoload = self._init.checkpoint.autoload_last_checkpoint
             path = self._folder.newest() if autoload else None
+            strict = not self._init.checkpoint.disable_strict_checkpoint_loading
+            if path is not None and strict and "model" in self._asked_states():
+                check_same_model(path, self._trainer.model)
         if path is not None:
             self.restore(Path(path), self._asked_states())
 
@@ -106,3 +120,34 @@ class Restorer:
         if "lr_scheduler" in asked:  # the name of earlier releases
             asked.add("schedulers")
         return frozenset(STATES) & asked
+
+
+def check_same_model(path: Path, model: nn.Module) -> None:
+    """Check that the newest checkpoint of a folder is one of the model that is to be trained.
+
+    Raises:
+        CheckpointError: A weight is missing, unexpected, or has another shape.
+    """
+    tensors = Reader(path).tensors
+    ours = {f"model.{name}": tuple(w.shape) for name, w in model.named_parameters()}
+    known = ours.keys() | {f"model.{name}" for name in model.state_dict()}
+    differences = [
+        *(f"missing: {name}" for name in ours if name not in tensors),
+        *(f"unexpected: {n}" for n in tensors if n.startswith("model.") and n not in known),
+        *(
+            f"{name}: found {tensors[name].shape}, expected {shape}"
+            for name, shape in ours.items()
+            if name in tensors and tuple(tensors[name].shape) != shape
+        ),
+    ]
+    if differences:
+        more = f", ... ({len(differences)} in total)" if len(differences) > _NUM_SHOWN else ""
+        raise CheckpointError(
+            "the newest checkpoint of model_dir is of another model",
+            code="model-changed",
+            where=str(path),
+            value=", ".join(differences[:_NUM_SHOWN]) + more,
+            rule="a run goes on from the newest checkpoint of its model_dir",
+            remedy="train the changed model in a folder of its own (--model_dir); where weights "
+            "are only missing or unexpected, --disable_strict_checkpoint_loading takes the others",
+        )

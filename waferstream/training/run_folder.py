@@ -2,10 +2,11 @@
 
 model_dir/
     checkpoint_<step>.mdl, checkpoints_index.yaml
-    run_summary.json, loss.png            of the newest run
-    latest_run.log -> <timestamp>/run.log
+    history.jsonl, loss.png               losses of all runs
+    latest_run.log -> <timestamp>/run.log, run_summary.json -> <timestamp>/run_summary.json
     <timestamp>/
-        run.log                           all log lines
+        run.log                           the command, and every line that it has shown
+        run_summary.json, loss.png        results of the run
         trainer_params.yaml, cluster.yaml the resolved configuration
         events.out.tfevents.*             for TensorBoard
         run_meta.json                     compiles and executions, with times, hash and systems
@@ -20,12 +21,14 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 import torch
 
@@ -36,6 +39,7 @@ from waferstream.reports.summary import RunSummary
 from wsc.core.config import dump_yaml
 from wsc.core.errors import ConfigError
 from wsc.core.files import replacing, write_json
+from wsc.core.interrupts import Terminated
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
@@ -93,10 +97,17 @@ def writable_or_temporary(model_dir: Path) -> Path:
 
 
 class RunFolder:
-    """Folder of one run with its log; close it to release the log file."""
+    """Folder of one run with its log; leaving its block releases the log file.
 
-    def __init__(self, model_dir: Path) -> None:
+    Args:
+        model_dir: The folder of the model, in which the new folder lies.
+        command: The command line of the run, the first line of its log.
+    """
+
+    def __init__(self, model_dir: Path, command: str = "") -> None:
         self.model_dir = model_dir
+        self._is_discarded = False
+        self._links: dict[Path, Path | None] = {}  # what they led to before
         try:
             self.path = _new_folder(model_dir)
             self._log = _RunLog(self.path / "run.log")
@@ -104,7 +115,24 @@ class RunFolder:
             raise _not_writable(model_dir, error) from error
         self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s"))
         logging.getLogger("waferstream").addHandler(self._log)
-        self._point_latest()
+        if command:
+            self.note(f"Command: {command}")
+        logs = self.model_dir / "cerebras_logs"
+        self._made = [] if logs.exists() else [logs]
+        logs.mkdir(exist_ok=True)
+        self._point(self.model_dir / "latest_run.log", Path(self.path.name) / "run.log")
+        self._point(logs / "latest", Path("..") / self.path.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if error is not None:
+            word = "Error" if isinstance(error, Exception) else ending(error)
+            self.note(": ".join(filter(None, (word, str(error)))), "ERROR")
+        self.close()
 
     def save_configuration(self, params: Params, cluster: ClusterSpec) -> None:
         """Write the resolved configuration of the run."""
@@ -137,23 +165,48 @@ class RunFolder:
         }
         write_json(self.path / "performance.json", data)
 
-    def note(self, line: str) -> None:
+    def note(self, line: str, level: str = "INFO") -> None:
         """Append a line to run.log that the terminal already shows."""
-        self._log.emit(logging.makeLogRecord({"msg": line, "levelname": "INFO"}))
+        self._log.emit(logging.makeLogRecord({"msg": line, "levelname": level}))
+
+    def point_to(self, name: str) -> None:
+        """Let a link of the model's folder lead to a file of this run."""
+        self._point(self.model_dir / name, Path(self.path.name) / name)
+
+    def discard(self) -> None:
+        """Note that the run had nothing to do: closing leaves the model's folder as it was."""
+        self._is_discarded = True
 
     def close(self) -> None:
         """Detach and close the log file."""
         logging.getLogger("waferstream").removeHandler(self._log)
         self._log.close()
+        if self._is_discarded:
+            self._remove()
 
-    def _point_latest(self) -> None:
-        logs = self.model_dir / "cerebras_logs"
-        logs.mkdir(exist_ok=True)
-        _point(self.model_dir / "latest_run.log", Path(self.path.name) / "run.log")
-        _point(logs / "latest", Path("..") / self.path.name)
+    def _remove(self) -> None:
+        for link, before in self._links.items():
+            if not link.is_symlink() or self.path.name not in link.readlink().parts:
+                continue  # of a run that began meanwhile
+            if before is None:
+                link.unlink()
+            else:
+                _replace_link(link, before)
+        for folder in self._made:
+            folder.rmdir()
+        shutil.rmtree(self.path)
+
+    def _point(self, link: Path, target: Path) -> None:
+        self._links.setdefault(link, link.readlink() if link.is_symlink() else None)
+        _replace_link(link, target)
 
 
-def _point(link: Path, target: Path) -> None:
+def ending(error: BaseException) -> str:
+    """Return the word for how a signal has ended a run."""
+    return "Terminated" if isinstance(error, Terminated) else "Interrupted"
+
+
+def _replace_link(link: Path, target: Path) -> None:
     """Let a link lead to a target, at once."""
     fresh = link.with_name(f".{link.name}")
     fresh.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from cstorch.flags import restored
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
 from waferstream.config.callbacks import ProgressLogger as ProgressConfig
 from waferstream.config.params import Mode, Params
+from waferstream.reports.history import HISTORY_NAME, HistoryFile
 from waferstream.training.flags import global_flags
-from waferstream.training.observers import Events, History, Observer, Progress
+from waferstream.training.history import History, Recorder
+from waferstream.training.observers import Events, Observer, Progress
 from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
 from waferstream.training.summary import log_throughput, summarize, write_results
 from waferstream.training.trainer import Outcome, Trainer
@@ -38,6 +40,7 @@ def run_session(
     cluster_file: Path | None = None,
     trace: Path | None = None,
     faults: Sequence[str] = (),
+    command: str = "",
 ) -> None:
     """Train or evaluate, write the results, and print ``Weights SHA-256: <hex>``.
 
@@ -47,6 +50,7 @@ def run_session(
         cluster_file: YAML file of the machine; the default machine if None.
         trace: File for a Perfetto trace of emulated and measured time.
         faults: Further faults (see appliance.faults.plan), as a user writes them.
+        command: The command line, for the log of the run.
 
     Raises:
         WaferStreamError: the run failed.
@@ -58,36 +62,60 @@ def run_session(
     history = History()
     model_dir, trains = params.trainer.init.model_dir, mode in _TRAINING
     outputs = model_dir if trains else writable_or_temporary(model_dir)
+    losses = HistoryFile(outputs / HISTORY_NAME)
     digest: str | None = None
-    try:
-        with ExitStack() as stack:
-            folder = stack.enter_context(closing(RunFolder(outputs)))
-            if trains:
-                stack.enter_context(claimed(model_dir))
-            cluster = _with_faults(_with_role_logs(cluster, params, folder), faults, model_dir)
-            folder.save_configuration(params, cluster)
-            stack.enter_context(restored())
-            stack.enter_context(global_flags(params.trainer.init))
-            backend = make_backend(params, cluster, trace is not None, outputs / _COMPILED)
-            _close_with(stack, backend, folder)
-            observers = [history, *_observers(params, cluster, folder)]
-            for observer in observers:
-                stack.enter_context(closing(observer))
-            trainer = Trainer(params, backend, observers)
-            outcome = _run_mode(mode, trainer)
-            digest = outcome.weights_sha256
-            if trace is not None and backend.running_cluster is not None:
-                backend.write_trace(trace)
-                log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
-        summary = summarize(
-            params, cluster, mode, trainer.model, outcome, history, backend.start_up
-        )
-        write_results(outputs, summary)
-        folder.save_performance(summary)
-        log_throughput(history, cluster.machine, summary.num_csx)
-    finally:  # also when files about the run cannot be written any more
-        if digest is not None:
-            print(f"Weights SHA-256: {digest}", flush=True)
+    with RunFolder(outputs, command) as folder:
+        try:
+            with ExitStack() as stack:
+                if trains:
+                    stack.enter_context(claimed(model_dir))
+                cluster = _with_faults(_with_role_logs(cluster, params, folder), faults, model_dir)
+                folder.save_configuration(params, cluster)
+                stack.enter_context(restored())
+                stack.enter_context(global_flags(params.trainer.init))
+                backend = make_backend(params, cluster, trace is not None, outputs / _COMPILED)
+                _close_with(stack, backend, folder)
+                recorder = Recorder(losses, _about(params, cluster, mode, folder))
+                observers: list[Observer] = [
+                    history,
+                    recorder,
+                    *_observers(params, cluster, folder),
+                ]
+                for observer in observers:
+                    stack.enter_context(closing(observer))
+                trainer = Trainer(params, backend, observers)
+                outcome = _run_mode(mode, trainer)
+                digest = outcome.weights_sha256
+                if trace is not None and backend.running_cluster is not None:
+                    backend.write_trace(trace)
+                    log.info("Trace of both clocks: %s (open it in ui.perfetto.dev)", trace)
+            if not outcome.has_steps:
+                folder.discard()
+                return
+            summary = summarize(
+                params, cluster, mode, trainer.model, outcome, history, backend.start_up
+            )
+            write_results(folder, summary, losses.curves())
+            folder.save_performance(summary)
+            log_throughput(history, cluster.machine, summary.num_csx)
+        finally:  # also when files about the run cannot be written any more
+            if digest is not None:
+                line = f"Weights SHA-256: {digest}"
+                print(line, flush=True)
+                folder.note(line)
+
+
+def _about(
+    params: Params, cluster: ClusterSpec, mode: Mode, folder: RunFolder
+) -> Mapping[str, str | int]:
+    """Describe a run in the history of its model."""
+    num_csx = params.trainer.init.backend.cluster_config.num_csx
+    return {
+        "run": folder.path.name,
+        "mode": mode,
+        "num_csx": num_csx,
+        "system": cluster.machine.system.name,
+    }
 
 
 def _close_with(stack: ExitStack, backend: Backend, folder: RunFolder) -> None:

@@ -1,9 +1,9 @@
-"""Write ``run_summary.json`` and ``loss.png`` of a finished run."""
+"""Write ``run_summary.json`` and ``loss.png`` of a finished run, and the losses of all runs."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import shutil
 
 import torch
 from torch import nn
@@ -13,12 +13,14 @@ from simulator.cluster_timing import prediction
 from timing.hardware import MachineSpec
 from timing.start_up import StartUp
 from waferstream.config.params import Params
+from waferstream.reports.history import Curves
 from waferstream.reports.host import describe_host
 from waferstream.reports.loss_picture import loss_picture
 from waferstream.reports.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
-from waferstream.training.observers import History
+from waferstream.training.history import History
+from waferstream.training.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
-from wsc.core.files import write_json
+from wsc.core.files import replacing, write_json
 from wsc.core.micro_batches import closest_size
 from wsc.version import VERSION
 
@@ -27,16 +29,32 @@ log = logging.getLogger("waferstream")
 PICTURE_NAME = "loss.png"
 
 
-def write_results(model_dir: Path, summary: RunSummary) -> None:
-    """Write the summary, and the figure if any loss was recorded."""
-    write_json(model_dir / SUMMARY_NAME, summary.to_json())
-    if summary.train or summary.eval:
-        evaluations = [(step, loss) for step, loss, _ in summary.eval]
-        title = (
-            f"{summary.model.name}, {summary.model.parameters / 1e6:.1f} M parameters, "
-            f"{summary.num_csx} x {summary.system}"
-        )
-        loss_picture(model_dir / PICTURE_NAME, summary.train, evaluations, title)
+def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> None:
+    """Write summary and figure of a run to its folder, and the figure of all runs to the model's.
+
+    No figure is written where no loss was recorded.
+
+    Args:
+        folder: The folder of the run.
+        summary: The run.
+        curves: The losses of all runs of the model.
+    """
+    write_json(folder.path / SUMMARY_NAME, summary.to_json())
+    folder.point_to(SUMMARY_NAME)
+    if not summary.train and not summary.eval:
+        return
+    title = (
+        f"{summary.model.name}, {summary.model.parameters / 1e6:.1f} M parameters, "
+        f"{summary.num_csx} x {summary.system}"
+    )
+    picture, whole = folder.path / PICTURE_NAME, folder.model_dir / PICTURE_NAME
+    own = Curves(summary.train, tuple((step, loss) for step, loss, _ in summary.eval))
+    loss_picture(picture, own.train, own.evaluation, title)
+    if curves == own:
+        with replacing(whole) as partial:
+            shutil.copyfile(picture, partial)
+    else:
+        loss_picture(whole, curves.train, curves.evaluation, title)
 
 
 def summarize(

@@ -68,6 +68,11 @@ class Outcome:
     weights_sha256: str | None  # None if nothing was executed
     checkpoint: Path | None
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether a step was left to do when the run began."""
+        return self.last_step >= self.first_step
+
 
 class Trainer:
     """Run of one configuration on one backend."""
@@ -209,6 +214,12 @@ class Trainer:
             (validation.val_dataloader,), "trainer.validate.val_dataloader"
         )
         self._restorer.start_from(validation.ckpt_path)
+        if self._restorer.path is None:
+            log.warning(
+                "No checkpoint in %s, and none is named (--checkpoint_path): the evaluation is of "
+                "the initial weights, before any training",
+                self.model_dir,
+            )
         self._evaluator.evaluate_all(loaders)
         return self._evaluated()
 

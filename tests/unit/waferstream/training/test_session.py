@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import yaml
 
 from tests.support.event_files import scalars
 from tests.support.tiny_run import digest_of, run_here, write_run
+from waferstream.cli import INTERRUPTED
 from waferstream.cli.main import main
+from waferstream.reports.history import HistoryFile
+from waferstream.training.trainer import Trainer
 
 LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
 
@@ -36,6 +40,7 @@ def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
         "checkpoints_index.yaml",
         "checkpoints_index.yaml.lock",
         "cerebras_logs",
+        "history.jsonl",
         "latest_run.log",
         "loss.png",
         "run_summary.json",
@@ -49,12 +54,27 @@ def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
         "run_meta.json",
         "performance.json",
         "executors",
+        "loss.png",
+        "run_summary.json",
         event_file.name,
     }
     assert (model_dir / "cerebras_logs" / "latest").resolve() == folder
     assert (folder / "executors" / "latest" / "metadata.json").is_file()
     summary = json.loads((model_dir / "run_summary.json").read_text())
     assert summary["weights_sha256"] == digest_of(out)
+
+
+def test_log_of_a_run_has_every_line_and_the_command(ended: tuple[Path, str]) -> None:
+    """From the command to the hash of the weights, in the order of the terminal."""
+    model_dir, out = ended
+    first, *logged = (model_dir / "latest_run.log").read_text().splitlines()
+    assert f"--model_dir={model_dir}" in first
+    shown = [line.removeprefix("INFO: ") for line in _without_times(out.splitlines())]
+    assert [line.removeprefix("INFO: ") for line in _without_times(logged)] == shown
+
+
+def _without_times(lines: list[str]) -> list[str]:
+    return [re.sub(r"^([-\d]+ )?\d\d:\d\d:\d\d(,\d+)? ", "", line) for line in lines]
 
 
 def test_run_meta_names_compiles_and_executions(ended: tuple[Path, str]) -> None:
@@ -137,6 +157,68 @@ def test_loggers_can_be_switched_off(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Train Device" not in out + err
     assert not list(tmp_path.rglob("events.out.tfevents.*"))
     assert (tmp_path / "model_dir" / "run_summary.json").is_file()
+
+
+def test_a_run_keeps_the_results_of_the_runs_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every folder has its own; the model has one curve; a run without work leaves no trace."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 4}, init__logging={"log_steps": 1})
+    model_dir = tmp_path / "model_dir"
+    for steps in (2, 4):
+        code, out, err = run_here([*flags, f"--max_steps={steps}", "--mode=train"], capsys)
+        assert code == 0, err
+    summaries = [json.loads(path.read_text()) for path in sorted(model_dir.glob("2*/*.json"))]
+    trained = [summary["train"] for summary in summaries if "train" in summary]
+    assert [[step for step, _ in losses] for losses in trained] == [[1, 2], [3, 4]]
+    curves = HistoryFile(model_dir / "history.jsonl").curves()
+    assert [list(loss) for loss in curves.train] == [*trained[0], *trained[1]]
+    pictures = [path.read_bytes() for path in sorted(model_dir.rglob("loss.png"))]
+    assert len(pictures) == len(set(pictures)) == 3
+    before = {path: path.lstat().st_mtime_ns for path in model_dir.rglob("*")}
+    code, again, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 0, err
+    assert digest_of(again) == digest_of(out)
+    left = {path: path.lstat().st_mtime_ns for path in model_dir.rglob("*") if path in before}
+    changed = {path.name for path in left if left[path] != before[path]}
+    assert set(model_dir.rglob("*")) == set(before)
+    assert changed <= {"cerebras_logs", "latest", "latest_run.log", "checkpoints_index.yaml.lock"}
+    assert (model_dir / "latest_run.log").read_text().endswith(f"{digest_of(out)}\n")
+
+
+def test_interrupted_run_says_what_the_same_command_goes_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest checkpoint, or none; the log of the run has the end, too."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    flags = write_run(tmp_path, init__loop={"max_steps": 2})
+    for remnant in ("No checkpoint in", "checkpoint_2.mdl"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "fit", interrupted)
+            code, _, err = run_here([*flags, "--mode=train"], capsys)
+        assert code == INTERRUPTED
+        assert remnant in err
+        assert "Interrupted" in (tmp_path / "model_dir" / "latest_run.log").read_text()
+        assert run_here([*flags, "--mode=train"], capsys)[0] == 0
+
+
+def test_evaluation_without_a_checkpoint_warns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers of random weights look like those of others; of a checkpoint nothing is said."""
+    flags = write_run(tmp_path, init__loop={"max_steps": 1, "eval_steps": 1})
+    path = tmp_path / "params.yaml"
+    trainer = yaml.safe_load(path.read_text())["trainer"]
+    trainer["validate"] = {"val_dataloader": trainer["fit"]["val_dataloader"]}
+    path.write_text(yaml.safe_dump({"trainer": trainer}))
+    _, out, _ = run_here([*flags, "--mode=eval"], capsys)
+    assert "WARNING: No checkpoint in" in out
+    run_here([*flags, "--mode=train"], capsys)
+    _, out, _ = run_here([*flags, "--mode=eval"], capsys)
+    assert "No checkpoint" not in out
 
 
 def test_phases_run_in_order_from_checkpoint_to_checkpoint(

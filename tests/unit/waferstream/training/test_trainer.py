@@ -94,6 +94,22 @@ def test_a_checkpoint_of_another_model_is_taken_on_request_only(
     assert word in (tmp_path / "model_dir" / "latest_run.log").read_text()
 
 
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_changed_model_is_told_to_take_a_folder_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int
+) -> None:
+    """Before anything is compiled, and also where no step is left to train."""
+    assert run_here(write_run(tmp_path, **SHORT), capsys)[0] == 0
+    changed = write_run(tmp_path, init__loop={"max_steps": steps}, init__model__hidden_size=32)
+    code, out, err = run_here(changed, capsys)
+    assert code == 1
+    assert "[model-changed]" in err
+    assert "--model_dir" in err
+    assert "Compiling" not in out
+    code, _, err = run_here([*changed[:-1], f"--model_dir={tmp_path / 'other'}"], capsys)
+    assert code == 0, err
+
+
 @pytest.mark.parametrize(
     ("sections", "missing"),
     [

@@ -1,0 +1,74 @@
+"""Observers that keep what a run has computed: in memory for its summary, and in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from timing.attribution import StepTiming
+from waferstream.reports.history import HistoryFile
+from waferstream.training.observers import EvaluationLog, TrainingLog
+
+
+class History:
+    """Record of a run for its figure and its summary."""
+
+    def __init__(self) -> None:
+        self.train: list[tuple[int, float]] = []
+        self.evaluations: list[tuple[int, float, float]] = []
+        self.timings: list[StepTiming] = []
+        self.seconds = 0.0
+        self.samples = 0
+        self.stragglers: Counter[str] = Counter()  # steps by system
+
+    def trained(self, log: TrainingLog) -> None:
+        first = log.losses[0][0]  # steps that have run before are run again
+        self.train = [(step, loss) for step, loss in self.train if step < first]
+        self.train.extend(log.losses)
+        self.timings.extend(log.timings)
+        self.seconds += log.seconds
+        self.stragglers.update(log.stragglers)
+        self.samples += sum(timing.batch_size for timing in log.timings)
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        self.evaluations.append((log.step, log.loss, log.perplexity))
+
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Do nothing: the event files have what listeners compute."""
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+class Recorder:
+    """Writer of the model's history; ``about`` describes the run in its first line."""
+
+    def __init__(self, file: HistoryFile, about: Mapping[str, Any]) -> None:
+        self._file = file
+        self._head: list[Mapping[str, Any]] = [about]  # until the first line of the run
+
+    def trained(self, log: TrainingLog) -> None:
+        numbers = {
+            "gradient_norm": log.gradient_norm,
+            "learning_rate": log.learning_rate,
+            "loss_scale": log.loss_scale,
+            "rate": log.rate,
+            "emulated_rate": log.emulated_rate or None,
+        }
+        known = {name: value for name, value in numbers.items() if value is not None}
+        lines: list[Mapping[str, Any]] = [{"step": s, "loss": loss} for s, loss in log.losses]
+        self._append([*lines[:-1], {**lines[-1], **known}])
+
+    def evaluated(self, log: EvaluationLog) -> None:
+        self._append([{"step": log.step, "eval_loss": log.loss, **log.metrics}])
+
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Do nothing: the event files have what listeners compute."""
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+    def _append(self, lines: list[Mapping[str, Any]]) -> None:
+        self._file.append([*self._head, *lines])
+        self._head = []
