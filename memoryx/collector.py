@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -34,6 +35,13 @@ class Collected:
     partial: NormPartial | None = None
 
 
+class Settled(NamedTuple):
+    """The sums of a step on which all servers have agreed, and by what each is to be scaled."""
+
+    sums: Sums
+    coefficient: float
+
+
 class GradientCollector:
     """The gradients of one server's parameters during one job."""
 
@@ -53,6 +61,7 @@ class GradientCollector:
         self._position = {name: place for place, name in enumerate(program.trained)}
         self._mergers: dict[tuple[int, int], Merger[PartialSum]] = {}  # by step and bucket
         self._waiting: dict[int, Sums] = {}  # by step, until all servers agree
+        self._norms: dict[int, dict[int, float]] = {}  # of gradients, by step and master position
         self._overflowed: set[int] = set()  # steps with a gradient that is not finite
 
     def take(
@@ -71,22 +80,19 @@ class GradientCollector:
         waiting[message.bucket] = whole
         if len(waiting) < len(self._buckets):
             return Collected()
-        return Collected(partial=self._partial(message.step, waiting))
+        return Collected(partial=self._partial(message.step))
 
     @property
     def waits_for_others(self) -> bool:
         """Whether all gradients of a step are here, but servers have not agreed on them."""
         return any(len(sums) == len(self._buckets) for sums in self._waiting.values())
 
-    def settle(self, total: NormTotal) -> Sums:
-        """Return the sums of a step, scaled so that their global norm is within the limit."""
-        sums = self._waiting.pop(total.step)
-        limit = self._limits.max_gradient_norm
-        if limit is not None and total.is_finite:
-            coefficient = clip_coefficient(total.norm, limit)
-            for whole in sums.values():
-                whole.flat.mul_(coefficient)
-        return sums
+    def settle(self, total: NormTotal) -> Settled:
+        """Return the sums of a step, and the factor by which their norm is within the limit."""
+        sums, limit = self._waiting.pop(total.step), self._limits.max_gradient_norm
+        if limit is None or not total.is_finite:
+            return Settled(sums, 1.0)
+        return Settled(sums, clip_coefficient(total.norm, limit))
 
     def gradients(self, sums: Sums) -> dict[str, torch.Tensor]:
         """Return the gradient of each parameter, as views of the sums."""
@@ -125,18 +131,19 @@ class GradientCollector:
             self._overflowed.add(message.step)
         if self._limits.max_gradient_value is not None:
             clip_value_([whole.flat], self._limits.max_gradient_value)
+        if self._limits.max_gradient_norm is not None:  # now: nodes still compute, nobody waits
+            gradients = self.gradients({message.bucket: whole})
+            places = (self._position[name] for name in gradients)
+            norms = zip(places, gradient_norms(list(gradients.values())), strict=True)
+            self._norms.setdefault(message.step, {}).update(norms)
         return whole
 
-    def _partial(self, step: int, sums: Sums) -> NormPartial:
+    def _partial(self, step: int) -> NormPartial:
         """Return the part of this server in what all have to agree on."""
         is_finite = step not in self._overflowed
         self._overflowed.discard(step)
-        if self._limits.max_gradient_norm is None:
-            return NormPartial(step, self._server, (), is_finite)
-        gradients = self.gradients(sums)
-        norms = gradient_norms(list(gradients.values()))
-        places = (self._position[name] for name in gradients)
-        return NormPartial(step, self._server, tuple(zip(places, norms, strict=True)), is_finite)
+        norms = self._norms.pop(step, {})
+        return NormPartial(step, self._server, tuple(norms.items()), is_finite)
 
 
 class NormExchange:

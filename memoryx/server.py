@@ -7,14 +7,14 @@ each update may allow further weights to stream.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 
-from memoryx.collector import GradientCollector, NormExchange, Sums
+from memoryx.collector import GradientCollector, NormExchange
 from memoryx.commitment import Commitment
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
@@ -36,11 +36,8 @@ from wsc.core.messages import (
     replica_name,
     server_name,
 )
-from wsc.core.partial_sum import Credit
-from wsc.core.payload import (
-    Slab,
-    unpack,
-)
+from wsc.core.partial_sum import Credit, PartialSum
+from wsc.core.payload import Slab, unpack
 from wsc.core.program import Bucket, TensorSpec
 from wsc.core.role import Interval, Job, JobState, Progress, Report, RoleContext, Waiting
 from wsc.core.schedule import collected_by, streamed_by
@@ -82,12 +79,14 @@ class WeightServer(Holder):
 
 
 class PendingUpdate(NamedTuple):
-    """Whole gradients of a step, and the number of its update for the optimizer."""
+    """The whole gradient of a bucket, and the number of its update for the optimizer."""
 
     step: int
     number: int
-    sums: Sums
-    is_skipped: bool
+    bucket: int
+    whole: PartialSum
+    coefficient: float = 1.0  # of the gradient
+    is_skipped: bool = False
 
 
 class ServerJob(JobState[WeightServer]):
@@ -108,10 +107,12 @@ class ServerJob(JobState[WeightServer]):
         self._pending: list[PendingUpdate] = []  # until everyone has done the step before
         self._replica = replica_name(index) if installed.has_replicas else None
         self._lent: dict[tuple[int, int], Slab] = {}  # gradients that the replica reads
+        streamed = streamed_by(installed.schedule, index)
+        self._first_use = {bucket.index: _first_use(bucket, streamed) for bucket in collected}
         self._streamer = Streamer(
             job.steps,
             installed.rounds.count,
-            streamed_by(installed.schedule, index),
+            streamed,
             role.spec.window,
             # An evaluation updates nothing, so its weights have nothing to wait for.
             trained=program.trained if job.mode == "train" else (),
@@ -209,7 +210,10 @@ class ServerJob(JobState[WeightServer]):
         credit = Credit(self.envelope(source, released), self._credits)
         with self._computing("sum", gradient.step, f"bucket {gradient.bucket}"):
             collected = self._collector.take(gradient, credit, self._scaling.scale)
-        yield from self._update(gradient.step, collected.sums)
+        number = self._scaling.applied(gradient.step)
+        for bucket, whole in collected.sums.items():
+            self._pending.append(PendingUpdate(gradient.step, number, bucket, whole))
+        yield from self._apply_allowed()
         if collected.partial is not None:
             yield self.envelope(self._norms.leader, collected.partial)
 
@@ -219,22 +223,27 @@ class ServerJob(JobState[WeightServer]):
             yield self.envelope(self._replica, total)
         if self._clips_by_norm:
             self._report.norms[total.step] = total.norm
-        with self._computing("norm", total.step, f"{total.norm}"):
-            sums = self._collector.settle(total)
-        yield from self._update(total.step, sums, is_skipped=not total.is_finite)
-        self._scaling.advance(total, self._report)
-
-    def _update(self, step: int, sums: Sums, is_skipped: bool = False) -> Iterator[Envelope]:
-        """Update the parameters of some buckets, at once if it is allowed."""
-        if sums:
-            number = self._scaling.applied(step)
-            self._pending.append(PendingUpdate(step, number, sums, is_skipped))
+        sums, coefficient = self._collector.settle(total)
+        number = self._scaling.applied(total.step)
+        is_skipped = not total.is_finite
+        for bucket in sorted(sums, key=self._first_use.__getitem__):
+            update = PendingUpdate(
+                total.step, number, bucket, sums[bucket], coefficient, is_skipped
+            )
+            self._pending.append(update)
+        self._scaling.advance(total, self._report)  # the next step may stream from now on
         yield from self._apply_allowed()
 
     def _apply_allowed(self) -> Iterator[Envelope]:
-        """Apply pending updates while they are allowed; yield the credits that are due."""
+        """Apply pending updates while they are allowed; yield what may leave after each."""
+        yield from self._take_credits()
         while self._pending and self._commitment.allows(self._pending[0].step):
             yield from self._apply(self._pending.pop(0))
+            yield from self._take_credits()
+            yield from self._stream()
+
+    def _take_credits(self) -> Iterator[Envelope]:
+        """Yield the credits that are due."""
         yield from self._credits
         self._credits.clear()
 
@@ -242,21 +251,25 @@ class ServerJob(JobState[WeightServer]):
         """Yield the gradients of an update for the replica, if there is one."""
         if self._replica is None:
             return
-        for bucket, whole in update.sums.items():
-            if update.is_skipped:
-                yield self.envelope(self._replica, UpdateSkipped(update.step, bucket))
-                continue
-            slab = self.role.context.arena.allocate(whole.flat.nbytes)
-            with self.role.context.cores.lease():
-                slab.view(torch.float32).copy_(whole.flat)
-            self._lent[update.step, bucket] = slab
-            ready = UpdateReady(update.step, bucket, update.number, slab)
-            yield self.envelope(self._replica, ready)
+        bucket, flat = update.bucket, update.whole.flat
+        if update.is_skipped:
+            yield self.envelope(self._replica, UpdateSkipped(update.step, bucket))
+            return
+        slab = self.role.context.arena.allocate(flat.nbytes)
+        with self.role.context.cores.lease():
+            slab.view(torch.float32).copy_(flat)
+        self._lent[update.step, bucket] = slab
+        ready = UpdateReady(update.step, bucket, update.number, slab)
+        yield self.envelope(self._replica, ready)
 
     def _apply(self, update: PendingUpdate) -> Iterator[Envelope]:
-        """Apply the optimizer to the parameters of some buckets."""
+        """Apply the optimizer to the parameters of a bucket."""
+        step, whole = update.step, update.whole
+        if update.coefficient != 1.0:  # as that of a step whose norm is within the limit
+            with self._computing("norm", step, f"bucket {update.bucket}"):
+                whole.flat.mul_(update.coefficient)
         yield from self._share(update)
-        step, gradients = update.step, self._collector.gradients(update.sums)
+        gradients = self._collector.gradients({update.bucket: whole})
         with self._computing("update", step, f"{len(gradients)} tensors"):
             masters = self.role.store.masters
             self._notes.before_update(step, {name: masters[name] for name in gradients})
@@ -266,9 +279,20 @@ class ServerJob(JobState[WeightServer]):
                 self._watcher.before_update(step, masters, gradients)
                 self.role.store.update(gradients, update.number)
                 self._watcher.after_update(step, masters, gradients)
-        for whole in update.sums.values():
-            whole.release()
+        whole.release()
         self._streamer.note_update(tuple(gradients), step)
         self._updates_left -= len(gradients)
         for target, done in self._commitment.note_updates(step, len(gradients)):
             yield self.envelope(target, done)
+
+
+def _first_use(gradients: Bucket, streamed: Sequence[Bucket]) -> int:
+    """Return the position in the stream at which a step first needs an updated weight."""
+    return next(
+        (
+            place
+            for place, bucket in enumerate(streamed)
+            if not set(gradients.names).isdisjoint(bucket.names)
+        ),
+        len(streamed),
+    )

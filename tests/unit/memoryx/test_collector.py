@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -125,16 +126,17 @@ def test_take_yields_the_norms_of_a_complete_step() -> None:
     )
 
 
-def test_settle_scales_every_sum_of_the_step() -> None:
-    """Every gradient is scaled by limit / total."""
+@pytest.mark.parametrize(("norm", "coefficient"), [(8.0, 0.25), (1.0, 1.0), (math.inf, 1.0)])
+def test_settle_returns_the_sums_and_their_factor(norm: float, coefficient: float) -> None:
+    """limit / total above the limit; a step that is not finite is skipped, so nothing is scaled."""
     bench = Bench(max_gradient_norm=2.0)
     bench.take(0, 4.0)
     bench.take(1, 4.0)
-    sums = bench.collector.settle(NormTotal(1, 8.0))
-    gradients = bench.collector.gradients(sums)
+    settled = bench.collector.settle(NormTotal(1, norm, is_finite=math.isfinite(norm)))
+    assert settled.coefficient == pytest.approx(coefficient)
+    gradients = bench.collector.gradients(settled.sums)
     assert set(gradients) == set(PROGRAM.trained)
-    for gradient in gradients.values():
-        assert gradient.flatten().tolist() == pytest.approx([1.0] * gradient.numel())
+    assert all((gradient == 4.0).all() for gradient in gradients.values())
     assert bench.released == []
 
 
@@ -150,7 +152,7 @@ def test_take_finds_an_overflow_under_a_dynamic_scale(bad: float, limits: dict[s
     bench.take(0, 8.0, step=2, scale=4.0)
     found = [bench.take(1, 8.0, step=step, scale=4.0).partial for step in (1, 2)]
     assert [partial and partial.is_finite for partial in found] == [False, True]
-    sums = bench.collector.settle(NormTotal(2, norm=0.5))
+    sums = bench.collector.settle(NormTotal(2, norm=0.5)).sums
     expected = 1.0 if "max_gradient_value" in limits else 2.0
     assert all((whole.flat == expected).all() for whole in sums.values())
 

@@ -20,6 +20,7 @@ from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import PARAMETERS, program
 from wsc.compiler.precision import DTYPES
 from wsc.core.installation import InputFeed, Installation
+from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.messages import (
     Envelope,
     GradientReady,
@@ -44,12 +45,12 @@ TRAINED = ("first.weight", "first.bias", "last.weight")
 NUM_MICRO_BATCHES = 5
 
 
-def update(**limits: float) -> OptimizerSpec:
+def update(**limits: Any) -> OptimizerSpec:
     return plain_sgd(TRAINED, lr=0.5, **limits)
 
 
 def installed(
-    num_servers: int = 1, num_nodes: int = 2, stream_dtype: str = "float32", **limits: float
+    num_servers: int = 1, num_nodes: int = 2, stream_dtype: str = "float32", **limits: Any
 ) -> Installation:
     tiny = program(stream_dtype)
     plan = plan_streams(tiny, num_servers)
@@ -80,7 +81,8 @@ class Driver:
         self.sent: list[Envelope] = []
         self.lent: list[WeightsReady] = []  # weights that were not released yet
         self.norms: deque[Envelope] = deque()  # what servers tell each other
-        self.begin(Job("train", 1, steps))
+        is_dynamic = isinstance(options.get("loss_scale"), LossScaleRule)
+        self.begin(Job("train", 1, steps, LossScale(8.0) if is_dynamic else None))
 
     def begin(self, job: Job) -> None:
         self.job = self.server.begin(job)
@@ -320,6 +322,26 @@ def test_server_reports_an_interval_per_activity() -> None:
     assert activities.index("cast") < activities.index("sum") < activities.index("update")
     assert {interval.step for interval in intervals} == {1}
     assert all(interval.start_ns <= interval.end_ns for interval in intervals)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_gradient_norm": 2.0}, {"loss_scale": LossScaleRule(2000, 1.0, 2.0**15)}]
+)
+def test_server_streams_a_clipped_update_before_the_next(limits: dict[str, Any]) -> None:
+    """Updates follow the order of the stream, so that nodes compute while the last are applied."""
+    driver = Driver(window=10, **limits)
+    driver.release_all()
+    for bucket in driver.installed.plan.gradients:
+        driver.gradient(1, bucket.index)
+    assert {m.step for m in driver.sent_of(WeightsReady)} == {1}
+    num_before = len(driver.job.report().intervals)
+    driver.tell(NormTotal(1, 8.0))
+    intervals = driver.job.report().intervals[num_before:]
+    activities = [i.activity for i in intervals if i.activity != "norm"]
+    assert activities[:4] == ["update", "cast", "update", "cast"]
+    streamed = [m for m in driver.sent_of(WeightsReady) if m.step == 2]
+    assert [m.bucket for m in streamed[:2]] == [0, 1]
+    assert {m.loss_scale for m in streamed} == {8.0 if "loss_scale" in limits else None}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
