@@ -99,7 +99,10 @@ class GptHDF5MapDataProcessor(DataProcessor):
     """Whether sequences are packed documents, which do not attend to each other."""
 
     data_transforms: Annotated[
-        tuple[AddSinkTokens, ...], BeforeValidator(lambda value: value or ())
+        tuple[AddSinkTokens, ...],
+        BeforeValidator(
+            lambda value: value or (), json_schema_input_type=tuple[AddSinkTokens, ...] | None
+        ),
     ] = ()
     """Changes to every sequence, in this order."""
 

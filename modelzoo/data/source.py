@@ -126,7 +126,9 @@ class DataProcessor(Config):
     batch_size: PositiveInt
     """Global batch size: samples of one step on all systems, before micro-batching."""
 
-    shuffle_seed: Annotated[int, BeforeValidator(lambda seed: seed or 0)] = 0
+    shuffle_seed: Annotated[
+        int, BeforeValidator(lambda seed: seed or 0, json_schema_input_type=int | None)
+    ] = 0
 
     loader: LoaderKind = "other"
     """Loader of machine.input in cluster.yaml whose time loading takes on the emulated machine.

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import (
     BeforeValidator,
     Field,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
@@ -21,6 +20,7 @@ from modelzoo.models.transformer_config import (
     ExpertsConfig,
     Feature,
     LanguageConfig,
+    NoneIsZero,
     NormType,
     Residual,
     Scores,
@@ -49,7 +49,8 @@ class GptConfig(LanguageConfig):
     """Factor of the longest sequence, for rotary and alibi."""
     pos_scaling_type: Literal["linear", "yarn", "YaRN", "llama3", "longrope"] = "linear"
     pos_scaling_extra_args: Annotated[
-        dict[str, Any], BeforeValidator(lambda value: value or {})
+        dict[str, Any],
+        BeforeValidator(lambda value: value or {}, json_schema_input_type=dict[str, Any] | None),
     ] = Field(default_factory=dict, validate_default=True)
     """Arguments of the scaling (modelzoo.models.rotary)."""
     fold_rope_consts: bool = False
@@ -69,7 +70,7 @@ class GptConfig(LanguageConfig):
     sliding_window_every_other_decoder_layer_pattern: Literal[
         "sliding_window_first", "full_attention_first"
     ] = "full_attention_first"
-    attention_sink_tokens: Annotated[NonNegativeInt, BeforeValidator(lambda value: value or 0)] = 0
+    attention_sink_tokens: NoneIsZero = 0
     """First tokens, which every query reads in spite of the window."""
     scale_qk_dot_by_d: bool | None = None
     """Whether scores are divided by the size of a head instead of its root."""

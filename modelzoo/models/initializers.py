@@ -136,7 +136,10 @@ Initializer = Annotated[
 ]
 """An initializer, by its name and arguments."""
 
-InitializerKey = Annotated[Initializer | None, BeforeValidator(_named)]
+InitializerKey = Annotated[
+    Initializer | None,
+    BeforeValidator(_named, json_schema_input_type=str | Initializer | None),
+]
 """A key of params.yaml: a name, a name with arguments, or null."""
 
 

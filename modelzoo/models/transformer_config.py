@@ -27,6 +27,11 @@ from wsc.core.config import Config
 
 Rate = Field(default=0.1, ge=0, lt=1)
 
+NoneIsZero = Annotated[
+    NonNegativeInt, BeforeValidator(lambda v: v or 0, json_schema_input_type=NonNegativeInt | None)
+]
+"""A number for which null stands for 0."""
+
 Nonlinearity = Literal[
     "gelu", "gelu_new", "relu", "squared_relu", "silu", "swiglu", "geglu", "reglu"
 ]
@@ -70,11 +75,14 @@ class ExpertsConfig(Config):
 
     num_experts: NonNegativeInt = 0
     """0 or 1: one feed-forward network."""
-    num_shared_experts: Annotated[NonNegativeInt, BeforeValidator(lambda v: v or 0)] = 0
+    num_shared_experts: NoneIsZero = 0
     """Networks that every token passes."""
     top_k: PositiveInt = 1
     load_balancing_loss_coef: NonNegativeFloat = 0.0
-    null_expert_bias: Annotated[NonNegativeFloat, BeforeValidator(lambda v: v or 0.0)] = 0.0
+    null_expert_bias: Annotated[
+        NonNegativeFloat,
+        BeforeValidator(lambda v: v or 0.0, json_schema_input_type=NonNegativeFloat | None),
+    ] = 0.0
     """Weight of an expert that returns nothing, in the normalization of the weights."""
     moe_implementation: Literal[
         "functional", "optimized", "experimental", "forge_experimental", "expert_parallel"

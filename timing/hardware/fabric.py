@@ -19,42 +19,61 @@ from wsc.core.config import Config
 class FabricSpec(Config):
     """The grid of a wafer. It has no default of any product."""
 
-    columns: PositiveInt  # PEs in a row of the usable grid
-    rows: PositiveInt  # PEs in a column of the usable grid
+    columns: PositiveInt
+    """PEs in a row of the usable grid."""
+    rows: PositiveInt
+    """PEs in a column of the usable grid."""
 
     # Network
-    hop_cycles: PositiveInt  # from router to router
-    turn_cycles: NonNegativeInt  # for each change of direction
-    ramp_cycles: PositiveInt  # between router and PE, each way
-    wavelet_bytes: PositiveInt  # of one message of the network
-    cycles_per_wavelet: Annotated[PositiveFloat, Field(ge=1)]  # of a link, in each direction
-    colours: PositiveInt  # that can be routed
-    switch_positions: PositiveInt  # of a router, for each colour
-    queue_wavelets: PositiveInt  # slots per colour and input of a router
+    hop_cycles: PositiveInt
+    """Cycles from router to router."""
+    turn_cycles: NonNegativeInt
+    """Cycles for each change of direction."""
+    ramp_cycles: PositiveInt
+    """Cycles between router and PE, each way."""
+    wavelet_bytes: PositiveInt
+    """Size of one message of the network."""
+    cycles_per_wavelet: Annotated[PositiveFloat, Field(ge=1)]
+    """Cycles of a link for one wavelet, in each direction."""
+    colours: PositiveInt
+    """Colours that can be routed."""
+    switch_positions: PositiveInt
+    """Switch positions of a router for each colour."""
+    queue_wavelets: PositiveInt
+    """Slots per colour and input of a router."""
 
     # Memory of a PE
     sram_bytes_per_pe: PositiveInt
     sram_banks: PositiveInt
-    sram_reserved_bytes_per_pe: NonNegativeInt  # code and runtime
-    # time of an op whose operands lie in one bank, over that of others
+    sram_reserved_bytes_per_pe: NonNegativeInt
+    """SRAM of code and runtime."""
     bank_conflict_factor: Annotated[PositiveFloat, Field(ge=1)]
+    """Time of an op whose operands are in one bank, over that of others."""
 
     # Vector unit of a PE: elements per cycle, and cycles before the first
     fma_16bit_per_cycle: PositiveFloat
     fma_32bit_per_cycle: PositiveFloat
     copy_16bit_per_cycle: PositiveFloat
     copy_32bit_per_cycle: PositiveFloat
-    vector_setup_cycles: NonNegativeInt  # before the first element
+    vector_setup_cycles: NonNegativeInt
+    """Cycles before the first element of a vector op."""
     micro_threads: PositiveInt
-    descriptor_load_cycles: NonNegativeInt  # of a vector op that loads its descriptors
-    program_start_cycles: NonNegativeInt  # before the first wavelet
-    triggered_cycles: NonNegativeInt  # of an op that a wavelet triggers, for each wavelet
-    serial_add_cycles: PositiveInt  # of an addition that waits for the one before
+    descriptor_load_cycles: NonNegativeInt
+    """Further cycles of a vector op that loads its descriptors."""
+    program_start_cycles: NonNegativeInt
+    """Cycles before the first wavelet."""
+    triggered_cycles: NonNegativeInt
+    """Cycles for each wavelet of an op that wavelets trigger."""
+    serial_add_cycles: PositiveInt
+    """Cycles of an addition that waits for the one before."""
     taken_branch_cycles: NonNegativeInt
     untaken_branch_cycles: NonNegativeInt
-    descriptor_use_cycles: NonNegativeInt  # from the load of a descriptor to the op that uses it
-    message_cycles: NonNegativeInt  # from PE to PE besides hops, turns and wavelets
-    unary_cycles: PositiveInt  # of exp, rsqrt and the like, for each element
+    descriptor_use_cycles: NonNegativeInt
+    """Cycles from the load of a descriptor to the op that uses it."""
+    message_cycles: NonNegativeInt
+    """Cycles from PE to PE besides hops, turns and wavelets."""
+    unary_cycles: PositiveInt
+    """Cycles of exp, rsqrt and the like for each element."""
 
     @property
     def num_pes(self) -> int:

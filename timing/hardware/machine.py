@@ -35,7 +35,7 @@ class MachineSpec(Config):
     start_up: StartUpSpec = Field(default_factory=StartUpSpec)
     jitter: JitterSpec = Field(default_factory=JitterSpec)
 
-    @field_validator("system", mode="before")
+    @field_validator("system", mode="before", json_schema_input_type=str | WaferSpec)
     @classmethod
     def _from_name(cls, value: object) -> object:
         changes = {"name": value} if isinstance(value, str) else value

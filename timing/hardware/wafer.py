@@ -23,20 +23,28 @@ class WaferSpec(Config):
     """
 
     name: str
-    cores: PositiveInt  # on the wafer
+    cores: PositiveInt
+    """Cores on the wafer."""
     clock_hz: PositiveInt
-    flops_per_core_cycle: PositiveInt  # fp16; multiply and add count as two
+    flops_per_core_cycle: PositiveInt
+    """fp16 operations of a core; multiply and add count as two."""
     fabric: FabricSpec
     defects: DefectSpec = Field(default_factory=DefectSpec)
 
-    sram_bytes: Annotated[PositiveInt, Field(le=10**18)]  # of the whole wafer
-    io_bandwidth_bytes_per_s: PositiveInt  # in each direction
-    # Cycles of the closed forms (timing.kernels) over those taken: all kernels but attention
+    sram_bytes: Annotated[PositiveInt, Field(le=10**18)]
+    """SRAM of the whole wafer."""
+    io_bandwidth_bytes_per_s: PositiveInt
+    """Bandwidth of the wafer in each direction."""
     kernel_efficiency: Annotated[PositiveFloat, Field(le=1)]
+    """Cycles of the closed forms (timing.kernels) over those taken, of all but attention."""
     attention_efficiency: Annotated[PositiveFloat, Field(le=1)]
-    segment_overhead_ps: NonNegativeInt  # to start a segment
-    software_speed: PositiveFloat  # of the vendor's release, relative to the rows that were fitted
-    programming_ps: NonNegativeInt  # to load the program
+    """Cycles of the closed forms over those taken, of attention."""
+    segment_overhead_ps: NonNegativeInt
+    """Time to start a segment."""
+    software_speed: PositiveFloat
+    """Speed of the vendor's release, relative to the rows that were fitted."""
+    programming_ps: NonNegativeInt
+    """Time to load the program."""
 
     @model_validator(mode="after")
     def _grid_lies_on_the_wafer(self) -> Self:

@@ -1,4 +1,4 @@
-"""``waferstream config``: pull, validate, convert_legacy, diff, stats."""
+"""``waferstream config``: pull, validate, convert_legacy, diff, stats, schema, explain."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import modelzoo
+from waferstream.cli.config_keys import KEY_COMMANDS
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params, load_params
@@ -207,4 +208,5 @@ COMMANDS = (
             *TABLE_FLAGS,
         ),
     ),
+    *KEY_COMMANDS,
 )

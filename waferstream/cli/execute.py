@@ -41,19 +41,7 @@ class ExecArguments:
 
 def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> ExecArguments:
     """Parse the words after ``waferstream exec``; SystemExit with code 2 for wrong ones."""
-    parser = argparse.ArgumentParser(
-        prog="waferstream exec",
-        usage="waferstream exec [flags] (program.py | -m module) [arguments of the program]",
-        description="Run a program that imports cerebras.pytorch on an emulated cluster.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--cluster", type=Path, help="YAML file of the machine")
-    parser.add_argument("--num_csx", type=int, help="systems (overrides the program's number)")
-    parser.add_argument(
-        "--trace", type=Path, help="write a Perfetto trace of emulated and measured time"
-    )
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="program and its arguments")
+    parser = exec_parser()
     given = parser.parse_args(argv)
     words = given.module or given.program
     if not words:
@@ -69,6 +57,24 @@ def parse_exec(argv: Sequence[str], home: Path, cwd: Path | None = None) -> Exec
         num_csx=given.num_csx,
         trace=given.trace,
     )
+
+
+def exec_parser() -> argparse.ArgumentParser:
+    """Build the argparse parser of ``waferstream exec``."""
+    parser = argparse.ArgumentParser(
+        prog="waferstream exec",
+        usage="waferstream exec [flags] (program.py | -m module) [arguments of the program]",
+        description="Run a program that imports cerebras.pytorch on an emulated cluster.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--cluster", type=Path, help="YAML file of the machine")
+    parser.add_argument("--num_csx", type=int, help="systems (overrides the program's number)")
+    parser.add_argument(
+        "--trace", type=Path, help="write a Perfetto trace of emulated and measured time"
+    )
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="program and its arguments")
+    return parser
 
 
 def execute(arguments: ExecArguments) -> int:

@@ -55,6 +55,11 @@ class Command:
     run: Callable[[argparse.Namespace], int]
     arguments: tuple[Argument, ...] = ()
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments of the command to its parser."""
+        for each in self.arguments:
+            parser.add_argument(*each.words, **each.options)
+
 
 TABLE_FLAGS = (
     argument("-P", "--no-pager", action="store_true", help="print instead of paging"),
@@ -70,19 +75,28 @@ def run_tool(group: str, words: Sequence[str]) -> int:
         SystemExit: code 2 for a wrong command line, code 0 after ``--help``.
         WaferStreamError: The command failed.
     """
-    commands: Sequence[Command] = import_module(TOOLS[group]).COMMANDS
-    parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
-    choices = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in commands:
-        own = choices.add_parser(command.name, help=command.help, allow_abbrev=False)
-        for each in command.arguments:
-            own.add_argument(*each.words, **each.options)
-        own.set_defaults(run=command.run)
-    given = parser.parse_args(words)
+    given = tool_parser(group).parse_args(words)
     params = getattr(given, "params", getattr(given, "config", Path()))
     with importing_from((params.parent, Path())):
         code: int = given.run(given)
     return code
+
+
+def tool_commands(group: str) -> Sequence[Command]:
+    """Return the commands of a group."""
+    commands: Sequence[Command] = import_module(TOOLS[group]).COMMANDS
+    return commands
+
+
+def tool_parser(group: str) -> argparse.ArgumentParser:
+    """Build the argparse parser of a group."""
+    parser = argparse.ArgumentParser(prog=f"waferstream {group}", allow_abbrev=False)
+    choices = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in tool_commands(group):
+        own = choices.add_parser(command.name, help=command.help, allow_abbrev=False)
+        command.add_arguments(own)
+        own.set_defaults(run=command.run)
+    return parser
 
 
 def show(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> int:

@@ -27,7 +27,10 @@ def _labels(value: Any) -> Any:
     return labels
 
 
-Labels = Annotated[dict[str, str], BeforeValidator(_labels)]
+Labels = Annotated[
+    dict[str, str],
+    BeforeValidator(_labels, json_schema_input_type=list[str] | dict[str, str] | None),
+]
 Paths = Annotated[tuple[Path, ...], one_or_many]
 
 

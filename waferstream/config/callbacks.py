@@ -121,7 +121,8 @@ class LoadCheckpointStates(Named):
     """States to restore from a checkpoint; ``model`` alone loads weights and starts at step 0."""
 
     load_checkpoint_states: Annotated[
-        Literal["all"] | tuple[StateName, ...], BeforeValidator(_split)
+        Literal["all"] | tuple[StateName, ...],
+        BeforeValidator(_split, json_schema_input_type=str | tuple[StateName, ...]),
     ] = "all"
 
 
@@ -176,6 +177,9 @@ _VENDOR_DEFAULTS = frozenset(
     }
 )
 """Further default callbacks of the vendor: removing one has no effect here."""
+
+REMOVABLE_CALLBACKS = frozenset({*_DEFAULT_CALLBACKS, *_DEFAULT_LOGGERS, *_VENDOR_DEFAULTS})
+"""Callbacks and loggers of which ``{Name: null}`` may be an entry."""
 
 
 def _with_defaults(defaults: Iterable[str]) -> BeforeValidator:

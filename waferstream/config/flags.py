@@ -45,9 +45,12 @@ def _refuse_level(value: object) -> None:
 class Flags(Named):
     """Base of GlobalFlags, ScopedTrainFlags and ScopedValidateFlags."""
 
-    micro_batch_size: Annotated[MicroBatchSize | None, BeforeValidator(_micro_batch_size)] = _flag(
-        "performance.micro_batch_size"
-    )
+    micro_batch_size: Annotated[
+        MicroBatchSize | None,
+        BeforeValidator(
+            _micro_batch_size, json_schema_input_type=MicroBatchSize | Literal["explore"] | None
+        ),
+    ] = _flag("performance.micro_batch_size")
     transfer_processes: PositiveInt | None = _flag("performance.transfer_processes")
     max_transfer_bytes: Annotated[int, Field(ge=1, le=MAX_TRANSFER_BYTES)] | None = _flag(
         "performance.max_transfer_bytes"

@@ -156,10 +156,7 @@ def _numbered(
 
 
 class Params(Section):
-    """Resolved params.yaml: defaults filled in, short forms expanded.
-
-    Loading the output of ``dump`` yields an equal ``Params``.
-    """
+    """All of params.yaml in the Trainer layout."""
 
     trainer: TrainerConfig
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -80,7 +80,9 @@ def _refuse_if_on(value: object) -> None:
         raise not_supported("remove the key")
 
 
-NotYet = Annotated[None, BeforeValidator(_refuse_if_on)]
+NotYet = Annotated[
+    None, BeforeValidator(_refuse_if_on, json_schema_input_type=Literal[False] | None)
+]
 """Type of a key that must be absent or switched off."""
 
 

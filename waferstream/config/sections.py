@@ -181,7 +181,11 @@ def _null_is_never(value: object) -> object:
 
 
 EvalFrequency = Annotated[
-    StepInterval | Annotated[float, Field(gt=0, le=1)], BeforeValidator(_null_is_never)
+    StepInterval | Annotated[float, Field(gt=0, le=1)],
+    BeforeValidator(
+        _null_is_never,
+        json_schema_input_type=StepInterval | Annotated[float, Field(gt=0, le=1)] | None,
+    ),
 ]
 
 
@@ -194,9 +198,13 @@ class LoopConfig(Section):
     """
 
     num_steps: StepCount | None = None
+    """Steps to train, counted from the start of the run."""
     max_steps: StepCount | None = None
+    """Step at which training ends, counted from the first step of the model."""
     num_epochs: PositiveInt | None = None
+    """Epochs to train, in place of ``num_steps``."""
     steps_per_epoch: StepCount | None = None
+    """Steps of an epoch; one pass over the data by default."""
     eval_frequency: EvalFrequency = 1.0
     """int: interval in steps. float: fraction of the run. 0: never."""
     eval_steps: StepCount | None = None
@@ -228,7 +236,9 @@ def _upper(value: Any) -> Any:
     return int(value) if value.isdecimal() else value.upper()
 
 
-Level = Annotated[LevelName | int, BeforeValidator(_upper)]
+Level = Annotated[
+    LevelName | int, BeforeValidator(_upper, json_schema_input_type=LevelName | str | int)
+]
 
 
 def levels_by_role(value: Any) -> Any:
@@ -253,9 +263,12 @@ class LoggingConfig(Section):
     """Interval in steps between progress lines."""
     log_level: Level = "INFO"
     """Log level of the user's process."""
-    wsc_log_level: Annotated[dict[str, Level], BeforeValidator(levels_by_role)] = Field(
-        default_factory=dict
-    )
+    wsc_log_level: Annotated[
+        dict[str, Level],
+        BeforeValidator(
+            levels_by_role, json_schema_input_type=LevelName | str | int | dict[str, Any] | None
+        ),
+    ] = Field(default_factory=dict)
     """Log levels of the cluster's tasks, as ``task[.tag][.phase]``."""
     enable_act_frequency: bool = False
     """Fetch losses on log steps only; an emulated cluster always does."""

@@ -1,0 +1,165 @@
+"""Write the pages and schemas that follow from the code: ``python -m scripts.reference_pages``.
+
+docs/configuration.md lists the keys of params.yaml and cluster.yaml, docs/commands.md all commands
+with their flags; docs/schema holds the JSON schemas of both files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from waferstream.cli.arguments import build_parser
+from waferstream.cli.execute import exec_parser
+from waferstream.cli.flags import RUN_COMMANDS
+from waferstream.cli.tools import TOOLS, tool_commands
+from waferstream.config.keys import ConfigKey, keys_of
+from waferstream.config.schema import FileKind, schema_of
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+_CONFIGURATION = """\
+# Configuration
+
+All keys of params.yaml and cluster.yaml, with type, default and unit, and the source of each number
+of the emulated machine. `python -m scripts.reference_pages` writes this page from the typed
+configuration; a test compares the two.
+
+- `waferstream config explain KEY [FILE]` prints the same for one key, with its value in a file.
+- `waferstream config validate FILE` checks a params file.
+- `waferstream config schema params` and `waferstream config schema cluster` print JSON schemas.
+  Editors that read `# yaml-language-server: $schema=FILE` in the first line of a YAML file complete
+  and check its keys ([params.json](schema/params.json), [cluster.json](schema/cluster.json)).
+- The sources name papers, talks and rows of the reference tables as in [fidelity.md](fidelity.md).
+
+A key without default is required. Entries of a list have the path of the list.
+"""
+
+_COMMANDS = """\
+# Commands
+
+All commands and their flags. `python -m scripts.reference_pages` writes this page from the parsers
+of the command line; a test compares the two. `run.py` is `waferstream` from a checkout. A flag
+overrides the same key of the params file ([configuration.md](configuration.md)).
+"""
+
+
+def configuration_page() -> str:
+    """Return the reference of all keys as Markdown."""
+    kinds: tuple[FileKind, ...] = get_args(FileKind)
+    parts = [_CONFIGURATION]
+    for kind in kinds:
+        parts.append(f"## {kind}.yaml\n")
+        for keys in _sections(keys_of(kind)).values():
+            parts += _section(keys)
+    return "\n".join(parts)
+
+
+def _sections(keys: Sequence[ConfigKey]) -> dict[str, list[ConfigKey]]:
+    found: dict[str, list[ConfigKey]] = {}
+    for key in keys:
+        found.setdefault(key.section, []).append(key)
+    return found
+
+
+def _section(keys: Sequence[ConfigKey]) -> Iterator[str]:
+    """Yield the lines of a section, which may be in several places of a file."""
+    first = keys[0]
+    places = list(dict.fromkeys(key.place for key in keys if key.place))
+    yield f"### {first.section}\n"
+    if first.about:
+        yield f"{_markdown(first.about)}\n"
+    if places:
+        yield f"At {', '.join(f'`{place}`' for place in places)}.\n"
+    yield "| key | type | default | unit | meaning, source |"
+    yield "|---|---|---|---|---|"
+    own = {key.name: key for key in reversed(keys)}
+    for key in reversed(own.values()):
+        source = f"*{key.status}:* {key.source}" if key.status else key.source
+        text = " ".join(filter(None, (key.meaning, source)))
+        default = f"`{key.default}`" if key.default else ""
+        cells = (f"`{key.name}`", key.type, default, key.unit, text)
+        yield f"| {' | '.join(map(_cell, cells))} |"
+    yield ""
+
+
+def _markdown(text: str) -> str:
+    """Return a docstring as Markdown: code between single backticks, no HTML."""
+    return re.sub(r"``([^`]*)``", r"`\1`", text).replace("<", "&lt;")
+
+
+def _cell(text: str) -> str:
+    return _markdown(text).replace("|", "\\|")
+
+
+def commands_page() -> str:
+    """Return the reference of all commands as Markdown."""
+    parts = [_COMMANDS, "## run.py, waferstream\n", *_parser(build_parser())]
+    parts += [f"\n`waferstream {name} PARAMS [flags]` runs mode `{mode}` with the same flags."
+              for name, mode in RUN_COMMANDS.items()]  # fmt: skip
+    parts += ["\n## waferstream exec\n", *_parser(exec_parser())]
+    for group in TOOLS:
+        parts.append(f"\n## waferstream {group}")
+        for command in tool_commands(group):
+            parser = argparse.ArgumentParser(prog=f"waferstream {group} {command.name}")
+            command.add_arguments(parser)
+            parts += [f"\n### waferstream {group} {command.name}\n", f"{_sentence(command.help)}\n"]
+            parts += _parser(parser)
+    return "\n".join(parts) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _parser(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the table of a parser's arguments, group by group."""
+    for group in parser._action_groups:
+        actions = [
+            action
+            for action in group._group_actions
+            if action.help != argparse.SUPPRESS and action.dest != "help"
+        ]
+        if not actions:
+            continue
+        if group.title not in ("positional arguments", "options"):
+            yield f"\n**{group.title}**\n"
+        yield "| argument | values | meaning |"
+        yield "|---|---|---|"
+        for action in actions:
+            yield f"| {' | '.join(map(_cell, _argument(action)))} |"
+
+
+def _argument(action: argparse.Action) -> tuple[str, str, str]:
+    words = action.option_strings or [str(action.metavar or action.dest)]
+    name = ", ".join(f"`{word}`" for word in words)
+    values = ", ".join(map(str, action.choices)) if action.choices else ""
+    if not values and action.nargs != 0 and action.option_strings:
+        kind = getattr(action.type, "__name__", "text")
+        values = {"str": "text", "Path": "path", "int": "integer", "float": "number"}.get(
+            kind, "text"
+        )
+    return name, values, (action.help or "").replace("%%", "%")
+
+
+def pages() -> Mapping[Path, str]:
+    """Return the content of every generated file by its path."""
+    kinds: tuple[FileKind, ...] = get_args(FileKind)
+    schemas = {
+        DOCS / "schema" / f"{kind}.json": json.dumps(schema_of(kind), indent=1) + "\n"
+        for kind in kinds
+    }
+    return {
+        DOCS / "configuration.md": configuration_page(),
+        DOCS / "commands.md": commands_page(),
+        **schemas,
+    }
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,113 @@
+"""``waferstream config schema`` and ``explain``: the keys of params.yaml and cluster.yaml."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from appliance.spec import load_cluster
+from waferstream.cli.tools import Command, argument
+from waferstream.config.keys import ConfigKey, all_keys, find_keys
+from waferstream.config.params import load_params
+from waferstream.config.schema import FileKind, schema_of
+from wsc.core.config import load_yaml
+
+_WIDTH = 100
+
+
+def _schema(given: argparse.Namespace) -> int:
+    print(json.dumps(schema_of(given.kind), indent=1))
+    return 0
+
+
+def _explain(given: argparse.Namespace) -> int:
+    keys = _merged(find_keys(given.key, all_keys()))
+    values = _values(given.file) if given.file is not None else {}
+    rows = [{**_row(key), **_value(key, values)} for key in keys]
+    print(json.dumps(rows, indent=2) if given.json else "\n\n".join(map(_block, rows)))
+    return 0
+
+
+def _merged(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
+    """Join keys that differ only in the section that declares them."""
+    sections: dict[ConfigKey, list[str]] = {}
+    for key in keys:
+        sections.setdefault(replace(key, section=""), []).append(key.section)
+    return [replace(key, section=", ".join(names)) for key, names in sections.items()]
+
+
+def _row(key: ConfigKey) -> dict[str, str]:
+    """Return what is known of a key, without what is empty."""
+    row = {
+        "key": key.path,
+        "file": f"{key.file}.yaml",
+        "section": key.section,
+        "type": key.type,
+        "default": key.default,
+        "unit": key.unit,
+        "source": key.source,
+        "status": key.status,
+        "meaning": key.meaning or key.about,
+    }
+    return {name: text for name, text in row.items() if text}
+
+
+def _values(file: Path) -> dict[FileKind, Any]:
+    """Return the resolved content of a file by its kind."""
+    if "trainer" in (data := load_yaml(file)) or "runconfig" in data:
+        return {"params": load_params(file).dump()}
+    return {"cluster": load_cluster(file).model_dump(mode="json")}
+
+
+def _value(key: ConfigKey, values: Mapping[FileKind, Any]) -> dict[str, Any]:
+    found = list(_at(values.get(key.file), key.path))
+    return {"value": found[0] if len(found) == 1 else found} if found else {}
+
+
+def _at(data: Any, path: str) -> Iterator[Any]:
+    """Yield the values at a dotted path, of every entry of a list on the way."""
+    if not path:
+        yield data
+    elif isinstance(data, list):
+        for each in data:
+            yield from _at(each, path)
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            if path == name or path.startswith(f"{name}."):
+                yield from _at(value, path[len(name) + 1 :])
+
+
+def _block(row: Mapping[str, Any]) -> str:
+    lines = [row["key"]]
+    for name, value in row.items():
+        if name != "key":
+            text = value if isinstance(value, str) else json.dumps(value)
+            lines += textwrap.wrap(
+                text, _WIDTH, initial_indent=f"  {name:9}", subsequent_indent=" " * 11
+            )
+    return "\n".join(lines)
+
+
+KEY_COMMANDS = (
+    Command(
+        "schema",
+        "print the JSON schema of a file, for editors",
+        _schema,
+        (argument("kind", choices=get_args(FileKind), help="params.yaml or cluster.yaml"),),
+    ),
+    Command(
+        "explain",
+        "print type, default, unit and source of a key of params.yaml or cluster.yaml",
+        _explain,
+        (
+            argument("key", help="dotted path, or its end: trainer.init.loop.max_steps, link"),
+            argument("file", type=Path, nargs="?", help="file whose value is printed, too"),
+            argument("--json", action="store_true", help="print JSON"),
+        ),
+    ),
+)
