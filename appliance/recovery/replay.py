@@ -40,6 +40,7 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
+from wsc.core.messages import COORDINATOR
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.role import Interval
@@ -53,8 +54,10 @@ log = logging.getLogger("waferstream")
 T = TypeVar("T")
 Call = Callable[["Cluster"], Any]
 
-_DEFECTS = {"role-failed", "cluster-ended", "restarts-exhausted"}
-"""Codes of failures that another cluster would repeat, or must not try again."""
+_FAILED = "role-failed"
+_DEFECTS = {_FAILED, "cluster-ended", "restarts-exhausted"}
+"""Codes of failures that another cluster would repeat, or must not try again; a coordinator that
+failed is worth another try, as it runs no code of the user."""
 
 
 class Starter(Protocol):
@@ -327,6 +330,8 @@ def _restore(cluster: Cluster, file: HeldFile, states: Collection[str], strict: 
 def _is_loss(error: WaferStreamError) -> bool:
     """Return whether processes were lost, so that another cluster can repeat what they did."""
     lost = (ApplianceRuntimeServerError, ApplianceDeadlockError, ClusterJobInitError)
+    if error.code == _FAILED and str(error.where).startswith(COORDINATOR):
+        return True
     return isinstance(error, lost) and error.code not in _DEFECTS
 
 

@@ -20,7 +20,7 @@ from appliance.recovery.policy import Policy
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
-from wsc.core.errors import WaferStreamError
+from wsc.core.errors import CheckpointError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.messages import server_name
 from wsc.core.optimizer import OptimizerSpec
@@ -109,6 +109,8 @@ class SupervisedRoles:
         while True:
             try:
                 return call(self._roles)
+            except CheckpointError:  # of a file: all roles are there, and may do something else
+                raise
             except WaferStreamError as error:
                 self._recovered(error, None, Salvage())
 

@@ -15,7 +15,7 @@ from appliance.checkpoints import CheckpointFolder, Draft
 from cstorch.backend import Backend
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
-from wsc.core.errors import ApplianceNanError, WaferStreamError
+from wsc.core.errors import ApplianceNanError, CheckpointError, WaferStreamError
 
 log = logging.getLogger("waferstream")
 
@@ -30,16 +30,22 @@ class Saver:
         backend: The backend that trains.
         in_background: Whether training goes on while a checkpoint is written. One is written at a
             time; its error is raised by the next call.
+        goes_on: Whether training goes on without a checkpoint that cannot be written (at once).
     """
 
-    def __init__(self, folder: CheckpointFolder, backend: Backend, in_background: bool) -> None:
+    def __init__(
+        self, folder: CheckpointFolder, backend: Backend, in_background: bool, goes_on: bool
+    ) -> None:
         self._folder = folder
         self._backend = backend
         self._in_background = in_background
+        self._goes_on = goes_on
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.newest: Path | None = None
         """The last checkpoint that was written or begun."""
+        self.unwritten: CheckpointError | None = None
+        """Why there is no checkpoint of the last save, if the run went on without it."""
 
     def __enter__(self) -> Saver:
         return self
@@ -58,21 +64,22 @@ class Saver:
         except WaferStreamError as second:
             log.warning("%s", second)
 
-    def save(self, objects: dict[str, Any]) -> None:
+    def save(self, objects: dict[str, Any]) -> bool:
         """Save weights, optimizer state and ``objects``, which have the key ``global_step``.
 
+        Returns:
+            Whether the checkpoint is written or begun.
+
         Raises:
-            CheckpointError: This or an earlier checkpoint cannot be written.
+            CheckpointError: This or an earlier checkpoint cannot be written, unless the run goes
+                on without.
             ApplianceNanError: Weights are not finite, and losses are checked.
         """
         self.finish()
         step = objects["global_step"]
         log.info("Saving checkpoint at step %d", step)
         if not self._in_background:
-            with self._folder.draft(step) as draft:
-                self._backend.save(draft.partial, CLUSTER_STATES, objects)
-            self._note(draft, step)
-            return
+            return self._save_at_once(objects, step)
         with ExitStack() as stack:
             draft = stack.enter_context(self._folder.draft(step))
             begun = self._backend.begin_save(draft.partial, CLUSTER_STATES, objects)
@@ -82,6 +89,21 @@ class Saver:
             target=self._complete, args=(begun, rest, draft, step), name="checkpoint"
         )
         self._thread.start()
+        return True
+
+    def _save_at_once(self, objects: dict[str, Any], step: int) -> bool:
+        try:
+            with self._folder.draft(step) as draft:
+                self._backend.save(draft.partial, CLUSTER_STATES, objects)
+        except CheckpointError as error:
+            if not self._goes_on:
+                raise
+            self.unwritten = error
+            log.warning("Training goes on without a checkpoint of step %d: %s", step, error)
+            return False
+        self.unwritten = None
+        self._note(draft, step)
+        return True
 
     def check(self) -> None:
         """Raise the error of a checkpoint that was written in the background, if any."""

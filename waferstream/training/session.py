@@ -98,6 +98,8 @@ def run_session(
             write_results(folder, summary, losses.curves())
             folder.save_performance(summary)
             log_throughput(history, cluster.machine, summary.num_csx)
+            if outcome.unwritten is not None:
+                raise outcome.unwritten
         finally:  # also when files about the run cannot be written any more
             if digest is not None:
                 line = f"Weights SHA-256: {digest}"

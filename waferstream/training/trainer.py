@@ -48,7 +48,7 @@ from waferstream.training.run_plan import RunPlan, Stage, plan_run
 from waferstream.training.saving import Saver
 from wsc.checkpoint.reader import Reader
 from wsc.core.digest import weights_digest
-from wsc.core.errors import ConfigError, NotFiniteStepError
+from wsc.core.errors import CheckpointError, ConfigError, NotFiniteStepError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.interrupts import Grace
@@ -67,6 +67,7 @@ class Outcome:
     last_step: int
     weights_sha256: str | None  # None if nothing was executed
     checkpoint: Path | None
+    unwritten: CheckpointError | None = None  # why the last checkpoint is missing
 
     @property
     def has_steps(self) -> bool:
@@ -85,7 +86,8 @@ class Trainer:
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
-        self._saver = Saver(self._folder, backend, self._saves_in_background())
+        survives = self._init.autorestart is not None
+        self._saver = Saver(self._folder, backend, self._saves_in_background(), goes_on=survives)
         self._scaler = GradScaler()
         self.optimizer: Optimizer | None = None
         self.schedulers: list[Scheduler] = []
@@ -157,7 +159,8 @@ class Trainer:
         if self._not_finite.num_steps:
             log.info("Steps that were not finite: %d", self._not_finite.num_steps)
         log.info("Training completed successfully!")
-        return Outcome(plan.start + 1, plan.end, digest, self._checkpoint)
+        unwritten = self._saver.unwritten
+        return Outcome(plan.start + 1, plan.end, digest, self._checkpoint, unwritten)
 
     @property
     def backend(self) -> Backend:
@@ -340,8 +343,8 @@ class Trainer:
     def _save(self, objects: dict[str, Any]) -> None:
         """Save a checkpoint, to whose states callbacks may add their own, of JSON types."""
         self._callbacks.call("on_save_checkpoint", self, objects)
-        self._saver.save(objects)
-        self._callbacks.call("on_after_save_checkpoint", self, str(self._saver.newest))
+        if self._saver.save(objects):
+            self._callbacks.call("on_after_save_checkpoint", self, str(self._saver.newest))
 
     @property
     def _checkpoint(self) -> Path | None:

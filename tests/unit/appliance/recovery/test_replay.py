@@ -61,7 +61,9 @@ class LosingRoles(LocalRoles):
         self.starter.jobs += 1
         if self.starter.jobs in self.starter.lost:
             raise ApplianceRuntimeServerError(
-                "crd-0 died", code=self.starter.code, where=f"job {self.starter.jobs}"
+                "crd-0 died",
+                code=self.starter.code,
+                where=self.starter.where or f"job {self.starter.jobs}",
             )
         return reports
 
@@ -72,6 +74,7 @@ class Losing:
 
     lost: set[int] = field(default_factory=set)
     code: str = "role-died"
+    where: str = ""
     is_interrupted: bool = False
     jobs: int = 0
     started: int = 0
@@ -161,6 +164,16 @@ def test_failures_that_end_the_run_are_not_repeated(tmp_path: Path, code: str) -
     with raises(ApplianceRuntimeServerError, code):
         outcome(losing, tmp_path)
     assert losing.started == 1
+
+
+def test_coordinator_that_failed_is_lost(tmp_path: Path, expected: list[Any]) -> None:
+    """It runs no code of the user; a failure that comes again and again ends the run."""
+    losing = Losing({2, 4}, code="role-failed", where="crd-0, log: a file")
+    assert outcome(losing, tmp_path) == expected
+    again = Losing(set(range(1, 9)), code="role-failed", where="crd-0, log: a file")
+    with raises(ApplianceRuntimeServerError, "restarts-exhausted"):
+        outcome(again, tmp_path, max_restarts=2)
+    assert again.started == 3
 
 
 def test_interrupt_asks_nothing_of_the_cluster(

@@ -72,6 +72,26 @@ def test_error_of_a_background_checkpoint_ends_the_run(
     assert not list((tmp_path / "model_dir").glob(".*partial*"))
 
 
+@pytest.mark.parametrize(("step", "code"), [(3, 0), (4, 1)])
+def test_protected_run_goes_on_without_a_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int, code: int
+) -> None:
+    """A full disk costs a warning, and recovery works afterwards; the end of the run raises the
+    error if it was the last checkpoint, with the hash of a run on an empty disk."""
+    steps: dict[str, Any] = {"init__checkpoint": {"steps": 1}}
+    (tmp_path / "expected").mkdir()
+    _, expected, _ = run_here(write_run(tmp_path / "expected", **KEYS, **steps), capsys)
+    flags = write_run(tmp_path, **KEYS, **steps, init__autorestart={"max_num_restarts": 1})
+    faults = (f"--fault=wgt-0@{step}:disk", "--fault=br-0@4:exception")
+    status, out, err = run_here([*flags, *faults], capsys)
+    assert status == code
+    assert digest_of(out) == digest_of(expected)
+    assert ("[checkpoint-not-writable]" in err) is (code == 1)
+    assert f"without a checkpoint of step {step}: " in out
+    written = {path.name for path in (tmp_path / "model_dir").glob("*.mdl")}
+    assert written == {f"checkpoint_{n}.mdl" for n in (1, 2, 3, 4) if n != step}
+
+
 def test_checkpoint_is_finished_when_the_run_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
