@@ -12,6 +12,7 @@ from typing import Literal
 from appliance.input_worker import WorkerSpec
 from appliance.round_size import activation_bytes, micro_batches_of_round
 from csnode.node import NodeSpec
+from memoryx.flash import FlashSpec, check_bound
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
@@ -27,7 +28,7 @@ from wsc.core.installation import InputFeed, Installation
 from wsc.core.messages import switch_name, worker_name
 from wsc.core.micro_batches import check_batch
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.program import TensorSpec, plan_streams
+from wsc.core.program import MASTER_BYTES, TensorSpec, plan_streams
 from wsc.core.role import RoleSpec
 from wsc.core.schedule import Rounds
 
@@ -46,6 +47,7 @@ class ClusterSize:
     lanes: int = 1
     has_replicas: bool = False  # whether every weight server has one
     activation_bytes: int | Literal["auto"] = "auto"
+    flash: FlashSpec | None = None  # where weight servers keep masters and state, if not in DRAM
 
 
 def elaborate(
@@ -66,8 +68,11 @@ def elaborate(
 
     Raises:
         ApplianceResourceExhausted: The weights do not fit MemoryX.
+        ConfigError: A parameter exceeds what weight servers may have in DRAM.
     """
     fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
+    if size.flash is not None:
+        check_bound(size.flash, {spec.name: spec for spec in parameters})
     tree = tree or Tree(size.num_csx, machine.swarmx.fan_out)
     return (
         *_servers(parameters, size, machine),
@@ -88,10 +93,11 @@ def _servers(
             root=switch_name(0),
             parameters=everything,
             window=machine.memoryx.prefetch_buckets,
+            flash=size.flash,
         )
     if size.has_replicas:
         for index in range(size.num_servers):
-            yield ReplicaSpec(index, size.num_servers, everything)
+            yield ReplicaSpec(index, size.num_servers, everything, size.flash)
 
 
 def _switches(tree: Tree | HostTree) -> Iterator[SwitchSpec]:
@@ -133,7 +139,8 @@ def plan_installation(
     """Return the installation of a compiled program on a cluster.
 
     Raises:
-        ConfigError: There are too few micro-batches for the systems.
+        ConfigError: There are too few micro-batches for the systems, or a parameter with its state
+            exceeds what weight servers may have in DRAM.
         ApplianceResourceExhausted: The activations of a micro-batch do not fit a wafer; or
             weights, gradients and optimizer state do not fit MemoryX.
     """
@@ -142,7 +149,11 @@ def plan_installation(
     check_fits(SramPlan.of(program, machine.system))
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
     tiers_of(program, machine.memoryx, state_bytes)
-    budget_bytes = activation_bytes(size.activation_bytes, program, state_bytes)
+    weight_bytes = program.num_elements(program.parameter) * (MASTER_BYTES + state_bytes)
+    if size.flash is not None:
+        check_bound(size.flash, program.parameter, optimizer)
+        weight_bytes = min(weight_bytes, size.flash.resident_bytes * size.num_servers)
+    budget_bytes = activation_bytes(size.activation_bytes, weight_bytes)
     per_node = micro_batches_of_round(program, size.num_csx, size.lanes, budget_bytes)
     return Installation(
         program=program,

@@ -46,17 +46,14 @@ def free_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
     return free if limit.strip() == "max" else max(0, min(free, int(limit) - int(used)))
 
 
-def activation_bytes(
-    requested: int | Literal["auto"], program: Program, state_bytes_per_element: int
-) -> int:
+def activation_bytes(requested: int | Literal["auto"], weight_bytes: int) -> int:
     """Return the bytes of a host that the activations of all its nodes may take.
 
-    ``auto`` is half of what is free once this host has masters and optimizer state.
+    ``auto`` is half of what is free once this host has ``weight_bytes`` of masters and state.
     """
     if requested != "auto":
         return requested
-    elements = program.num_elements(program.parameter)
-    return max(0, free_bytes() - elements * (MASTER_BYTES + state_bytes_per_element)) // 2
+    return max(0, free_bytes() - weight_bytes) // 2
 
 
 def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:

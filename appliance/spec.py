@@ -11,6 +11,7 @@ from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from appliance.placement import ServerStrategy, Strategy
 from csnode.fabric.region import working_wafer
+from memoryx.flash import FlashSpec
 from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate
@@ -71,6 +72,10 @@ class RuntimeSpec(Config):
     activation_memory: PositiveInt | Literal["auto"] = "auto"
     """Bytes of a host that activations may take. They decide how many micro-batches a node takes in
     a round (appliance.round_size), not the weights. ``auto`` takes half of what is free."""
+
+    flash: FlashSpec | None = None
+    """Files in which weight servers keep masters and optimizer state, of which only so many bytes
+    are in DRAM at a time. Without, all of it is in DRAM."""
 
     placement: Strategy = "PACK"
     """How systems take hosts: ``PACK`` fills one after the other, that of the program first;

@@ -10,13 +10,15 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from memoryx.flash import FlashMemory, FlashSpec
 from memoryx.journal import Journal
+from memoryx.memory import Brought
 from memoryx.store import Persistence, WeightStore
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec, assign_servers
-from wsc.core.role import Progress
+from wsc.core.role import Job, Progress
 
 
 class ProtectedJob(Protocol):
@@ -38,10 +40,12 @@ class Holder:
         num_servers: int,
         parameters: Sequence[TensorSpec],
         disk: Disk = LOCAL_DISK,
+        flash: FlashSpec | None = None,
     ) -> None:
         self.name = name
         owner = assign_servers(parameters, num_servers)
-        self.store = WeightStore(tuple(p for p in parameters if owner[p.name] == index))
+        own = tuple(p for p in parameters if owner[p.name] == index)
+        self.store = WeightStore(own, FlashMemory(flash) if flash else None)
         self.installed: dict[Mode, Installation] = {}
         self.persistence = Persistence(self.store, name, disk)
         self.journal = Journal(self.store)
@@ -81,8 +85,15 @@ class Holder:
 
     def masters(self, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         """Return copies of fp32 tensors of one checkpoint state."""
-        own = self.store.tensors(state)
+        own = Brought(self.store.tensors(state), self.store.memory)
         return [own[name].numpy().copy() for name in names]
+
+    def note_begin(self, begun: ProtectedJob, job: Job) -> None:
+        """Note a job that begins; a full disk is found now, not when the journal is written."""
+        self.journal.forget()  # what happened before this job stays
+        self.protected = begun if job.is_protected else None
+        if job.is_protected and self.store.memory.is_bounded:
+            self.journal.reserve(self.store.states)
 
     def progress(self) -> Progress | None:
         """Return how far the last job came, if it was protected."""

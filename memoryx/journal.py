@@ -27,18 +27,33 @@ class Journal:
         self._step = 0
         self._recorded: set[str] = set()  # parameters whose image is of ``_step``
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Take the memory for images of parameters, unless it is there."""
+        memory = self._store.memory
+        missing = {}
+        for name in names:
+            now, image = self._store.of(name), self._images.get(name, {})
+            if image.keys() != now.keys():
+                memory.discard(image.values())
+                missing[name] = now
+        places = [(name, key) for name, now in missing.items() for key in now]
+        tensors = memory.allocate([tuple(missing[name][key].shape) for name, key in places])
+        self._images.update({name: {} for name in missing})
+        for (name, key), tensor in zip(places, tensors, strict=True):
+            self._images[name][key] = tensor
+
     def record(self, step: int, names: Iterable[str]) -> None:
         """Copy parameters that step ``step`` is about to update; forget those of other steps."""
         if step != self._step:
             self._step = step
             self._recorded.clear()
+        names = tuple(names)
+        self.reserve(names)
         for name in names:
-            now = self._tensors(name)
-            image = self._images.get(name)
-            if image is None or image.keys() != now.keys():
-                image = self._images[name] = {key: torch.empty_like(t) for key, t in now.items()}
+            now = self._store.of(name)
+            image = self._images[name]
             for key, tensor in now.items():
-                image[key].copy_(tensor)
+                self._copy(image[key], tensor)
             self._recorded.add(name)
 
     def rollback(self, step: int) -> None:
@@ -48,8 +63,8 @@ class Journal:
         assert self._step == step + 1, "servers are at most one step apart"
         self._store.before_change(self._recorded)
         for name in self._recorded:
-            for key, tensor in self._tensors(name).items():
-                tensor.copy_(self._images[name][key])
+            for key, tensor in self._store.of(name).items():
+                self._copy(tensor, self._images[name][key])
         self.forget()
 
     def forget(self) -> None:
@@ -57,5 +72,6 @@ class Journal:
         self._step = 0
         self._recorded.clear()
 
-    def _tensors(self, name: str) -> Image:
-        return {"": self._store.masters[name], **self._store.states[name]}
+    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        self._store.memory.use((target, source))
+        target.copy_(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -27,24 +27,23 @@ class NormNotes:
 
     def begin(self, masters: Tensors) -> None:
         """Note the norms of weights that no step of the job changes."""
-        kept = {n: w for n, w in masters.items() if self._is_constant or n not in self._trained}
+        kept = [name for name in masters if self._is_constant or name not in self._trained]
         for step in self._steps:
-            self._note(step, "weight", kept)
+            self._note(step, "weight", masters, kept)
 
-    def before_update(self, step: int, masters: Tensors) -> None:
+    def before_update(self, step: int, masters: Tensors, names: Iterable[str]) -> None:
         """Note the norms of weights that the step is about to change."""
-        self._note(step, "weight", masters)
+        self._note(step, "weight", masters, names)
 
     def of_batch(self, step: int, gradients: Tensors) -> None:
         """Note the norms of unscaled gradients of the whole batch."""
-        self._note(step, "gradient", gradients)
+        self._note(step, "gradient", gradients, gradients)
 
-    def _note(self, step: int, of: str, tensors: Tensors) -> None:
+    def _note(self, step: int, of: str, tensors: Tensors, names: Iterable[str]) -> None:
         wanted = self._wanted[of]
-        names = [name for name in tensors if name in wanted]
-        if not names:
-            return
-        noted = self._report.step_norms.setdefault(step, {})
-        norms = gradient_norms([tensors[name] for name in names])
-        for name, value in zip(names, norms, strict=True):
+        for name in names:
+            if name not in wanted:
+                continue
+            (value,) = gradient_norms([tensors[name]])
+            noted = self._report.step_norms.setdefault(step, {})
             noted.update({n: value**2 if n.is_squared else value for n in wanted[name]})

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from memoryx.commitment import Commitment
+from memoryx.flash import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from wsc.core.messages import (
@@ -42,6 +43,7 @@ class ReplicaSpec:
     index: int
     num_servers: int
     parameters: tuple[TensorSpec, ...]  # of the whole model
+    flash: FlashSpec | None = None
 
     @property
     def name(self) -> str:
@@ -60,14 +62,15 @@ class Replica(Holder):
     """The role of one replica."""
 
     def __init__(self, spec: ReplicaSpec, context: RoleContext) -> None:
-        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters, context.disk)
+        super().__init__(
+            spec.name, spec.index, spec.num_servers, spec.parameters, context.disk, spec.flash
+        )
         self.spec = spec
         self.context = context
 
     def begin(self, job: Job) -> ReplicaJob:
-        self.journal.forget()  # what happened before this job stays
         begun = ReplicaJob(self, job)
-        self.protected = begun if job.is_protected else None
+        self.note_begin(begun, job)
         return begun
 
 

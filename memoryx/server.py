@@ -16,6 +16,7 @@ import torch
 
 from memoryx.collector import GradientCollector, NormExchange
 from memoryx.commitment import Commitment
+from memoryx.flash import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from memoryx.norms import NormNotes
@@ -52,6 +53,7 @@ class ServerSpec:
     root: str
     parameters: tuple[TensorSpec, ...]  # of the whole model
     window: int
+    flash: FlashSpec | None = None
 
     @property
     def name(self) -> str:
@@ -67,14 +69,15 @@ class WeightServer(Holder):
     spec: ServerSpec
 
     def __init__(self, spec: ServerSpec, context: RoleContext) -> None:
-        super().__init__(spec.name, spec.index, spec.num_servers, spec.parameters, context.disk)
+        super().__init__(
+            spec.name, spec.index, spec.num_servers, spec.parameters, context.disk, spec.flash
+        )
         self.spec = spec
         self.context = context
 
     def begin(self, job: Job) -> ServerJob:
-        self.journal.forget()  # what happened before this job stays
         begun = ServerJob(self, job)
-        self.protected = begun if job.is_protected else None
+        self.note_begin(begun, job)
         return begun
 
 
@@ -109,6 +112,7 @@ class ServerJob(JobState[WeightServer]):
         self._lent: dict[tuple[int, int], Slab] = {}  # gradients that the replica reads
         streamed = streamed_by(installed.schedule, index)
         self._first_use = {bucket.index: _first_use(bucket, streamed) for bucket in collected}
+        self._next_cast, self._next_update = _followers(streamed), _followers(collected)
         self._streamer = Streamer(
             job.steps,
             installed.rounds.count,
@@ -129,8 +133,8 @@ class ServerJob(JobState[WeightServer]):
         )
 
     def start(self) -> Iterator[Envelope]:
-        self._watcher.begin(self.role.store.masters)
-        self._notes.begin(self.role.store.masters)
+        self._watcher.begin(self.role.store.weights)
+        self._notes.begin(self.role.store.weights)
         yield from self._stream()
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
@@ -200,7 +204,8 @@ class ServerJob(JobState[WeightServer]):
         views = unpack(slab.view(CARRIED[self._stream_dtype]), bucket.specs)
         with self._computing("cast", step, f"bucket {bucket.index}"):
             for name, view in zip(bucket.names, views, strict=True):
-                write_stream(self.role.store.masters[name], view, self._stream_dtype)
+                write_stream(self.role.store.weights[name], view, self._stream_dtype)
+        self.role.store.expect(self._next_cast[bucket.index], with_state=False)
         return slab
 
     def _collect(self, source: str, gradient: GradientReady) -> Iterator[Envelope]:
@@ -271,14 +276,16 @@ class ServerJob(JobState[WeightServer]):
         yield from self._share(update)
         gradients = self._collector.gradients({update.bucket: whole})
         with self._computing("update", step, f"{len(gradients)} tensors"):
-            masters = self.role.store.masters
-            self._notes.before_update(step, {name: masters[name] for name in gradients})
+            weights = self.role.store.weights
+            self._notes.before_update(step, weights, gradients)
             if not update.is_skipped:
                 if self.attempt:
                     self.role.journal.record(step, gradients)
-                self._watcher.before_update(step, masters, gradients)
+                self._watcher.before_update(step, weights, gradients)
                 self.role.store.update(gradients, update.number)
-                self._watcher.after_update(step, masters, gradients)
+                self._watcher.after_update(step, weights, gradients)
+        if not self._pending:  # otherwise the next cast decides
+            self.role.store.expect(self._next_update[update.bucket])
         whole.release()
         self._streamer.note_update(tuple(gradients), step)
         self._updates_left -= len(gradients)
@@ -296,3 +303,10 @@ def _first_use(gradients: Bucket, streamed: Sequence[Bucket]) -> int:
         ),
         len(streamed),
     )
+
+
+def _followers(buckets: Sequence[Bucket]) -> dict[int, tuple[str, ...]]:
+    """Return the parameters of the bucket that follows on each one in a round, by its index."""
+    following = (*buckets[1:], *buckets[:1])
+    pairs = zip(buckets, following, strict=True)
+    return {bucket.index: after.names for bucket, after in pairs}

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from memoryx.memory import Dram, Memory
 from wsc.checkpoint.parts import Part, write_part
 from wsc.core.disk import LOCAL_DISK, Disk, OpenFile
 from wsc.core.units import MIB
@@ -49,6 +51,8 @@ class Snapshot:
         tensors: Contiguous arrays by the name of their parameter and by their key in the file.
         offsets: The place of each tensor in the file, by key.
         is_background: Whether kernels have precedence over the writing.
+        disk: The disk of the file.
+        memory: Where the tensors lie.
     """
 
     def __init__(
@@ -59,9 +63,11 @@ class Snapshot:
         offsets: Mapping[str, int],
         is_background: bool,
         disk: Disk = LOCAL_DISK,
+        memory: Memory | None = None,
     ) -> None:
         self._server = server
         self._disk = disk
+        self._memory = memory or Dram()
         self._path = path
         self._is_background = is_background
         self._lock = threading.Lock()
@@ -138,6 +144,8 @@ class Snapshot:
             file.write(chunk, entry.offset + start)
             next_crc = zlib.crc32(chunk.data, crc)
             chunk_is_finite = _all_finite(chunk.view(entry.dtype))
+            if not entry.is_copy:
+                self._memory.let_go(torch.from_numpy(chunk))
             with self._lock:
                 if entry.content is not content:  # it may have changed meanwhile
                     continue

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from memoryx.optim.rule import Hyper, Parameter, State, init_state, rule_named
+from memoryx.memory import Brought, Dram, Memory
+from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.snapshot import Snapshot
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.disk import LOCAL_DISK, Disk
-from wsc.core.optimizer import OptimizerSpec
-from wsc.core.payload import unpack
+from wsc.core.optimizer import OptimizerSpec, ParamGroup
 from wsc.core.program import TensorSpec
 
 
 class WeightStore:
     """Masters of the parameters that one server owns.
 
-    All masters lie in one flat fp32 buffer, in the order of ``parameters``; ``masters`` are views
-    of it. ``states`` holds the optimizer's tensors of every parameter that is trained.
+    All masters lie in one block of memory, in the order of ``parameters``. ``states`` holds the
+    optimizer's tensors of every parameter that is trained. Who reads or writes the values of either
+    asks ``memory`` for room first; ``weights`` are the masters for those who only read.
     """
 
-    def __init__(self, parameters: Sequence[TensorSpec]) -> None:
-        self._flat = torch.zeros(sum(spec.num_elements for spec in parameters))
-        self.masters: dict[str, torch.Tensor] = dict(
-            zip((spec.name for spec in parameters), unpack(self._flat, parameters), strict=True)
+    def __init__(self, parameters: Sequence[TensorSpec], memory: Memory | None = None) -> None:
+        self.memory: Memory = memory or Dram()
+        names = (spec.name for spec in parameters)
+        tensors = self.memory.allocate([spec.shape for spec in parameters])
+        self.masters: dict[str, torch.Tensor] = dict(zip(names, tensors, strict=True))
+        self.weights: Mapping[str, torch.Tensor] = (
+            Brought(self.masters, self.memory) if self.memory.is_bounded else self.masters
         )
         self.states: dict[str, State] = {}
         self._optimizer: OptimizerSpec | None = None
@@ -50,12 +54,17 @@ class WeightStore:
         installed, self._optimizer = self._optimizer, optimizer
         kept = self.states if installed and installed.rule == optimizer.rule else {}
         self._rule = rule_named(optimizer.rule)
-        self.states = {
-            name: self._state_of(name, group.hyper, kept.get(name, {}))
-            for group in optimizer.groups
-            for name in group.names
-            if name in self.masters
-        }
+        before, self.states = self.states, self._states(optimizer, kept)
+        self.memory.discard(
+            tensor
+            for name, state in before.items()
+            for key, tensor in state.items()
+            if self.states.get(name, {}).get(key) is not tensor
+        )
+
+    def of(self, name: str) -> dict[str, torch.Tensor]:
+        """Return the master of a parameter as ``""``, and its optimizer state by name."""
+        return {"": self.masters[name], **self.states.get(name, {})}
 
     def tensors(self, state: str) -> dict[str, torch.Tensor]:
         """Return the tensors of one of CLUSTER_STATES by their names in a checkpoint."""
@@ -72,6 +81,7 @@ class WeightStore:
         own = self.tensors(state)
         self.before_change({_parameter_of(name, state) for name in values})
         for name, value in values.items():
+            self.memory.use((own[name],))
             own[name].copy_(value)
 
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
@@ -79,21 +89,58 @@ class WeightStore:
         assert self._optimizer is not None, "an evaluation program has no gradients"
         self.before_change(gradients.keys())
         for group in self._optimizer.groups:
-            parameters = [
-                Parameter(self.masters[name], gradients[name], self.states[name])
-                for name in group.names
-                if name in gradients
-            ]
-            if parameters:
-                updates = step + self._optimizer.earlier_updates
-                self._rule.update(parameters, group.at(step), updates)
+            names = [name for name in group.names if name in gradients]
+            # What is bounded is updated one by one: parameters do not mix.
+            size = 1 if self.memory.is_bounded else max(1, len(names))
+            for start in range(0, len(names), size):
+                self._update(group, names[start : start + size], gradients, step)
+                self.expect(names[start + size : start + 2 * size])
 
-    def _state_of(self, name: str, hyper: Hyper, kept: State) -> State:
-        """Return the state of a parameter: what is kept, and initial values of what is missing."""
-        shape = tuple(self.masters[name].shape)
-        if self._rule.state_shapes(shape, hyper).keys() <= kept.keys():
-            return kept
-        return {**init_state(self._rule, shape, hyper), **kept}
+    def expect(self, names: Iterable[str], *, with_state: bool = True) -> None:
+        """Begin to read what is used next: masters of parameters, with their state or without."""
+        if self.memory.is_bounded:
+            tensors = (self.of(name) if with_state else {"": self.masters[name]} for name in names)
+            self.memory.expect(tensor for own in tensors for tensor in own.values())
+
+    def _update(
+        self,
+        group: ParamGroup,
+        names: Sequence[str],
+        gradients: Mapping[str, torch.Tensor],
+        step: int,
+    ) -> None:
+        """Apply the rule to some parameters of a group at once."""
+        assert self._optimizer is not None
+        self.memory.use(tensor for name in names for tensor in self.of(name).values())
+        parameters = [
+            Parameter(self.masters[name], gradients[name], self.states[name]) for name in names
+        ]
+        self._rule.update(parameters, group.at(step), step + self._optimizer.earlier_updates)
+
+    def _states(self, optimizer: OptimizerSpec, kept: Mapping[str, State]) -> dict[str, State]:
+        """Return the state of every parameter that an optimizer trains here.
+
+        That is what is kept, and initial values of what is missing.
+        """
+        hyper_of = {
+            name: group.hyper
+            for group in optimizer.groups
+            for name in group.names
+            if name in self.masters
+        }
+        missing: list[tuple[str, str, Shape]] = []
+        for name, hyper in hyper_of.items():
+            shapes = self._rule.state_shapes(tuple(self.masters[name].shape), hyper)
+            own = kept.get(name, {})
+            missing += [(name, key, shape) for key, shape in shapes.items() if key not in own]
+        states: dict[str, State] = {name: {} for name in hyper_of}
+        tensors = self.memory.allocate([shape for _, _, shape in missing])
+        for (name, key, _), tensor in zip(missing, tensors, strict=True):
+            if value := self._rule.initial_value(key, hyper_of[name]):
+                self.memory.use((tensor,))
+                tensor.fill_(value)
+            states[name][key] = tensor
+        return {name: {**state, **kept.get(name, {})} for name, state in states.items()}
 
 
 def _nothing(_parameters: Collection[str]) -> None:
@@ -131,7 +178,9 @@ class Persistence:
             for name, array in self._arrays(state).items():
                 own = tensors.setdefault(_parameter_of(name, state), {})
                 own[f"{prefix}.{name}"] = array
-        self._snapshot = Snapshot(self._server, path, tensors, offsets, is_background, self._disk)
+        self._snapshot = Snapshot(
+            self._server, path, tensors, offsets, is_background, self._disk, self._store.memory
+        )
         self._store.before_change = self._snapshot.protect
         self._snapshot.start()
 
@@ -159,7 +208,13 @@ class Persistence:
         with self._disk.local(path) as local:
             reader = Reader(local)
             present = own if strict else own.keys() & set(reader.names(prefix))
-            reader.read_into({f"{prefix}.{name}": own[name] for name in present})
+            tensors = self._store.tensors(state)
+            reader.read_into(
+                {f"{prefix}.{name}": own[name] for name in present},
+                before_each=lambda key: self._store.memory.use(
+                    (tensors[key.removeprefix(f"{prefix}.")],)
+                ),
+            )
 
     def catch_up(self) -> None:
         """Read the optimizer state that was requested before there was an optimizer."""

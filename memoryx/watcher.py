@@ -31,7 +31,7 @@ class Watcher:
         """Examine whole gradients; note norms where the step is the last one."""
         self._examine(step, "gradients", gradients, gradients)
         if self._watch.norms and step == self._last_step:
-            weights = gradient_norms([masters[name] for name in gradients])
+            weights = [gradient_norms([masters[name]])[0] for name in gradients]
             pairs = map(TensorNorms, weights, gradient_norms(list(gradients.values())))
             self._report.tensor_norms.update(zip(gradients, pairs, strict=True))
 

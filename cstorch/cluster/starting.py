@@ -24,6 +24,7 @@ def size_of(config: ClusterConfig) -> ClusterSize:
         num_workers=min(workers, runtime.input_workers, config.num_csx),
         lanes=lanes_on(runtime, config.num_csx),
         activation_bytes=runtime.activation_memory,
+        flash=runtime.flash,
         has_replicas=config.autorestart is not None
         and runtime.recovery.weight_servers == "replica",
     )

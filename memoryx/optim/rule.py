@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from memoryx.optim.lazy_torch import torch
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError, did_you_mean
 
@@ -130,14 +129,6 @@ def rule_named(name: str) -> Rule:
         rule=f"known rules: {', '.join(RULES)}",
         remedy=did_you_mean(name, RULES),
     )
-
-
-def init_state(rule: Rule, shape: Shape, hyper: Hyper) -> State:
-    """Return the state of a parameter before the first update."""
-    return {
-        name: torch.full(size, rule.initial_value(name, hyper))
-        for name, size in rule.state_shapes(shape, hyper).items()
-    }
 
 
 def state_bytes(rule: Rule, shape: Shape, hyper: Hyper) -> int:

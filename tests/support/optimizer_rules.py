@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memoryx.optim.rule import Parameter, Shape, init_state, rule_named
+from memoryx.optim.rule import Hyper, Parameter, Rule, Shape, State, rule_named
 
 NUM_STEPS = 5
 
@@ -49,3 +49,11 @@ def assert_equals_torch(
         assert all(map(torch.equal, masters, parameters)), f"step {step}"
     for parameter, state in zip(parameters, states, strict=True):
         assert all(torch.equal(theirs.state[parameter][key], state[key]) for key in state)
+
+
+def init_state(rule: Rule, shape: Shape, hyper: Hyper) -> State:
+    """Return the state of a parameter before the first update."""
+    return {
+        name: torch.full(size, rule.initial_value(name, hyper))
+        for name, size in rule.state_shapes(shape, hyper).items()
+    }

@@ -52,6 +52,8 @@ class Shape:
     restarts: int = 0  # failures in a row that it survives
     faults: tuple[str, ...] = ()
     folder: Path | None = None  # of what has happened
+    flash: tuple[Path, int] | None = None  # folder and resident bytes of each weight server
+    has_replicas: bool = False
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -76,6 +78,9 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
             "kind": shape.kind,
             "link": shape.link,
             "faults": {"stated": shape.faults, "folder": shape.folder},
+            "flash": shape.flash
+            and dict(zip(("path", "resident_bytes"), shape.flash, strict=True)),
+            "recovery": {"weight_servers": "replica" if shape.has_replicas else "replay"},
         },
         "machine": {"swarmx": {"fan_out": shape.fan_out}, **machine},
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,16 +66,22 @@ class Reader:
         self.read_into({key: out})
         return out
 
-    def read_into(self, targets: Mapping[str, np.ndarray]) -> None:
+    def read_into(
+        self,
+        targets: Mapping[str, np.ndarray],
+        before_each: Callable[[str], object] = lambda _: None,
+    ) -> None:
         """Read tensors into contiguous arrays, whose dtypes and shapes they must have.
 
-        When a tensor is damaged, arrays have been written to already.
+        ``before_each`` is called with the key of each tensor before it is read. When a tensor is
+        damaged, arrays have been written to already.
         """
         for key, out in targets.items():
             self._check(key, self._known(key), out)
         self._check_unchanged()
         with self._open() as file:
             for key, out in targets.items():
+                before_each(key)
                 with self._damage_to(key):
                     read_extent(file, self._extents[key], out)
 

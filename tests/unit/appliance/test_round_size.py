@@ -61,14 +61,14 @@ def test_cbfloat16_takes_twice_its_planned_bytes(captured: Program) -> None:
     assert micro_batches_of_round(held, 1, 1, 2000) < micro_batches_of_round(captured, 1, 1, 2000)
 
 
-def test_activation_bytes_are_as_requested(captured: Program) -> None:
-    assert activation_bytes(123, captured, 8) == 123
+def test_activation_bytes_are_as_requested() -> None:
+    assert activation_bytes(123, 8) == 123
 
 
-def test_auto_activation_bytes_leave_the_weights_their_memory(captured: Program) -> None:
+def test_auto_activation_bytes_leave_the_weights_their_memory() -> None:
     """A state larger than the host leaves nothing."""
-    assert 0 < activation_bytes("auto", captured, 8) < free_bytes()
-    assert activation_bytes("auto", captured, 1 << 50) == 0
+    assert 0 < activation_bytes("auto", 8) < free_bytes()
+    assert activation_bytes("auto", 1 << 50) == 0
 
 
 def host(folder: Path, limit: str, used: int) -> int:

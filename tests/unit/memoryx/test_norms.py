@@ -24,7 +24,7 @@ def test_every_step_has_the_norms_that_are_asked_for() -> None:
     notes.begin(MASTERS)
     assert report.step_norms == {step: {FROZEN: float(torch.ones(3).norm())} for step in (3, 4)}
     notes.of_batch(3, {"first.bias": torch.tensor([3.0, 4.0]), "last.weight": torch.ones(2)})
-    notes.before_update(3, {"first.weight": MASTERS["first.weight"]})
+    notes.before_update(3, MASTERS, ["first.weight"])
     assert report.step_norms[3] == {**report.step_norms[4], SQUARE: 25.0, WEIGHT: 2.0}
 
 

@@ -15,8 +15,9 @@ from cstorch import optim
 from cstorch.optim.lr_scheduler import ConstantLR, LinearLR
 from cstorch.optim.weight_decay_scheduler import ConstantWD
 from cstorch.tracing.recorder import active_recorder, recording
-from memoryx.optim.rule import RULES, Parameter, init_state, rule_named
+from memoryx.optim.rule import RULES, Parameter, rule_named
 from tests.support.errors import raises
+from tests.support.optimizer_rules import init_state
 from wsc.core.errors import ApplianceCompilationError, ConfigError, WaferStreamError
 
 CLASSES = [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.optim.rule import Parameter, init_state, rule_named
-from tests.support.optimizer_rules import assert_equals_torch
+from memoryx.optim.rule import Parameter, rule_named
+from tests.support.optimizer_rules import assert_equals_torch, init_state
 from tests.support.plain_sgd import SGD
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (100_003,), ()]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.optim.rule import Parameter, init_state, rule_named
+from memoryx.optim.rule import Parameter, rule_named
+from tests.support.optimizer_rules import init_state
 
 SHAPES = [(1,), (7,), (), (4, 6), (2, 3, 5), (65,)]
 NUM_STEPS = 5

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.optim.rule import RULES, init_state, rule_named, state_bytes
+from memoryx.optim.rule import RULES, rule_named, state_bytes
 from tests.support.errors import raises
+from tests.support.optimizer_rules import init_state
 from wsc.core.errors import ConfigError
 
 

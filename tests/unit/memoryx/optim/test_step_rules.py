@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.optim.rule import Parameter, init_state, rule_named
+from memoryx.optim.rule import Parameter, rule_named
 from tests.support.errors import raises
-from tests.support.optimizer_rules import assert_equals_torch
+from tests.support.optimizer_rules import assert_equals_torch, init_state
 from wsc.core.errors import ConfigError
 
 SHAPES = [(1,), (7,), (64,), (3, 5), (10_003,), ()]

@@ -1,0 +1,57 @@
+"""Weights do not depend on where weight servers keep masters and optimizer state."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.errors import raises
+from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
+from wsc.core.errors import ConfigError
+
+SHALLOW = GPT | {"num_hidden_layers": 1}
+RESIDENT_BYTES = 16_000
+"""The largest parameter and its moments take 12,288 bytes; the model has 20 of a page or more."""
+
+MOMENTUM: dict[str, Any] = {
+    "optimizer": {"SGD": {"momentum": 0.9, "weight_decay": 0.01}},
+    "precision": {},
+}
+
+
+@pytest.mark.parametrize("sections", [{}, MOMENTUM], ids=["adamw-clipped", "momentum"])
+def test_weights_of_flash_are_those_of_dram(sections: dict[str, Any], tmp_path: Path) -> None:
+    """Resumed from a checkpoint on other numbers of servers and systems, or in DRAM."""
+    init, path = init_config(SHALLOW, **sections), tmp_path / "saved.mdl"
+    dram = Shape(2, servers=2)
+    flash = replace(dram, flash=(tmp_path, RESIDENT_BYTES))
+    expected = train_on_cluster(init, dram, 4)
+    train_on_cluster(init, flash, 2, save=path)
+    other = replace(flash, num_csx=3, servers=3)
+    assert train_on_cluster(init, other, 2, restore=path) == expected
+    assert train_on_cluster(init, dram, 2, restore=path) == expected
+
+
+@pytest.mark.parametrize("has_replicas", [False, True], ids=["replay", "replica"])
+def test_lost_server_in_flash_is_replaced(has_replicas: bool, tmp_path: Path) -> None:
+    init = init_config(SHALLOW)
+    shape = Shape(
+        2,
+        servers=2,
+        restarts=2,
+        faults=("wgt-1@2:exception",),
+        folder=tmp_path,
+        flash=(tmp_path, RESIDENT_BYTES),
+        has_replicas=has_replicas,
+    )
+    assert train_on_cluster(init, shape, 3) == train_on_cluster(init, Shape(), 3)
+
+
+def test_small_bound_and_missing_folder_are_refused(tmp_path: Path) -> None:
+    for flash, code in (
+        ((tmp_path, 12_000), "flash-bound-too-small"),
+        ((tmp_path / "none", RESIDENT_BYTES), "flash-path-not-usable"),
+    ):
+        with raises(ConfigError, code):
+            train_on_cluster(init_config(SHALLOW), Shape(flash=flash), 1)
