@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -30,6 +30,10 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 _PORT = 6379
 _START_S = 60.0
 _OBJECT_STORE_BYTES = 100 << 20
+_IDLE_CPU_S = 0.3  # of all hosts, in a second
+_QUIET_LOOKS = 3
+_LONGEST_SETTLING = 120
+_USER_TICKS, _SYSTEM_TICKS = 11, 12  # utime and stime of proc_pid_stat(5), behind the name
 
 # The first process of a namespace of processes inherits orphans, which bash reaps, and when it ends
 # the kernel kills all others.
@@ -81,14 +85,14 @@ class MiniatureHosts:
         self._prefix = f"ws{os.getpid()}"
         self._undo = ExitStack()
         self._first: list[int] = []  # process number of the first process of each host
-        self._count = count
+        self.count = count
 
     def __enter__(self) -> Self:
         try:
             self._folder = Path(mkdtemp(prefix="hosts-", dir="/run"))
             self._undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._make_switch()
-            for host in range(self._count):
+            for host in range(self.count):
                 self._make_host(host)
         except BaseException:
             self._undo.close()
@@ -121,11 +125,22 @@ class MiniatureHosts:
         token = ["ray", "get-auth-token", "--generate"]
         self.run(0, token)
         home = self._folder / "0" / "home" / ".ray"
-        for host in range(1, self._count):
+        for host in range(1, self.count):
             shutil.copytree(home, self._folder / str(host) / "home" / ".ray")
         self.join(0)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(self.join, range(1, self._count)))
+            list(pool.map(self.join, range(1, self.count)))
+
+    def settle(self) -> None:
+        """Wait until the hosts are idle: Ray starts workers before anybody needs them."""
+        before, quiet = self.cpu_seconds(), 0
+        for _ in range(_LONGEST_SETTLING):
+            time.sleep(1.0)
+            now = self.cpu_seconds()
+            quiet = quiet + 1 if now - before < _IDLE_CPU_S else 0
+            if quiet == _QUIET_LOOKS:
+                return
+            before = now
 
     def join(self, host: int) -> None:
         """Start Ray on a host; on the first one its head."""
@@ -173,7 +188,7 @@ class MiniatureHosts:
     def start(
         self, host: int, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start a command on a host; standard error goes to the same pipe.
+        """Start a command on a host with pipes; standard error goes to that of the output.
 
         Args:
             host: The host.
@@ -187,7 +202,7 @@ class MiniatureHosts:
         return subprocess.Popen(
             [*enter, "--uts", "--ipc", f"--wdns={_REPOSITORY}", *words],
             env={name: value for name, value in variables.items() if value},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -195,12 +210,27 @@ class MiniatureHosts:
 
     def sent_bytes(self) -> list[int]:
         """Return how many bytes each host has sent to the others so far."""
-        return [self._sent(host) for host in range(self._count)]
+        return [self._sent(host) for host in range(self.count)]
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of all processes that live on the hosts now."""
+        spaces = {os.stat(f"/proc/{first}/ns/pid").st_ino for first in self._first}
+        ticks = 0
+        for entry in Path("/proc").glob("[1-9]*"):
+            with suppress(OSError):  # it has ended
+                if (entry / "ns" / "pid").stat().st_ino in spaces:
+                    words = (entry / "stat").read_text().rpartition(") ")[2].split()
+                    ticks += int(words[_USER_TICKS]) + int(words[_SYSTEM_TICKS])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def limit_rate(self, host: int, megabits: int) -> None:
         """Let a host send at most ``megabits`` per second."""
         rate = ["rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms"]
         _call("tc", "-n", self._name(host), "qdisc", "replace", "dev", "eth0", "root", "tbf", *rate)
+
+    def lift_limit(self, host: int) -> None:
+        """Let a host send as fast as it can again."""
+        _call("tc", "-n", self._name(host), "qdisc", "del", "dev", "eth0", "root")
 
     def cut(self, host: int) -> None:
         """Take the link of a host down: it is silent from now on."""

@@ -89,17 +89,21 @@ def _check_ranks(name: str, workload: Workload, num_ranks: int) -> None:
 
 @contextmanager
 def open_cluster(
-    workload: Workload, num_csx: int, trace: Path | None = None
+    workload: Workload,
+    num_csx: int,
+    trace: Path | None = None,
+    runtime: RuntimeSpec | None = None,
 ) -> Iterator[Callable[[int], None]]:
     """Stream the training through a cluster; of each run of steps only the last loss comes back.
 
     Ray, the compiled program and the weights come up with the first step. In the end the activities
-    of the last run of steps are written to ``trace``.
+    of the last run of steps are written to ``trace``. ``runtime`` says where the roles run, by
+    default on this host with the cores of the workload.
     """
     torch.set_num_threads(1)  # this process only asks for steps
     cstorch.amp.enable_mixed_precision(workload.precision != "fp32")
     cstorch.backends.csx.precision.optimization_level = 1 if workload.precision == "bf16" else 0
-    runtime = RuntimeSpec(kind="ray", cores=workload.cores)
+    runtime = runtime or RuntimeSpec(kind="ray", cores=workload.cores)
     config = cstorch.ClusterConfig(
         num_csx=num_csx, cluster=ClusterSpec(runtime=runtime), record=trace is not None
     )
