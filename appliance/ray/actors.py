@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ import ray
 from ray.exceptions import RayError
 
 from appliance.ray.actor import LEAVE_JOB, Presence, RoleActor
+from appliance.ray.connection import lost_process
 from appliance.ray.gather import outcomes
-from appliance.ray.places import Places
+from appliance.ray.places import Places, task_options
+from appliance.ray.survey import silent_hosts
 from appliance.user_code import UserCode
 from swarmx.links.memory import unmap_lost_blocks
 
 _END_S = 5.0
 _POLL_S = 0.01
+_GREETING_S = 0.5
 _LEAVE_S = 5.0  # within which a role leaves its job, or is replaced
 
 
@@ -82,14 +85,42 @@ def signal_processes(presences: Iterable[Presence], number: int = signal.SIGKILL
 def wait_until_ended(
     presences: Iterable[Presence], on_wait: Callable[[], None] = lambda: None
 ) -> None:
-    """Wait up to 5 s until killed processes on this host have ended, and unmap their memory."""
+    """Wait up to 5 s until killed processes have ended, on all hosts that answer.
+
+    The memory that they had shared with this process is unmapped.
+    """
     here = ray.get_runtime_context().get_node_id()
-    deadline = time.monotonic() + _END_S
+    by_host: dict[str, list[int]] = {}
     for presence in presences:
-        while presence.host == here and _runs(presence.pid) and time.monotonic() < deadline:
-            on_wait()
-            time.sleep(_POLL_S)
+        by_host.setdefault(presence.host, []).append(presence.pid)
+    near = by_host.pop(here, [])
+    far = _ask_for_ends(by_host)
+    deadline = time.monotonic() + _END_S
+    while any(map(_runs, near)) and time.monotonic() < deadline:
+        on_wait()
+        time.sleep(_POLL_S)
+    for _ in outcomes(far, max(0.0, deadline - time.monotonic()), on_wait):
+        pass
     unmap_lost_blocks()
+
+
+def _ask_for_ends(by_host: Mapping[str, Sequence[int]]) -> dict[Any, str]:
+    """Return a task for each host that ends when the host's processes have ended."""
+    if not by_host or lost_process() is not None:
+        return {}
+    silent = silent_hosts(by_host, _GREETING_S)
+    asked = {}
+    for host in by_host.keys() - silent:
+        task = ray.remote(**task_options(host))(_await_ends)
+        asked[task.remote(by_host[host], _END_S)] = host
+    return asked
+
+
+def _await_ends(pids: Sequence[int], limit_s: float) -> None:
+    """Wait until processes of this host have ended, or the limit is over."""
+    deadline = time.monotonic() + limit_s
+    while any(map(_runs, pids)) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
 def _runs(pid: int) -> bool:

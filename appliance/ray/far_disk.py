@@ -19,7 +19,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from appliance.ray.places import on_host
+from appliance.ray.places import task_options
 from wsc.core.disk import LOCAL_DISK, OpenFile, write_at
 from wsc.core.units import MIB
 
@@ -31,11 +31,7 @@ class FarDisk:
     """The disk of one other host, by Ray's id."""
 
     def __init__(self, host: str) -> None:
-        self._options: dict[str, Any] = {
-            "num_cpus": 0,
-            "scheduling_strategy": on_host(host),
-            "enable_task_events": False,
-        }
+        self._options = task_options(host)
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[OpenFile]:

@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from appliance.ray.actor import Presence
 from appliance.ray.connection import lost_process
-from appliance.ray.survey import is_silent
+from appliance.ray.survey import silent_hosts
 from wsc.core.errors import (
     ApplianceDeadlockError,
     ApplianceRuntimeServerError,
@@ -124,7 +124,7 @@ def error_of(
     """Return the error to raise for a failed role: its own, if it is a WaferStreamError."""
     where = role if presence is None else f"{role}, {presence.where}"
     may_be_lost = _is_symptom(error) or not isinstance(error, RayTaskError)
-    if may_be_lost and presence and presence.host_address and is_silent(presence.host):
+    if may_be_lost and presence and presence.host_address and silent_hosts({presence.host}):
         return _lost_with_host(role, presence)
     if isinstance(error, RayTaskError):
         if isinstance(error.cause, WaferStreamError):
@@ -151,7 +151,8 @@ def error_of(
 def _on_silent_host(presences: Mapping[str, Presence]) -> str | None:
     """Return a role whose host does not answer any more, None if all do."""
     known = {p.host: role for role, p in presences.items() if p.host_address}
-    return next((role for host, role in known.items() if is_silent(host)), None)
+    silent = silent_hosts(known)
+    return next((role for host, role in known.items() if host in silent), None)
 
 
 def _lost_with_host(role: str, presence: Presence) -> ApplianceRuntimeServerError:

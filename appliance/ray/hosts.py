@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from appliance.health.pulse import Pulse, read_pulse
 from appliance.health.watch import HealthWatch, Limits
 from appliance.ray.actor import Presence
+from appliance.ray.places import task_options
+from appliance.ray.survey import silent_hosts
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ApplianceRuntimeServerError
 
-_ANSWER_S = 1.0
+_ANSWER_S = 0.5
+"""How long a look waits for tasks and kernels of other hosts; what comes later counts then."""
 
 
 def look_at(presences: Mapping[str, Presence]) -> dict[str, Pulse]:
@@ -67,36 +70,42 @@ def watch_over(
 
 
 class RemoteHosts:
-    """The hosts other than this one, each asked by one task at a time."""
+    """The hosts other than this one, each asked by one task at a time.
 
-    def __init__(self) -> None:
+    A busy host may take long to run a task, but its kernel accepts a connection at once. So a host
+    is silent only if neither answers.
+
+    Args:
+        find_silent: Returns those of some hosts that accept no connection within a time limit.
+    """
+
+    def __init__(
+        self, find_silent: Callable[[Collection[str], float], Collection[str]] = silent_hosts
+    ) -> None:
+        self._find_silent = find_silent
         self._asked: dict[str, Any] = {}  # by host, until it answers
-        self._known: set[str] = set()  # hosts that have answered; the first answer takes longest
+        self._late: set[str] = set()  # hosts that did not answer at the last look
 
     def look(self, presences: Mapping[str, Presence]) -> dict[str, Pulse | None]:
-        """Return the pulses of actors on other hosts; None where a known host does not answer."""
+        """Return the pulses of actors on other hosts; None on a silent one."""
         hosts: dict[str, dict[str, Presence]] = {}
         for role, presence in presences.items():
             hosts.setdefault(presence.host, {})[role] = presence
-        for host, actors in hosts.items():
-            if host not in self._asked:
-                there = NodeAffinitySchedulingStrategy(host, soft=False)
-                options: dict[str, Any] = {
-                    "num_cpus": 0,
-                    "scheduling_strategy": there,
-                    "enable_task_events": False,
-                }
-                self._asked[host] = ray.remote(**options)(look_at).remote(actors)
+        for host in hosts.keys() - self._asked.keys():
+            task = ray.remote(**task_options(host))(look_at)
+            self._asked[host] = task.remote(hosts[host])
         if not hosts:
             return {}
-        futures = [self._asked[host] for host in hosts]
-        done, _ = ray.wait(futures, num_returns=len(futures), timeout=_ANSWER_S)
+        with ThreadPoolExecutor(1) as pool:
+            silent = pool.submit(self._find_silent, self._late & hosts.keys(), _ANSWER_S)
+            futures = [self._asked[host] for host in hosts]
+            done, _ = ray.wait(futures, num_returns=len(futures), timeout=_ANSWER_S)
+        self._late = {host for host in hosts if self._asked[host] not in done}
         found: dict[str, Pulse | None] = {}
         for host, actors in hosts.items():
-            if self._asked[host] in done:
-                self._known.add(host)
+            if host not in self._late:
                 found.update(_answer(self._asked.pop(host), actors))
-            elif host in self._known:
+            elif host in silent.result():
                 found.update(dict.fromkeys(actors))
         return found
 

@@ -96,6 +96,11 @@ def on_host(host: str) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(host, soft=False)
 
 
+def task_options(host: str) -> dict[str, Any]:
+    """Return the options of Ray for a short task that runs on one host only."""
+    return {"num_cpus": 0, "scheduling_strategy": on_host(host), "enable_task_events": False}
+
+
 def check_link(placement: Placement, runtime: RuntimeSpec) -> None:
     """Refuse a link inside one host for roles on several.
 

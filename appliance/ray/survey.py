@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,17 +143,21 @@ def compare(facts: Mapping[str, Facts], own: str) -> None:
             )
 
 
-def is_silent(host: str) -> bool:
-    """Return whether a host, by Ray's id, has left the cluster or does not answer any more."""
-    nodes = [node for node in ray.nodes() if node["NodeID"] == host and node["Alive"]]
-    return not any(map(_answers, nodes))
+def silent_hosts(hosts: Collection[str], timeout_s: float = _GREETING_S) -> set[str]:
+    """Return the hosts, by Ray's id, that have left the cluster or do not answer any more."""
+    if not hosts:
+        return set()
+    nodes = [node for node in ray.nodes() if node["NodeID"] in hosts and node["Alive"]]
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        answers = list(pool.map(lambda node: _answers(node, timeout_s), nodes))
+    return set(hosts) - {n["NodeID"] for n, answer in zip(nodes, answers, strict=True) if answer}
 
 
-def _answers(node: Mapping[str, Any]) -> bool:
+def _answers(node: Mapping[str, Any], timeout_s: float = _GREETING_S) -> bool:
     """Return whether the kernel of a host accepts a connection to its Ray."""
     place = (node["NodeManagerAddress"], node["NodeManagerPort"])
     try:
-        socket.create_connection(place, timeout=_GREETING_S).close()
+        socket.create_connection(place, timeout=timeout_s).close()
     except OSError:
         return False
     return True

@@ -3,13 +3,14 @@
     an error that would come again (configuration, data, NaN, memory)    give up
     more failures in a row than allowed, no step finished in between     give up
     a weight server is lost, and with it its replica if there is one     give up
+    a host is lost, and with it the places of its roles                  give up
     a system that failed three times within a few steps is tainted       shrink
     a system has computed wrong bits, which taints it, too               shrink
     some other role is lost                                              replace
     every role is alive                                                  retry
 
-Whoever holds a checkpoint may start a cluster anew after a lost weight server
-(appliance.recovery.replay).
+Whoever holds a checkpoint may start a cluster anew after a lost weight server, or on the hosts that
+are left (appliance.recovery.replay).
 
 A tainted system comes back at the start of a job once it has rested; each further taint doubles
 the rest.
@@ -41,6 +42,9 @@ TAINTING_STEPS = 20
 
 REST_STEPS = 20
 """Steps without a tainted system, before the first return."""
+
+LOST_HOST = ("host-lost", "host-silent")
+"""Codes of errors that say that a role is lost with its host."""
 
 _PASSING = (
     ApplianceRuntimeServerError,
@@ -100,9 +104,8 @@ class Policy:
         if self._in_a_row > self._limits.max_num_restarts:
             why = f"{self._in_a_row} failures in a row, max_num_restarts is "
             return Decision("give up", self.num_csx, f"{why}{self._limits.max_num_restarts}")
-        servers = [role for role in lost if _is_kind(role, server_name)]
-        if any(self._replicas.get(server, server) in lost for server in servers):
-            return Decision("give up", self.num_csx, "weights are lost")
+        if gone := self._what_is_gone(error, lost):
+            return Decision("give up", self.num_csx, gone)
         tainted = [*wrong, *(system for system in lost if self._is_tainted(system))]
         if tainted and self.num_csx > self._limits.min_num_csx:
             self._losses.clear()
@@ -137,6 +140,13 @@ class Policy:
         if self._steps >= self._returns_at:
             self.num_csx = self._whole
         return self.num_csx
+
+    def _what_is_gone(self, error: WaferStreamError, lost: Collection[str]) -> str | None:
+        """Return what is lost that this cluster cannot replace, in words."""
+        servers = [role for role in lost if _is_kind(role, server_name)]
+        if any(self._replicas.get(server, server) in lost for server in servers):
+            return "weights are lost"
+        return "a host is lost" if error.code in LOST_HOST else None
 
     def _is_tainted(self, role: str) -> bool:
         """Note that a role is lost; return whether it is a system that keeps failing."""

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from appliance.recovery.jury import WRONG, Jury
-from appliance.recovery.policy import Policy
+from appliance.recovery.policy import LOST_HOST, Policy
 from appliance.recovery.roles import RecoverableRoles
 from appliance.recovery.salvage import Salvage
 from appliance.recovery.states import State, Story
@@ -133,7 +133,8 @@ class SupervisedRoles:
             self.story.enter(State.ABORTING)
             lost = {**self._roles.abort(), **self._jury.judge(error)}
             self.story.enter(State.DECIDING)
-            cause = next(iter(lost.values()), error)
+            cause = next((each for each in lost.values() if each.code in LOST_HOST), None)
+            cause = cause or next(iter(lost.values()), error)
             wrong = [system for system in lost if lost[system].code == WRONG]
             decision = self._policy.decide(cause, lost, wrong)
             self.story.tell(f"{cause.what}: {decision.action}, {decision.why}")

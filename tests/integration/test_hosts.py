@@ -44,7 +44,7 @@ def attempt(
     hosts: MiniatureHosts,
     *,
     environment: dict[str, str] | None = None,
-    link: str = "grpc",
+    link: str = "auto",
     placement: str = "SPREAD",
     address: str = "auto",
     server_placement: str = "PACK",
@@ -57,8 +57,12 @@ def attempt(
         "placement": placement,
         "server_placement": server_placement,
     }
-    command = [sys.executable, DRIVER, json.dumps({"runtime": runtime, **order})]
-    return hosts.attempt(0, command, environment=environment)
+    return hosts.attempt(0, command_of(runtime, **order), environment=environment)
+
+
+def command_of(runtime: dict[str, str], **order: Any) -> list[str]:
+    """The command of a driver."""
+    return [sys.executable, DRIVER, json.dumps({"runtime": runtime, **order})]
 
 
 def digest_of(done: subprocess.CompletedProcess[str]) -> str:
@@ -67,11 +71,13 @@ def digest_of(done: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else done.stdout
 
 
-@pytest.mark.parametrize("placement", ["SPREAD", "PACK"])
+@pytest.mark.parametrize(
+    ("placement", "link"), [("SPREAD", "auto"), ("PACK", "auto"), ("SPREAD", "grpc")]
+)
 def test_weights_do_not_depend_on_hosts(
-    hosts: MiniatureHosts, expected: str, placement: str
+    hosts: MiniatureHosts, expected: str, placement: str, link: str
 ) -> None:
-    assert digest_of(attempt(hosts, placement=placement, num_csx=6)) == expected
+    assert digest_of(attempt(hosts, placement=placement, link=link, num_csx=6)) == expected
 
 
 def test_address_with_port_finds_the_token_by_itself(hosts: MiniatureHosts, expected: str) -> None:

@@ -44,6 +44,12 @@ def test_lost_weights_are_given_up() -> None:
     assert policy().decide(LOST, ["csx-0", "wgt-1"]).action == "give up"
 
 
+@pytest.mark.parametrize("code", ["host-lost", "host-silent"])
+def test_roles_of_a_lost_host_are_not_replaced_there(code: str) -> None:
+    lost = ApplianceRuntimeServerError("csx-1 was lost with its host", code=code)
+    assert policy().decide(lost, ["csx-1", "br-2"]).action == "give up"
+
+
 def test_failures_count_from_the_last_finished_step() -> None:
     rules = policy(restarts=2)
     for _ in range(3):

@@ -1,0 +1,85 @@
+"""A host of three in miniature is lost in the midst of a training: it falls silent, or dies."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.hosts.miniature import MiniatureHosts, refusal
+from tests.support.tiny_training import Shape, init_config, train_on_cluster
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.nightly,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(refusal() is not None, reason=str(refusal())),
+]
+
+DRIVER = str(Path(__file__).with_name("hosts_driver.py"))
+RUNTIME = {"address": "auto", "placement": "SPREAD"}
+MOST_SILENT_S = 15.0
+IN_THE_MIDST_S = 2.0  # after the first step has begun
+LONG = 400  # steps
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[MiniatureHosts]:
+    """Each test takes the last host that is left."""
+    with MiniatureHosts(3, cpus=[4, 4, 4]) as started:
+        started.start_ray()
+        yield started
+
+
+def start(hosts: MiniatureHosts, **order: Any) -> subprocess.Popen[str]:
+    """Start a training on the first host."""
+    return hosts.start(0, [sys.executable, DRIVER, json.dumps({"runtime": RUNTIME, **order})])
+
+
+def await_steps(driver: subprocess.Popen[str]) -> None:
+    """Wait until a training is in the midst of its steps."""
+    assert driver.stdout is not None
+    seen = []
+    for line in driver.stdout:
+        seen.append(line)
+        if "Beginning appliance run" in line:
+            time.sleep(IN_THE_MIDST_S)
+            return
+    pytest.fail("".join(seen))
+
+
+def test_silent_host_ends_the_run_and_the_command_resumes_at_once(
+    hosts: MiniatureHosts, tmp_path: Path
+) -> None:
+    """On the hosts that are left, with the same bits; the error names role and host."""
+    saved, path = tmp_path / "model.mdl", "/tmp/model.mdl"
+    train_on_cluster(init_config(), Shape(), 3, save=saved)
+    expected = train_on_cluster(init_config(), Shape(), 2, restore=saved)
+    (hosts.folder(0) / "model.mdl").write_bytes(saved.read_bytes())
+    with start(hosts, restore=path, steps=LONG) as driver:
+        await_steps(driver)
+        hosts.cut(2)
+        begin_s = time.monotonic()
+        output, _ = driver.communicate()
+    noticed_s = time.monotonic() - begin_s
+    assert "[host-lost]" in output
+    assert f"was lost with its host {hosts.address(2)}" in output
+    assert noticed_s < MOST_SILENT_S
+    with start(hosts, restore=path, steps=2) as driver:
+        output, _ = driver.communicate()
+    assert output.splitlines()[-1] == expected
+
+
+def test_run_with_restarts_goes_on_without_a_killed_host(hosts: MiniatureHosts) -> None:
+    """It starts again from its own last state on the hosts that are left."""
+    expected = train_on_cluster(init_config(), Shape(), LONG)
+    with start(hosts, steps=LONG, restarts=2) as driver:
+        await_steps(driver)
+        hosts.kill(1)
+        output, _ = driver.communicate()
+    assert output.splitlines()[-1] == expected
+    assert f"was lost with its host {hosts.address(1)}" in output
