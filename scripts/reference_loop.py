@@ -21,9 +21,8 @@ from torch import nn
 
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
-from modelzoo.models.registry import build_model
 from waferstream.config.params import InitConfig, Params, load_params
-from waferstream.training.build import make_scaler
+from waferstream.training.build import make_model, make_scaler
 from waferstream.training.parameter_groups import parameter_groups
 from wsc.compiler.autocast import autocast
 from wsc.compiler.cbfloat16_tensor import Cbfloat16Mode, to_cbfloat16
@@ -58,8 +57,8 @@ class Lion(torch.optim.Optimizer):
 def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Module:
     """Train the model of ``trainer.init`` on one global batch per step; returns the model."""
     refuse_dropout(init)
-    model = build_model(init.model.dump(), init.seed)
-    masters = list(model.parameters())
+    model = make_model(init)
+    masters = [master for master in model.parameters() if master.requires_grad]
     optimizer = make_optimizer(init, model)
     cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
@@ -154,18 +153,21 @@ def backward(
     """Return the part of a micro-batch in the gradients of the mean loss of the batch."""
     precision = stream_precision(init)
     weights = {
-        name: streamed(master, precision).to(precision.compute_dtype).requires_grad_()
+        name: streamed(master, precision).to(precision.compute_dtype)
         for name, master in model.named_parameters()
     }
+    masters = dict(model.named_parameters())
+    trained = [w.requires_grad_() for name, w in weights.items() if masters[name].requires_grad]
     if not shares[index]:
-        return [torch.zeros_like(weight, dtype=torch.float32) for weight in weights.values()]
+        return [torch.zeros_like(weight, dtype=torch.float32) for weight in trained]
     rounding = Cbfloat16Mode() if precision.stream == "cbfloat16" else nullcontext()
     with rounding, autocast(precision):
         loss = torch.func.functional_call(model, weights, kwargs=micro_batches[index])
         scaled = loss * loss_scale
         share = torch.full_like(scaled, shares[index])
-        gradients = torch.autograd.grad(scaled, list(weights.values()), share)
-    return [gradient.float() for gradient in gradients]
+        gradients = torch.autograd.grad(scaled, trained, share)
+    # Torch's fused optimizers read a gradient in the order of its memory.
+    return [gradient.float().contiguous() for gradient in gradients]
 
 
 def streamed(master: torch.Tensor, precision: StreamPrecision) -> torch.Tensor:

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from modelzoo.data.registry import build_source
 from scripts import reference_loop
 from tests.support.tiny_training import GPT, LOADER, Shape, init_config, train_on_cluster
+from waferstream.training.build import make_model
 
 
 def test_reference_loop_prints_the_digest_of_the_cluster(
@@ -34,6 +36,20 @@ def test_parameters_with_learning_rates_of_their_own_equal_the_loop() -> None:
     source = build_source(LOADER, "test")
     model = reference_loop.train(init, map(source.batch, range(3)), source.batch_size)
     assert reference_loop.weights_sha256(model) == train_on_cluster(init, Shape(2))
+
+
+def test_adapted_model_equals_the_loop() -> None:
+    """Weights of the model stay frozen, with weight decay and clipping; matrices are trained."""
+    config = {"r": 2, "alpha": 4, "target_modules": ["Attention"]}
+    embedding = {"r": 3, "target_modules": ["Embedding"]}
+    flags = {"GlobalFlags": {"csx.performance.micro_batch_size": 2}}
+    init = init_config(callbacks=[{"Lora": {"lora_params": [config, embedding]}}, flags])
+    source = build_source(LOADER, "test")
+    model = reference_loop.train(init, map(source.batch, range(3)), source.batch_size)
+    assert reference_loop.weights_sha256(model) == train_on_cluster(init, Shape(2))
+    before = dict(make_model(init).named_parameters())
+    changed = [n for n, p in model.named_parameters() if not torch.equal(p, before[n])]
+    assert changed == [n for n in before if n.endswith(("lora_A", "lora_B"))]
 
 
 @pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate"])

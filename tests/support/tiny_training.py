@@ -14,10 +14,9 @@ import cstorch
 from appliance.spec import AutoRestart, ClusterSpec
 from cstorch import amp, backends
 from modelzoo.data.registry import build_source
-from modelzoo.models.registry import build_model
 from tests.support.tiny_models import NO_DROPOUT, SIZES
 from waferstream.config.params import InitConfig
-from waferstream.training.build import make_optimizer, make_scaler, training_step
+from waferstream.training.build import make_model, make_optimizer, make_scaler, training_step
 from wsc.core.config import validate
 
 GPT = {"name": "gpt2", **SIZES, **NO_DROPOUT, "vocab_size": 64, "max_position_embeddings": 8}
@@ -116,7 +115,7 @@ def train_on_cluster(
         if restore is not None:
             backend.restore(restore)
         with backend.device:
-            model = build_model(init.model.dump(), init.seed)
+            model = make_model(init)
         compiled = cstorch.compile(model, backend)
         scaler = make_scaler(init)
         if restore is not None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from modelzoo.models.registry import MODELS, build_model, model_family
+from modelzoo.models.registry import MODELS, model_family
 from waferstream.cli.config_tool import STOCK, stock_variants
 from waferstream.cli.tools import TABLE_FLAGS, Command, argument, show
 from waferstream.config.params import load_params
+from waferstream.training.build import make_model
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.writer import append_tensors, write_metadata
 from wsc.core.config import Config, load_yaml
@@ -87,7 +88,7 @@ def _init_checkpoint(given: argparse.Namespace) -> int:
             where=str(path),
             remedy="name another file with -o",
         )
-    model = build_model(init.model.dump(), init.seed, "trainer.init.model")
+    model = make_model(init)
     write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
     print(path)
     return 0

@@ -20,6 +20,7 @@ from pydantic import (
     Tag,
 )
 
+from modelzoo.lora_config import LoraConfig
 from waferstream.config.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
 from waferstream.config.section import Named, Section, class_name, one_or_many
 
@@ -138,6 +139,12 @@ class SkipSamples(Named):
     n: PositiveInt
 
 
+class Lora(Named):
+    """Train small matrices beside frozen weights (``modelzoo.models.lora``)."""
+
+    lora_params: Annotated[tuple[LoraConfig, ...], one_or_many, Field(min_length=1)]
+
+
 class UserCallback(Section):
     """A callback of the user's, by import path; other keys are its arguments."""
 
@@ -234,6 +241,7 @@ CallbackConfig = Annotated[
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
     | Annotated[SkipSamples, Tag("SkipSamples")]
+    | Annotated[Lora, Tag("Lora")]
     | Annotated[UserCallback, Tag(_USER)]
     | Annotated[DebugArgsPath, Tag("DebugArgsPath")]
     | Annotated[GlobalFlags, Tag("GlobalFlags")]

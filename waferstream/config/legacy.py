@@ -42,6 +42,7 @@ def _flags(group: str, names: str) -> dict[str, KeyPath]:
 MODEL: dict[str, KeyPath] = {
     "mixed_precision": (*PRECISION, "enabled"),
     "fp16_type": (*PRECISION, "fp16_type"),
+    "lora_params": (*CALLBACKS, "Lora", "lora_params"),
 }
 """Keys of ``model`` that leave the section; all others go to ``init.model``."""
 
@@ -107,7 +108,7 @@ GPU_ONLY = (
 """Keys of ``runconfig`` without meaning on a CSX; dropped, as by the vendor's client."""
 
 NOT_SUPPORTED: dict[str, tuple[str, ...]] = {
-    "model": ("lora_params", "selective_grad", "compression"),
+    "model": ("selective_grad", "compression"),
     "runconfig": (
         "op_profiler_config",
         "dump_activations",

@@ -26,8 +26,9 @@ from cstorch.backend import Backend
 from cstorch.trace import TracedStep
 from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
-from modelzoo.models.registry import known_config, parameter_shapes
+from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import TransformerConfig
+from waferstream.config.callbacks import Lora
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections import DataLoaderConfig
 from waferstream.training.build import (
@@ -218,7 +219,8 @@ def _capture_deepened(init: InitConfig, backend: Backend, batch: Any) -> list[At
     shallow = _capture_at(_with_layers(init, CAPTURED_LAYERS), backend, batch, CAPTURED_SIZES)
     one_more = _with_layers(init, CAPTURED_LAYERS + 1)
     (checked,) = _capture_at(one_more, backend, batch, CAPTURED_SIZES[:1])
-    shapes = parameter_shapes(init.model.dump())
+    with torch.device("meta"):
+        shapes = {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
     stack = Stack.checked(shallow[0].program, checked.program, num_layers, shapes)
     if stack is None:
         log.info("The layers are not equal, so all %d are captured", num_layers)
@@ -246,6 +248,6 @@ def _config(init: InitConfig) -> TransformerConfig | None:
 def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     """Return a digest of model, precision, optimizer, shapes, and the code that captures."""
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
-    sections = [init.model.dump(), init.precision.dump(), repr(init.optimizer)]
+    sections = [init.model.dump(), init.precision.dump(), init.callback(Lora), init.optimizer]
     parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*_SOURCES))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

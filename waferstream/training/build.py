@@ -17,10 +17,11 @@ from cstorch.optim.scheduler import Scheduler
 from cstorch.trace import TracedStep
 from cstorch.tracing.forward import Forward
 from modelzoo.data.registry import build_source, check_section
+from modelzoo.models.lora import add_lora
 from modelzoo.models.registry import build_model, known_config
 from modelzoo.models.transformer_config import TransformerConfig
 from modelzoo.user_classes import compute_loss, make_loss
-from waferstream.config.callbacks import ComputeNorm, NaNChecker, NotFiniteSteps
+from waferstream.config.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
 from waferstream.config.params import InitConfig, Scope
 from waferstream.config.section import MAX_STEP
 from waferstream.config.sections import DataLoaderConfig
@@ -49,8 +50,10 @@ _SOURCES = ("cstorch", "memoryx", "modelzoo", "simulator", "timing", "waferstrea
 
 
 def make_model(init: InitConfig) -> nn.Module:
-    """Build the model with its initial weights."""
-    return build_model(init.model.dump(), init.seed, _MODEL)
+    """Build the model with its initial weights, adapted as the callback ``Lora`` says."""
+    model = build_model(init.model.dump(), init.seed, _MODEL)
+    lora = init.callback(Lora)
+    return model if lora is None else add_lora(model, lora.lora_params, init.seed)
 
 
 def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:

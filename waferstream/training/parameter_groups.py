@@ -16,7 +16,8 @@ def parameter_groups(init: InitConfig, model: nn.Module) -> list[dict[str, Any]]
     """Return the groups of an optimizer: decayed matrices, then other parameters.
 
     Biases and norm weights (tensors of one dimension) are not decayed, as in the vendor's zoo. Each
-    group is divided further where parameters have learning rates of their own (muP).
+    group is divided further where parameters have learning rates of their own (muP). Frozen
+    parameters have no group, and so no state in MemoryX.
     """
     assert init.optimizer is not None, "checked by the caller"
     arguments, factors = init.optimizer.arguments(), factors_of(init, model)
@@ -24,7 +25,7 @@ def parameter_groups(init: InitConfig, model: nn.Module) -> list[dict[str, Any]]
     groups: dict[tuple[str, float], dict[str, Any]] = {}
     for tag, own in ((DECAYED, {}), (NOT_DECAYED, not_decayed)):
         for name, parameter in model.named_parameters():
-            if (parameter.ndim > 1) != (tag == DECAYED):
+            if not parameter.requires_grad or (parameter.ndim > 1) != (tag == DECAYED):
                 continue
             factor = factors.get(name, 1.0)
             key = (tag, factor)

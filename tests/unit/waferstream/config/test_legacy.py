@@ -199,7 +199,10 @@ def test_every_runconfig_key_has_a_place(key: str) -> None:
         (legacy(runconfig=[1]), "'runconfig' must be a mapping"),
         (legacy(runconfig={"dump_activations": True}), "not supported here"),
         (legacy(runconfig={"drop_data": True}), "csx.debug.drop_data"),
-        (legacy(model={"name": "x", "lora_params": {"r": 4}}), "not supported here"),
+        (
+            legacy(model={"name": "x", "selective_grad": {"param_filter": "*"}}),
+            "not supported here",
+        ),
         (legacy(wandb={"project": "x"}), "'wandb' is known"),
         (legacy(sparsity=0.5), "trainer.init.sparsity"),
         (legacy(model={}), "'trainer.init.model.name' is missing"),
