@@ -78,15 +78,16 @@ class AutoEndpoint:
         self._slabs = ReceivedSlabs(arena)
         self._arrival = os.eventfd(0, os.EFD_CLOEXEC)
         inbox = Inbox(name, lambda: os.eventfd_write(self._arrival, 1))
+        limits = start_timeout_s, stall_timeout_s
+        self._near = near = SocketEndpoint(name, session, *limits)
         self._far = TcpEndpoint(
-            name, session, network, start_timeout_s, stall_timeout_s, own, self._slabs, inbox
+            name, session, network, *limits, own, self._slabs, inbox, near.is_aborted
         )
-        self._near = SocketEndpoint(name, session, start_timeout_s, stall_timeout_s)
         self._near.also_receive(inbox, self._arrival)
         self._far_roles: set[str] = set()
         self._is_closed = False
-        near = self._near.address
-        self.address = Address(near.place, near.identity, host, self._far.address)
+        here = near.address
+        self.address = Address(here.place, here.identity, host, self._far.address)
 
     @property
     def refused(self) -> int:

@@ -28,6 +28,7 @@ from swarmx.links.endpoint import (
     MOST_WAITING,
     PAYLOAD_LIMIT_BYTES,
     Address,
+    aborted,
     damaged,
     not_authentic,
     peer_gone,
@@ -206,6 +207,8 @@ class GrpcEndpoint:
                 ready.result(timeout=max(0.0, min(_LOOK_S, left_s)))
                 return
             except grpc.FutureTimeoutError:
+                if self._inbox.is_aborted:  # the peer has ended before it was called first
+                    raise aborted(self.name) from None
                 reason = _failure_of(channel)
                 if "handshake" in reason and waited_s > min(_HANDSHAKE_S, left_s):
                     raise not_authentic(self.name, target, reason) from None

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 
 from swarmx.links.endpoint import MOST_WAITING, peer_gone, queue_full, stalled
 from wsc.core.errors import WaferStreamError
-from wsc.core.messages import Envelope
+from wsc.core.messages import Abort, Envelope
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,19 @@ class Inbox:
         self._notify = notify
         self._arrived: SimpleQueue[Arrival] = SimpleQueue()
         self._lost: list[str] = []
+        self._is_aborted = False
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the role is told to end its job, by a message that may still wait here."""
+        return self._is_aborted
 
     def put(self, envelope: Envelope) -> bool:
         """Add a message; return False, and add an error instead, if too many wait."""
         if self._arrived.qsize() >= MOST_WAITING:
             self.fail(queue_full(self._role, envelope.source))
             return False
+        self._is_aborted |= isinstance(envelope.message, Abort)
         self._add(envelope)
         return True
 

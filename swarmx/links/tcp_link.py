@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from google.protobuf.message import DecodeError
@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from swarmx.links.certificates import Credentials, credentials_of
 from swarmx.links.endpoint import (
     Address,
+    aborted,
     not_authentic,
     peer_gone,
     queue_full,
@@ -73,6 +74,7 @@ class TcpEndpoint:
         own: The certificate that the role shows.
         slabs: Memory for payloads that arrive.
         inbox: Where messages arrive.
+        is_aborted: Tells whether another link of the role has an order to end its job.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class TcpEndpoint:
         own: Credentials,
         slabs: ReceivedSlabs,
         inbox: Inbox,
+        is_aborted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = name
+        self._is_aborted = is_aborted
         self._session = session
         self._start_timeout_s, self._stall_timeout_s = start_timeout_s, stall_timeout_s
         self._own, self._slabs, self._inbox = own, slabs, inbox
@@ -161,6 +165,8 @@ class TcpEndpoint:
         while (connection := self._dial(target, limit_s)) is None:
             if time.monotonic() > limit_s:
                 raise unreachable(self.name, target, self._start_timeout_s)
+            if self._inbox.is_aborted or self._is_aborted():
+                raise aborted(self.name)  # the peer has ended before it was called first
             time.sleep(_RETRY_S)
         connection.settimeout(self._stall_timeout_s)
         self._outbound[target] = Outbound(connection, partial(self._end_of, target))

@@ -121,6 +121,11 @@ class SocketEndpoint:
                 key.fileobj.close()
         self._selector.close()
 
+    def is_aborted(self) -> bool:
+        """Read what has arrived; return whether the role is told to end its job."""
+        self._poll(0.0)
+        return any(isinstance(each.message, Abort) for each in self._inbox)
+
     def also_receive(self, inbox: Inbox, arrival: int) -> None:
         """Receive what another link puts into an inbox, too; ``arrival`` is an event of it."""
 
@@ -218,7 +223,7 @@ class SocketEndpoint:
             self._poll(_RETRY_S)
             if target in self._lost:
                 raise peer_gone(self.name, target)
-            if any(isinstance(each.message, Abort) for each in self._inbox):
+            if self.is_aborted():
                 raise aborted(self.name)  # the peer has ended before it was called first
         if not is_at(address, listener := process_of(connection)):
             connection.close()

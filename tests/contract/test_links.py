@@ -24,7 +24,14 @@ from wsc.core.errors import (
     ApplianceResourceExhausted,
     ApplianceRuntimeServerError,
 )
-from wsc.core.messages import Envelope, GradientReady, NormPartial, WeightsReady, WeightsReleased
+from wsc.core.messages import (
+    Abort,
+    Envelope,
+    GradientReady,
+    NormPartial,
+    WeightsReady,
+    WeightsReleased,
+)
 from wsc.core.reduce_order import Subtree
 from wsc.core.units import MIB
 
@@ -197,6 +204,15 @@ def test_unknown_role_is_named(links: list[Link]) -> None:
     with raises(ApplianceRuntimeServerError, "unknown-role") as caught:
         links[0].endpoint.send(released("a", "nobody", 1))
     assert caught.value.value == "nobody"
+
+
+def test_abort_ends_the_wait_for_a_peer_that_has_ended(links: list[Link]) -> None:
+    """A role that waits for a connection would else hold up a recovery by its whole limit."""
+    a, b, coordinator = (link.endpoint for link in links)
+    b.close()
+    coordinator.send(Envelope("c", "a", Abort(0)))
+    with raises(ApplianceRuntimeServerError, "job-aborted"):
+        a.send(released("a", "b", 3))
 
 
 def test_closed_peer_is_noticed_after_its_last_message(links: list[Link]) -> None:

@@ -21,7 +21,7 @@ from wsc.core.errors import (
     ApplianceRuntimeServerError,
     ClusterJobInitError,
 )
-from wsc.core.messages import Abort, Envelope, NormPartial, WeightsReady, WeightsReleased
+from wsc.core.messages import Envelope, NormPartial, WeightsReady, WeightsReleased
 from wsc.core.units import KIB
 
 
@@ -59,20 +59,6 @@ def test_sender_may_start_before_its_peer(session: str) -> None:
         sender.join()
         a.close()
         b.close()
-
-
-def test_abort_ends_the_wait_for_a_peer_that_has_ended(session: str) -> None:
-    """A role that waits for a connection would else hold up a recovery by its whole limit."""
-    caller, ended, coordinator = (open_endpoint(name, session) for name in ("a", "b", "c"))
-    directory = {each.name: each.address for each in (caller, ended, coordinator)}
-    caller.connect(directory)
-    coordinator.connect(directory)
-    ended.close()
-    coordinator.send(Envelope("c", "a", Abort(0)))
-    with raises(ApplianceRuntimeServerError, "job-aborted"):
-        caller.send(Envelope("a", "b", Abort(0)))
-    caller.close()
-    coordinator.close()
 
 
 @pytest.mark.parametrize("count", [3000, 3270, 3271, 3280, 10_000])
