@@ -70,7 +70,8 @@ def simulate(
 
     Args:
         model: Any module.
-        batch: A global batch: a tensor, a mapping or a sequence of tensors with equal rows.
+        batch: A global batch: a tensor, a mapping or a sequence of tensors with equal rows. Model
+            and batch may be on the meta device, where they take no memory.
         num_csx: Numbers of systems; the largest is reported in detail.
         loss_fn: The loss of ``modelzoo.user_classes.compute_loss``; without it the model returns
             its loss.
@@ -162,11 +163,16 @@ def _batch_size(batch: Any) -> int:
 
 def _without_values(model: nn.Module) -> nn.Module:
     """Return a copy whose weights take no memory; it shares the buffers, which nothing changes."""
-    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
+    memo: dict[int, Any] = {id(buffer): _on_host(buffer) for buffer in model.buffers()}
     for weight in model.parameters():
         empty = torch.empty_like(weight, device="meta")
         memo[id(weight)] = nn.Parameter(empty, weight.requires_grad)
     return copy.deepcopy(model, memo)
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that a step can be recorded with; one without memory gets some."""
+    return torch.empty_like(tensor, device="cpu") if tensor.is_meta else tensor
 
 
 def _adamw(parameters: Iterable[nn.Parameter]) -> Optimizer:
@@ -186,6 +192,8 @@ def _capture(
         return loss
 
     assert isinstance(train, TracedStep)
-    few = pytree.tree_map_only(torch.Tensor, lambda x: with_rows(CAPTURED_SIZES[-1], x), batch)
+    few = pytree.tree_map_only(
+        torch.Tensor, lambda x: _on_host(with_rows(CAPTURED_SIZES[-1], x)), batch
+    )
     small, large = compile_at(train, few, CAPTURED_SIZES)
     return captured_step(small, large, few)

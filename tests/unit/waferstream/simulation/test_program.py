@@ -65,6 +65,17 @@ class Shifted(nn.Module):
         return self.layer(x + self.shift * torch.arange(8))
 
 
+def test_model_and_batch_may_be_on_the_meta_device() -> None:
+    rates = []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            batch = (torch.zeros(24, 8), torch.zeros(24, dtype=torch.int64))
+            model = net()
+        found = cstorch.simulate(model, batch, loss_fn=nn.CrossEntropyLoss())
+        rates.append(found.points[0].emulated.samples_per_s)
+    assert rates[0] == rates[1]
+
+
 def test_simulate_takes_a_model_with_buffers() -> None:
     model = Shifted()
     found = cstorch.simulate(model, BATCH, loss_fn=nn.CrossEntropyLoss())

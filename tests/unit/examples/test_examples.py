@@ -1,0 +1,136 @@
+"""Every example runs to its end and does what it says; the index names them all."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.tiny_run import write_run
+from waferstream.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples"
+
+
+def functions_of(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+def run(*words: object) -> None:
+    assert main([str(word) for word in words]) == 0
+
+
+def test_network_by_hand_learns() -> None:
+    losses = functions_of("train_mlp")["train"](num_csx=2, steps=20)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_own_transformer_trains_from_its_params_file(tmp_path: Path) -> None:
+    run(
+        "--params", EXAMPLES / "own_transformer" / "params.yaml",
+        "--cluster", EXAMPLES / "local.yaml",
+        "--model_dir", tmp_path, "--max_steps", 2, "--num_csx", 2,
+    )  # fmt: skip
+    assert list(tmp_path.glob("checkpoint_*.mdl"))
+
+
+def test_llama_of_hugging_face_learns() -> None:
+    losses = functions_of("hugging_face_llama")["train"](num_csx=2, steps=4)
+    assert losses[-1] < losses[0]
+
+
+def test_scaling_experiment_draws_a_picture(tmp_path: Path) -> None:
+    own = functions_of("scaling_experiment")
+    rates = own["predict"]([1, 2], 64, width=64, depth=2)
+    own["draw"](tmp_path / "scaling.png", [1, 2], {"tiny": rates})
+    assert rates[1] > rates[0]
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_own_machine_is_simulated(tmp_path: Path) -> None:
+    params, _, model_dir = write_run(tmp_path)
+    machine = EXAMPLES / "own_machine.yaml"
+    run(params, model_dir, "--cluster", machine, "--simulate", "--num_csx", 4)
+
+
+@pytest.mark.nightly
+def test_own_machine_simulates_gpt2_as_the_index_says(tmp_path: Path) -> None:
+    run(
+        "--params", ROOT / "modelzoo" / "params" / "gpt2_small.yaml",
+        "--cluster", EXAMPLES / "own_machine.yaml",
+        "--num_csx", 8, "--simulate", "--model_dir", tmp_path,
+    )  # fmt: skip
+
+
+def test_slow_links_and_slow_systems_take_longer() -> None:
+    own = functions_of("what_if")
+    wanted = ("as published", "links 100 times slower", "one system twice as slow")
+    machines = own["MACHINES"]
+    for name in machines.keys() - set(wanted):
+        del machines[name]
+    times = own["step_times"](4)
+    assert times["as published"] < times["one system twice as slow"]
+    assert times["as published"] < times["links 100 times slower"]
+
+
+def test_text_is_sampled_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    run(*write_run(tmp_path), "--max_steps", 2)
+    own = functions_of("sample_text")
+    model = own["load_model"](tmp_path / "params.yaml", tmp_path / "model_dir")
+    text = own["sample"](model, "some", 20)
+    assert text.startswith("some")
+    assert text == own["sample"](model, "some", 20)
+
+
+class Shown:
+    """What ``IPython.display.display`` returns for a display that is updated."""
+
+    def __init__(self, shown: object, **_: object) -> None:
+        self.updates = 0
+
+    def update(self, shown: object) -> None:
+        self.updates += 1
+
+
+def cells() -> list[str]:
+    notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def test_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+    display = ModuleType("IPython.display")
+    display.display = Shown  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    names: dict[str, Any] = {}
+    with torch.random.fork_rng():
+        for cell in cells():
+            exec(compile(cell, "notebook", "exec"), names)
+    assert names["shown"].updates == 5
+    assert names["losses"][-1] < names["losses"][0]
+    assert names["rates"] == sorted(names["rates"])
+
+
+@pytest.mark.nightly
+def test_notebook_runs_in_a_kernel() -> None:
+    """Needs the extra ``notebook``."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    kinds = [output.output_type for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert kinds.count("display_data") == 2
+    assert "error" not in kinds
+
+
+def test_index_names_every_example() -> None:
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    names = [path.name for path in EXAMPLES.iterdir() if not path.name.startswith((".", "_"))]
+    assert [name for name in names if name != "README.md" and f"({name}" not in text] == []
