@@ -17,33 +17,14 @@ borders of subtrees, so fewer sums leave. Neither weights nor emulated time depe
 from __future__ import annotations
 
 from itertools import accumulate
-from pathlib import Path
 from typing import Literal
 
+from appliance.host_memory import free_bytes
 from timing.sram.liveness import lives
 from wsc.core.program import MASTER_BYTES, Program
-from wsc.core.units import KIB
 
-_MEMINFO = Path("/proc/meminfo")
-_CONTROL_GROUP = Path("/sys/fs/cgroup")
 _HELD_BYTES = {"cbfloat16": 2}
 """Host bytes per planned byte: kernels hold cbfloat16 in fp32."""
-
-
-def free_bytes(meminfo: Path = _MEMINFO, group: Path = _CONTROL_GROUP) -> int:
-    """Return the bytes of memory that are free on this host, within the limit of its container.
-
-    Args:
-        meminfo: Memory of the host, as proc(5) describes it.
-        group: Folder of the control group (cgroup v2); without its files there is no limit.
-    """
-    lines = (line.split() for line in meminfo.read_text().splitlines())
-    free = next(int(number) for name, number, *_ in lines if name == "MemAvailable:") * KIB
-    try:
-        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
-    except OSError:
-        return free
-    return free if limit.strip() == "max" else max(0, min(free, int(limit) - int(used)))
 
 
 def activation_bytes(requested: int | Literal["auto"], weight_bytes: int) -> int:
@@ -66,7 +47,7 @@ def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_by
         budget_bytes: Memory of a host for activations.
     """
     share = -(-program.num_micro_batches // num_csx)
-    fixed, each = _bytes_of_node(program, lanes)
+    fixed, each = bytes_of_node(program, lanes)
     fitting = max(0, budget_bytes // num_csx - fixed) // each
     if share <= max(fitting, lanes):
         return share
@@ -76,7 +57,7 @@ def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_by
     return count
 
 
-def _bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:
+def bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:
     """Return the bytes that a node needs in any round, and those of each micro-batch, not 0."""
     held = _HELD_BYTES.get(program.stream_dtype, 1)
     samples = program.micro_batch_size

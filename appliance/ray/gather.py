@@ -11,6 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from appliance.host_memory import why_killed
 from appliance.ray.actor import Presence
 from appliance.ray.connection import lost_process
 from appliance.ray.survey import silent_hosts
@@ -141,7 +142,7 @@ def error_of(
             where=where,
             value=_reason(error),
             rule="every role lives as long as the cluster",
-            remedy="read the end of its log; it may have been killed, or the host out of memory",
+            remedy=f"{why_killed()}. Read the end of its log",
         )
     return ApplianceRuntimeServerError(
         f"{role} cannot be reached", code="role-unreachable", where=where, value=error

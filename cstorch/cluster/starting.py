@@ -6,6 +6,7 @@ import logging
 
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.elaborate import ClusterSize
+from appliance.host_need import check_host
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
@@ -40,8 +41,13 @@ def start_filled(
     """Start a cluster; return it when it has its first program and its weights.
 
     If that fails, no cluster is left.
+
+    Raises:
+        ApplianceResourceExhausted: All roles would run on this host, which has too little memory.
     """
-    size = size_of(config)
+    size, runtime = size_of(config), config.cluster.runtime
+    if runtime.kind == "local" or runtime.address == "local":  # all roles are on this host
+        check_host(installation, size)
     parameters = installation.program.parameters
     for kind, count in (("Weight", size.num_servers), ("Worker", size.num_workers)):
         waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."

@@ -65,7 +65,7 @@ def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capt
     code, out, err = run_here(flags, capsys)
     assert code == 0, err
     assert "Capturing the step" in out
-    assert "illustrative prices" in out
+    assert "1M tokens take" in out
     first = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert [point["num_csx"] for point in first["points"]] == [1, 2, 4, 8]
     assert first["configuration"]["machine"]["system"]["name"] == "CS-2"

@@ -19,7 +19,7 @@ from waferstream.reports.curve import (
     SimulationInfo,
     curve_of_runs,
 )
-from waferstream.reports.economics import PriceSpec, TrainingBill
+from waferstream.reports.economics import TrainingBill
 from waferstream.reports.host import Host
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 
@@ -87,6 +87,7 @@ def simulated_curve(
                 swarmx_nodes=12,
                 steps_ps=(causes.total_ps,),
             ),
+            bill=bill,
         )
         for count in counts
     )
@@ -95,6 +96,7 @@ def simulated_curve(
     detail = PointDetail(
         num_csx=counts[-1],
         tiers=Tiers(Holding(4 << 40), Holding(4 << 40), Holding(8 << 40, 1 << 40)),
+        wafer="850,000 cores",
         sram_capacity_bytes=35 << 30,
         resident_bytes=15 << 40,
         fits_sram=False,
@@ -104,7 +106,6 @@ def simulated_curve(
             LayerGroup("head", 1, kept, kept.stream_ps, ""),
         ),
         bill=bill,
-        prices=PriceSpec(),
         effective_batch="Effective batch size is 3072: 1024 x micro-batch 3 (policy: auto)",
         fill_wafer_size=None,
     )

@@ -18,7 +18,6 @@ from tests.support.machine_sources import numbers
 from tests.support.tiny_models import NO_DROPOUT
 from timing.hardware import MachineSpec
 from timing.start_up import checkpoint_ps
-from waferstream.reports.economics import PriceSpec
 from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
@@ -159,7 +158,7 @@ def outcome(
         loading=Loading(kind, num_files=2),
     )
     study = Study(simulator, 48, 128, MicroBatchPolicy(2))
-    detail = study.detail(6, None, PriceSpec())
+    detail = study.detail(6)
     (point,) = study.curve((6,))
     assert point.prediction is not None
     return {

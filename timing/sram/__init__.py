@@ -16,7 +16,7 @@ from timing.sram.report import (
     report_text,
     sram_report,
 )
-from timing.sram.space import code_bytes, data_bytes
+from timing.sram.space import code_bytes, data_bytes, describe
 
 __all__ = [
     "LayerReport",
@@ -27,6 +27,7 @@ __all__ = [
     "check_fits",
     "code_bytes",
     "data_bytes",
+    "describe",
     "largest_micro_batch",
     "largest_with_recompute",
     "moments",

@@ -9,7 +9,7 @@ from itertools import groupby
 from timing.kernels import Grid
 from timing.sram.liveness import lives
 from timing.sram.plan import SramPlan, largest_with_recompute
-from timing.sram.space import code_bytes, data_bytes
+from timing.sram.space import code_bytes, data_bytes, describe
 from wsc.core.program import BYTES_PER_ELEMENT, OpWork, Program, Segment
 from wsc.core.units import aligned, format_bytes
 
@@ -44,6 +44,7 @@ class SramReport:
     """
 
     system: str
+    wafer: str
     mode: str
     micro_batch_size: int
     largest_micro_batch: int
@@ -70,6 +71,7 @@ def sram_report(sram_plan: SramPlan, grid: Grid | None = None) -> SramReport:
     at = program.segments[peak.segment]
     return SramReport(
         system=wafer.name,
+        wafer=describe(wafer),
         mode=program.mode,
         micro_batch_size=samples,
         largest_micro_batch=largest_with_recompute(program, wafer),
@@ -160,6 +162,7 @@ def _head(report: SramReport) -> Iterator[str]:
         f"{report.system}, {report.mode}: micro-batch of {report.micro_batch_size}; with all "
         f"layers recomputed, {report.largest_micro_batch} would fit"
     )
+    yield f"  {report.wafer}"
     free = report.capacity_bytes - report.peak_bytes
     for name, num_bytes in (
         ("SRAM", report.sram_bytes),

@@ -37,6 +37,16 @@ def data_bytes(wafer: WaferSpec) -> int:
     return left
 
 
+def describe(wafer: WaferSpec) -> str:
+    """Return the size of a wafer as all reports state it."""
+    grid = f"{wafer.fabric.columns} x {wafer.fabric.rows}"
+    code = format_bytes(code_bytes(wafer))
+    return (
+        f"{wafer.cores:,} cores, of which kernels use a grid of {grid}; "
+        f"{format_bytes(wafer.sram_bytes)} of SRAM, of which code takes {code}"
+    )
+
+
 def link_bytes(wafer: WaferSpec) -> int:
     """Return what the system's link carries in one direction while a segment is being started."""
     return wafer.io_bandwidth_bytes_per_s * wafer.segment_overhead_ps // PS_PER_S

@@ -24,6 +24,7 @@ from waferstream.config.overrides import (
 )
 from waferstream.config.params import Mode
 from waferstream.config.sections import levels_by_role
+from wsc.core.units import parse_count
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,14 @@ def parse_scalar(text: str) -> bool | int | float | str:
         except ValueError:
             continue
     return text
+
+
+def count(text: str) -> float:
+    """Parse a number that may end with K, M, B or T; raise ArgumentTypeError for any other text."""
+    try:
+        return parse_count(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} must be a number, as in 300B or 300e9") from None
 
 
 def key_value(text: str) -> tuple[str, str]:
@@ -130,16 +139,17 @@ RUN_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "token_budget",
-        "number of training tokens, such as 1.4e12: adds total time and cost to the simulation",
-        options={"type": float},
+        "number of training tokens, such as 300B or 1.4e12: adds time and energy to every row of "
+        "the simulation, and the cost where a price is given",
+        options={"type": count},
     ),
+    Flag("system_hour_price", "price of one system-hour", options={"type": float}),
     Flag(
-        "system_hour_price",
-        "price of one system-hour (default: 10, illustrative)",
+        "system_kw",
+        "power draw of one system in kW (default: 22.8 for a CS-2, 23 for a CS-3)",
         options={"type": float},
     ),
-    Flag("system_kw", "power draw of one system in kW (default: 0)", options={"type": float}),
-    Flag("kwh_price", "price of a kilowatt-hour (default: 0)", options={"type": float}),
+    Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),
     Flag("debug", "show the stack trace of errors", options=_SWITCH),
 )
 

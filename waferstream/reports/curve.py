@@ -11,11 +11,12 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         emulated    samples_per_s, step_ps, total_ps, attribution_ps {cause: picoseconds}
         prediction  null unless simulated: num_rounds, tokens_per_s, flops_per_s, utilisation,
                     sram_peak_bytes, recomputed_segments, swarmx_nodes, steps_ps
+        bill        null without a token budget: tokens, duration_s, system_hours, energy_kwh, cost
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
-                    curve_s, detail {num_csx, tiers, sram_capacity_bytes, resident_bytes,
-                    fits_sram, start_up, layers, bill, prices, effective_batch,
+                    curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
+                    fits_sram, start_up, layers, bill, effective_batch,
                     fill_wafer_size}
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     gpus            note, curves [{gpu, kind, points}]; null if not compared
@@ -33,7 +34,7 @@ from baselines.gpu.curve import Kind
 from memoryx.tiers import Tiers
 from timing.stalls import StreamCheck
 from timing.start_up import StartUp
-from waferstream.reports.economics import PriceSpec, TrainingBill
+from waferstream.reports.economics import TrainingBill
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 from wsc.core.errors import WaferStreamError
 
@@ -104,6 +105,8 @@ class CurvePoint:
     """Emulated throughput over the ideal: that of the first point, scaled by systems."""
     prediction: PredictedStep | None = None
     run: TrainedRun | None = None
+    bill: TrainingBill | None = None
+    """Of the token budget; None if no budget was given."""
 
 
 def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list[float]:
@@ -135,18 +138,19 @@ class PointDetail:
     num_csx: int
     tiers: Tiers
     """Masters, gradient sums and optimizer state in MemoryX."""
+    wafer: str
+    """The size of a wafer, in words."""
     sram_capacity_bytes: int
     """SRAM of a system for activations and buffers."""
     resident_bytes: int
     """SRAM needed to train without streaming: weights and gradients in stream precision, masters
     and optimizer state; no gradient sums."""
     fits_sram: bool
-    """Whether the SRAM of one wafer could hold ``resident_bytes``."""
+    """Whether one wafer could hold ``resident_bytes`` in the SRAM that code leaves."""
     start_up: StartUp
     layers: tuple[LayerGroup, ...]
     bill: TrainingBill | None
     """Of the token budget; None if no budget was given."""
-    prices: PriceSpec
     effective_batch: str
     """Batch, micro-batches and micro-batch policy in one line."""
     fill_wafer_size: int | None

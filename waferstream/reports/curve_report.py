@@ -9,10 +9,23 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo
-from waferstream.reports.economics import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from waferstream.reports.economics import (
+    SECONDS_PER_DAY,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_YEAR,
+    TrainingBill,
+)
 from waferstream.reports.host import Host
 from wsc.core.files import replacing, write_json
-from wsc.core.units import aligned, counted, format_bytes, format_count, format_ps, format_rate
+from wsc.core.units import (
+    aligned,
+    counted,
+    format_bytes,
+    format_count,
+    format_ps,
+    format_rate,
+    format_short,
+)
 
 Column = Callable[[CurvePoint], str | None]
 """The text of a cell; None where the point has no such value."""
@@ -105,7 +118,9 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
         "SRAM peak": lambda p: p.prediction and format_bytes(p.prediction.sram_peak_bytes),
         "recomputed": lambda point: point.prediction and f"{point.prediction.recomputed_segments}",
         "SwarmX nodes": lambda point: point.prediction and f"{point.prediction.swarmx_nodes:,}",
-        "training": _training_time(result),
+        "training": lambda point: point.bill and format_duration(point.bill.duration_s),
+        "energy": lambda point: point.bill and _energy(point.bill),
+        "cost": _cost,
         "measured samples/s": lambda p: p.run and format_rate(p.run.measured.samples_per_s, 3),
         "weights SHA-256": lambda point: point.run and point.run.weights_sha256[:12],
     }
@@ -114,7 +129,7 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
 def _tokens_per_s(point: CurvePoint) -> str | None:
     if point.prediction is None or point.prediction.tokens_per_s is None:
         return None
-    return format_rate(point.prediction.tokens_per_s)
+    return format_short(point.prediction.tokens_per_s)
 
 
 def _share_of(cause: str) -> Column:
@@ -126,16 +141,14 @@ def _visible_causes(result: CurveResult) -> list[str]:
     return [name for name in _CAUSES if any(each[name] >= _VISIBLE_SHARE for each in shares)]
 
 
-def _training_time(result: CurveResult) -> Column:
-    """Return the column with the time to train on the token budget, if there is one."""
-    bill = None if result.simulation is None else result.simulation.detail.bill
+def _energy(bill: TrainingBill) -> str | None:
+    return None if bill.energy_kwh is None else format_energy(bill.energy_kwh)
 
-    def cell(point: CurvePoint) -> str | None:
-        if bill is None or point.prediction is None or not point.prediction.tokens_per_s:
-            return None
-        return format_duration(bill.tokens / point.prediction.tokens_per_s)
 
-    return cell
+def _cost(point: CurvePoint) -> str | None:
+    if point.bill is None or point.bill.cost is None:
+        return None
+    return format_rate(point.bill.cost)
 
 
 def footnotes(result: CurveResult) -> list[str]:
@@ -182,14 +195,25 @@ def verdict(training: TrainingInfo, num_runs: int) -> str:
 
 
 def format_duration(duration_s: float) -> str:
-    """Return a duration in seconds, minutes, hours or days, each up to two of the next unit."""
+    """Return a duration in seconds to years, each unit up to two of the next one."""
     if duration_s < 120:
         return f"{duration_s:.0f} s"
     if duration_s < 2 * SECONDS_PER_HOUR:
         return f"{duration_s / 60:.0f} min"
     if duration_s < 2 * SECONDS_PER_DAY:
         return f"{duration_s / SECONDS_PER_HOUR:.1f} h"
-    return f"{duration_s / SECONDS_PER_DAY:,.1f} days"
+    if duration_s < 2 * SECONDS_PER_YEAR:
+        return f"{duration_s / SECONDS_PER_DAY:,.1f} days"
+    return f"{duration_s / SECONDS_PER_YEAR:,.1f} years"
+
+
+def format_energy(energy_kwh: float) -> str:
+    """Return an energy in MWh, in kWh below a tenth of one, in GWh from 10,000 on."""
+    if energy_kwh < 100:
+        return f"{format_rate(energy_kwh, 3)} kWh"
+    if energy_kwh < 1e7:
+        return f"{format_rate(energy_kwh / 1e3, 3)} MWh"
+    return f"{format_rate(energy_kwh / 1e6, 3)} GWh"
 
 
 def curve_page(

@@ -1,21 +1,23 @@
-"""Time, cost and energy to train on a budget of tokens.
+"""Time, energy and cost to train on a budget of tokens.
 
-Prices differ by vendor, year and contract, so they are inputs. The default prices are illustrative:
-they serve examples, not comparisons.
+Prices differ by vendor, year and contract, so there is no cost without a price. Power is what was
+measured on a system under load.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from timing.hardware.sourced import sourced
+from timing.hardware.sourced import Sourced
 from wsc.core.config import Config
 from wsc.core.errors import ConfigError
 
 SECONDS_PER_HOUR = 3600
 SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR
+SECONDS_PER_YEAR = 365 * SECONDS_PER_DAY
 
 MOST_TOKENS = 1e18
 """Largest token budget, against typing errors: the largest runs so far took some 1e13 tokens."""
@@ -23,21 +25,27 @@ MOST_PRICE = 1e12
 """Largest price and power: enough for any currency, and bills stay finite."""
 
 
-class PriceSpec(Config):
-    """Price of an hour and power of one system, and price of energy."""
+POWER_KW: Mapping[str, Sourced] = {
+    "CS-2": Sourced(
+        22.8,
+        "published",
+        "K0077: average power of a system that runs a stencil (arXiv 2204.03775, section V.C); "
+        "16.1 kW idle, 22.9 kW peak",
+    ),
+    "CS-3": Sourced(
+        23.0, "assumed", "that of a CS-2, rounded: the vendor states the same power for both"
+    ),
+}
+"""Power of one system under load, by its name."""
 
-    system_hour: NonNegativeFloat = sourced(
-        10.0,
-        "assumed",
-        "illustrative: a round number in no particular currency, not an offer",
-        le=MOST_PRICE,
-    )
-    system_kw: NonNegativeFloat = sourced(
-        0.0, "assumed", "illustrative: power not counted unless it is given", le=MOST_PRICE
-    )
-    kwh: NonNegativeFloat = sourced(
-        0.0, "assumed", "illustrative: energy taken as part of the price of an hour", le=MOST_PRICE
-    )
+
+class PriceSpec(Config):
+    """Prices of an hour of one system and of energy, in any currency, and power of one system."""
+
+    system_hour: PositiveFloat | None = Field(default=None, le=MOST_PRICE)
+    system_kw: NonNegativeFloat | None = Field(default=None, le=MOST_PRICE)
+    """None for the power of POWER_KW."""
+    kwh: PositiveFloat | None = Field(default=None, le=MOST_PRICE)
 
 
 @dataclass(frozen=True)
@@ -47,9 +55,10 @@ class TrainingBill:
     tokens: float
     duration_s: float
     system_hours: float
-    energy_kwh: float
-    cost: float
-    """In the currency of the prices."""
+    energy_kwh: float | None
+    """None for a system of unknown power."""
+    cost: float | None
+    """In the currency of the prices; None without a price."""
 
 
 def check_tokens(tokens: float, where: str) -> None:
@@ -65,12 +74,20 @@ def check_tokens(tokens: float, where: str) -> None:
             where=where,
             value=tokens,
             rule=f"more than 0, at most {MOST_TOKENS:g}",
-            remedy="give a number of tokens, as in 300e9",
+            remedy="give a number of tokens, as in 300B or 300e9",
         )
 
 
+def power_kw(system: str, prices: PriceSpec) -> float | None:
+    """Return the power of one system: as stated, else as published, None if neither is known."""
+    if prices.system_kw is not None:
+        return prices.system_kw
+    known = POWER_KW.get(system)
+    return None if known is None else float(known.value)
+
+
 def training_bill(
-    tokens: float, tokens_per_s: float, systems: int, prices: PriceSpec
+    tokens: float, tokens_per_s: float, systems: int, prices: PriceSpec, kw: float | None = None
 ) -> TrainingBill:
     """Return the bill of a training run.
 
@@ -78,7 +95,8 @@ def training_bill(
         tokens: Tokens to train on.
         tokens_per_s: Throughput of all systems together.
         systems: Number of systems.
-        prices: Prices and power of one system.
+        prices: Prices of one system and of energy.
+        kw: Power of one system.
 
     Raises:
         ConfigError: A number is not positive and finite (a curve has throughput 0 where the model
@@ -96,6 +114,8 @@ def training_bill(
             )
     duration_s = tokens / tokens_per_s
     hours = systems * duration_s / SECONDS_PER_HOUR
-    energy_kwh = hours * prices.system_kw
-    cost = hours * prices.system_hour + energy_kwh * prices.kwh
-    return TrainingBill(tokens, duration_s, hours, energy_kwh, cost)
+    energy_kwh = None if kw is None else hours * kw
+    parts = [] if prices.system_hour is None else [hours * prices.system_hour]
+    if prices.kwh is not None and energy_kwh is not None:
+        parts.append(energy_kwh * prices.kwh)
+    return TrainingBill(tokens, duration_s, hours, energy_kwh, sum(parts) if parts else None)

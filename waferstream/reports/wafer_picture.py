@@ -35,6 +35,7 @@ def wafer_picture(path: Path, sram_plan: SramPlan, title: str) -> None:
         _wafer_panel(wafer, sram_plan, report)
         memory_labels = _memory_panel(memory, sram_plan, report)
         step_labels = _step_panel(step, sram_plan, report)
+        figure.supxlabel(report.wafer, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left")
         figure.draw_without_rendering()
         style.label_ends(memory, memory_labels)
         style.label_ends(step, step_labels)
@@ -44,7 +45,7 @@ def _wafer_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> None:
     fabric = sram_plan.wafer.fabric
     layer = max(report.layers, key=lambda layer: layer.stash_bytes)
     io = _IO_WIDTH * fabric.columns
-    axes.set_title(f"Wafer of {fabric.columns} x {fabric.rows} PEs", color=style.FAINT_INK)
+    axes.set_title(f"Grid of {fabric.columns} x {fabric.rows} PEs", color=style.FAINT_INK)
     for x, width, height, color in (
         (-2 * io, io, fabric.rows, style.PURPLE),
         (fabric.columns + io, io, fabric.rows, style.PURPLE),

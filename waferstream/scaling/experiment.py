@@ -11,6 +11,7 @@ out/
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from appliance.host_memory import why_killed
 from waferstream.config.params import Params
 from waferstream.reports.curve import CurveResult, curve_of_runs
 from waferstream.reports.host import git_commit
@@ -129,7 +131,7 @@ def _measure_one(experiment: Experiment, run: Run, num_csx: int) -> RunSummary:
             f"the run with num_csx={num_csx} failed",
             code="run-failed",
             where=str(model_dir),
-            value=f"exit code {exit_code}",
+            value=_described(exit_code),
             remedy="see the error message of the run above",
         )
     path = model_dir / SUMMARY_NAME
@@ -142,6 +144,14 @@ def _measure_one(experiment: Experiment, run: Run, num_csx: int) -> RunSummary:
             where=str(path),
             value=error,
         ) from error
+
+
+def _described(exit_code: int) -> str:
+    """Return what an exit code says; a process that a signal has ended has minus its number."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    reason = f": {why_killed()}" if -exit_code == signal.SIGKILL else ""
+    return f"ended by {signal.Signals(-exit_code).name}{reason}"
 
 
 def run_py(home: Path) -> Run:

@@ -8,16 +8,21 @@ from pathlib import Path
 
 from timing.trace import write_trace
 from waferstream.reports.curve import CurvePoint, CurveResult, LayerGroup, PointDetail
-from waferstream.reports.curve_report import format_duration, headline, table_text
+from waferstream.reports.curve_report import (
+    format_duration,
+    format_energy,
+    headline,
+    table_text,
+)
 from waferstream.simulation.study import Study
 from wsc.core.micro_batches import Cut
 from wsc.core.units import (
     aligned,
     counted,
     format_bytes,
-    format_count,
     format_ps,
     format_rate,
+    format_short,
     seconds,
 )
 
@@ -76,16 +81,17 @@ def _memory_lines(detail: PointDetail, point: CurvePoint) -> Iterator[str]:
         f"DRAM{flash if tiers.flash_bytes else ''}"
     )
     yield f"  SwarmX    {counted(prediction.swarmx_nodes, 'node')}"
+    yield f"  wafer     {detail.wafer}"
     recomputed = f", {counted(prediction.recomputed_segments, 'layer')} recomputed"
     yield (
         f"  CS        activations and buffers {format_bytes(prediction.sram_peak_bytes)} of "
-        f"{format_bytes(detail.sram_capacity_bytes)} of SRAM"
+        f"{format_bytes(detail.sram_capacity_bytes)} that code leaves"
         f"{recomputed if prediction.recomputed_segments else ''}"
     )
     yield (
         "  streamed  weights, gradients, masters and state, "
         f"{format_bytes(detail.resident_bytes)}; "
-        f"they {'would' if detail.fits_sram else 'would not'} fit the SRAM of a wafer"
+        f"they {'would' if detail.fits_sram else 'would not'} fit there"
     )
 
 
@@ -100,18 +106,17 @@ def _start_up_lines(detail: PointDetail) -> Iterator[str]:
 
 
 def _bill_lines(detail: PointDetail) -> Iterator[str]:
-    bill, prices = detail.bill, detail.prices
+    bill = detail.bill
     if bill is None:
         return
-    energy = f", {format_rate(bill.energy_kwh)} kWh" if bill.energy_kwh else ""
+    energy = "" if bill.energy_kwh is None else f", {format_energy(bill.energy_kwh)}"
+    cost = "" if bill.cost is None else f", cost {format_rate(bill.cost)} at the stated prices"
     yield (
-        f"  training  {format_count(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
-        f"{format_rate(bill.system_hours)} system hours{energy}, cost {format_rate(bill.cost)}"
+        f"  training  {format_short(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
+        f"{format_rate(bill.system_hours)} system hours{energy}{cost}"
     )
-    yield (
-        f"            illustrative prices, not an offer: {prices.system_hour:g} per system hour, "
-        f"{prices.system_kw:g} kW per system, {prices.kwh:g} per kWh"
-    )
+    if bill.cost is None:
+        yield "            no cost without a price (--system_hour_price, --kwh_price)"
 
 
 def _layer_rows(layers: Sequence[LayerGroup]) -> Iterator[Sequence[str]]:

@@ -12,7 +12,7 @@ model_dir/simulation/
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,7 +25,7 @@ from timing.hardware import MachineSpec
 from waferstream.config.params import Params
 from waferstream.reports.curve import ERROR_BARS, CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve_report import headline, write_curve
-from waferstream.reports.economics import TrainingBill, training_bill
+from waferstream.reports.economics import TrainingBill, power_kw, training_bill
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
@@ -134,11 +134,14 @@ def simulate_study(
     """
     machine = study.simulator.machine
     start_s = time.perf_counter()
-    points = study.curve(counts)
+    points = [
+        replace(point, bill=_bill(request, point, machine.system.name))
+        for point in study.curve(counts)
+    ]
     curve_s = time.perf_counter() - start_s
     program = study.costed(detailed).program
     num_parameters = sum(spec.num_elements for spec in program.parameters)
-    bill = _bill(request, points[counts.index(detailed)])
+    bill = points[counts.index(detailed)].bill
     return CurveResult(
         version=VERSION,
         commit=git_commit(Path(__file__).parent),
@@ -147,14 +150,14 @@ def simulate_study(
         batch_size=study.batch_size,
         tokens_per_sample=study.tokens_per_sample,
         micro_batch=study.policy.label,
-        points=points,
+        points=tuple(points),
         simulation=SimulationInfo(
             stream_dtype=program.stream_dtype,
             optimizer=labels.optimizer,
             error_bar=ERROR_BARS.get(machine.system.name),
             as_published=machine == MachineSpec.model_validate({"system": machine.system.name}),
             curve_s=curve_s,
-            detail=study.detail(detailed, bill, request.prices),
+            detail=study.detail(detailed, bill),
         ),
         gpus=compare_with_gpus(params, num_parameters) if params else None,
         configuration={"machine": machine.model_dump(mode="json")},
@@ -175,11 +178,15 @@ def _make_folder(model_dir: Path) -> Path:
     return folder
 
 
-def _bill(request: SimulationRequest, point: CurvePoint) -> TrainingBill | None:
+def _bill(request: SimulationRequest, point: CurvePoint, system: str) -> TrainingBill | None:
     if request.token_budget is None:
         return None
     assert point.prediction is not None
     assert point.prediction.tokens_per_s is not None, "checked before the capture"
     return training_bill(
-        request.token_budget, point.prediction.tokens_per_s, point.num_csx, request.prices
+        request.token_budget,
+        point.prediction.tokens_per_s,
+        point.num_csx,
+        request.prices,
+        power_kw(system, request.prices),
     )

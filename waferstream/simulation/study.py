@@ -11,7 +11,7 @@ from modelzoo.data.registry import data_processor
 from simulator.costed_program import CostedProgram
 from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
-from timing.sram import data_bytes
+from timing.sram import data_bytes, describe
 from timing.stalls import StreamCheck
 from timing.start_up import start_up
 from waferstream.config.params import Params, TrainerConfig
@@ -22,7 +22,7 @@ from waferstream.reports.curve import (
     PredictedStep,
     efficiencies,
 )
-from waferstream.reports.economics import PriceSpec, TrainingBill
+from waferstream.reports.economics import TrainingBill
 from waferstream.reports.summary import Emulated
 from waferstream.simulation.capture import CapturedStep
 from wsc.core.loading import UNKNOWN_LOADING, Loading
@@ -109,8 +109,8 @@ class Study:
         size = self.micro_batch_size(num_csx)
         return self.simulator.costed(self.batch_size, size, num_csx)
 
-    def detail(self, num_csx: int, bill: TrainingBill | None, prices: PriceSpec) -> PointDetail:
-        """Return memory, start-up and layers of one point; ``bill`` and ``prices`` are included."""
+    def detail(self, num_csx: int, bill: TrainingBill | None = None) -> PointDetail:
+        """Return memory, start-up and layers of one point; its ``bill`` is included."""
         costed, machine = self.costed(num_csx), self.simulator.machine
         program, size = costed.program, self.micro_batch_size(num_csx)
         num_elements = _num_elements(program)
@@ -123,9 +123,10 @@ class Study:
         return PointDetail(
             num_csx=num_csx,
             tiers=costed.tiers,
+            wafer=describe(machine.system),
             sram_capacity_bytes=data_bytes(machine.system),
             resident_bytes=resident_bytes,
-            fits_sram=resident_bytes <= machine.system.sram_bytes,
+            fits_sram=resident_bytes <= data_bytes(machine.system),
             start_up=start_up(machine, num_elements, len(program.segments)),
             layers=group_layers(
                 self.simulator.streams(self.batch_size, size),
@@ -133,7 +134,6 @@ class Study:
                 self.simulator.largest_micro_batch,
             ),
             bill=bill,
-            prices=prices,
             effective_batch=self.effective_batch(num_csx),
             fill_wafer_size=self.fill_wafer_size(num_csx),
         )

@@ -65,6 +65,27 @@ def format_count(number: float) -> str:
     return f"{number:g}"
 
 
+_SUFFIXES = {"T": 10**12, "B": 10**9, "M": 10**6, "K": 10**3}
+
+
+def format_short(number: float) -> str:
+    """Format a large number with a suffix: ``"199K"``, ``"2.71M"``, ``"300B"``."""
+    for suffix, unit in _SUFFIXES.items():
+        if float(f"{number:.3g}") >= unit:
+            return f"{float(f'{number / unit:.3g}'):g}{suffix}"
+    return f"{number:.3g}"
+
+
+def parse_count(text: str) -> float:
+    """Parse a number with or without a suffix, as ``format_short`` writes it: ``"1.4T"``.
+
+    Raises:
+        ValueError: The text is no such number.
+    """
+    unit = _SUFFIXES.get(text[-1:].upper(), 1)
+    return float(text if unit == 1 else text[:-1]) * unit
+
+
 def aligned(rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> list[str]:
     """Format rows of cells as lines; columns in ``left`` are left-aligned, the others right."""
     table = list(rows)

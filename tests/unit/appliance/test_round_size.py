@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from appliance.round_size import activation_bytes, free_bytes, micro_batches_of_round
+from appliance.host_memory import free_bytes
+from appliance.round_size import activation_bytes, micro_batches_of_round
 from tests.support.local_machine import Regression, compile_model, random_batches
 from wsc.core.program import Program
 
@@ -69,19 +69,3 @@ def test_auto_activation_bytes_leave_the_weights_their_memory() -> None:
     """A state larger than the host leaves nothing."""
     assert 0 < activation_bytes("auto", 8) < free_bytes()
     assert activation_bytes("auto", 1 << 50) == 0
-
-
-def host(folder: Path, limit: str, used: int) -> int:
-    (folder / "meminfo").write_text("MemTotal: 900 kB\nMemAvailable:     500 kB\nHugePages: 0\n")
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{used}\n")
-    return free_bytes(folder / "meminfo", folder)
-
-
-def test_free_bytes_are_within_the_limit_of_the_container(tmp_path: Path) -> None:
-    assert host(tmp_path, "max", 1000) == 500 * 1024
-    assert host(tmp_path, "10000", 4000) == 6000
-    assert host(tmp_path, "10000", 11000) == 0
-    assert host(tmp_path, "999999999", 0) == 500 * 1024
-    (tmp_path / "memory.max").unlink()
-    assert free_bytes(tmp_path / "meminfo", tmp_path) == 500 * 1024

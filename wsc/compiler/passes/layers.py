@@ -6,11 +6,13 @@ backward op belongs to the layer of the forward op with the same autograd sequen
 with neither (the loss, sums of gradients) belongs to the current segment.
 
 Layers with few parameters (a final norm) join a neighbour, so that no message is spent on a few
-kilobytes. Numbered layers never join each other or an earlier layer, so they stay equal.
+kilobytes; the joined layer has the name of its part with most parameters. Numbered layers never
+join each other or an earlier layer, so they stay equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import fx
@@ -88,7 +90,21 @@ def _join_small(captured: Captured, layer_of: dict[fx.Node, str]) -> dict[str, s
             joined[layer] = order[position + 1]
         else:
             joined[layer] = layer
-    return {layer: joined.get(target, target) for layer, target in joined.items()}
+    return _named({layer: joined.get(target, target) for layer, target in joined.items()}, size)
+
+
+def _named(joined: dict[str, str], size: Mapping[str, int]) -> dict[str, str]:
+    """Call each joined layer by its part with most weights: ``embedding``, not what follows it."""
+    parts: dict[str, list[str]] = {}
+    for layer, target in joined.items():
+        parts.setdefault(target, []).append(layer)
+    names = {
+        target: target
+        if _is_numbered(target) or not any(size.get(layer) for layer in layers)
+        else max(layers, key=lambda layer: size.get(layer, 0))
+        for target, layers in parts.items()
+    }
+    return {layer: names[target] for layer, target in joined.items()}
 
 
 def _is_numbered(layer: str) -> bool:

@@ -18,6 +18,7 @@ from waferstream.reports.curve_report import (
     curve_table,
     footnotes,
     format_duration,
+    format_energy,
     headline,
     table_text,
     verdict,
@@ -84,17 +85,27 @@ def test_curve_table_of_a_simulation_has_predictions() -> None:
     """Causes that take no time have no column."""
     header, _, row = curve_table(SIMULATION)
     cells = dict(zip(header, row, strict=True))
-    assert cells["tokens/s"] == "98,304"
+    assert cells["tokens/s"] == "98.3K"
     assert cells["accumulation steps"] == "4"
     assert (cells["compute"], cells["weights"]) == ("99.9%", "0.1%")
     assert not cells.keys() & {"reduce", "training", "weights SHA-256"}
 
 
-def test_curve_table_has_the_training_time_of_a_token_budget() -> None:
-    """A billion tokens at 24,576 tokens/s, and at four times as many."""
-    result = simulated_curve((1, 4), STEP, bill=training_bill(1e9, 1e5, 4, PriceSpec()))
-    header, *rows = curve_table(result)
-    assert [row[header.index("training")] for row in rows] == ["11.3 h", "2.8 h"]
+def test_curve_table_has_time_energy_and_cost_of_a_token_budget() -> None:
+    """A billion tokens at 100,000 tokens/s on four systems: 11.1 system hours; no price, no cost."""
+    for prices, cost in ((PriceSpec(), None), (PriceSpec(system_hour=10.0), "111.1")):
+        bill = training_bill(1e9, 1e5, 4, prices, kw=20.0)
+        header, row = curve_table(simulated_curve((4,), STEP, bill=bill))
+        cells = dict(zip(header, row, strict=True))
+        assert (cells["training"], cells["energy"]) == ("2.8 h", "0.222 MWh")
+        assert cells.get("cost") == cost
+
+
+@pytest.mark.parametrize(
+    ("kwh", "text"), [(9.0, "9 kWh"), (500, "0.5 MWh"), (2e6, "2,000 MWh"), (3e7, "30 GWh")]
+)
+def test_format_energy_chooses_the_unit(kwh: float, text: str) -> None:
+    assert format_energy(kwh) == text
 
 
 def test_curve_table_without_tokens_has_no_token_rate() -> None:
@@ -119,7 +130,13 @@ def test_table_text_is_aligned() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(10, "10 s"), (600, "10 min"), (3 * 3600, "3.0 h"), (100 * 86400, "100.0 days")],
+    [
+        (10, "10 s"),
+        (600, "10 min"),
+        (3 * 3600, "3.0 h"),
+        (100 * 86400, "100.0 days"),
+        (1e8, "3.2 years"),
+    ],
 )
 def test_format_duration_chooses_the_unit(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

@@ -9,14 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from waferstream.reports.economics import MOST_PRICE, MOST_TOKENS, PriceSpec, training_bill
+from waferstream.reports.economics import (
+    MOST_PRICE,
+    MOST_TOKENS,
+    PriceSpec,
+    power_kw,
+    training_bill,
+)
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
 
 
 def test_training_bill_of_a_known_run() -> None:
     """A million tokens at 1,000 tokens/s on 18 systems: 1,000 s, 5 system hours."""
-    bill = training_bill(1e6, 1e3, 18, PriceSpec(system_hour=4.0, system_kw=2.0, kwh=0.1))
+    bill = training_bill(1e6, 1e3, 18, PriceSpec(system_hour=4.0, kwh=0.1), kw=2.0)
     assert bill.duration_s == 1000
     assert bill.system_hours == 5
     assert bill.energy_kwh == 10
@@ -28,16 +34,25 @@ def test_training_bill_of_perfect_scaling_keeps_the_cost(
     tokens: float, rate: float, systems: int
 ) -> None:
     """Twice the systems at twice the rate need half the time."""
-    one = training_bill(tokens, rate, systems, PriceSpec())
-    two = training_bill(tokens, 2 * rate, 2 * systems, PriceSpec())
+    prices = PriceSpec(system_hour=3.0)
+    one = training_bill(tokens, rate, systems, prices)
+    two = training_bill(tokens, 2 * rate, 2 * systems, prices)
     assert two.duration_s == pytest.approx(one.duration_s / 2)
     assert two.cost == pytest.approx(one.cost)
 
 
-def test_price_spec_marks_defaults_as_illustrative() -> None:
-    for field in PriceSpec.model_fields.values():
-        assert field.json_schema_extra == {"status": "assumed"}
-        assert "illustrative" in (field.description or "")
+def test_training_bill_has_no_cost_without_a_price() -> None:
+    """A price of energy alone is one, where the power is known."""
+    assert training_bill(1e6, 1e3, 1, PriceSpec(), kw=2.0).cost is None
+    assert training_bill(1e6, 1e3, 1, PriceSpec(kwh=1.0)).cost is None
+    assert training_bill(3.6e6, 1e3, 1, PriceSpec(kwh=1.0), kw=2.0).cost == 2.0
+
+
+def test_power_is_that_of_the_system_unless_stated() -> None:
+    """22.8 kW were measured on a CS-2 (arXiv 2204.03775); a machine of one's own has none."""
+    assert power_kw("CS-2", PriceSpec()) == 22.8
+    assert power_kw("CS-2", PriceSpec(system_kw=1.0)) == 1.0
+    assert power_kw("mine", PriceSpec()) is None
 
 
 @pytest.mark.parametrize(
@@ -63,8 +78,10 @@ def test_training_bill_refuses_numbers_out_of_range(
 
 def test_training_bill_is_finite_for_the_largest_prices() -> None:
     """The largest budget, prices and power, on a large and slow cluster."""
-    prices = PriceSpec(system_hour=MOST_PRICE, system_kw=MOST_PRICE, kwh=MOST_PRICE)
-    assert math.isfinite(training_bill(MOST_TOKENS, 1e-30, 2048, prices).cost)
+    prices = PriceSpec(system_hour=MOST_PRICE, kwh=MOST_PRICE)
+    cost = training_bill(MOST_TOKENS, 1e-30, 2048, prices, kw=MOST_PRICE).cost
+    assert cost is not None
+    assert math.isfinite(cost)
 
 
 @pytest.mark.parametrize("price", PriceSpec.model_fields)

@@ -13,7 +13,7 @@ from waferstream.simulation.output import detail_text, simulation_text
 
 SNAPSHOT = Path(__file__).with_name("simulation_text.txt")
 STEP = Attribution(compute=999 * 10**9, weights=10**9)
-BILL = training_bill(1e9, 1e5, 4, PriceSpec())
+BILL = training_bill(1e9, 1e5, 4, PriceSpec(), kw=23.0)
 RESULT = simulated_curve((1, 4), STEP, ErrorBar("CS-2", 22, 0.05, 0.1, 0.35), BILL)
 
 
@@ -39,15 +39,17 @@ def test_simulation_text_marks_a_changed_machine() -> None:
     assert "cluster.yaml" in simulation_text(changed(as_published=False))
 
 
-def test_detail_text_without_a_bill_has_no_prices() -> None:
+def test_detail_text_without_a_bill_has_no_training_time() -> None:
     assert RESULT.simulation is not None
     detail = replace(RESULT.simulation.detail, bill=None)
-    assert "illustrative prices" in detail_text(RESULT)
-    assert "illustrative prices" not in detail_text(changed(detail=detail))
+    assert "tokens take" in detail_text(RESULT)
+    assert "tokens take" not in detail_text(changed(detail=detail))
 
 
 def test_detail_text_of_a_small_bill_has_significant_digits() -> None:
+    """A cost is printed with a price only."""
     assert RESULT.simulation is not None
-    bill = training_bill(1e6, 1e5, 4, PriceSpec(system_kw=20, kwh=0.1))
+    assert "cost 0" not in detail_text(RESULT)
+    bill = training_bill(1e6, 1e5, 4, PriceSpec(kwh=0.1), kw=20.0)
     text = detail_text(changed(detail=replace(RESULT.simulation.detail, bill=bill)))
-    assert "0.01111 system hours, 0.2222 kWh, cost 0.1333" in text
+    assert "0.01111 system hours, 0.222 kWh, cost 0.02222" in text

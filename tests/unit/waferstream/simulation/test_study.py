@@ -17,7 +17,6 @@ from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
 from timing.stalls import StreamCheck
 from waferstream.reports.curve import CurvePoint, PredictedStep
-from waferstream.reports.economics import PriceSpec
 from waferstream.simulation.study import Study, group_layers
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
@@ -95,9 +94,7 @@ def test_micro_batch_size_follows_the_policy(
 def test_fill_wafer_takes_uniform_rounds_on_a_small_wafer(study: Study) -> None:
     """Seven of twelve samples would fit, so it takes two rounds of six."""
     footprint = study.simulator.sram_plan(7).peak_bytes
-    reserved = (
-        MachineSpec().system.sram_bytes - study.detail(1, None, PriceSpec()).sram_capacity_bytes
-    )
+    reserved = MachineSpec().system.sram_bytes - study.detail(1).sram_capacity_bytes
     small = on(study, MachineSpec(system=override(CS2, sram_bytes=reserved + footprint)))
     assert 7 <= small.simulator.largest_micro_batch < 12
     (point,) = small.curve((4,))
@@ -135,9 +132,7 @@ def test_curve_refuses_a_batch_that_cannot_be_shared(
 
 def test_curve_refuses_a_model_that_fits_no_wafer(study: Study) -> None:
     """Not even one sample fits."""
-    reserved = (
-        MachineSpec().system.sram_bytes - study.detail(1, None, PriceSpec()).sram_capacity_bytes
-    )
+    reserved = MachineSpec().system.sram_bytes - study.detail(1).sram_capacity_bytes
     tiny = on(study, MachineSpec(system=override(CS2, sram_bytes=reserved + 64)))
     with pytest.raises(ApplianceResourceExhausted) as caught:
         tiny.curve((1,))
@@ -153,7 +148,7 @@ def test_curve_refuses_a_model_that_exceeds_memoryx(study: Study) -> None:
 
 def test_detail_groups_layers_in_order_of_execution(study: Study) -> None:
     """Every segment is counted once."""
-    layers = study.detail(2, None, PriceSpec()).layers
+    layers = study.detail(2).layers
     phases = [group.check.phase for group in layers]
     assert sum(group.count for group in layers) == len(study.costed(2).program.segments)
     assert phases == sorted(phases, reverse=True)
@@ -165,7 +160,7 @@ def test_detail_groups_layers_in_order_of_execution(study: Study) -> None:
 
 def test_detail_has_the_memory_of_masters_sums_and_state(study: Study) -> None:
     """fp32 masters, sums and two moments; all in DRAM, and small enough for one wafer."""
-    detail = study.detail(1, None, PriceSpec())
+    detail = study.detail(1)
     parameters = 4 * (64 * 64 + 64)
     assert detail.tiers.masters == detail.tiers.sums == Holding(4 * parameters)
     assert detail.tiers.state == Holding(8 * parameters)
@@ -176,12 +171,12 @@ def test_detail_has_the_memory_of_masters_sums_and_state(study: Study) -> None:
 @pytest.mark.parametrize(("spare_bytes", "fits"), [(0, True), (-1, False)])
 def test_detail_fits_sram_to_the_last_byte(study: Study, spare_bytes: int, fits: bool) -> None:
     """Weights, gradients, masters and state, before any activation."""
-    sram_bytes = study.detail(1, None, PriceSpec()).resident_bytes + spare_bytes
+    sram_bytes = study.detail(1).resident_bytes + spare_bytes
     system = {"sram_bytes": sram_bytes, "fabric": {"sram_reserved_bytes_per_pe": 0}}
     machine = MachineSpec.model_validate({"system": system})
     simulator = Simulator(study.simulator.program, machine, update=UpdateCost(8, 15))
     small = replace(study, simulator=simulator)
-    assert small.detail(1, None, PriceSpec()).fits_sram == fits
+    assert small.detail(1).fits_sram == fits
 
 
 def check(layer: str, compute_ps: int = 10**9) -> StreamCheck:

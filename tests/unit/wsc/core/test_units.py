@@ -12,6 +12,8 @@ from wsc.core.units import (
     format_count,
     format_ps,
     format_rate,
+    format_short,
+    parse_count,
     seconds,
     transfer_ps,
 )
@@ -109,3 +111,19 @@ def test_aligned_refuses_a_short_row() -> None:
     """It would shift all that follow."""
     with pytest.raises(ValueError, match="zip"):
         aligned([("a", "b"), ("c",)])
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(97.4, "97.4"), (999.6, "1K"), (199_468, "199K"), (2.71e6, "2.71M"), (3e11, "300B")],
+)
+def test_format_short_has_three_digits_and_a_suffix(number: float, text: str) -> None:
+    """parse_count reads it back."""
+    assert format_short(number) == text
+    assert parse_count(text) == pytest.approx(number, rel=0.005)
+
+
+@pytest.mark.parametrize("text", ["", "B", "3X", "three"])
+def test_parse_count_refuses_other_text(text: str) -> None:
+    with pytest.raises(ValueError, match=r"could not convert"):
+        parse_count(text)

@@ -64,6 +64,13 @@ def test_small_layers_join_a_neighbour() -> None:
     assert head.weights == ("norm.weight", "head.weight")
 
 
+def test_joined_layer_has_the_name_of_its_largest_part() -> None:
+    """Not of a small one that follows: rotary positions have no weights."""
+    found = names(compiled_gpt({**GPT, "position_embedding_type": "rotary"}))
+    assert found[0] == "embedding forward"
+    assert not any(name.startswith("position") for name in found)
+
+
 def test_model_without_submodules_is_one_layer() -> None:
     """Its own parameters belong to the layer "step"."""
 

@@ -1,0 +1,64 @@
+"""Memory is checked before a process of the cluster starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance import host_need
+from appliance.elaborate import ClusterSize
+from appliance.host_need import check_host, needs_of
+from memoryx.flash import FlashSpec
+from tests.support.errors import raises
+from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
+from tests.support.tiny_run import run_here, write_run
+from timing.hardware import MachineSpec
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.installation import Installation
+
+
+def installed(size: ClusterSize) -> Installation:
+    """Return the installation of a step of six samples on a cluster."""
+    compiled = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3)
+    return installation(compiled, list, sgd(Regression()), size, MachineSpec())
+
+
+def test_need_grows_with_systems_but_not_that_of_the_weights() -> None:
+    """Every system has activations of its own; gradient sums are kept over several rounds only."""
+    one, two = ClusterSize(1, activation_bytes=1), ClusterSize(2, activation_bytes=1)
+    on_one, on_two = needs_of(installed(one), one), needs_of(installed(two), two)
+    weights = 4 * sum(weight.numel() for weight in Regression().parameters())
+    assert on_one["fp32 weights"] == on_two["fp32 weights"] == on_one["gradient sums"] == weights
+    assert on_two["activations of 2 x 1 micro-batches"] == pytest.approx(
+        2 * on_one["activations of 1 x 1 micro-batches"]
+    )
+    flash = replace(one, flash=FlashSpec(path=Path(), resident_bytes=8))
+    assert needs_of(installed(one), flash)["weights and state beside flash"] == 8
+    whole = ClusterSize(1)
+    assert "gradient sums" not in needs_of(installed(whole), whole)
+
+
+def test_host_without_the_memory_is_refused_with_numbers_and_ways_out() -> None:
+    size = ClusterSize(1)
+    need = sum(needs_of(installed(size), size).values())
+    check_host(installed(size), size, free=need)
+    with raises(ApplianceResourceExhausted, "model-exceeds-host") as caught:
+        check_host(installed(size), size, free=need - 1)
+    assert "fp32 weights" in str(caught.value.value)
+    assert "--simulate" in str(caught.value.remedy)
+
+
+def test_run_is_refused_before_its_cluster_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The simulation that the error proposes runs on the same host."""
+    monkeypatch.setattr(host_need, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(host_need, "swap_bytes", lambda: 0)
+    flags = write_run(tmp_path, init__loop={"max_steps": 1})
+    code, out, err = run_here([*flags, "--mode=train"], capsys)
+    assert code == 1
+    assert "[model-exceeds-host]" in err
+    assert "Preparing to execute" not in out
+    assert run_here([*flags, "--simulate"], capsys)[0] == 0
