@@ -50,20 +50,14 @@ class LocalRoles:
             return self._run(job)
 
     def _run(self, job: Job) -> list[Report]:
-        mail: deque[Envelope] = deque()
         states: dict[str, RunningJob] = {}
         for numbers in self._numbers.values():  # what an earlier job has not read is gone
             numbers.restart()
-        for name, role in self._roles.items():
-            with self._failures_of(name):
-                states[name] = role.begin(job)
-                mail.extend(map(self._numbers[name].numbered, states[name].start()))
-        while mail:
-            envelope = mail.popleft()
-            numbers = self._numbers[envelope.target]
-            with self._failures_of(envelope.target):
-                if numbers.takes(envelope):
-                    mail.extend(map(numbers.numbered, states[envelope.target].handle(envelope)))
+        try:
+            self._converse(job, states)
+        finally:
+            for state in states.values():
+                state.leave()
         if waiting := {name: s.waits_for() for name, s in states.items() if not s.finished}:
             raise ApplianceDeadlockError(
                 "no message is left but some roles wait",
@@ -74,6 +68,27 @@ class LocalRoles:
                 ),
             )
         return [state.report() for state in states.values()]
+
+    def _converse(self, job: Job, states: dict[str, RunningJob]) -> None:
+        """Begin a job on all roles and handle messages until none is left and nobody computes."""
+        mail: deque[Envelope] = deque()
+        for name, role in self._roles.items():
+            with self._failures_of(name):
+                states[name] = role.begin(job)
+                mail.extend(map(self._numbers[name].numbered, states[name].start()))
+        while True:
+            while mail:
+                envelope = mail.popleft()
+                numbers = self._numbers[envelope.target]
+                with self._failures_of(envelope.target):
+                    if numbers.takes(envelope):
+                        mail.extend(map(numbers.numbered, states[envelope.target].handle(envelope)))
+            working = [name for name, state in states.items() if state.is_working]
+            if not working:
+                return
+            for name in working:
+                with self._failures_of(name):
+                    mail.extend(map(self._numbers[name].numbered, states[name].work()))
 
     def install(self, installation: Installation) -> None:
         self.install_on(self._roles, installation)

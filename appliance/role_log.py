@@ -204,6 +204,17 @@ class LoggedJob:
         self._log.debug("%s from %s", type(envelope.message).__name__, envelope.source)
         return self._passed_on(self._job.handle(envelope))
 
+    @property
+    def is_working(self) -> bool:
+        """Whether other threads compute for the role."""
+        return self._job.is_working
+
+    def work(self) -> Iterator[Envelope]:
+        return self._passed_on(self._job.work())
+
+    def leave(self) -> None:
+        self._job.leave()
+
     def report(self) -> Report:
         self._log.info("End of the job: %.3f s", time.perf_counter() - self._start_s)
         return self._job.report()

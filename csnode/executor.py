@@ -1,22 +1,26 @@
 """Executes segment steps of one program on a CS node: kernels on the lanes of the host.
 
 The micro-batches of a round run segment by segment, up to ``lanes`` side by side, each on one
-thread. Threads never split a kernel, so their number never changes a bit. The executor keeps
-nothing from one call to the next.
+thread. Threads never split a kernel, so their number never changes a bit. A segment may start while
+the one before still runs: a micro-batch follows itself, not the others, and no lane waits for the
+end of a segment. The executor keeps nothing from one call to the next.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 import torch
 
 from csnode.gradients import GradientSum, GradientSums, SlabMemory
+from csnode.lanes import Lanes
+from csnode.micro_batch import MicroBatch
 from wsc.compiler import cbfloat16
 from wsc.compiler.keyed_random import KEY_INPUT
 from wsc.compiler.precision import CARRIED, DTYPES, read_stream
@@ -24,88 +28,12 @@ from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
-from wsc.core.partial_sum import Operands
+from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Program, Segment
 from wsc.core.rng import stream_key
-from wsc.core.role import Interval, RoleContext, Value
+from wsc.core.role import Interval, RoleContext
 from wsc.core.schedule import SegmentStep
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-Kernel = Callable[..., tuple[Any, ...]]
-
-
-class Lanes:
-    """``count`` threads, each of which computes on one core; a single lane is the caller's thread.
-
-    The threads end with the object.
-    """
-
-    def __init__(self, count: int, name: str) -> None:
-        self._threads = (
-            ThreadPoolExecutor(count, name, torch.set_num_threads, (1,)) if count > 1 else None
-        )
-
-    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """Return the results for all items, in their order; raise what the first failure raises."""
-        side_by_side = map if self._threads is None else self._threads.map
-        return list(side_by_side(work, items))
-
-
-@dataclass
-class MicroBatch:
-    """The activations of one micro-batch between segments.
-
-    ``values`` holds the batch inputs and every stashed value by name, ``gradients`` those of the
-    segment that ran last, ``results`` the step's results by position: tensors at the positions
-    ``tensors``, numbers at all others. ``weights`` are its weights in results that are means, by
-    position; ``has_labels`` is False where it has no label of the loss, and its gradients are 0.
-    """
-
-    index: int
-    values: dict[str, Any]
-    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
-    results: dict[int, Value] = field(default_factory=dict)
-    weights: Mapping[int, float] = field(default_factory=dict)
-    has_labels: bool = True
-    tensors: frozenset[int] = frozenset()
-    is_finite: bool = True  # as far as it was examined
-
-    def run(self, segment: Segment, kernel: Kernel, weights: Sequence[torch.Tensor]) -> None:
-        """Run one segment and keep what later segments read."""
-        inputs = [self.values[name] for name in segment.inputs]
-        returned = kernel(*weights, *inputs)
-        num_outputs, num_gradients = len(segment.outputs), len(segment.gradients)
-        self.values.update(zip(segment.outputs, returned[:num_outputs], strict=True))
-        gradients = returned[num_outputs : num_outputs + num_gradients]
-        if not self.has_labels:  # a mean over no labels is not a number
-            gradients = tuple(map(torch.zeros_like, gradients))
-        self.gradients = dict(zip(segment.gradients, gradients, strict=True))
-        results = returned[num_outputs + num_gradients :]
-        for (place, _), value in zip(segment.results, results, strict=True):
-            weight = self.weights.get(place, 1.0)
-            if place in self.tensors:
-                self.results[place] = value.clone()  # it may be a view of something larger
-            else:
-                self.results[place] = float(value) * weight if weight else 0.0
-
-    def take_gradients(self) -> dict[str, torch.Tensor]:
-        """Return the gradients of the segment that ran last, and keep them no more."""
-        taken, self.gradients = self.gradients, {}
-        return taken
-
-    def drop(self, names: Sequence[str]) -> None:
-        """Forget stashed values."""
-        for name in names:
-            del self.values[name]
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all values that are held; views of one tensor count once."""
-        tensors = (value for value in self.values.values() if isinstance(value, torch.Tensor))
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-        return sum(storages.values())
 
 
 @dataclass(frozen=True)
@@ -114,16 +42,49 @@ class Executed:
 
     ``gradients`` are given by the node that owns the micro-batches: this one, and others where it
     computes for a vote (csnode.voting). ``not_finite`` names the first value of each micro-batch
-    that is not finite, if that was asked.
+    that is not finite, if that was asked. ``held_bytes`` are those of the largest micro-batch on
+    the wafer, once its values are stashed; 0 where nothing is.
     """
 
     intervals: list[Interval]
     gradients: dict[int, list[GradientSum]]
     not_finite: list[str | None]
+    held_bytes: int
 
 
 Examine = Callable[[Segment, MicroBatch], str | None]
 """Returns the name of a micro-batch's first value that is not finite (csnode.finite)."""
+
+
+class Passed(NamedTuple):
+    """What one segment left of one micro-batch."""
+
+    interval: Interval
+    not_finite: str | None
+    held_bytes: int
+
+
+@dataclass(frozen=True)
+class Running:
+    """A segment that the lanes run: its micro-batches, in order, and where their sums gather."""
+
+    segment_step: SegmentStep
+    passed: list[Future[Passed]]
+    sums: dict[int, GradientSums]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every micro-batch has passed, or failed."""
+        return all(each.done() for each in self.passed)
+
+    def wait(self) -> None:
+        """Return when every micro-batch has passed, failed or never begins."""
+        wait(self.passed)
+
+    def cancel(self) -> None:
+        """Let no further micro-batch begin."""
+        for each in self.passed:
+            each.cancel()
 
 
 class Executor:
@@ -187,37 +148,40 @@ class Executor:
             index, values, weights=weights, has_labels=has_labels, tensors=self._tensors
         )
 
-    def run(
+    def start(
         self,
         step: int,
         segment_step: SegmentStep,
         payloads: Mapping[int, Payload],
         batches: Sequence[MicroBatch],
+        *,
         loss_scale: float | None = None,
         examine: Examine | None = None,
-    ) -> Executed:
-        """Run one segment for the micro-batches of a round and add their gradients.
+        after: Running | None = None,
+    ) -> Running:
+        """Let the lanes run one segment for the micro-batches of a round and add their gradients.
 
         Args:
             step: The training or evaluation step, for traces and errors.
             segment_step: What to run.
-            payloads: The weights of the segment, by bucket.
+            payloads: The weights of the segment, by bucket; read until the segment is finished.
             batches: Their values are updated in place.
             loss_scale: The dynamic loss scale of the step, if it has one and it is known by now.
             examine: Looks for values that are not finite.
+            after: The segment before, of the same micro-batches, if it may still run.
         """
         views = self._weights(segment_step, payloads)
-        if loss_scale is not None:
-            for batch in batches:
-                batch.values[LOSS_SCALE_INPUT] = loss_scale
-
         total, node_of = self.program.num_micro_batches, self.rounds.node_of
         sums = {
             owner: GradientSums(segment_step.gradients, total, self._memory)
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
 
-        def run_one(batch: MicroBatch) -> tuple[Interval, str | None]:
+        def pass_one(batch: MicroBatch, before: Future[Passed] | None) -> Passed:
+            if before is not None:
+                before.result()  # it began before this one, so it never waits for a lane
+            if loss_scale is not None:
+                batch.values[LOSS_SCALE_INPUT] = loss_scale
             segment = self.segment(segment_step, batch)
             kernel = self._kernels[self.program.is_short(batch.index)][segment.index]
             weights = [views[name] for name in segment.weights]
@@ -229,15 +193,28 @@ class Executor:
                 except Exception as error:
                     raise _kernel_failed(f"{detail} of step {step}", error) from error
                 found = None if examine is None else examine(segment, batch)
+                batch.is_finite &= found is None  # the next segment may run before this is told
                 sums[node_of(batch.index)].offer(batch.index, batch.take_gradients())
                 stop_ns = time.perf_counter_ns()
-            return Interval("compute", start_ns, stop_ns, step, detail), found
+            held_bytes = self.held_bytes(batch) if segment_step.stashes else 0
+            batch.drop(segment.drops)
+            return Passed(Interval("compute", start_ns, stop_ns, step, detail), found, held_bytes)
 
-        ran = self._lanes.map(run_one, batches)
+        befores = [None] * len(batches) if after is None else after.passed
+        passed = [
+            self._lanes.submit(partial(pass_one, batch, before))
+            for batch, before in zip(batches, befores, strict=True)
+        ]
+        return Running(segment_step, passed, sums)
+
+    def finish(self, running: Running) -> Executed:
+        """Wait until a segment has run; return what it left, or raise what its kernels raised."""
+        passed = [each.result() for each in running.passed]
         return Executed(
-            [interval for interval, _ in ran],
-            {owner: of_owner.take(self._for_each) for owner, of_owner in sums.items()},
-            [found for _, found in ran],
+            [each.interval for each in passed],
+            {owner: of_owner.take(self._for_each) for owner, of_owner in running.sums.items()},
+            [each.not_finite for each in passed],
+            max((each.held_bytes for each in passed), default=0),
         )
 
     def segment(self, segment_step: SegmentStep, batch: MicroBatch) -> Segment:
@@ -272,13 +249,9 @@ class Executor:
         return views
 
     def _for_each(self, act: Callable[..., object], operands: Operands) -> None:
-        """Act on the tensors of a bucket, which are independent, side by side on the lanes."""
-
-        def on_a_core(each: tuple[torch.Tensor, ...]) -> None:
-            with self._cores.lease():
-                act(*each)
-
-        self._lanes.map(on_a_core, operands)
+        """Act on the tensors of a bucket while a core is held."""
+        with self._cores.lease():
+            one_by_one(act, operands)
 
 
 def _planned_pieces(program: Program) -> dict[str, tuple[int, int]]:

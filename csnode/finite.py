@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
-from csnode.executor import MicroBatch
+from csnode.micro_batch import MicroBatch
 from wsc.core.program import Segment
+from wsc.core.watch import ORIGINS, Finding
+
+
+class NotFinite(NamedTuple):
+    """The first value of a micro-batch that is not finite; ``position`` is in the schedule."""
+
+    step: int
+    micro_batch: int
+    position: int
+    tensor: str
+
+    def finding(self, segment: Segment, role: str) -> Finding:
+        """Return what the role reports about it."""
+        origin, tensor = ORIGINS.index("micro-batch"), f"{self.tensor} ({segment.phase})"
+        return Finding(
+            self.step, origin, self.micro_batch, self.position, segment.layer, tensor, role
+        )
 
 
 def not_finite(segment: Segment, batch: MicroBatch) -> str | None:

@@ -6,13 +6,16 @@ position in the schedule (wsc.core.schedule), and advances as far as they allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from csnode.executor import Executor, Lanes, MicroBatch
-from csnode.finite import not_finite
+from csnode.executor import Executor, Running
+from csnode.finite import NotFinite, not_finite
 from csnode.gradients import GradientSum
+from csnode.lanes import Lanes
+from csnode.micro_batch import MicroBatch
 from csnode.sram_ledger import SramLedger
 from csnode.voting import Voting
 from wsc.core.installation import Installation
@@ -33,7 +36,6 @@ from wsc.core.program import Mode
 from wsc.core.reduce_order import Subtree
 from wsc.core.role import Job, JobState, Report, RoleContext, Waiting
 from wsc.core.schedule import SegmentStep
-from wsc.core.watch import ORIGINS, Finding
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class CSNode:
         self.executors: dict[Mode, Executor] = {}
         self._context = context
         self._lanes = Lanes(spec.lanes, f"{self.name}-lane")
+        self.most_running = min(spec.lanes, 2)  # segments: with two, lanes never wait for the last
 
     def install(self, installation: Installation) -> None:
         self.executors[installation.mode] = Executor(
@@ -100,6 +103,7 @@ class NodeJob(JobState[CSNode]):
         # The position: round of a step, segment steps executed in it, micro-batches taken.
         self._now = RoundOfStep(job.first_step, 0)
         self._num_executed = 0
+        self._running: deque[Running] = deque()  # on the lanes, the oldest first
         self._batches: list[MicroBatch] = []
         self._is_verified = job.verification.is_on
         self._voting = Voting(role.spec.index, job.verification, self._executor.rounds)
@@ -135,6 +139,20 @@ class NodeJob(JobState[CSNode]):
         yield from self._advance()
 
     @property
+    def is_working(self) -> bool:
+        return bool(self._running)
+
+    def work(self) -> Iterator[Envelope]:
+        self._running[0].wait()
+        yield from self._advance()
+
+    def leave(self) -> None:
+        for running in self._running:
+            running.cancel()
+        for running in self._running:
+            running.wait()
+
+    @property
     def finished(self) -> bool:
         return self._now.step > self._last_step and not self._sent
 
@@ -166,23 +184,31 @@ class NodeJob(JobState[CSNode]):
         return (*own, *self._voting.begin(*self._now))
 
     def _advance(self) -> Iterator[Envelope]:
-        """Execute the schedule until the job ends or a message is missing."""
-        executor = self._executor
+        """Execute the schedule until the job ends, a message is missing or the lanes are busy."""
         while self._now.step <= self._last_step:
             if len(self._batches) < len(self._needed):
                 index = self._needed[len(self._batches)]
                 if (self._now.step, index) not in self._inputs:
                     return
                 yield self._take_batch(self._now.step, index)
-            elif self._num_executed < len(executor.schedule):
-                step = executor.schedule[self._num_executed]
-                arrived = self._weights.get(self._now, {})
-                if any(bucket.index not in arrived for bucket in step.weights):
-                    return
-                yield from self._execute(step)
+            elif (segment_step := self._next_step()) is not None:
+                self._start(segment_step)
+            elif self._running and self._running[0].is_done:
+                yield from self._finish(self._running.popleft())
                 self._num_executed += 1
-            else:
+            elif self._num_executed == len(self._executor.schedule):
                 yield from self._end_round()
+            else:
+                return
+
+    def _next_step(self) -> SegmentStep | None:
+        """Return the segment step that may start now: its weights are here, and lanes need work."""
+        schedule, arrived = self._executor.schedule, self._weights.get(self._now, {})
+        position = self._num_executed + len(self._running)
+        if position == len(schedule) or len(self._running) == self.role.most_running:
+            return None
+        step = schedule[position]
+        return step if all(bucket.index in arrived for bucket in step.weights) else None
 
     def _take_batch(self, step: int, index: int) -> Envelope:
         ready = self._inputs.pop((step, index))
@@ -190,44 +216,38 @@ class NodeJob(JobState[CSNode]):
         self._batches.append(batch)
         return self.envelope(self.role.spec.worker, BatchReleased(step, index))
 
-    def _execute(self, step: SegmentStep) -> Iterator[Envelope]:
-        """Execute a segment step whose weights have arrived."""
-        weights = self._weights.get(self._now, {})
-        loss_scale = self._loss_scales.get(self._now.step)
-        examine = not_finite if self._now.step <= self._finite_to else None
-        executed = self._executor.run(
-            self._now.step, step, weights, self._batches, loss_scale, examine
+    def _start(self, step: SegmentStep) -> None:
+        """Let the lanes run a segment step whose weights have arrived."""
+        running = self._executor.start(
+            self._now.step,
+            step,
+            self._weights.get(self._now, {}),
+            self._batches,
+            loss_scale=self._loss_scales.get(self._now.step),
+            examine=not_finite if self._now.step <= self._finite_to else None,
+            after=self._running[-1] if self._running else None,
         )
+        self._running.append(running)
+
+    def _finish(self, running: Running) -> Iterator[Envelope]:
+        """Release the weights of a segment that has run, and send its gradients."""
+        step, executed = running.segment_step, self._executor.finish(running)
         self._report.intervals += executed.intervals
-        self._note_not_finite(step, executed.not_finite)
+        for batch, tensor in zip(self._own, executed.not_finite, strict=False):
+            if tensor is not None:
+                found = NotFinite(self._now.step, batch.index, self._num_executed, tensor)
+                segment = self._executor.segment(step, batch)
+                self._report.findings.append(found.finding(segment, self.role.name))
+        weights = self._weights.get(self._now, {})
         for bucket in step.weights:
             self._sram.change("weights", -weights.pop(bucket.index).num_bytes)
             released = WeightsReleased(*self._now, bucket.index)
             yield self.envelope(self.role.spec.parent, released)
         if step.stashes:
-            self._account()
-        for batch in self._batches:
-            batch.drop(self._executor.segment(step, batch).drops)
+            self._account(executed.held_bytes)
         self._voting.note(executed.gradients)
         own = executed.gradients.get(self.role.spec.index, ())
         yield from map(self._send_gradient, own)
-
-    def _note_not_finite(self, step: SegmentStep, tensors: Sequence[str | None]) -> None:
-        """Note each micro-batch's first value that is not finite in a step."""
-        for batch, tensor in zip(self._own, tensors, strict=False):
-            segment = self._executor.segment(step, batch)
-            if tensor is not None:
-                batch.is_finite = False
-                found = Finding(
-                    self._now.step,
-                    ORIGINS.index("micro-batch"),
-                    batch.index,
-                    self._num_executed,
-                    segment.layer,
-                    f"{tensor} ({segment.phase})",
-                    self.role.name,
-                )
-                self._report.findings.append(found)
 
     def _send_gradient(self, gradient: GradientSum) -> Envelope:
         bucket, subtree, part = gradient
@@ -247,7 +267,7 @@ class NodeJob(JobState[CSNode]):
             results = tuple(None if place in unread else batch.results[place] for place in places)
             self._report.results[self._now.step, batch.index] = results
         self._batches = []
-        self._account()
+        self._account(0)
         self._weights.pop(self._now, None)
         self._num_executed = 0
         step, round_index = self._now
@@ -271,11 +291,10 @@ class NodeJob(JobState[CSNode]):
         for keeper in self._executor.keepers:
             yield self.envelope(keeper, done)
 
-    def _account(self) -> None:
+    def _account(self, held_bytes: int) -> None:
         """Update the ledger with the activations that are held.
 
         The emulated wafer takes one micro-batch at a time; the others are the host's.
         """
-        held_bytes = max(map(self._executor.held_bytes, self._batches), default=0)
         self._sram.change("activations", held_bytes - self._activation_bytes)
         self._activation_bytes = held_bytes

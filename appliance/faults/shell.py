@@ -249,6 +249,17 @@ class FaultyJob:
             else:
                 yield answer
 
+    @property
+    def is_working(self) -> bool:
+        """Whether other threads compute for the role."""
+        return self._job.is_working
+
+    def work(self) -> Iterator[Envelope]:
+        return self._job.work()
+
+    def leave(self) -> None:
+        self._job.leave()
+
     def report(self) -> Report:
         return self._job.report()
 

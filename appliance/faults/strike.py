@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import torch
 
 from appliance.faults.plan import Fault
-from csnode.executor import Executed
+from csnode.executor import Executed, Running
 from csnode.node import CSNode
 from wsc.core.messages import Envelope
 
@@ -72,15 +71,15 @@ def flip_next_gradient(node: CSNode) -> None:
     right = node.executors["train"]
     wrong = copy(right)
 
-    def run(*arguments: Any) -> Executed:
-        executed = right.run(*arguments)
+    def finish(running: Running) -> Executed:
+        executed = right.finish(running)
         for gradient in chain(*executed.gradients.values()):
             node.executors["train"] = right
             gradient.part.payload.view(torch.int32)[0] ^= _EXPONENT_BIT
             break
         return executed
 
-    wrong.run = run  # type: ignore[method-assign, assignment]
+    wrong.finish = finish  # type: ignore[method-assign]
     node.executors["train"] = wrong
 
 

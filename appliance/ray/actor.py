@@ -202,20 +202,32 @@ class RoleActor(HostedProcess):
 
     def _run(self, job: Job) -> Report:
         state = self._role.begin(job)
+        try:
+            self._converse(state, job.first_step)
+        finally:
+            state.leave()  # the memory that it computes in belongs to the next job
+        if job.is_protected:
+            self._send_tallies()
+        return state.report()
+
+    def _converse(self, state: RunningJob, step: int) -> None:
+        """Handle messages as they arrive, or wait for what the role computes meanwhile."""
         self._send(state.start())
         while not state.finished:
             envelope = self._next_message(state)
+            if envelope is None:
+                self._pulse.work("kernels", step)
+                self._send(state.work())
+                continue
             message = envelope.message
             if isinstance(message, Abort) or self._leaves:
                 raise aborted(self._role.name)
             if not self._numbers.takes(envelope):
                 continue
+            step = message.step
             what = f"{type(message).__name__} from {envelope.source}"
-            self._pulse.work(what, message.step)
+            self._pulse.work(what, step)
             self._send(state.handle(envelope))
-        if job.is_protected:
-            self._send_tallies()
-        return state.report()
 
     def _send(self, messages: Iterable[Envelope]) -> None:
         for envelope in messages:
@@ -226,8 +238,13 @@ class RoleActor(HostedProcess):
         for tally in self._numbers.tallies(self._role.name):
             self._endpoint.send(tally)
 
-    def _next_message(self, state: RunningJob) -> Envelope:
-        """Wait for the next message; after a moment state in the pulse for whom."""
+    def _next_message(self, state: RunningJob) -> Envelope | None:
+        """Wait for the next message; after a moment state in the pulse for whom.
+
+        Return None at once if there is none and the role computes.
+        """
+        if state.is_working:
+            return self._waiting_message()
         limit_s = self._runtime.stall_timeout_s + _GRACE_S
         deadline = time.monotonic() + limit_s
         self._pulse.wait()
@@ -240,6 +257,15 @@ class RoleActor(HostedProcess):
                 self._pulse.explain(*state.waits_for())
                 self._send_tallies()
         raise stalled(self._role.name, limit_s)
+
+    def _waiting_message(self) -> Envelope | None:
+        """Return a message that has arrived already, if there is one."""
+        try:
+            return self._endpoint.receive(0.0)
+        except ApplianceDeadlockError:
+            if self._leaves:
+                raise aborted(self._role.name) from None
+            return None
 
     def install(self, installation: Installation) -> None:
         """Give the role its part of a program."""

@@ -12,7 +12,7 @@ from appliance.ray.roles import RayRoles
 from wsc.core.errors import ConfigError
 from wsc.core.installation import Installation
 from wsc.core.messages import Envelope, WeightsReady
-from wsc.core.role import Job, Report, RoleContext, Waiting
+from wsc.core.role import Job, Report, RoleContext, Threadless, Waiting
 
 FOREVER = Job("train", 1, 1_000_000_000)
 
@@ -50,7 +50,7 @@ class Player:
         return f"{greeting} from {self.name}"
 
 
-class Match:
+class Match(Threadless):
     """Returns the ball; its step counts the strokes, and so do its 1000 fp32 values."""
 
     def __init__(self, player: Player, job: Job) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from appliance import local as local_roles
 from appliance.elaborate import ClusterSize
-from csnode.executor import Kernel, MicroBatch
+from csnode.micro_batch import Kernel, MicroBatch
 from tests.support.arenas import StrictArena
 from tests.support.cstorch_program import cluster_of
 from tests.support.local_machine import (

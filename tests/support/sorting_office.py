@@ -54,7 +54,12 @@ class SortingOffice(LocalRoles):
             for envelope in state.start():
                 post(envelope)
         self.unfinished_at_first = [name for name, s in self.jobs.items() if not s.finished]
-        while waiting:
+        while waiting or any(state.is_working for state in self.jobs.values()):
+            if not waiting:
+                for state in self.jobs.values():
+                    for answer in state.work() if state.is_working else ():
+                        post(answer)
+                continue
             route = self.choose(list(waiting))
             envelope = waiting[route].popleft()
             if not waiting[route]:
@@ -71,7 +76,7 @@ class SortingOffice(LocalRoles):
 
 
 class RepicklingOffice(SortingOffice):
-    """Pickles and restores a job state after each message, unless it holds a sum in a slab.
+    """Pickles and restores a job state after each message, unless it works or holds a sum in a slab.
 
     Slabs are mapped to themselves, as a link maps its handles.
     """
@@ -81,6 +86,8 @@ class RepicklingOffice(SortingOffice):
         self.repickled: Counter[str] = Counter()
 
     def after(self, role: str) -> None:
+        if self.jobs[role].is_working:
+            return
         stream = io.BytesIO()
         pickler = _StatePickler(stream)
         pickler.dump(self.jobs[role])

@@ -133,6 +133,19 @@ class RunningJob(Protocol):
         """Take one message, in any order across senders; yield the messages it causes."""
 
     @property
+    def is_working(self) -> bool:
+        """Whether other threads compute for this role; ``work`` has to be called at some time."""
+
+    def work(self) -> Iterator[Envelope]:
+        """Wait until a part of what ``is_working`` states is done; yield what it causes.
+
+        Called while no message waits, so that messages are taken before the role waits.
+        """
+
+    def leave(self) -> None:
+        """Return when nothing computes for this role any more; the job has ended, maybe early."""
+
+    @property
     def finished(self) -> bool:
         """Whether this role has done its part of the job and every credit is back."""
 
@@ -143,15 +156,32 @@ class RunningJob(Protocol):
         """Return what an unfinished job waits for; asked between two messages."""
 
 
+class Threadless:
+    """Base of jobs for which nothing computes but the thread that calls them."""
+
+    @property
+    def is_working(self) -> bool:
+        """Always False."""
+        return False
+
+    def work(self) -> Iterator[Envelope]:
+        """Yield nothing."""
+        return iter(())
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+
 AnyRole = TypeVar("AnyRole", bound="Role")
 
 
-class JobState(Generic[AnyRole]):
+class JobState(Threadless, Generic[AnyRole]):
     """Base of the running jobs: plain data, except for ``role``, which a pickle leaves out.
 
-    A state can be pickled between two messages; whoever unpickles it sets ``role`` again. Slabs are
-    no part of that: a view of a slab would become a copy, so a state is only whole in a pickle
-    while it holds no sum in a slab, and slab handles are for the pickler to map.
+    A state that is not working can be pickled between two messages; whoever unpickles it sets
+    ``role`` again. Slabs are no part of that: a view of a slab would become a copy, so a state is
+    only whole in a pickle while it holds no sum in a slab, and slab handles are for the pickler to
+    map.
     """
 
     role: AnyRole

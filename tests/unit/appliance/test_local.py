@@ -16,13 +16,13 @@ from wsc.core.errors import ApplianceDeadlockError, ApplianceRuntimeServerError,
 from wsc.core.messages import Envelope, WeightsReleased
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
-from wsc.core.role import Job, Report, RoleContext, Waiting
+from wsc.core.role import Job, Report, RoleContext, Threadless, Waiting
 
 JOB = Job("train", 1, 1)
 
 
 @dataclass
-class Toy:
+class Toy(Threadless):
     """A role that sends numbered messages at the start, and forwards others along a route.
 
     The number of a message is its step.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from functools import partial
-from typing import Never
+from typing import Any, Never
 
 import pytest
 import torch
 
 from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
-from csnode.executor import MicroBatch
+from csnode.micro_batch import MicroBatch
 from csnode.node import NodeSpec
 from tests.support.arenas import StrictArena, StrictSlab
 from tests.support.errors import raises
@@ -34,6 +36,7 @@ from wsc.core.messages import (
     WeightsReady,
     WeightsReleased,
 )
+from wsc.core.program import Segment
 from wsc.core.reduce_order import leaf
 from wsc.core.role import Job, RoleContext
 
@@ -64,7 +67,21 @@ class Driver:
 
     def tell(self, message: Message) -> list[Message]:
         """Deliver a message; return the messages that it causes."""
-        answers = list(self.job.handle(Envelope("test", self.node.name, message)))
+        answers = self.post(message)
+        while self.job.is_working:
+            answers += self.work()
+        return answers
+
+    def post(self, message: Message) -> list[Message]:
+        """Deliver a message; return what it causes at once."""
+        return self.note(self.job.handle(Envelope("test", self.node.name, message)))
+
+    def work(self) -> list[Message]:
+        """Wait for the lanes once; return the messages that this causes."""
+        return self.note(self.job.work())
+
+    def note(self, envelopes: Iterator[Envelope]) -> list[Message]:
+        answers = list(envelopes)
         self.sent += answers
         return [envelope.message for envelope in answers]
 
@@ -74,10 +91,16 @@ class Driver:
         return self.tell(BatchReady(1, index, self.slab(data)))
 
     def send_weights(self, round_index: int, bucket: int) -> list[Message]:
+        return self.tell(self.weights(round_index, bucket))
+
+    def post_weights(self, bucket: int) -> list[Message]:
+        return self.post(self.weights(0, bucket))
+
+    def weights(self, round_index: int, bucket: int) -> WeightsReady:
         names = self.plan.weights[bucket].names
         state = self.model.state_dict()
         data = torch.cat([state[name].reshape(-1) for name in names])
-        return self.tell(WeightsReady(1, round_index, bucket, self.slab(data)))
+        return WeightsReady(1, round_index, bucket, self.slab(data))
 
     def slab(self, data: torch.Tensor) -> StrictSlab:
         slab = self.mine.allocate(data.numel() * 4)
@@ -207,6 +230,51 @@ def test_node_with_two_lanes_sends_one_sum() -> None:
         assert torch.equal(values, torch.cat(sums))
     assert driver.job.finished
     assert driver.arena.live == set()
+
+
+def test_lanes_go_on_past_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A micro-batch runs the second segment while the other one still runs the first."""
+    second_runs = threading.Event()
+    run = MicroBatch.run
+
+    def run_slowly(batch: MicroBatch, segment: Segment, *rest: Any) -> None:
+        if segment.index == 1:
+            second_runs.set()
+        elif batch.index == 1:
+            assert second_runs.wait(10)
+        run(batch, segment, *rest)
+
+    monkeypatch.setattr(MicroBatch, "run", run_slowly)
+    driver = Driver(index=0, lanes=2)
+    for index in (0, 1):
+        driver.send_batch(index)
+    sent = driver.post_weights(0) + driver.post_weights(1)
+    assert sent == []
+    assert driver.work() == [WeightsReleased(1, 0, 0)]
+
+
+def test_node_leaves_when_its_lanes_have_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs ends; what has not begun never does, so nothing is written afterwards."""
+    may_end, ran = threading.Event(), []
+
+    def run(_: MicroBatch, segment: Segment, *__: Any) -> None:
+        ran.append(segment.index)
+        assert may_end.wait(10)
+
+    monkeypatch.setattr(MicroBatch, "run", run)
+    driver = Driver(index=0, lanes=2)
+    for index in (0, 1):
+        driver.send_batch(index)
+    driver.post_weights(0)
+    driver.post_weights(1)
+    leaving = threading.Thread(target=driver.job.leave)
+    leaving.start()
+    leaving.join(0.1)
+    assert leaving.is_alive()
+    may_end.set()
+    leaving.join(10)
+    assert not leaving.is_alive()
+    assert set(ran) == {0}
 
 
 def test_node_refuses_weights_beyond_its_sram() -> None:

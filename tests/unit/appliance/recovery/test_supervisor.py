@@ -35,7 +35,7 @@ from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale, LossScaleRule
 from wsc.core.messages import Envelope
 from wsc.core.optimizer import OptimizerSpec
-from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Waiting
+from wsc.core.role import Report, Role, RoleContext, RoleSpec, RunningJob, Threadless, Waiting
 
 MACHINE = MachineSpec(swarmx=SwarmXSpec(fan_out=2))
 SIZE = ClusterSize(num_csx=3, num_servers=2, num_workers=2, activation_bytes=1)  # several rounds
@@ -96,7 +96,7 @@ class MortalSpec:
 
 
 @dataclass
-class MortalJob:
+class MortalJob(Threadless):
     """A job during which a role may die."""
 
     job: RunningJob

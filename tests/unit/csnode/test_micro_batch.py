@@ -1,51 +1,12 @@
-"""The executor: lanes, and micro-batches between segments."""
+"""A micro-batch between segments."""
 
 from __future__ import annotations
-
-import threading
 
 import pytest
 import torch
 
-from csnode.executor import Lanes, MicroBatch
+from csnode.micro_batch import MicroBatch
 from tests.support.small_programs import segment
-
-
-def test_single_lane_runs_in_the_thread_of_the_caller() -> None:
-    """A cluster in one process starts no thread that could outlive it."""
-    assert (
-        Lanes(1, "lane").map(lambda _: threading.get_ident(), "abc") == [threading.get_ident()] * 3
-    )
-
-
-def test_lanes_run_items_in_parallel() -> None:
-    """Each item waits for the other; results keep the order of the items."""
-    meeting = threading.Barrier(2, timeout=10)
-    arrived = Lanes(2, "lane").map(lambda item: (meeting.wait() >= 0, item), "ab")
-    assert arrived == [(True, "a"), (True, "b")]
-
-
-def test_lanes_compute_on_one_torch_thread_each() -> None:
-    """Threads never split a kernel."""
-    assert Lanes(2, "lane").map(lambda _: torch.get_num_threads(), "ab") == [1, 1]
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_lanes_map_raises_the_failure_of_an_item(count: int) -> None:
-    """The failure is raised by ``map`` itself."""
-    with pytest.raises(ZeroDivisionError):
-        Lanes(count, "lane").map(lambda item: 1 // item, [1, 0])
-
-
-def test_lanes_end_their_threads_when_deleted() -> None:
-    """No explicit shutdown is needed."""
-    lanes = Lanes(2, "ending")
-    lanes.map(abs, [1, 2])
-    (thread, *_) = (t for t in threading.enumerate() if t.name.startswith("ending"))
-    del lanes
-    thread.join(10)
-    assert not thread.is_alive()
-
 
 SEGMENT = segment(
     0,
