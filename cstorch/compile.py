@@ -53,6 +53,14 @@ class Fit:
 def compile(model: nn.Module, backend: Backend | None = None) -> nn.Module:
     """Register the model with the backend; returns the module that a traced step calls."""
     backend = backend or current_backend()
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            "cstorch.compile must get a torch.nn.Module",
+            code="not-a-module",
+            where="cstorch.compile",
+            value=type(model).__name__,
+            remedy="compile the module, and call other functions in the traced step",
+        )
     backend.register(model)
     if not hasattr(model, "device"):
         # Programs for the real machine ask the model where to make tensors for a step.

@@ -20,7 +20,7 @@ from cstorch.devices.host import HostBackend
 from cstorch.program_settings import ProgramSettings
 from cstorch.terminal import log_to_terminal
 from cstorch.tracing.loop import Loop
-from wsc.core.errors import ConfigError, did_you_mean
+from wsc.core.errors import ConfigError, ProgramOrderError, did_you_mean
 
 log = logging.getLogger("waferstream")
 
@@ -52,7 +52,13 @@ def backend(
         return current_backend()
     earlier = existing_backend()
     if earlier is not None and not _is_interactive():
-        raise RuntimeError("a backend exists already; there is one per process")
+        raise ProgramOrderError(
+            "a backend exists already",
+            code="second-backend",
+            value=earlier.backend_type.name,
+            rule="there is one per process",
+            remedy="cstorch.backend() without arguments returns it; backend.shutdown() ends it",
+        )
     return replace_backend(backend_type or "CSX", **options)
 
 
@@ -96,9 +102,10 @@ def current_backend(
     """
     backend = existing_backend()
     if backend is None:
-        missing = 'no backend yet: call cstorch.backend("CSX") first'
+        missing = "there is no backend yet"
         if raise_exception:
-            raise RuntimeError(missing)
+            remedy = 'call cstorch.backend("CSX") first'
+            raise ProgramOrderError(missing, code="no-backend", remedy=remedy)
         if raise_warning:
             warnings.warn(missing, stacklevel=2)
     return backend
@@ -119,7 +126,7 @@ def current_executor() -> Loop:
     """Return the executor whose loop runs; RuntimeError outside of a loop."""
     loop = current_backend().loop
     if loop is None:
-        raise RuntimeError("no executor loop is running")
+        raise ProgramOrderError("no executor loop is running", code="no-loop")
     return loop
 
 

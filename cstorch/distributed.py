@@ -19,6 +19,7 @@ from cstorch.client.cluster_resolver import ServiceResolver
 from cstorch.client.restartable import get_worker_state as get_worker_state  # noqa: PLC0414  (exported)
 from cstorch.cluster import config as cluster
 from wsc.core.config import validate
+from wsc.core.errors import ConfigError
 
 
 @dataclass
@@ -92,7 +93,18 @@ def get_streaming_batch_size(
     global_batch_size: int,
     global_rank: int | None = None,  # noqa: ARG001
 ) -> int:
-    """Return the rows that the loader must yield: those of the global batch."""
+    """Return the rows that the loader must yield: those of the global batch.
+
+    Raises:
+        ConfigError: The batch is no whole number of samples.
+    """
+    if not isinstance(global_batch_size, int) or global_batch_size < 1:
+        raise ConfigError(
+            "the global batch size must be a whole number of at least 1",
+            code="batch-size-not-whole",
+            where="cstorch.distributed.get_streaming_batch_size",
+            value=f"{global_batch_size!r}",
+        )
     return global_batch_size
 
 

@@ -21,6 +21,7 @@ from cstorch.compile import model_of
 from cstorch.devices.host import HostBackend
 from cstorch.listeners.hooks import note_samples, traced_tensors
 from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.loop import Closure, Loop
 from cstorch.tracing.loss_result import loss_position
 from cstorch.tracing.recorded import RecordedScaler
@@ -141,6 +142,7 @@ class EagerStep:
         with (
             recording(recorder),
             recorded_clipping(model, recorder),
+            refused_foreign_steps(),
             traced_tensors(model),
             live_weights(model, backend.stream(precision), precision) as live,
         ):

@@ -37,6 +37,15 @@ class Scheduler:
     def __init__(self, optimizer: torch.optim.Optimizer, *args: Any, **named: Any) -> None:
         arguments = self._by_name(args, named)
         tags = arguments.pop("param_group_tags", None)
+        if not hasattr(optimizer, "remote_state"):
+            raise ConfigError(
+                "a scheduler of cstorch must get an optimizer of cstorch",
+                code="scheduler-of-foreign-optimizer",
+                where=type(self).__name__,
+                value=type(optimizer).__name__,
+                rule="MemoryX evaluates the schedule, and updates with cstorch's optimizers",
+                remedy="cstorch.optim has torch's optimizers",
+            )
         self.optimizer = optimizer
         self._tags = None if tags is None else _tag_set(tags)
         self._arguments = arguments

@@ -9,6 +9,7 @@ from typing import Any
 from cstorch.current import current_backend
 from cstorch.tracing.loop import Loop
 from cstorch.tracing.recorder import active_recorder
+from wsc.core.errors import ProgramOrderError
 
 
 def step_closure(function: Callable[..., Any]) -> Callable[..., None]:
@@ -43,7 +44,9 @@ def checkpoint_closure(function: Callable[..., Any]) -> Callable[..., None]:
 def _loop_of(function: Callable[..., Any]) -> Loop:
     loop = current_backend().loop
     if loop is None:
-        raise RuntimeError(
-            f"{function.__name__} is a closure and was called outside of an executor loop"
+        raise ProgramOrderError(
+            f"{function.__name__} is a closure and was called outside of an executor loop",
+            code="closure-outside-loop",
+            remedy="call it in an iteration over cstorch.utils.data.DataExecutor",
         )
     return loop

@@ -14,6 +14,7 @@ from cstorch.compile import Fit, compile_request, model_of
 from cstorch.listeners.hooks import note_samples, traced_tensors
 from cstorch.tracing.call import Call
 from cstorch.tracing.clipping import recorded_clipping
+from cstorch.tracing.foreign_steps import refused_foreign_steps
 from cstorch.tracing.recorder import Recorder, recording, update_of
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.compile import compile_recorded, recorded_digest
@@ -63,7 +64,12 @@ def record_step(
 
     model = model_of(backend)
     inputs = [(f"input_{i}", t.new_empty(size, *t.shape[1:])) for i, t in enumerate(call.tensors)]
-    with recording() as recorder, recorded_clipping(model, recorder), traced_tensors(model):
+    with (
+        recording() as recorder,
+        recorded_clipping(model, recorder),
+        refused_foreign_steps(),
+        traced_tensors(model),
+    ):
         buffers = backend.traced_buffers()
         made = record(step, model, inputs, stream_precision(), buffers, for_all_sizes=for_all_sizes)
     return RecordedStep(backend, made, call, outputs, recorder)

@@ -145,6 +145,12 @@ class Recorder:
                 "optimizer-stepped-twice",
                 "one optimizer, stepped once",
             )
+        if self.schedulers:
+            raise _refusal(
+                "a scheduler is stepped before the optimizer",
+                "scheduler-before-optimizer",
+                "after optimizer.step(): the update of a step takes the value before it counts",
+            )
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             self._hide_numbers(group)

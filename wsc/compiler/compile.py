@@ -121,6 +121,13 @@ def _lower(
     run_passes(captured, request.disabled_passes)
     recompute_layers(captured, request.recomputed_layers)
     segments, kernels = build_segments(captured)
+    if not segments:
+        raise ApplianceCompilationError(
+            "the traced step computes nothing",
+            code="step-without-ops",
+            rule="a step computes what it returns, or gradients",
+            remedy="call the compiled model in it, and return the loss",
+        )
     program = Program(
         mode="train" if captured.trained else "eval",
         digest=digest,

@@ -2,6 +2,7 @@
 
     WaferStreamError
     ├── ConfigError                      params.yaml, cluster.yaml or a flag is wrong
+    │   └── ProgramOrderError            a call comes at the wrong time; also a RuntimeError
     ├── DataError                        a dataset is missing, truncated, or too short
     │   └── EmptyLoaderError             a loader yields no batch; also a RuntimeError
     ├── CheckpointError                  a checkpoint cannot be written, read, or matched
@@ -100,6 +101,10 @@ def _rebuild(kind: type[WaferStreamError], what: str, fields: dict[str, Any]) ->
 
 class ConfigError(WaferStreamError):
     """A key or value of params.yaml, cluster.yaml or the command line is wrong."""
+
+
+class ProgramOrderError(ConfigError, RuntimeError):
+    """A call comes at the wrong time. The vendor's client raises a RuntimeError."""
 
 
 class DataError(WaferStreamError):

@@ -15,9 +15,20 @@ Cadence = int | Collection[int]
 
 
 def checked_cadence(name: str, asked: Cadence | None, least: int) -> Cadence:
-    """Return the requested cadence, or ``least`` for None; ConfigError if it is below ``least``."""
+    """Return the requested cadence, or ``least`` for None.
+
+    Raises:
+        ConfigError: It is no number of steps and no collection of steps, or it is below ``least``.
+    """
     if asked is None:
         return least
+    if isinstance(asked, bool | str) or not isinstance(asked, int | Collection):
+        raise ConfigError(
+            f"{name} must be an interval in steps, or a collection of steps",
+            code="interval-not-steps",
+            where=name,
+            value=asked,
+        )
     if isinstance(asked, int) and asked < least:
         raise ConfigError(
             f"{name} must be at least {least}",

@@ -300,6 +300,12 @@ class DataExecutor:
                     code="num-steps-unknown",
                     rule="num_steps, or a loader with a length",
                 ) from error
+        if isinstance(num_steps, bool) or not isinstance(num_steps, int):
+            raise ConfigError(
+                "num_steps must be a whole number",
+                code="num-steps-not-whole",
+                value=f"{num_steps!r}",
+            )
         if not 0 < num_steps <= MAX_STEPS:
             raise ConfigError(
                 "num_steps must be between 1 and 2**31 - 1",

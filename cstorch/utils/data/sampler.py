@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sized
 import torch
 from torch.utils.data import Sampler
 
+from wsc.core.errors import ConfigError
+
 pad_index = -1
 """Index that stands for a sample of padding."""
 
@@ -44,6 +46,13 @@ class DistributedSampler(Sampler[int | list[int]]):
         num_samples: int | None = None,
         pad_last: bool = False,
     ) -> None:
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise ConfigError(
+                "batch_size must be None or a whole number of at least 1",
+                code="batch-size-not-whole",
+                where=type(self).__name__,
+                value=f"{batch_size!r}",
+            )
         self.data_source = data_source
         self.shuffle = shuffle
         self.seed = seed

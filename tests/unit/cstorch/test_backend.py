@@ -25,25 +25,26 @@ from wsc.core.errors import (
     ApplianceNanError,
     ApplianceRuntimeServerError,
     ConfigError,
+    ProgramOrderError,
     WaferStreamError,
 )
 
 
 def test_second_backend_is_refused(backend: cstorch.Backend) -> None:
     """A second construction is refused; without arguments the existing backend is returned."""
-    with pytest.raises(RuntimeError, match="one per process"):
+    with raises(ProgramOrderError, "second-backend"):
         cstorch.backend("CSX")
     assert cstorch.backend() is cstorch.current_backend() is backend
 
 
 def test_current_backend_needs_a_backend() -> None:
     """There is none before the construction and after the shutdown."""
-    with pytest.raises(RuntimeError, match="no backend yet"):
+    with raises(ProgramOrderError, "no-backend"):
         cstorch.current_backend()
     with running_backend() as backend:
         pass
     backend.shutdown()
-    with pytest.raises(RuntimeError, match="no backend yet"):
+    with raises(ProgramOrderError, "no-backend"):
         cstorch.backend()
 
 

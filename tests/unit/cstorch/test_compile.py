@@ -227,3 +227,9 @@ def test_second_program_finds_the_cached_compile(
         found.append("Found existing cached compile" in caplog.text)
     assert found == [False, True, False]
     assert len(digests) == 1
+
+
+def test_function_in_place_of_a_module_is_refused() -> None:
+    """A function has no parameters that MemoryX could hold."""
+    with running_backend() as backend, raises(ConfigError, "not-a-module"):
+        cstorch.compile(lambda x: x, backend)  # type: ignore[arg-type]

@@ -18,8 +18,10 @@ from tests.support.cstorch_program import (
     model_of,
     training_step,
 )
+from tests.support.errors import raises
 from wsc.core.config import validate
 from wsc.core.digest import weights_digest
+from wsc.core.errors import ProgramOrderError
 
 
 def test_accessors_answer_without_a_backend() -> None:
@@ -32,7 +34,7 @@ def test_accessors_name_what_belongs_to_the_backend(backend: cstorch.Backend) ->
     """The executor is known while its loop runs."""
     assert cstorch.use_cs()
     assert cstorch.current_torch_device() == backend.torch_device
-    with pytest.raises(RuntimeError, match="no executor loop"):
+    with raises(ProgramOrderError, "no-loop"):
         cstorch.current_executor()
     loop = executor(1)
     assert [cstorch.current_executor() for _ in loop] == [loop]

@@ -15,6 +15,9 @@ def test_there_is_one_reader_of_data() -> None:
     assert (distributed.get_rank(), distributed.get_world_size()) == (0, 1)
     assert distributed.is_master_ordinal()
     assert distributed.get_streaming_batch_size(12, global_rank=3) == 12
+    for wrong in (0, 2.5):
+        with raises(ConfigError, "batch-size-not-whole"):
+            distributed.get_streaming_batch_size(wrong)  # type: ignore[arg-type]
 
 
 def test_a_small_folder_fits_the_cache(tmp_path: Path) -> None:

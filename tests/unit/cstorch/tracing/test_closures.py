@@ -18,7 +18,9 @@ from tests.support.cstorch_program import (
     run,
     training_step,
 )
+from tests.support.errors import raises
 from tests.support.local_machine import Regression
+from wsc.core.errors import ProgramOrderError
 
 Batch = dict[str, torch.Tensor]
 Clip = Callable[[nn.Module], object]
@@ -120,7 +122,7 @@ def test_closure_outside_of_a_loop_is_refused(
     def report() -> None:
         """Not reached."""
 
-    with pytest.raises(RuntimeError, match="report is a closure and was called outside"):
+    with raises(ProgramOrderError, "closure-outside-loop"):
         report()
 
 

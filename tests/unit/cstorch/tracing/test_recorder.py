@@ -76,6 +76,29 @@ def step_and_scheduler(backend: cstorch.Backend) -> tuple[TracedStep, LRSchedule
     return step, scheduler
 
 
+def test_scheduler_before_the_optimizer_is_refused(backend: cstorch.Backend) -> None:
+    """In torch the update would take the value of the next step."""
+    model = cstorch.compile(Regression(), backend)
+    optimizer = cstorch.optim.SGD(model.parameters(), momentum=0.9)
+    scheduler = cstorch.optim.lr_scheduler.ConstantLR(optimizer, 0.1, 3)
+
+    @cstorch.trace
+    def step(batch: Batch) -> None:
+        model(**batch).backward()
+        scheduler.step()
+        optimizer.step()
+
+    with raises(ApplianceCompilationError, "scheduler-before-optimizer"):
+        losses(step, executor())
+
+
+def test_step_that_computes_nothing_is_refused(backend: cstorch.Backend) -> None:
+    """What it returns is no tensor of the step."""
+    cstorch.compile(Regression(), backend)
+    with raises(ApplianceCompilationError, "step-without-ops"):
+        losses(cstorch.trace(lambda batch: str(len(batch))), executor())
+
+
 def scheduled_step(backend: cstorch.Backend) -> TracedStep:
     """Return a traced step with momentum and a falling learning rate."""
     return step_and_scheduler(backend)[0]

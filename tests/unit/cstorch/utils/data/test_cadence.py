@@ -24,6 +24,9 @@ def test_checked_cadence_refuses_a_small_interval() -> None:
     """The error names the argument; None means the least interval."""
     assert checked_cadence("activation_steps", None, least=1) == 1
     assert checked_cadence("checkpoint_steps", 0, least=0) == 0
+    for wrong in (1.5, "3", True):
+        with raises(ConfigError, "interval-not-steps"):
+            checked_cadence("activation_steps", wrong, least=1)  # type: ignore[arg-type]
     with raises(ConfigError, "interval-out-of-range"):
         checked_cadence("activation_steps", 0, least=1)
 

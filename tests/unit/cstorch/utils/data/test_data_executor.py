@@ -45,6 +45,13 @@ def test_num_steps_is_needed_without_a_length(backend: cstorch.Backend) -> None:
     assert len(executor(7, endless)) == 7
 
 
+@pytest.mark.parametrize("num_steps", [1.5, "3", True])
+def test_num_steps_that_is_not_whole_is_refused(num_steps: Any, backend: cstorch.Backend) -> None:
+    """Rounding would train another number of steps."""
+    with raises(ConfigError, "num-steps-not-whole"):
+        executor(num_steps)
+
+
 @pytest.mark.parametrize("num_steps", [0, -1, MAX_STEPS + 1])
 def test_num_steps_out_of_range_is_refused(num_steps: int, backend: cstorch.Backend) -> None:
     """It is at least one, and a signed 32-bit integer."""

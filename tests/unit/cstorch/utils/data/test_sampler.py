@@ -8,6 +8,8 @@ import pytest
 
 from cstorch.utils.data import DistributedSampler
 from cstorch.utils.data.sampler import pad_index
+from tests.support.errors import raises
+from wsc.core.errors import ConfigError
 
 DATA = list(range(7))
 
@@ -21,6 +23,13 @@ def test_batches_cover_the_dataset_once() -> None:
     assert batches == list(sampler)
     indices = [index for batch in batches for index in batch]  # type: ignore[union-attr]
     assert len(set(indices)) == 6
+
+
+@pytest.mark.parametrize("wrong", [0, -2, 1.5])
+def test_batch_size_that_is_not_whole_is_refused(wrong: Any) -> None:
+    """It would give empty batches, or none."""
+    with raises(ConfigError, "batch-size-not-whole"):
+        DistributedSampler(DATA, batch_size=wrong)
 
 
 def test_start_index_counts_whole_epochs() -> None:
