@@ -18,20 +18,14 @@ from time import process_time
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from appliance.cluster import Cluster, start_cluster
-from appliance.elaborate import ClusterSize, plan_installation
+from appliance.elaborate import ClusterSize
 from appliance.spec import AutoRestart, ClusterSpec, RuntimeSpec
 from benchmarks.streaming.comparison import Trial, run_trials, seconds_per_step, speed_ratio
-from benchmarks.streaming.workload import ADAMW, Workload
+from benchmarks.streaming.workload import Workload
+from benchmarks.training import Training
 from waferstream.reports.benchmark import new_file, new_result, positive
-from wsc.compiler.compile import CompileRequest, compile_step
-from wsc.compiler.compiled import Compiled
-from wsc.compiler.precision import StreamPrecision
 from wsc.core.files import write_json
-from wsc.core.installation import InputFeed
-from wsc.core.optimizer import OptimizerSpec, ParamGroup
 
 _ARMS: Mapping[str, tuple[AutoRestart | None, bool]] = {
     "off": (None, False),
@@ -46,15 +40,15 @@ _NUM_SERVERS = 2
 class _Arm:
     """A cluster in this process that goes on training."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._steps_done = 0
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self.cluster = training.cluster
+        training.load()
 
     def run(self, steps: int) -> float:
         """Train; return the seconds of processor time."""
         start_s = process_time()
-        self.cluster.run("train", self._steps_done + 1, self._steps_done + steps)
-        self._steps_done += steps
+        self._training.run(steps)
         return process_time() - start_s
 
 
@@ -98,36 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _start(workload: Workload, autorestart: AutoRestart | None, has_replicas: bool) -> _Arm:
     """Start a cluster with the program and the weights of a workload."""
-    model, compiled = _compile(workload)
     size = ClusterSize(1, num_servers=_NUM_SERVERS, has_replicas=has_replicas)
     spec = ClusterSpec(runtime=RuntimeSpec(kind="local"))
-    names = tuple(name for name, _ in model.named_parameters())
-    hyper = {**ADAMW, "correct_bias": True, "amsgrad": False}
-    optimizer = OptimizerSpec("AdamW", (ParamGroup(names, hyper),))
-    feed = InputFeed(workload.source, tuple(range(len(compiled.program.inputs))))
-    installation = plan_installation(compiled, feed, optimizer, size, spec.machine)
-    parameters = compiled.program.parameters
-    cluster = start_cluster(parameters, size, spec, seed=0, autorestart=autorestart)
-    cluster.install(installation)
-    cluster.load_weights({name: p.detach() for name, p in model.named_parameters()})
-    return _Arm(cluster)
-
-
-def _compile(workload: Workload) -> tuple[torch.nn.Module, Compiled]:
-    model, batch = workload.model(), next(iter(workload.source()))
-    leaves, structure = pytree.tree_flatten(dict(batch))
-    size = workload.micro_batch_size
-
-    def step(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        loss: torch.Tensor = model(**pytree.tree_unflatten(tensors, structure))
-        loss.backward()
-        return [loss]
-
-    inputs = [(f"input_{index}", leaf[:size]) for index, leaf in enumerate(leaves)]
-    precision = StreamPrecision("float32", "float32")
-    count = workload.batch_size // size
-    request = CompileRequest(precision, size, count, target="benchmark")
-    return model, compile_step(step, model, inputs, request)[0]
+    return _Arm(Training(workload, size, spec, autorestart))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -51,7 +51,8 @@ class FlashSpec(Config):
     """Folder on a fast disk, on every host that has weight servers."""
 
     resident_bytes: PositiveInt
-    """DRAM of each weight server (and of each replica) for masters and optimizer state."""
+    """DRAM of each weight server (and of each replica) for masters and optimizer state; an eighth
+    more while a checkpoint is written in the background."""
 
     @field_validator("path", mode="after")
     @classmethod
@@ -110,6 +111,7 @@ class FlashMemory:
 
     def __init__(self, spec: FlashSpec) -> None:
         self._spec = spec
+        self.copy_limit_bytes = spec.resident_bytes // 8
         # What is mapped stays below this, so that the rest can be written meanwhile.
         self._most_mapped_bytes = spec.resident_bytes * 3 // 4
         self._files: tuple[_File, ...] = ()

@@ -22,6 +22,10 @@ class Memory(Protocol):
     def is_bounded(self) -> bool:
         """Whether only some of the tensors are in DRAM at a time."""
 
+    @property
+    def copy_limit_bytes(self) -> int | None:
+        """The DRAM that copies of changed tensors may take during a save; None for any."""
+
     def allocate(self, shapes: Sequence[Shape]) -> list[torch.Tensor]:
         """Return tensors of zeros, in memory that is free again when all of them are discarded."""
 
@@ -42,6 +46,7 @@ class Dram:
     """All tensors are in DRAM."""
 
     is_bounded = False
+    copy_limit_bytes = None
 
     def allocate(self, shapes: Sequence[Shape]) -> list[torch.Tensor]:
         starts, total_bytes = packed(shapes, _ALIGNMENT_BYTES)

@@ -1,9 +1,10 @@
 """A copy-on-write snapshot of a server's tensors, which a thread writes while training goes on.
 
-The thread reads the tensors where they are. Whoever is about to change one calls ``protect``
-first, which copies it unless it has been written; a part that was being written at that moment is
-written again from the copy. So taking a snapshot costs nothing, and an update waits at most for the
-copy of the parameters that it changes.
+The thread reads the tensors where they are, or copies them first, which is several times faster
+than to write them. Whoever is about to change one calls ``protect``, which copies what is neither
+written nor copied; a part that was being written at that moment is written again from the copy. So
+an update waits at most for the copy of the parameters that it changes. Where there is no room for
+a copy, it waits until the thread has written the tensor, which comes next then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,35 @@ class _Entry:
     is_written: bool = False
 
 
+class CopyRoom:
+    """Memory for the copies of one snapshot after the other.
+
+    It is kept, since memory that is new to a process is several times slower to write.
+    """
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self._limit_bytes = limit_bytes
+        self._block = np.empty(0, np.uint8)
+        self._used_bytes = 0
+
+    def clear(self, num_bytes: int) -> None:
+        """Forget all copies; let there be room for ``num_bytes``, if that is within the limit."""
+        size = num_bytes if self._limit_bytes is None else min(num_bytes, self._limit_bytes)
+        self._used_bytes = 0
+        if self._block.size != size:
+            self._block = np.empty(size, np.uint8)  # takes memory as it is written
+
+    def copy(self, content: np.ndarray) -> np.ndarray | None:
+        """Return a copy of some bytes, None if there is no room for it."""
+        stop = self._used_bytes + content.size
+        if stop > self._block.size:
+            return None
+        copied = self._block[self._used_bytes : stop]
+        np.copyto(copied, content)
+        self._used_bytes = stop
+        return copied
+
+
 class Snapshot:
     """Tensors of one server while they are written to a checkpoint file.
 
@@ -53,6 +83,8 @@ class Snapshot:
         is_background: Whether kernels have precedence over the writing.
         disk: The disk of the file.
         memory: Where the tensors lie.
+        room: Where they are copied to.
+        copies_ahead: Whether the thread copies all tensors before it writes.
     """
 
     def __init__(
@@ -64,13 +96,17 @@ class Snapshot:
         is_background: bool,
         disk: Disk = LOCAL_DISK,
         memory: Memory | None = None,
+        room: CopyRoom | None = None,
+        copies_ahead: bool = False,
     ) -> None:
         self._server = server
         self._disk = disk
         self._memory = memory or Dram()
         self._path = path
         self._is_background = is_background
-        self._lock = threading.Lock()
+        self._copies_ahead = copies_ahead
+        self._room = room or CopyRoom()
+        self._lock = threading.Condition()
         self._entries = {
             name: [
                 _Entry(key, array.reshape(-1).view(np.uint8), array.dtype, offsets[key])
@@ -79,8 +115,11 @@ class Snapshot:
             ]
             for name, arrays in tensors.items()
         }
+        self._room.clear(sum(entry.content.size for entry in self._all()))
+        self._urgent: list[_Entry] = []  # those that an update waits for
         self._copied_bytes = 0
         self._copying_s = 0.0
+        self._is_over = False  # nothing more is read
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
     def start(self) -> None:
@@ -102,29 +141,52 @@ class Snapshot:
             return
         start_s = time.perf_counter()
         with self._lock:
-            for entry in (e for name in parameters for e in self._entries.get(name, ())):
-                if not entry.is_written and not entry.is_copy:
-                    entry.content = entry.content.copy()
-                    entry.is_copy = True
-                    self._copied_bytes += entry.content.nbytes
+            changing = [e for e in self._of(parameters) if not (e.is_written or e.is_copy)]
+            waiting = [entry for entry in changing if not self._copy(entry)]
+            self._copied_bytes += sum(entry.content.size for entry in changing if entry.is_copy)
+            self._urgent += waiting
+            self._lock.wait_for(lambda: self._is_over or all(e.is_written for e in waiting))
         self._copying_s += time.perf_counter() - start_s
 
+    def _of(self, parameters: Collection[str]) -> Iterator[_Entry]:
+        return (entry for name in parameters for entry in self._entries.get(name, ()))
+
+    def _all(self) -> Iterator[_Entry]:
+        return self._of(self._entries.keys())
+
+    def _copy(self, entry: _Entry) -> bool:
+        """Copy an entry, unless it was copied before; return whether there was room."""
+        copied = None if entry.is_copy else self._room.copy(entry.content)
+        if copied is not None:
+            entry.content, entry.is_copy = copied, True
+        return entry.is_copy
+
     def _run(self) -> None:
-        if self._is_background:
-            with suppress(OSError):  # of this thread alone, on Linux
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
+            self._copy_ahead()
+            if self._is_background:
+                with suppress(OSError):  # of this thread alone, on Linux
+                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
             part = self._write()
         except Exception as error:  # whatever it is, the report must say it
             part = Part(error_number=getattr(error, "errno", None) or errno.EIO)
+        with self._lock:
+            self._is_over = True
+            self._lock.notify_all()
         with suppress(OSError):  # whoever waits for the report calls ``wait``, and misses it
             write_part(self._path, self._server, part, self._disk)
+
+    def _copy_ahead(self) -> None:
+        """Copy all tensors, with the priority of the training: an update may wait for a copy."""
+        for entry in self._all() if self._copies_ahead else ():
+            with self._lock:
+                self._copy(entry)
 
     def _write(self) -> Part:
         crc32: dict[str, int] = {}
         not_finite: list[str] = []
         with self._disk.writing(self._path) as file:
-            for entry in (entry for entries in self._entries.values() for entry in entries):
+            for entry in self._in_turn():
                 crc32[entry.key], is_finite = self._write_one(file, entry)
                 if not is_finite:
                     not_finite.append(entry.key)
@@ -134,6 +196,16 @@ class Snapshot:
             copied_bytes=self._copied_bytes,
             copying_s=self._copying_s,
         )
+
+    def _in_turn(self) -> Iterator[_Entry]:
+        """Yield every entry once, those first that an update waits for."""
+        for entry in self._all():
+            while self._urgent:
+                urgent = self._urgent.pop()
+                if not urgent.is_written:
+                    yield urgent
+            if not entry.is_written:
+                yield entry
 
     def _write_one(self, file: OpenFile, entry: _Entry) -> tuple[int, bool]:
         """Write one tensor; return its checksum, and whether all its values are finite."""
@@ -152,8 +224,7 @@ class Snapshot:
                 crc, start = next_crc, start + chunk.size
                 is_finite = is_finite and chunk_is_finite
                 entry.is_written = start == content.size
-        if entry.is_copy:
-            entry.content = entry.content[:0]  # its memory is needed no longer
+                self._lock.notify_all()
         return crc, is_finite
 
 

@@ -11,7 +11,7 @@ import torch
 
 from memoryx.memory import Brought, Dram, Memory
 from memoryx.optim.rule import Parameter, Shape, State, rule_named
-from memoryx.snapshot import Snapshot
+from memoryx.snapshot import CopyRoom, Snapshot
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.disk import LOCAL_DISK, Disk
@@ -160,6 +160,7 @@ class Persistence:
         self._disk = disk
         self._server = server
         self._snapshot: Snapshot | None = None
+        self._room = CopyRoom(store.memory.copy_limit_bytes)
         self._postponed: Callable[[], None] | None = None
 
     def layout(self, states: Collection[str]) -> list[TensorSpec]:
@@ -179,7 +180,15 @@ class Persistence:
                 own = tensors.setdefault(_parameter_of(name, state), {})
                 own[f"{prefix}.{name}"] = array
         self._snapshot = Snapshot(
-            self._server, path, tensors, offsets, is_background, self._disk, self._store.memory
+            self._server,
+            path,
+            tensors,
+            offsets,
+            is_background,
+            self._disk,
+            self._store.memory,
+            self._room,
+            copies_ahead=is_background and not self._store.memory.is_bounded,
         )
         self._store.before_change = self._snapshot.protect
         self._snapshot.start()

@@ -64,14 +64,15 @@ def reserve_tensors(path: Path, specs: Sequence[TensorSpec]) -> dict[str, int]:
         CheckpointError: A key exists already, or the file cannot be written.
     """
     with _appending(path, sum(spec.num_bytes + _OBJECT_BYTES for spec in specs)) as file:
+        offsets = {}
         for spec in specs:
             _check_absent(path, file, spec.name)
-            _create_without_values(file, spec)
-        return {spec.name: file[spec.name].id.get_offset() or 0 for spec in specs}
+            offsets[spec.name] = _create_without_values(file, spec)
+        return offsets
 
 
-def _create_without_values(file: h5py.File, spec: TensorSpec) -> None:
-    """Add a dataset with space in the file, which HDF5 does not fill.
+def _create_without_values(file: h5py.File, spec: TensorSpec) -> int:
+    """Add a dataset with space in the file, which HDF5 does not fill; return its offset.
 
     ``create_dataset`` allots space to a scalar only when its value is written.
     """
@@ -84,7 +85,8 @@ def _create_without_values(file: h5py.File, spec: TensorSpec) -> None:
     link.set_char_encoding(h5py.h5t.CSET_UTF8)
     kind = h5py.h5t.py_create(np.dtype(spec.dtype), logical=True)
     extent = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
-    h5py.h5d.create(file.id, spec.name.encode(), kind, extent, space, link)
+    created = h5py.h5d.create(file.id, spec.name.encode(), kind, extent, space, link)
+    return created.get_offset() or 0
 
 
 def _check_absent(path: Path, file: h5py.File, key: str) -> None:

@@ -3,14 +3,16 @@
 import errno
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from memoryx import snapshot as snapshot_module
-from memoryx.snapshot import Snapshot
+from memoryx.snapshot import CopyRoom, Snapshot
 from wsc.checkpoint import MODEL
 from wsc.checkpoint.parts import Part, has_parts, read_parts
 from wsc.checkpoint.reader import Reader
@@ -26,12 +28,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "c.mdl"
 
 
-def snapshot_of(path: Path, tensors: Mapping[str, np.ndarray]) -> Snapshot:
+def snapshot_of(path: Path, tensors: Mapping[str, np.ndarray], **options: Any) -> Snapshot:
     """Return the snapshot of some parameters, one tensor each, not started."""
     keys = {name: f"{MODEL}.{name}" for name in tensors}
     specs = [TensorSpec(keys[name], array.shape, "float32") for name, array in tensors.items()]
     by_parameter = {name: {keys[name]: array} for name, array in tensors.items()}
-    return Snapshot("wgt-0", path, by_parameter, reserve_tensors(path, specs), is_background=True)
+    return Snapshot("wgt-0", path, by_parameter, reserve_tensors(path, specs), True, **options)
 
 
 def completed(path: Path, snapshot: Snapshot) -> tuple[Reader, Part]:
@@ -125,3 +127,58 @@ def test_full_disk_reaches_whoever_reads_the_report(
     assert has_parts(path, ["wgt-0"])
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         read_parts(path, ["wgt-0"])
+
+
+def test_update_waits_for_the_writer_where_copies_have_no_room(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tensor that is waited for is written next, and no more than the limit is copied."""
+    tensors = {name: np.full(SIZE, value, np.float32) for value, name in enumerate("abcd")}
+    expected = {name: array.copy() for name, array in tensors.items()}
+    reached, order = threading.Event(), list[int]()
+    write = disk.write_at
+
+    def note(descriptor: int, chunk: np.ndarray, offset: int) -> None:
+        order.append(int(chunk[:4].view(np.float32)[0]))
+        reached.set()
+        while not snapshot._urgent and len(order) == 1:  # until somebody waits
+            time.sleep(0.001)
+        write(descriptor, chunk, offset)
+
+    monkeypatch.setattr(disk, "write_at", note)
+    snapshot = snapshot_of(path, tensors, room=CopyRoom(limit_bytes=SIZE * 4))
+    snapshot.start()
+    assert reached.wait(10)
+    snapshot.protect(["b", "d"])
+    for name in "bd":
+        tensors[name] += 100
+    reader, part = completed(path, snapshot)
+    assert order == [0, 3, 1, 2]
+    assert part.copied_bytes == SIZE * 4
+    assert all((reader[f"{MODEL}.{name}"] == array).all() for name, array in expected.items())
+
+
+def test_tensors_that_were_copied_ahead_cost_an_update_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file has the values of the start, although every tensor changes before it is written."""
+    reached, go_on = threading.Event(), threading.Event()
+    write = disk.write_at
+
+    def pause(descriptor: int, chunk: np.ndarray, offset: int) -> None:
+        reached.set()
+        go_on.wait(10)
+        write(descriptor, chunk, offset)
+
+    monkeypatch.setattr(disk, "write_at", pause)
+    tensors = {name: np.full(SIZE, value, np.float32) for value, name in enumerate("abc")}
+    snapshot = snapshot_of(path, tensors, copies_ahead=True)
+    snapshot.start()
+    assert reached.wait(10)
+    snapshot.protect(tensors.keys())
+    for array in tensors.values():
+        np.add(array, 100, out=array)
+    go_on.set()
+    reader, part = completed(path, snapshot)
+    assert part.copied_bytes == 0
+    assert [reader[f"{MODEL}.{name}"][0] for name in "abc"] == [0, 1, 2]

@@ -1,0 +1,144 @@
+"""Measure what weight servers take in DRAM, with their state in DRAM and in flash.
+
+    python -m benchmarks.memory --flash FOLDER --json benchmarks/results/memory.json
+
+Every arm is a Ray cluster that trains the same steps of one model, so that each server is a process
+of its own. The resident memory of a server is sampled while weights are loaded and steps run; its
+growth since the role was built is compared with what it owns: masters, optimizer state and one
+streamed copy of the weights. With flash it is compared with ``runtime.flash.resident_bytes``
+instead; the seconds of a step say what that costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from appliance.elaborate import ClusterSize
+from appliance.ray.coordinator import RayCluster
+from appliance.spec import ClusterSpec, RuntimeSpec
+from benchmarks.streaming.workload import Workload
+from benchmarks.training import Training
+from memoryx.flash import FlashSpec
+from waferstream.reports.benchmark import new_file, new_result, positive
+from wsc.core.files import write_json
+from wsc.core.messages import server_name
+from wsc.core.units import KIB, MIB, aligned
+
+_QUESTION = "How much DRAM do weight servers take?"
+_PERIOD_S = 0.02
+_COPIES = 4  # fp32 master, two moments, and the streamed copy
+_KINDS = ("RssAnon", "RssShmem", "RssFile")
+
+
+def resident_bytes(pid: int) -> dict[str, int]:
+    """Return the resident memory of a process by kind (proc(5)), and of all kinds together."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    by_kind = {kind: int(status[kind].split()[0]) * KIB for kind in _KINDS}
+    return {**by_kind, "all": sum(by_kind.values())}
+
+
+@contextmanager
+def sampling(pids: Mapping[str, int]) -> Iterator[dict[str, dict[str, int]]]:
+    """Yield the largest growth of each process by kind, which is complete when the block ends."""
+    before = {name: resident_bytes(pid) for name, pid in pids.items()}
+    most = {name: dict.fromkeys(kinds, 0) for name, kinds in before.items()}
+    is_over = threading.Event()
+
+    def sample() -> None:
+        while not is_over.wait(_PERIOD_S):
+            for name, pid in pids.items():
+                now = resident_bytes(pid)
+                grown = {kind: now[kind] - before[name][kind] for kind in now}
+                most[name] = max(most[name], grown, key=lambda one: one["all"])
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield most
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def measure(
+    workload: Workload, num_servers: int, steps: int, flash: FlashSpec | None
+) -> dict[str, Any]:
+    """Train; return growth of each server, seconds of each step, and the digest of the weights."""
+    spec = ClusterSpec(runtime=RuntimeSpec(kind="ray", flash=flash))
+    size = ClusterSize(1, num_servers=num_servers, flash=flash)
+    training = Training(workload, size, spec)
+    try:
+        assert isinstance(training.cluster, RayCluster)
+        presences = training.cluster.presences
+        servers = [server_name(index) for index in range(num_servers)]
+        seconds = []
+        with sampling({name: presences[name].pid for name in servers}) as growth:
+            training.load()
+            for _ in range(steps):
+                start_s = time.perf_counter()
+                training.run(1)
+                seconds.append(time.perf_counter() - start_s)
+        return {"growth": growth, "step_s": seconds, "digest": training.cluster.digest()}
+    finally:
+        training.cluster.shutdown()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write JSON; return the exit status."""
+    options = _parser().parse_args(arguments)
+    workload = Workload(
+        options.hidden, options.layers, options.vocab, options.tokens, options.batch, "fp32", 2
+    )
+    result = new_result(_QUESTION)
+    owned_bytes = _COPIES * 4 * workload.num_parameters() // options.servers
+    bound_bytes = owned_bytes * options.percent // 100
+    arms: dict[str, FlashSpec | None] = {"dram": None}
+    if options.flash is not None:
+        arms["flash"] = FlashSpec(path=options.flash, resident_bytes=bound_bytes)
+    found = {
+        name: measure(workload, options.servers, options.steps, flash)
+        for name, flash in arms.items()
+    }
+    assert len({arm["digest"] for arm in found.values()}) == 1, "flash changed a weight"
+    rows = [("arm", "server", "MiB", *_KINDS, "of a server's part", "s per step")]
+    for name, arm in found.items():
+        step_s = median(arm["step_s"][1:])
+        for server, grown in arm["growth"].items():
+            kinds = (f"{grown[kind] / MIB:.0f}" for kind in _KINDS)
+            share = f"{grown['all'] / owned_bytes:.3f}"
+            rows.append((name, server, f"{grown['all'] / MIB:.0f}", *kinds, share, f"{step_s:.2f}"))
+    print("\n".join(aligned(rows)))
+    print(f"a server's part: {owned_bytes / MIB:.0f} MiB; in flash: {bound_bytes / MIB:.0f} MiB")
+    if options.json is not None:
+        figures = {"owned_bytes": owned_bytes, "bound_bytes": bound_bytes, "arms": found}
+        write_json(options.json, {**result, "workload": asdict(workload), **figures})
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=_QUESTION, allow_abbrev=False)
+    parser.add_argument("--hidden", type=positive, default=512)
+    parser.add_argument("--layers", type=positive, default=8)
+    parser.add_argument("--vocab", type=positive, default=4096)
+    parser.add_argument("--tokens", type=positive, default=128, help="of a sample")
+    parser.add_argument("--batch", type=positive, default=2, help="samples of a step")
+    parser.add_argument("--servers", type=positive, default=2, help="weight servers")
+    parser.add_argument("--steps", type=positive, default=5)
+    parser.add_argument("--flash", type=Path, help="folder for an arm with flash")
+    parser.add_argument("--percent", type=positive, default=25, help="of a part in DRAM then")
+    parser.add_argument("--json", type=new_file, help="file for the result")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

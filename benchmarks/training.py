@@ -1,0 +1,76 @@
+"""A cluster that trains a GPT, without a front end around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from appliance.cluster import Cluster, start_cluster
+from appliance.elaborate import ClusterSize, plan_installation
+from appliance.spec import AutoRestart, ClusterSpec
+from benchmarks.streaming.workload import ADAMW, Workload
+from wsc.compiler.compile import CompileRequest, compile_step
+from wsc.compiler.compiled import Compiled
+from wsc.compiler.precision import StreamPrecision
+from wsc.core.installation import InputFeed
+from wsc.core.optimizer import OptimizerSpec, ParamGroup
+
+
+class Training:
+    """A cluster that holds the program of a workload, and goes on training.
+
+    Args:
+        workload: The model and its batches.
+        size: The roles.
+        spec: Where they run.
+        autorestart: How losses are dealt with, if they are.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        size: ClusterSize,
+        spec: ClusterSpec,
+        autorestart: AutoRestart | None = None,
+    ) -> None:
+        model, compiled = _compile(workload)
+        self._weights = {name: p.detach() for name, p in model.named_parameters()}
+        hyper: dict[str, Any] = {**ADAMW, "correct_bias": True, "amsgrad": False}
+        optimizer = OptimizerSpec("AdamW", (ParamGroup(tuple(self._weights), hyper),))
+        feed = InputFeed(workload.source, tuple(range(len(compiled.program.inputs))))
+        self._installation = plan_installation(compiled, feed, optimizer, size, spec.machine)
+        parameters = compiled.program.parameters
+        self.cluster: Cluster = start_cluster(
+            parameters, size, spec, seed=0, autorestart=autorestart
+        )
+        self._steps_done = 0
+
+    def load(self) -> None:
+        """Install the program and fill the weights."""
+        self.cluster.install(self._installation)
+        self.cluster.load_weights(self._weights)
+
+    def run(self, steps: int) -> None:
+        """Train for some steps."""
+        self.cluster.run("train", self._steps_done + 1, self._steps_done + steps)
+        self._steps_done += steps
+
+
+def _compile(workload: Workload) -> tuple[torch.nn.Module, Compiled]:
+    model, batch = workload.model(), next(iter(workload.source()))
+    leaves, structure = pytree.tree_flatten(dict(batch))
+    size = workload.micro_batch_size
+
+    def step(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        loss: torch.Tensor = model(**pytree.tree_unflatten(tensors, structure))
+        loss.backward()
+        return [loss]
+
+    inputs = [(f"input_{index}", leaf[:size]) for index, leaf in enumerate(leaves)]
+    precision = StreamPrecision("float32", "float32")
+    count = workload.batch_size // size
+    request = CompileRequest(precision, size, count, target="benchmark")
+    return model, compile_step(step, model, inputs, request)[0]
