@@ -3,8 +3,9 @@
 # make check   format, lint, types, import contracts
 # make nightly set up, then run the tests that the suite leaves out for time
 # make cover   run the test suite and report the coverage of every package
+# make docs    install what it needs, then build the documentation site in build/site
 # make bench   measure streaming against not streaming
-.PHONY: train test nightly check cover bench clean
+.PHONY: train test nightly check cover bench docs clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -36,6 +37,11 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.streaming --json benchmarks/results/streaming.json
+
+docs: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/mkdocs build --quiet
+	@echo build/site/index.html
 
 clean:
 	rm -rf $(VENV) model_dir build *.egg-info

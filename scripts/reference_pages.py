@@ -88,8 +88,10 @@ def _section(keys: Sequence[ConfigKey]) -> Iterator[str]:
 
 
 def _markdown(text: str) -> str:
-    """Return a docstring as Markdown: code between single backticks, no HTML."""
-    return re.sub(r"``([^`]*)``", r"`\1`", text).replace("<", "&lt;")
+    """Return a docstring as Markdown: code between single backticks, no HTML, no links."""
+    parts = re.sub(r"``([^`]*)``", r"`\1`", text).split("`")
+    parts[::2] = [part.replace("<", "&lt;").replace("[", "\\[") for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _cell(text: str) -> str:

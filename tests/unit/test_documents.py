@@ -16,12 +16,7 @@ DOCUMENTS = sorted(
         "*.md",
         "*/README.md",
         "validation/data/README.md",
-        "docs/commands.md",
-        "docs/compatibility.md",
-        "docs/configuration.md",
-        "docs/deployment.md",
-        "docs/fidelity_notes.md",
-        "docs/reliability.md",
+        "docs/*.md",
     )
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md" and not path.parent.name.startswith(".")

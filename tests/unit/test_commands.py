@@ -1,0 +1,84 @@
+"""Commands in the code blocks of the documents are ones that exist, with flags that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from waferstream.cli.arguments import parse_arguments
+from waferstream.cli.execute import parse_exec
+from waferstream.cli.tools import TOOLS, tool_parser
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    path
+    for pattern in ("README.md", "CONTRIBUTING.md", "docs/*.md", "examples/README.md")
+    for path in sorted(ROOT.glob(pattern))
+]
+BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"`((?:python|waferstream) [^`]*)`")
+START = re.compile(r"python (run\.py|-m|examples/)|waferstream \S|make \S")
+PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|\.\.\.|^(program\.py)$")
+
+
+def commands_of(path: Path) -> list[str]:
+    """Return the lines of code blocks and the code in tables that start a program of ours."""
+    text = path.read_text(encoding="utf-8")
+    lines = [line for block in BLOCK.findall(text) for line in _joined(block).splitlines()]
+    if path.parent.name == "examples":
+        lines += CELL.findall(text)
+    return [line.partition("  #")[0].strip() for line in lines if START.match(line)]
+
+
+def _joined(block: str) -> str:
+    return re.sub(r"\\\n\s*", "", block)
+
+
+COMMANDS = [(path, line) for path in DOCUMENTS for line in commands_of(path)]
+
+
+def check_command_line(words: list[str]) -> None:
+    """Parse a command line of ``waferstream``; SystemExit where it is wrong."""
+    if words[0] in TOOLS:
+        tool_parser(words[0]).parse_args(words[1:])
+    elif words[0] == "exec":
+        parse_exec(words[1:], ROOT)
+    elif words != ["--version"]:
+        parse_arguments(words, ROOT)
+
+
+def check_target(name: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{name}:", makefile, re.MULTILINE), name
+
+
+def check_files(words: list[str]) -> None:
+    """Check that the files of the repository that a command reads exist."""
+    for word in words:
+        if word.endswith((".yaml", ".py")) and not PLACEHOLDER.search(word):
+            assert (ROOT / word).exists(), word
+
+
+@pytest.mark.parametrize(("path", "line"), COMMANDS, ids=lambda value: str(value)[-60:])
+def test_command_of_a_document_exists(path: Path, line: str) -> None:
+    words = shlex.split(line)
+    if any(PLACEHOLDER.search(word) for word in words):
+        pytest.skip("a form, not a command")
+    if words[0] == "make":
+        check_target(words[1])
+    elif words[1] == "-m":
+        assert find_spec(words[2]) is not None
+    elif words[0] == "waferstream":
+        check_command_line(words[1:])
+    else:
+        check_files(words[1:])
+        if words[1] == "run.py":
+            check_command_line(words[2:])
+
+
+def test_documents_have_commands() -> None:
+    assert len(COMMANDS) > 20
