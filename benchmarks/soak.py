@@ -27,6 +27,7 @@ from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.errors import WaferStreamError
 from wsc.core.files import write_json
+from wsc.core.messages import COORDINATOR
 from wsc.core.units import aligned
 
 _QUESTION = "Do memory, descriptors and threads of each process stay flat over a long training?"
@@ -36,6 +37,12 @@ _FOREVER = 10_000_000
 _END_S = 60.0
 _FEWEST_SAMPLES = 4
 _OF_RAY = ("gcs_server", "raylet", "run.py")
+_TITLES = {
+    "HostedCoordinator": COORDINATOR,
+    "SpareCoordinator": f"spare {COORDINATOR}",
+    "spare": "spare role",
+}
+"""Names of processes that are no roles by Ray's title; a spare keeps its title as a role."""
 
 
 class Sample(NamedTuple):
@@ -87,7 +94,7 @@ def name_of(title: str) -> str | None:
     """Return the role or the process of Ray that a command line belongs to, None for others."""
     if title.startswith("ray::"):
         role = title.removeprefix("ray::").partition(".")[0].partition(" ")[0]
-        return "crd-0" if role.startswith("HostedCoordinator") else role if role in ROLES else None
+        return _TITLES.get(role, role if role in ROLES else None)
     program = title.split(" ")[:2]
     return next((name for name in _OF_RAY if any(word.endswith(name) for word in program)), None)
 

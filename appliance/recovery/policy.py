@@ -5,6 +5,7 @@
     a weight server is lost, and with it its replica if there is one     give up
     a host is lost, and with it the places of its roles                  give up
     a system that failed three times within a few steps is tainted       shrink
+    any other role that did so is named in the log, and replaced         replace
     a system has computed wrong bits, which taints it, too               shrink
     some other role is lost                                              replace
     every role is alive                                                  retry
@@ -38,7 +39,7 @@ Action = Literal["retry", "replace", "shrink", "give up"]
 
 TAINTING_FAILURES = 3
 TAINTING_STEPS = 20
-"""A system that is lost so often within so many finished steps is tainted."""
+"""A role that is lost so often within so many finished steps keeps failing; a system is tainted."""
 
 REST_STEPS = 20
 """Steps without a tainted system, before the first return."""
@@ -83,7 +84,7 @@ class Policy:
         """The systems with which the run goes on."""
         self._in_a_row = 0
         self._steps = 0  # finished
-        self._losses: dict[str, deque[int]] = {}  # finished steps at the last losses, by system
+        self._losses: dict[str, deque[int]] = {}  # finished steps at the last losses, by role
         self._returns_at = 0
         self._rest_steps = REST_STEPS
 
@@ -106,7 +107,9 @@ class Policy:
             return Decision("give up", self.num_csx, f"{why}{self._limits.max_num_restarts}")
         if gone := self._what_is_gone(error, lost):
             return Decision("give up", self.num_csx, gone)
-        tainted = [*wrong, *(system for system in lost if self._is_tainted(system))]
+        often = [role for role in sorted(lost) if self._keeps_failing(role)]
+        tainted = [*wrong, *(role for role in often if _is_kind(role, node_name))]
+        failing = f"; {', '.join(often)} keeps failing" if often else ""
         if tainted and self.num_csx > self._limits.min_num_csx:
             self._losses.clear()
             self.num_csx -= 1
@@ -115,7 +118,7 @@ class Policy:
             why = "computes wrong bits" if wrong else "keeps failing"
             return Decision("shrink", self.num_csx, f"{tainted[0]} {why} and is tainted")
         if lost:
-            return Decision("replace", self.num_csx, f"{', '.join(sorted(lost))} lost")
+            return Decision("replace", self.num_csx, f"{', '.join(sorted(lost))} lost{failing}")
         return Decision("retry", self.num_csx, "no role is lost")
 
     def final_error(self, error: WaferStreamError) -> WaferStreamError:
@@ -148,10 +151,8 @@ class Policy:
             return "weights are lost"
         return "a host is lost" if error.code in LOST_HOST else None
 
-    def _is_tainted(self, role: str) -> bool:
-        """Note that a role is lost; return whether it is a system that keeps failing."""
-        if not _is_kind(role, node_name):
-            return False
+    def _keeps_failing(self, role: str) -> bool:
+        """Note that a role is lost; return whether it was lost again and again within few steps."""
         losses = self._losses.setdefault(role, deque(maxlen=TAINTING_FAILURES))
         losses.append(self._steps)
         return len(losses) == TAINTING_FAILURES and losses[-1] - losses[0] <= TAINTING_STEPS

@@ -73,6 +73,17 @@ def test_system_is_tainted_by_failures_within_few_steps() -> None:
         assert actions == ["replace"] * (TAINTING_FAILURES - 1) + [last]
 
 
+def test_role_that_keeps_failing_is_named() -> None:
+    """A switch is replaced for ever, as each finished step gives the restarts back, but not
+    without a word; losses of another role say nothing about it."""
+    rules = policy()
+    told = []
+    for role in ("br-1", "wrk-0", "br-1", "br-1", "br-1"):
+        told.append("br-1 keeps failing" in rules.decide(LOST, [role]).why)
+        rules.note_steps(1)
+    assert told == [False, False, False, True, True]
+
+
 def test_tainted_system_rests_longer_each_time() -> None:
     rules = policy(num_csx=2)
     for rest in (REST_STEPS, 2 * REST_STEPS):
