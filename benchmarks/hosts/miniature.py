@@ -18,9 +18,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -30,6 +30,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 _PORT = 6379
 _START_S = 60.0
 _OBJECT_STORE_BYTES = 100 << 20
+_SNIFFER = "benchmarks.hosts.sniffer"
 _IDLE_CPU_S = 0.3  # of all hosts, in a second
 _QUIET_LOOKS = 3
 _LONGEST_SETTLING = 120
@@ -222,6 +223,24 @@ class MiniatureHosts:
                     words = (entry / "stat").read_text().rpartition(") ")[2].split()
                     ticks += int(words[_USER_TICKS]) + int(words[_SYSTEM_TICKS])
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    @contextmanager
+    def sniffing(self, file: Path) -> Iterator[None]:
+        """Write all that crosses the switch during a block to a file.
+
+        Raises:
+            RuntimeError: Packets were missed, so the file proves nothing.
+        """
+        enter = ["ip", "netns", "exec", self._switch, sys.executable, "-m", _SNIFFER, str(file)]
+        with subprocess.Popen(
+            enter, cwd=_REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as sniffer:
+            assert sniffer.stdout is not None, "it is a pipe"
+            sniffer.stdout.readline()  # it listens
+            yield
+            missed, _ = sniffer.communicate()
+        if missed.strip() != "0":
+            raise RuntimeError(f"{missed.strip() or 'all'} packets were missed")
 
     def limit_rate(self, host: int, megabits: int) -> None:
         """Let a host send at most ``megabits`` per second."""
