@@ -187,6 +187,8 @@ def _specs(
         for of in (fitted, size)
     )
     has_processes, names = spec.runtime.kind == "ray", [role.name for role in whole]
+    if placer:
+        few = placer.place(size.num_csx).with_lanes(few)
     faulty = with_faults(few, spec.runtime.faults, has_processes, names)
     return with_logs(faulty, spec.runtime.log)
 
@@ -216,6 +218,7 @@ def _make_coordinator(
             logged,
             verification=verification,
             straggler_factor=spec.runtime.straggler_factor,
+            has_measured_shares=spec.runtime.shares == "measured",
         )
     servers = range(size.num_servers) if size.has_replicas else ()
     replicas = {server_name(index): replica_name(index) for index in servers}
@@ -232,6 +235,7 @@ def _make_coordinator(
         supervised.story.take,
         verification,
         spec.runtime.straggler_factor,
+        has_measured_shares=spec.runtime.shares == "measured",
     )
 
 

@@ -21,6 +21,7 @@ from appliance.background_save import BackgroundSave
 from appliance.health.stragglers import Stragglers
 from appliance.norm_results import NormKernels
 from appliance.roles import Roles
+from appliance.shares import Shares
 from appliance.step_checks import check_findings, check_result, check_skipped
 from appliance.step_results import StepResult, combine
 from appliance.step_state import StateHolder, steps_per_job
@@ -62,11 +63,14 @@ class Coordinator:
         take_story: Callable[[], list[str]] = list,
         verification: Verification = UNVERIFIED,
         straggler_factor: float | None = None,
+        *,
+        has_measured_shares: bool = False,
     ) -> None:
         self._running_roles: Roles | None = roles
         self._take_story = take_story
         self._verification = verification
         self._stragglers = Stragglers(straggler_factor)
+        self._shares = Shares(is_measured=has_measured_shares)
         self._timing = timing
         self._programs: dict[Mode, Program] = {}
         self._state = StateHolder()
@@ -147,8 +151,12 @@ class Coordinator:
             last = min(first + (steps_per_job(program) or count) - 1, last_step)
             job = Job(mode, first, last, loss_scale, self._state.read_by(program), watch)
             if mode == "train":
-                job = replace(job, verification=self._verification)
+                shares = self._shares.current
+                job = replace(job, verification=self._verification, shares=shares)
             self._reports = self._roles.run(job)
+            if mode == "train" and self._training is not None:
+                most = self._training.most_per_node
+                self._shares.note(self._reports, self._training.rounds, most)
             results += self._step_results(job, self._reports)
             loss_scale = results[-1].loss_scale
             check_findings(self._reports, results)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from appliance.input_worker import WorkerSpec
-from appliance.round_size import activation_bytes, micro_batches_of_round
+from appliance.round_size import activation_bytes, micro_batches_of_round, most_micro_batches
 from csnode.node import NodeSpec
 from memoryx.flash import FlashSpec, check_bound
 from memoryx.optim.cost import state_bytes_per_element
@@ -154,12 +154,12 @@ def plan_installation(
         check_bound(size.flash, program.parameter, optimizer)
         weight_bytes = min(weight_bytes, size.flash.resident_bytes * size.num_servers)
     budget_bytes = activation_bytes(size.activation_bytes, weight_bytes)
-    per_node = micro_batches_of_round(program, size.num_csx, size.lanes, budget_bytes)
+    room = program, size.num_csx, size.lanes, budget_bytes
     return Installation(
         program=program,
         kernels=compiled.kernels,
         plan=plan_streams(program, size.num_servers),
-        rounds=Rounds(program.num_micro_batches, size.num_csx, per_node),
+        rounds=Rounds(program.num_micro_batches, size.num_csx, micro_batches_of_round(*room)),
         feed=feed,
         optimizer=optimizer,
         label_counts=compiled.label_counts,
@@ -167,6 +167,7 @@ def plan_installation(
         norms=compiled.norms,
         short=compiled.short,
         has_replicas=size.has_replicas,
+        most_per_node=most_micro_batches(*room),
     )
 
 

@@ -75,6 +75,7 @@ class WorkerJob(JobState[InputWorker]):
     def __init__(self, role: InputWorker, job: Job) -> None:
         super().__init__(role)
         self._job = job
+        self._rounds = job.rounds_of(role.installed[job.mode].rounds)
         self._step = dict.fromkeys(role.spec.nodes, job.first_step)
         # Micro-batches of that step that each node still gets, in the order in which it takes them.
         self._left = {node: self._order(node, job.first_step) for node in role.spec.nodes}
@@ -82,9 +83,11 @@ class WorkerJob(JobState[InputWorker]):
 
     def start(self) -> Iterator[Envelope]:
         spec = self.role.spec
-        for _ in range(spec.prefetch * self._installed.rounds.per_node):
+        ahead = {node: spec.prefetch * self._rounds.share_of(node) for node in spec.nodes}
+        for turn in range(max(ahead.values(), default=0)):
             for node in spec.nodes:
-                yield from self._send_next(node)
+                if turn < ahead[node]:
+                    yield from self._send_next(node)
 
     def handle(self, envelope: Envelope) -> Iterator[Envelope]:
         match envelope.message:
@@ -111,7 +114,7 @@ class WorkerJob(JobState[InputWorker]):
 
     def _order(self, node: int, step: int) -> deque[int]:
         """Return the micro-batches that a node takes in a step: its own, and those of its votes."""
-        rounds, verification = self._installed.rounds, self._job.verification
+        rounds, verification = self._rounds, self._job.verification
         order: deque[int] = deque()
         for index in range(rounds.count):
             for owner in (node, *verification.owners(step, index, node, rounds)):

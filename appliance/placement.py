@@ -8,12 +8,13 @@ the user's program is: its folders are there, and checkpoints are written by nob
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from csnode.node import NodeSpec
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree
 from wsc.core.errors import ClusterJobInitError
@@ -25,6 +26,7 @@ from wsc.core.messages import (
     switch_name,
     worker_name,
 )
+from wsc.core.role import RoleSpec
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 ServerStrategy = Literal["PACK", "SPREAD"]
@@ -71,11 +73,17 @@ class Placement:
         """Hosts that have a role."""
         return max(1, sum(bool(run) for run in self.systems[1:]) + 1)
 
-    @property
-    def lanes(self) -> int:
-        """Micro-batches side by side on a node, so that no host computes more than it has cores."""
-        pairs = zip(self.hosts, self.systems, strict=True)
-        return max(1, min((host.cores // len(run) for host, run in pairs if run), default=1))
+    def lanes_of(self, system: int) -> int:
+        """Return the micro-batches side by side on a node, so that its host's cores are busy."""
+        host = self._host_of_system[system]
+        return max(1, self.hosts[host].cores // len(self.systems[host]))
+
+    def with_lanes(self, roles: Iterable[RoleSpec]) -> tuple[RoleSpec, ...]:
+        """Return specs of roles in which each node has the lanes of its host."""
+        return tuple(
+            replace(role, lanes=self.lanes_of(role.index)) if isinstance(role, NodeSpec) else role
+            for role in roles
+        )
 
     def host_of(self, role: str) -> int:
         """Return the host of a role by its name; of an unknown one, that of the user's program."""

@@ -38,7 +38,7 @@ def activation_bytes(requested: int | Literal["auto"], weight_bytes: int) -> int
 
 
 def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:
-    """Return the most micro-batches that a node takes in a round.
+    """Return how many micro-batches a node takes in a round.
 
     Args:
         program: The program to be installed.
@@ -47,14 +47,19 @@ def micro_batches_of_round(program: Program, num_csx: int, lanes: int, budget_by
         budget_bytes: Memory of a host for activations.
     """
     share = -(-program.num_micro_batches // num_csx)
-    fixed, each = bytes_of_node(program, lanes)
-    fitting = max(0, budget_bytes // num_csx - fixed) // each
-    if share <= max(fitting, lanes):
+    most = most_micro_batches(program, num_csx, lanes, budget_bytes)
+    if share <= most:
         return share
     count = lanes
-    while 2 * count <= fitting:
+    while 2 * count <= most:
         count *= 2
     return count
+
+
+def most_micro_batches(program: Program, num_csx: int, lanes: int, budget_bytes: int) -> int:
+    """Return the most micro-batches of a round that fit a node, at least one for each lane."""
+    fixed, each = bytes_of_node(program, lanes)
+    return max(lanes, max(0, budget_bytes // num_csx - fixed) // each)
 
 
 def bytes_of_node(program: Program, lanes: int) -> tuple[int, int]:

@@ -113,6 +113,11 @@ class RuntimeSpec(Config):
     """Name systems that compute more than so many times as long as the median one, in real time,
     three steps or more in a row. None looks at nothing."""
 
+    shares: Literal["equal", "measured"] = "equal"
+    """Micro-batches of the systems: ``equal``, or more for those that were faster in the last job
+    (from one checkpoint or activation step to the next), where that shortens a step by a tenth.
+    Weights and emulated time do not depend on it."""
+
     verify: VerifySpec = Field(default_factory=VerifySpec)
     """What is computed twice and compared; nothing by default."""
 

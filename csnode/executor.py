@@ -32,7 +32,7 @@ from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
 from wsc.core.program import Program, Segment
 from wsc.core.rng import stream_key
-from wsc.core.role import Interval, RoleContext
+from wsc.core.role import Interval, Job, RoleContext
 from wsc.core.schedule import SegmentStep
 
 
@@ -94,7 +94,7 @@ class Executor:
         self, installation: Installation, seed: int, context: RoleContext, lanes: Lanes
     ) -> None:
         self.program = installation.program
-        self.rounds = installation.rounds
+        self._installed_rounds = self.rounds = installation.rounds
         self.schedule = installation.schedule
         self.keepers = installation.keepers
         first = self.program.num_results
@@ -113,6 +113,10 @@ class Executor:
         self._memory = SlabMemory(context.arena)
         self._cores = context.cores
         self._lanes = lanes
+
+    def begin(self, job: Job) -> None:
+        """Take the rounds of a job."""
+        self.rounds = job.rounds_of(self._installed_rounds)
 
     def unpack(
         self,

@@ -106,6 +106,7 @@ class NodeJob(JobState[CSNode]):
         self._running: deque[Running] = deque()  # on the lanes, the oldest first
         self._batches: list[MicroBatch] = []
         self._is_verified = job.verification.is_on
+        self._executor.begin(job)
         self._voting = Voting(role.spec.index, job.verification, self._executor.rounds)
         self._needed = self._micro_batches()
         # What has arrived and is not used up, and the slabs that others are still reading.

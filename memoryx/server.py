@@ -115,7 +115,7 @@ class ServerJob(JobState[WeightServer]):
         self._next_cast, self._next_update = _followers(streamed), _followers(collected)
         self._streamer = Streamer(
             job.steps,
-            installed.rounds.count,
+            job.rounds_of(installed.rounds).count,
             streamed,
             role.spec.window,
             # An evaluation updates nothing, so its weights have nothing to wait for.

@@ -76,7 +76,8 @@ class SwitchJob(JobState[Switch]):
 
     def __init__(self, role: Switch, job: Job) -> None:
         super().__init__(role)
-        plan, self._rounds = role.installed[job.mode].plan, role.installed[job.mode].rounds
+        plan = role.installed[job.mode].plan
+        self._rounds = job.rounds_of(role.installed[job.mode].rounds)
         self._owners = tuple(bucket.server for bucket in plan.gradients)
         active = sum(bool(self._below(index)) for index in range(self._rounds.count))
         self._weights_left = len(job.steps) * self._rounds.count * len(plan.weights)

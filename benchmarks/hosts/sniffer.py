@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 _ALL_PROTOCOLS = 0x0003  # ETH_P_ALL (linux/if_ether.h)
+_SO_RCVBUFFORCE = 33  # asm-generic/socket.h
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
 _STATISTICS = struct.Struct("II")  # received, dropped
 _ROOM_BYTES = 256 << 20
@@ -25,7 +26,7 @@ def main() -> None:
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as wire,
         Path(sys.argv[1]).open("wb") as file,
     ):
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE, _ROOM_BYTES)
+        wire.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _ROOM_BYTES)
         print("listening", flush=True)
         while True:
             ready, _, _ = select.select([wire, sys.stdin], [], [])

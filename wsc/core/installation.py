@@ -74,6 +74,7 @@ class Installation:
     norms: KernelSource | None = None  # computes the results that depend on norms
     short: SizedKernels | None = None  # of the micro-batches that have one sample less
     has_replicas: bool = False  # whether every weight server has one
+    most_per_node: int = 1  # micro-batches of a round that fit a host
 
     @property
     def mode(self) -> Mode:

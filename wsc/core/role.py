@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -25,6 +25,7 @@ from wsc.core.messages import Envelope, Message
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.payload import Arena
 from wsc.core.program import Mode, NormInput, TensorSpec
+from wsc.core.schedule import Rounds
 from wsc.core.verification import UNVERIFIED, Verification
 from wsc.core.watch import NOTHING, Finding, TensorNorms, Watch
 
@@ -50,6 +51,13 @@ class Job:
     watch: Watch = NOTHING
     attempt: int = 0
     verification: Verification = UNVERIFIED
+    shares: tuple[int, ...] = ()  # micro-batches of each system in a round, where they differ
+
+    def rounds_of(self, installed: Rounds) -> Rounds:
+        """Return the rounds of this job; shares of another number of systems do not count."""
+        if len(self.shares) != installed.num_nodes:
+            return installed
+        return replace(installed, shares=self.shares)
 
     @property
     def steps(self) -> range:

@@ -13,9 +13,11 @@ the timing models charge the same steps, and ``--compile_only`` prints them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from wsc.core.program import Bucket, Footprint, Program, StreamPlan
 
@@ -25,32 +27,45 @@ BucketLoad = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Rounds:
-    """Micro-batches of a step spread over ``num_nodes`` nodes, ``per_node`` each in a round."""
+    """Micro-batches of a step spread over ``num_nodes`` nodes, ``per_node`` each in a round.
+
+    ``shares`` has the number of each node instead, where the hosts differ in speed.
+    """
 
     num_micro_batches: int
     num_nodes: int
     per_node: int = 1
+    shares: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
         """Rounds in a step."""
-        return -(-self.num_micro_batches // (self.num_nodes * self.per_node))
+        return -(-self.num_micro_batches // self._bounds[-1])
+
+    def share_of(self, node: int) -> int:
+        """Return the most micro-batches that a node takes in a round."""
+        return self._bounds[node + 1] - self._bounds[node]
+
+    @cached_property
+    def _bounds(self) -> tuple[int, ...]:
+        """The first micro-batch of each node in the first round, and that of the second round."""
+        shares = self.shares or (self.per_node,) * self.num_nodes
+        return tuple(accumulate(shares, initial=0))
 
     def of_node(self, round_index: int, node: int) -> range:
         """Return the micro-batches of one node in one round; empty when none are left."""
-        first = (round_index * self.num_nodes + node) * self.per_node
-        stop = min(first + self.per_node, self.num_micro_batches)
-        return range(first, max(first, stop))
+        return self.of_nodes(round_index, range(node, node + 1))
 
     def of_nodes(self, round_index: int, nodes: range) -> range:
         """Return the micro-batches of a run of neighbouring nodes in one round."""
-        first = self.of_node(round_index, nodes.start).start
-        stop = min(first + len(nodes) * self.per_node, self.num_micro_batches)
+        before = round_index * self._bounds[-1]
+        first = before + self._bounds[nodes.start]
+        stop = min(before + self._bounds[nodes.stop], self.num_micro_batches)
         return range(first, max(first, stop))
 
     def node_of(self, micro_batch: int) -> int:
         """Return the node that computes a micro-batch."""
-        return micro_batch // self.per_node % self.num_nodes
+        return bisect_right(self._bounds, micro_batch % self._bounds[-1]) - 1
 
 
 @dataclass(frozen=True)

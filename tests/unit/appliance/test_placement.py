@@ -4,10 +4,13 @@ import time
 
 import pytest
 
+from appliance.elaborate import ClusterSize, elaborate
 from appliance.placement import Host, Placement, Placer, ServerStrategy, Strategy
+from csnode.node import NodeSpec
 from swarmx.running_tree import HostTree
 from swarmx.topology import Tree
 from tests.support.errors import raises
+from timing.hardware import MachineSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import node_name, switch_name
 
@@ -87,11 +90,19 @@ def test_root_stays_with_the_program_when_its_host_has_no_system() -> None:
 
 
 def test_lanes_fit_the_cores_of_every_host() -> None:
-    """The host with the fewest cores for each system decides."""
+    """Each host's own, shared by its systems; one lane at least."""
     hosts = (Host("a", "a", 2, cores=16), Host("b", "b", 2, cores=6))
-    assert placed(4, "PACK", hosts).lanes == 3
-    assert placed(2, "PACK", hosts).lanes == 8
-    assert placed(8, "PACK", (Host("a", "a", 8, cores=2),)).lanes == 1
+    assert [placed(4, "PACK", hosts).lanes_of(i) for i in range(4)] == [8, 8, 3, 3]
+    assert placed(8, "PACK", (Host("a", "a", 8, cores=2),)).lanes_of(7) == 1
+
+
+def test_nodes_get_the_lanes_of_their_host() -> None:
+    hosts = (Host("a", "a", 2, cores=16), Host("b", "b", 2, cores=6))
+    placement = placed(3, "PACK", hosts)
+    specs = elaborate([], ClusterSize(3), MachineSpec(), seed=0, tree=placement.tree)
+    fitted = placement.with_lanes(specs)
+    assert [role.lanes for role in fitted if isinstance(role, NodeSpec)] == [8, 8, 6]
+    assert [role.name for role in fitted] == [role.name for role in specs]
 
 
 def test_2048_systems_are_placed_in_a_second() -> None:

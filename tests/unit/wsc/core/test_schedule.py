@@ -11,7 +11,10 @@ from tests.support.small_programs import program
 from wsc.core.program import Program, plan_streams
 from wsc.core.schedule import Rounds, Schedule, collected_by, schedule_of, streamed_by
 
-rounds = st.builds(Rounds, st.integers(1, 60), st.integers(1, 9), st.integers(1, 4))
+equal_rounds = st.builds(Rounds, st.integers(1, 60), st.integers(1, 9), st.integers(1, 4))
+shares = st.lists(st.integers(1, 5), min_size=1, max_size=9).map(tuple)
+shared_rounds = st.builds(lambda count, s: Rounds(count, len(s), 1, s), st.integers(1, 60), shares)
+rounds = equal_rounds | shared_rounds
 
 
 @given(rounds)
@@ -32,7 +35,7 @@ def test_rounds_node_of_inverts_of_node(rounds: Rounds) -> None:
     for round_index in range(rounds.count):
         for node in range(rounds.num_nodes):
             own = rounds.of_node(round_index, node)
-            assert len(own) <= rounds.per_node
+            assert len(own) <= rounds.share_of(node)
             assert all(rounds.node_of(index) == node for index in own)
 
 
