@@ -27,7 +27,7 @@ from ray._raylet import (  # type: ignore[attr-defined]  # its stub leaves both 
 )
 from ray.exceptions import RayError, RpcError
 
-from appliance.ray.fork_server import workers_forked
+from appliance.ray.fork_server import end_workers, is_launcher, workers_forked
 from appliance.ray.session_folders import mark_session, remove_ended_sessions
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
@@ -146,7 +146,8 @@ def leave() -> None:
     """Shut Ray down, including the agents of a private raylet.
 
     Ray kills a raylet that takes longer than a second to end. Its agents would notice that only
-    after a minute; they are in its process group.
+    after a minute, and so would workers that still start; they are in its process group, or below
+    the fork server.
     """
     node: Any = worker._global_node
     raylets = [] if node is None else node.all_processes.get("raylet", [])
@@ -156,8 +157,11 @@ def leave() -> None:
         # Ray titles its processes; a group number alone could belong to others by now.
         with suppress(OSError):
             title = (entry / "cmdline").read_bytes()
-            if title.startswith(b"ray::") and os.getpgid(int(entry.name)) in groups:
+            is_rays = title.startswith(b"ray::") or is_launcher(title)
+            if is_rays and os.getpgid(int(entry.name)) in groups:
                 os.kill(int(entry.name), signal.SIGKILL)
+    if groups:
+        end_workers()
 
 
 def lost_process() -> str | None:

@@ -89,6 +89,26 @@ def stop() -> None:
         _current = None
 
 
+def end_workers() -> None:
+    """End the workers that are left of an instance of Ray that has ended.
+
+    Ray ends those that it knows. One that still starts would look for Ray for a minute.
+    """
+    if _current is None:
+        return
+    parent = str(_current.process.pid)
+    for entry in Path("/proc").glob("[1-9]*"):
+        with suppress(OSError):
+            _, _, fields = (entry / "stat").read_text(errors="replace").rpartition(") ")
+            if fields.split()[1] == parent:  # proc_pid_stat(5): after the name come state, parent
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def is_launcher(command: bytes) -> bool:
+    """Return whether a command line is that of a process that asks for a worker."""
+    return os.fsencode(_LAUNCHER) in command.split(b"\0")
+
+
 def _end() -> None:
     """End Ray before the process that has to wait for its workers."""
     from appliance.ray.connection import leave  # noqa: PLC0415  (no Ray in the server)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from appliance.ray import fork_server, worker_launcher
+from tests.support.processes import descendants, wait_for_end
 
 _SCRIPT = """
 import json, os, sys
@@ -58,6 +59,25 @@ def test_worker_is_forked_with_its_words_and_environment(tmp_path: Path) -> None
         "folder": str(tmp_path),
         "name": "__main__",
     }
+
+
+@pytest.mark.timeout(120)
+def test_workers_that_still_start_are_ended(tmp_path: Path) -> None:
+    """Ray does not know them, and the server stays for the next instance."""
+    server = fork_server._running()
+    script, found = tmp_path / "worker.py", tmp_path / "started"
+    script.write_text(f"import os, time; os.mkdir({str(found)!r}); time.sleep({_WAIT_S})")
+    command = [sys.executable, worker_launcher.__file__, str(script)]
+    assert fork_server.is_launcher("\0".join(command).encode())
+    subprocess.run(command, check=True, env=os.environ | {worker_launcher.ADDRESS: server.address})
+    deadline = time.monotonic() + _WAIT_S
+    while not found.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    started = descendants(server.process.pid)
+    assert started
+    fork_server.end_workers()
+    assert wait_for_end(started) == set()
+    assert server.process.poll() is None
 
 
 def test_server_stays_until_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
