@@ -2,8 +2,9 @@
 
 Each way opens in processes of its own: a loop that keeps the model in memory (``plain``: the whole
 batch at once; ``best``: in the layout that was measured to be the fastest), a cstorch program
-streamed through N systems on Ray (``csxN``), or N ranks over gloo: DistributedDataParallel
-(``ddpN``), FSDP2 (``fsdpN``) or DeepSpeed's ZeRO-3 (``zeroN``).
+streamed through N systems on Ray (``csxN``; ``csxNmS``: with micro-batches of S samples; ``csxNcK``
+on K cores), or N ranks over gloo: DistributedDataParallel (``ddpN``), FSDP2 (``fsdpN``) or
+DeepSpeed's ZeRO-3 (``zeroN``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,10 +25,13 @@ from benchmarks.streaming.torch_loops import open_ddp, open_deepspeed, open_fsdp
 from benchmarks.streaming.workload import ADAMW, Layout, Workload
 from modelzoo.data.registry import build_source
 from wsc.core.errors import ConfigError
+from wsc.core.micro_batches import Cut
 
-_NUMBERED = re.compile(r"(csx|ddp|fsdp|zero)([1-9][0-9]*)")
+_NUMBER = "([1-9][0-9]*)"
+_RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}")
+_SYSTEMS = re.compile(f"csx{_NUMBER}(?:m{_NUMBER})?(?:c{_NUMBER})?")
 _OF_RANKS = {"ddp": open_ddp, "fsdp": open_fsdp, "zero": open_deepspeed}
-_RULE = "plain, best, csxN, ddpN, fsdpN or zeroN, N from 1"
+_RULE = "plain, best, csxN[mS][cK], ddpN, fsdpN or zeroN, numbers from 1"
 
 
 def openers(
@@ -47,7 +52,15 @@ def openers(
     if name in ("plain", "best"):
         layout = best if name == "best" and best is not None else whole
         return [partial(open_memory, workload, layout)]
-    if (match := _NUMBERED.fullmatch(name)) is None:
+    if systems := _SYSTEMS.fullmatch(name):
+        num_csx, size, cores = (
+            None if number is None else int(number) for number in systems.groups()
+        )
+        assert num_csx is not None
+        workload = replace(workload, micro_batch=size, cores=cores or workload.cores)
+        _check_systems(name, workload, num_csx)
+        return [partial(open_cluster, workload, num_csx)]
+    if (match := _RANKS.fullmatch(name)) is None:
         raise ConfigError(
             f"an arm must be {_RULE}; got {name}",
             code="unknown-arm",
@@ -55,9 +68,6 @@ def openers(
             rule=_RULE,
         )
     count = int(match[2])
-    if match[1] == "csx":
-        _check_systems(name, workload, count)
-        return [partial(open_cluster, workload, count)]
     _check_ranks(name, workload, count)
     meeting_point = folder / "meeting_point"
     opener = _OF_RANKS[match[1]]
@@ -65,7 +75,7 @@ def openers(
 
 
 def _check_systems(name: str, workload: Workload, num_csx: int) -> None:
-    num_micro_batches = workload.batch_size // workload.micro_batch_size
+    num_micro_batches = Cut.of(workload.batch_size, workload.micro_batch_size).num_micro_batches
     if num_csx > num_micro_batches:
         raise ConfigError(
             f"the number of systems must be at most {num_micro_batches}; got {num_csx}",

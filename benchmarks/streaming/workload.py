@@ -46,7 +46,8 @@ class Workload:
 
     ``precision`` is the dtype of weights and kernels: ``bf16-stream`` rounds weights for the stream
     and computes in fp32 (arms that do not stream are in fp32), ``bf16`` and ``fp32`` apply to both.
-    ``batch_size`` is global; ``cores`` is the number of cores that an arm may use.
+    ``batch_size`` is global; ``cores`` is the number of cores that an arm may use. ``micro_batch``
+    states the samples of a micro-batch of the streamed cluster; None leaves them to its ``auto``.
     """
 
     hidden: int
@@ -56,11 +57,12 @@ class Workload:
     batch_size: int
     precision: Precision
     cores: int
+    micro_batch: int | None = None
 
     @property
     def micro_batch_size(self) -> int:
-        """Samples in a micro-batch of the streamed cluster: its own default."""
-        return MicroBatchPolicy("auto").size(self.batch_size, num_csx=1)
+        """Samples in a micro-batch of the streamed cluster: its own default, or as stated."""
+        return MicroBatchPolicy(self.micro_batch or "auto").size(self.batch_size, num_csx=1)
 
     @property
     def layouts(self) -> list[Layout]:

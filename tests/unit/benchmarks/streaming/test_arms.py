@@ -22,7 +22,9 @@ WORKLOAD = Workload(64, 1, 64, 8, batch_size=8, precision="fp32", cores=2)
     [
         ("gpu", "unknown-arm"),
         ("csx0", "unknown-arm"),
+        ("csx1c1m2", "unknown-arm"),
         ("csx9", "more-systems-than-micro-batches"),
+        ("csx5m2", "more-systems-than-micro-batches"),
         ("ddp3", "ranks-not-divisible"),
     ],
 )
@@ -30,6 +32,20 @@ def test_openers_refuse_arms_that_cannot_run(tmp_path: Path, name: str, code: st
     """8 micro-batches, 2 cores."""
     with raises(ConfigError, code):
         openers(name, WORKLOAD, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_csx", "size", "cores"),
+    [("csx8", 8, 1, 2), ("csx4m2", 4, 2, 2), ("csx1c1", 1, 1, 1), ("csx2m4c1", 2, 4, 1)],
+)
+def test_systems_take_a_stated_micro_batch_and_cores(
+    tmp_path: Path, name: str, num_csx: int, size: int, cores: int
+) -> None:
+    """Without a statement the cluster takes ``auto`` and all cores."""
+    (opener,) = openers(name, WORKLOAD, tmp_path)
+    assert isinstance(opener, partial)
+    workload, count = opener.args
+    assert (count, workload.micro_batch_size, workload.cores) == (num_csx, size, cores)
 
 
 @pytest.mark.parametrize("layout", WORKLOAD.layouts, ids=str)

@@ -1,0 +1,42 @@
+"""The whole comparison on a smaller model: 20 minutes on a quiet host of two cores.
+
+    python -m benchmarks.streaming.short --json benchmarks/results/streaming_short.json
+
+Runs ``benchmarks.streaming`` in fp32 with 24 M parameters and 256 tokens per sample, for two batch
+sizes, and ``benchmarks.streaming.exposure`` (``..._exposure.json``, and a trace for Perfetto).
+``csx2`` over ``csx1c1`` is the strong scaling with one thread per system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from benchmarks.streaming import __main__ as streaming
+from benchmarks.streaming import exposure
+from waferstream.reports.benchmark import new_file
+
+_SIZE = {"hidden": 512, "layers": 6, "vocab": 8192, "sequence_length": 256}
+MODEL = ("--precision", "fp32", *(word for k, n in _SIZE.items() for word in (f"--{k}", str(n))))
+GROUPS = ("best csx1 csx1m2 ddp2 fsdp2", "best csx1c1 csx2 csx4", "best csx8")
+"""Arms that are alive together; ``csx1m2`` states a micro-batch instead of ``auto``."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure both; return the exit status of the first that fails."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.streaming.short",
+        description=(__doc__ or "").partition("\n")[0],
+    )
+    parser.add_argument("--json", type=new_file, required=True, help="where results go")
+    path = parser.parse_args(arguments).json
+    exposed = path.with_stem(f"{path.stem}_exposure")
+    trace = exposed.with_suffix(".trace.json")
+    arms = [word for group in GROUPS for word in ("--arms", *group.split())]
+    status = streaming.main([*MODEL, *arms, "--batch_sizes", "8", "16", "--json", str(path)])
+    return status or exposure.main([*MODEL, "--json", str(exposed), "--trace", str(trace)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
