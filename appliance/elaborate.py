@@ -46,6 +46,7 @@ class ClusterSize:
     num_workers: int = 1
     lanes: int = 1
     has_replicas: bool = False  # whether every weight server has one
+    is_verified: bool = False  # whether nodes compute parts of others, too
     activation_bytes: int | Literal["auto"] = "auto"
     flash: FlashSpec | None = None  # where weight servers keep masters and state, if not in DRAM
 
@@ -154,6 +155,8 @@ def plan_installation(
         check_bound(size.flash, program.parameter, optimizer)
         weight_bytes = min(weight_bytes, size.flash.resident_bytes * size.num_servers)
     budget_bytes = activation_bytes(size.activation_bytes, weight_bytes)
+    if size.is_verified:  # in the worst draw, every node's part of a round is computed twice
+        budget_bytes //= 2
     room = program, size.num_csx, size.lanes, budget_bytes
     return Installation(
         program=program,

@@ -82,3 +82,20 @@ def test_lost_and_doubled_messages_are_found_at_once(
     told = [record.message for record in caplog.records if "Recovery" in record.message]
     assert len(told) == 2 * len(lost)
     assert all(" was lost: retry, no role is lost" in line for line in told[::2])
+
+
+@pytest.mark.ray
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_system_with_wrong_bits_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two others compute what it has computed, in processes of their own."""
+    expected = train_on_cluster(init_config(), LOCAL, FIRST_STEPS, inspect=train_on)
+    faults = ("csx-1@6:wrong_bits",)
+    verified = replace(LOCAL, kind="ray", restarts=1, faults=faults, folder=tmp_path, verified=1.0)
+    with caplog.at_level("WARNING", "waferstream"):
+        found = train_on_cluster(init_config(), verified, FIRST_STEPS, inspect=train_on)
+    assert found == expected
+    told = [record.message for record in caplog.records if "Recovery" in record.message]
+    assert any("csx-1 computes wrong bits and is tainted" in line for line in told)

@@ -50,6 +50,7 @@ class Shape:
     link: str = "shared_memory"
     restarts: int = 0  # failures in a row that it survives
     faults: tuple[str, ...] = ()
+    verified: float = 0.0  # share of the gradients that two systems compute
     folder: Path | None = None  # of what has happened
     flash: tuple[Path, int] | None = None  # folder and resident bytes of each weight server
     has_replicas: bool = False
@@ -76,6 +77,7 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
         "runtime": {
             "kind": shape.kind,
             "link": shape.link,
+            "verify": {"fraction": shape.verified},
             "faults": {"stated": shape.faults, "folder": shape.folder},
             "flash": shape.flash
             and dict(zip(("path", "resident_bytes"), shape.flash, strict=True)),

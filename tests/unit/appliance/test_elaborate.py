@@ -150,3 +150,17 @@ def test_installation_matches_the_cluster_size(compiled: Compiled) -> None:
     assert small.rounds == Rounds(num_micro_batches=3, num_nodes=2, per_node=1)
     assert {bucket.server for bucket in found.plan.weights} <= {0, 1, 2}
     assert found.mode == "train"
+
+
+def test_verified_round_takes_half_of_the_memory() -> None:
+    """The other half is for the parts of other nodes that a node computes, too."""
+    compiled = compile_model(Regression(), random_batches(1, rows=16)[0], 16)
+
+    def per_node(size: ClusterSize) -> int:
+        return install(compiled, size).rounds.per_node
+
+    budgets = range(0, 20_000, 100)
+    plain = [per_node(ClusterSize(2, activation_bytes=each)) for each in budgets]
+    twice = (ClusterSize(2, activation_bytes=2 * each, is_verified=True) for each in budgets)
+    assert [per_node(size) for size in twice] == plain
+    assert len(set(plain)) > 1
