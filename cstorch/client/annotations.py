@@ -1,14 +1,21 @@
-"""Hints for the vendor's compiler on functions and tensors: accepted without effect.
+"""Hints for the vendor's compiler on functions and tensors, none of which changes a value.
 
-A hint names a kernel, a region to recompute or the shape of a mask. The compiler of this project
-decides all of that by itself, and no hint changes a value.
+Regions to recompute and their checkpoints are recomputed and kept, in addition to what the compiler
+of this project chooses. Other hints name a kernel or the shape of a mask, and have no effect.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
+
+from wsc.compiler.annotations import marked_for_recompute
+
+MARKS = ("recompute_region", "recompute_ckpt")
+_calls = itertools.count()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
@@ -34,12 +41,34 @@ class AnnotationMode:
 
 def create_annotation(
     config_class: type[AnnotationMode.Config],
-    get_attribute: Callable[..., AnnotationMode.Attribute],  # noqa: ARG001  (for the compiler)
+    get_attribute: Callable[..., AnnotationMode.Attribute],
     **arguments: Any,
 ) -> Decorator[Any]:
-    """Return a decorator that leaves its function as it is, after checking the arguments."""
-    config_class(**arguments)
-    return _unchanged
+    """Return a decorator whose function is traced with the attribute of its forward ops.
+
+    Args:
+        config_class: The class of the arguments.
+        get_attribute: Returns the attribute for a configuration and a direction.
+        arguments: Those of the class.
+    """
+    config = config_class(**arguments)
+    attribute = get_attribute(config, False)
+    name = getattr(attribute, "name", None)
+    return _marking(name) if config.enable_fwd and name in MARKS else _unchanged
+
+
+def _marking(mark: str) -> Decorator[Any]:
+    """Return a decorator that marks the forward ops of each call."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with marked_for_recompute(mark, next(_calls)):
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def kernel_annotater(kernel: str | None = None) -> Decorator[Any]:  # noqa: ARG001

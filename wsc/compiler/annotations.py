@@ -25,6 +25,12 @@ from wsc.core.errors import ApplianceCompilationError
 _LAYER_KEY = "waferstream_layer"
 """Key of a node's custom annotations under which its module path is recorded."""
 
+_RECOMPUTE_KEYS = {
+    "recompute_region": "waferstream_recompute_region",
+    "recompute_ckpt": "waferstream_recompute_checkpoint",
+}
+"""Keys of the custom annotations of ops that a user's program marks, by the vendor's names."""
+
 _SEED_KEY = "waferstream_seed"
 """Key of the custom annotation of the gradient at which a backward pass starts."""
 
@@ -62,6 +68,19 @@ def recorded_layers(model: nn.Module) -> Iterator[None]:
         # A forward that raised has skipped its hook: leave its annotation, which is global state.
         while running:
             running.pop().__exit__(None, None, None)
+
+
+@contextmanager
+def marked_for_recompute(mark: str, call: int) -> Iterator[None]:
+    """Mark the forward ops of one call of a user's function.
+
+    Args:
+        mark: ``recompute_region``, whose values are made again in the backward pass, or
+            ``recompute_ckpt``, whose results are kept all the same.
+        call: A number of the call.
+    """
+    with fx_traceback.annotate({_RECOMPUTE_KEYS[mark]: call}):
+        yield
 
 
 @contextmanager
@@ -121,8 +140,15 @@ def annotate_layers(graph: fx.Graph) -> None:
             node.meta["stack_trace"] = lines[sequence]
         node.meta["layer"] = node.meta.get("custom", {}).get(_LAYER_KEY, "")
         node.meta["backward"] = _is_backward(node)
+        for mark, key in _RECOMPUTE_KEYS.items():
+            node.meta[mark] = node.meta.get("custom", {}).get(key)
         node.meta["seed"] = _SEED_KEY in node.meta.get("custom", {})
         node.meta["loss_scale"] = _LOSS_SCALE_KEY in node.meta.get("custom", {})
+
+
+def recompute_marks(node: fx.Node) -> tuple[int | None, int | None]:
+    """Return the calls of a marked region and of a marked checkpoint that made an op."""
+    return node.meta.get("recompute_region"), node.meta.get("recompute_ckpt")
 
 
 def _is_backward(node: fx.Node) -> bool:

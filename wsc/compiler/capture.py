@@ -10,6 +10,8 @@ The passes read these entries of each node's ``meta``:
     ``seq_nr``         autograd's sequence number, which links a backward node to its forward node
     ``layer``          path of the innermost module that ran (forward nodes)
     ``backward``       whether autograd made the node
+    ``recompute_region``  number of the call of a function whose values are recomputed, or None
+    ``recompute_ckpt``  the same of a function whose results are kept, or None
     ``seed``           whether it is the gradient at which a backward pass starts
     ``loss_scale``     whether it is the dynamic loss scale
 

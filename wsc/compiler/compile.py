@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from wsc.compiler.annotations import recompute_marks
 from wsc.compiler.artifact import ArtifactCache
 from wsc.compiler.capture import Captured, Step, separated
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.label_means import weigh_label_means
 from wsc.compiler.passes.inputs import fill_from_input
 from wsc.compiler.passes.pipeline import run_passes
-from wsc.compiler.passes.rematerialize import recompute_layers
+from wsc.compiler.passes.rematerialize import recompute_layers, recompute_regions
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.recording import Recording, record
 from wsc.compiler.sample_sums import sums_over_samples
@@ -120,6 +121,7 @@ def _lower(
     fill_from_input(captured, "loss_scale", LOSS_SCALE_INPUT)
     run_passes(captured, request.disabled_passes)
     recompute_layers(captured, request.recomputed_layers)
+    recompute_regions(captured)
     segments, kernels = build_segments(captured)
     if not segments:
         raise ApplianceCompilationError(
@@ -195,10 +197,13 @@ def step_digest(steps: Sequence[Captured], request: CompileRequest) -> str:
     for part in (VERSION, torch.__version__, request):
         digest.update(repr(part).encode())
     for captured in steps:
+        calls: dict[int | None, int] = {None: -1}  # numbers that do not depend on earlier traces
         digest.update(repr((captured.parameters, captured.inputs)).encode())
         for node in captured.graph.nodes:
             digest.update(node.format_node(include_tensor_metadata=False).encode())
             digest.update(repr((node.meta["layer"], node.meta["backward"])).encode())
+            if (marks := recompute_marks(node)) != (None, None):
+                digest.update(repr([calls.setdefault(mark, len(calls)) for mark in marks]).encode())
             if node.meta["loss_scale"]:
                 digest.update(b"loss scale")
         if (update := captured.update).kernel is not None or update.state.reads:

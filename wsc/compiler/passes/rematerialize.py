@@ -6,7 +6,8 @@ streams again instead, so every op whose operands are weights and constants (suc
 cloned into each segment that reads it, right before its first reader there. Clones of pure ops give
 the same bits. A value that another op overwrites is skipped: its clone would miss the write.
 
-``recompute_layers`` clones whole layers into the backward pass.
+``recompute_layers`` clones whole layers into the backward pass, ``recompute_regions`` what a user's
+program marks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from torch import fx
 
+from wsc.compiler.annotations import recompute_marks
 from wsc.compiler.capture import Captured
 from wsc.compiler.storages import internals, overwritten, storages_of
 
@@ -102,10 +104,35 @@ def recompute_layers(captured: Captured, layers: Collection[str]) -> None:
     captured.graph.eliminate_dead_code()
 
 
+def recompute_regions(captured: Captured) -> None:
+    """Run the regions that a user's program has marked again in the backward pass of their layer.
+
+    Values that enter a region are kept, and those that a marked checkpoint returns.
+
+    Args:
+        captured: A step whose segments are assigned.
+    """
+    ops = _ops_by_segment(captured)
+    for (layer, phase), nodes in ops.items():
+        region = {node: None for node in nodes if _is_recomputed(node, nodes)}
+        overwrites = any(_overwrites_shared(node, region) for node in region)
+        if phase == "forward" and region and not overwrites:
+            _recompute(captured.graph, region, ops.get((layer, "backward"), {}))
+    captured.graph.eliminate_dead_code()
+
+
+def _is_recomputed(node: fx.Node, forward: Collection[fx.Node]) -> bool:
+    """Return whether an op lies in a marked region and is no result of a marked checkpoint."""
+    region, checkpoint = recompute_marks(node)
+    readers = [user for user in node.users if user in forward]
+    is_result = any(recompute_marks(user)[1] != checkpoint for user in readers)
+    return region is not None and (checkpoint is None or not is_result)
+
+
 def _recompute(
     graph: fx.Graph, forward: dict[fx.Node, None], backward: dict[fx.Node, None]
 ) -> None:
-    """Clone the ops of one layer that its backward pass needs."""
+    """Clone the ops of one layer, or of part of it, that its backward pass needs."""
     missing = internals(forward, backward)
     clones: dict[fx.Node, fx.Node] = {}
 
