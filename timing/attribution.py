@@ -29,6 +29,14 @@ from wsc.core.units import seconds
 Cause = Literal["compute", "overhead", "straggler", "weights", "input", "reduce", "idle"]
 
 
+OVERHEAD_NOTE = (
+    "Overhead above half of a step: a system takes about a millisecond to start each segment (a "
+    "layer, forward or backward) for each micro-batch, however small. Larger micro-batches, a "
+    "larger batch or larger layers use the time; more systems do not."
+)
+"""What a share of overhead above half tells, and its remedy."""
+
+
 @dataclass(frozen=True)
 class Attribution:
     """Picoseconds by cause."""

@@ -60,7 +60,8 @@ def test_simulate_predicts_the_emulated_time_of_a_run(
 
 def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capture) -> None:
     """Without data, shapes come from the model."""
-    flags = [*write_run(tmp_path), "--simulate", "--sweep=1-8:x2", "--token_budget=1e6"]
+    flags = [*write_run(tmp_path), "--simulate", "--sweep=2-8:x2", "--token_budget=1e6"]
+    flags += ["--system", "CS-2", "CS-3", "--batch_size=16"]
     (tmp_path / "text.txt").unlink()
     code, out, err = run_here(flags, capsys)
     assert code == 0, err
@@ -69,6 +70,10 @@ def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capt
     first = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert [point["num_csx"] for point in first["points"]] == [1, 2, 4, 8]
     assert first["configuration"]["machine"]["system"]["name"] == "CS-2"
+    assert first["batch_size"] == 16
+    (other,) = first["others"]
+    assert other["system"] == "CS-3"
+    assert other["points"][0]["emulated"]["step_ps"] < first["points"][0]["emulated"]["step_ps"]
     assert first["simulation"]["as_published"]
 
     code, out, _ = run_here(flags, capsys)

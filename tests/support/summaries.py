@@ -107,7 +107,6 @@ def simulated_curve(
         ),
         bill=bill,
         effective_batch="Effective batch size is 3072: 1024 x micro-batch 3 (policy: auto)",
-        fill_wafer_size=None,
     )
     return CurveResult(
         version="0.1.0",

@@ -33,7 +33,7 @@ _NOT_OF_COMMANDS = ("params", "mode", "device")
 _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
 """Flag to field of PriceSpec."""
 
-_SIMULATION_FLAGS = ("sweep", "token_budget", *_PRICES)
+_SIMULATION_FLAGS = ("sweep", "system", "token_budget", *_PRICES)
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ def _simulation(
     prices = {field: typed[name] for name, field in _PRICES.items() if name in typed}
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
+        systems=tuple(typed.get("system", ())),
         token_budget=typed.get("token_budget"),
         prices=validate(PriceSpec, prices, "command line"),
     )

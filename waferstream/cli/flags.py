@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from timing.hardware.wafer import SYSTEMS
 from waferstream.config.backend import DeviceType
 from waferstream.config.overrides import (
     BACKEND,
@@ -133,9 +134,13 @@ RUN_FLAGS: tuple[Flag, ...] = (
     ),
     Flag(
         "sweep",
-        "numbers of systems to simulate: 1,2,4-8 or 1-192 or 1-2048:x2; details are printed for "
-        "--num_csx, or for the largest number if --num_csx is not in the sweep (default: powers "
-        "of two up to --num_csx)",
+        "numbers of systems to simulate besides --num_csx, of which details are printed: 1,2,4-8 "
+        "or 1-192 or 1-2048:x2 (default: powers of two up to --num_csx)",
+    ),
+    Flag(
+        "system",
+        "CS systems to simulate and compare: CS-2, CS-3 or both (default: that of cluster.yaml)",
+        options={"nargs": "+", "choices": tuple(SYSTEMS)},
     ),
     Flag(
         "token_budget",
@@ -185,6 +190,12 @@ CONFIG_FLAGS: tuple[Flag, ...] = (
         "states to restore, separated by commas: model, optimizer, dataloader, ... (default: all)",
     ),
     _key(LOGGING, "logging", "log level of this process (default: INFO)", key="log_level"),
+    _key(
+        ("fit", "train_dataloader"),
+        "batch_size",
+        "samples of a training step, over all systems together",
+        options=_NUMBER,
+    ),
     _key(LOOP, "max_steps", "train up to this step", options=_NUMBER),
     _key(LOOP, "num_steps", "train this many steps from the start of the run", options=_NUMBER),
     _key(LOOP, "num_epochs", "train this many epochs", options=_NUMBER),

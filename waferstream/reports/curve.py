@@ -12,13 +12,15 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         prediction  null unless simulated: num_rounds, tokens_per_s, flops_per_s, utilisation,
                     sram_peak_bytes, recomputed_segments, swarmx_nodes, steps_ps
         bill        null without a token budget: tokens, duration_s, system_hours, energy_kwh, cost
+        filled      null where a larger micro-batch would not be faster: micro_batch_size,
+                    num_rounds, speed_up
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
                     curve_s, detail {num_csx, tiers, wafer, sram_capacity_bytes, resident_bytes,
-                    fits_sram, start_up, layers, bill, effective_batch,
-                    fill_wafer_size}
+                    fits_sram, start_up, layers, bill, effective_batch}
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
+    others          curves of the same model and batch on other machines
     gpus            note, curves [{gpu, kind, points}]; null if not compared
     configuration   machine of a simulation; params, cluster, num_csx and steps of an experiment
 """
@@ -94,6 +96,15 @@ class TrainedRun:
 
 
 @dataclass(frozen=True)
+class FilledWafer:
+    """The same step with micro-batches that fill the wafer (policy ``fill_wafer``)."""
+
+    micro_batch_size: int
+    num_rounds: int
+    speed_up: float
+
+
+@dataclass(frozen=True)
 class CurvePoint:
     """A training step on ``num_csx`` systems; ``emulated`` is of the systems that work longest."""
 
@@ -107,6 +118,8 @@ class CurvePoint:
     run: TrainedRun | None = None
     bill: TrainingBill | None = None
     """Of the token budget; None if no budget was given."""
+    filled: FilledWafer | None = None
+    """None where it would not be faster, or was not simulated."""
 
 
 def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list[float]:
@@ -114,6 +127,22 @@ def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list
     first_per_system = samples_per_s[0] / num_csx[0]
     return [
         rate / count / first_per_system for count, rate in zip(num_csx, samples_per_s, strict=True)
+    ]
+
+
+def sweet_spots(points: Sequence[CurvePoint]) -> list[int]:
+    """Return the numbers of systems that are more efficient than one system fewer and one more.
+
+    The batch divides well there, so no system waits for a last, half-filled round.
+    """
+    efficiency = {point.num_csx: point.efficiency for point in points}
+    return [
+        count
+        for count in efficiency
+        if all(
+            neighbour in efficiency and efficiency[neighbour] < efficiency[count]
+            for neighbour in (count - 1, count + 1)
+        )
     ]
 
 
@@ -153,8 +182,6 @@ class PointDetail:
     """Of the token budget; None if no budget was given."""
     effective_batch: str
     """Batch, micro-batches and micro-batch policy in one line."""
-    fill_wafer_size: int | None
-    """Samples of a micro-batch under policy ``fill_wafer``; None unless ``auto`` takes fewer."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +262,8 @@ class CurveResult:
     simulation: SimulationInfo | None = None
     training: TrainingInfo | None = None
     gpus: GpuComparison | None = None
+    others: tuple[CurveResult, ...] = ()
+    """Curves of the same model and batch on other machines."""
     configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 

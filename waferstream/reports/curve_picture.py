@@ -33,6 +33,7 @@ CAUSE_COLORS = {
 """One colour for each cause of timing.attribution, in stacking order."""
 
 _GPU_COLORS = (style.GREEN, style.VERMILION, style.PURPLE)
+_OTHER_COLOR = style.PURPLE  # of the machine that is compared
 _DASHES: Mapping[Kind, Any] = {
     "ddp": "solid",
     "zero3": (0, (5, 2)),
@@ -105,8 +106,13 @@ def _draw_rates(
     ideal = [emulated[0] * count / counts[0] for count in counts]
     bars = "" if error_bar is None else "; bars: 9 of 10 published runs"
     axes.set_title(f"Samples per second{bars}", color=style.FAINT_INK)
-    counts_axis(axes, f"{result.system} systems", counts)
-    spans_decades = max(ideal + measured) > 100 * min(emulated + measured)
+    counts_axis(axes, "systems" if result.others else f"{result.system} systems", counts)
+    others = {
+        other.system: [point.emulated.samples_per_s for point in other.points]
+        for other in result.others
+    }
+    every = [*ideal, *emulated, *measured, *(rate for rates in others.values() for rate in rates)]
+    spans_decades = max(every) > 100 * min(every)
     rate_axis(axes, (1.0,) if spans_decades else (1.0, 2.0, 5.0))
     labels = []
     if len(counts) > 1:
@@ -114,10 +120,12 @@ def _draw_rates(
         labels.append(style.EndLabel(ideal[-1], "ideal", style.FAINT_INK))
     if error_bar is not None:
         _draw_error_bars(axes, counts, [error_bar.around(rate) for rate in emulated])
-    for name, rates, color in (
-        ("emulated", emulated, style.BLUE),
+    drawn = [
+        (result.system if others else "emulated", emulated, style.BLUE),
         ("measured", measured, style.VERMILION),
-    ):
+        *((system, rates, _OTHER_COLOR) for system, rates in others.items()),
+    ]
+    for name, rates, color in drawn:
         if rates:
             axes.plot(counts, rates, color=color, **_dots(counts))
             labels.append(style.EndLabel(rates[-1], f"{name} {format_rate(rates[-1])}", color))

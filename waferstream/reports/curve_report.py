@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo
+from timing.attribution import OVERHEAD_NOTE
+from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo, sweet_spots
 from waferstream.reports.economics import (
     SECONDS_PER_DAY,
     SECONDS_PER_HOUR,
@@ -31,6 +33,10 @@ Column = Callable[[CurvePoint], str | None]
 """The text of a cell; None where the point has no such value."""
 
 _VISIBLE_SHARE = 0.0005  # a cause with a smaller share at every point has no column
+MOST_ROWS = 25
+"""Rows of a table on a terminal."""
+MOST_SPOTS = 8
+_WORTH_SAYING = 1.1  # less is within the error of a prediction
 _PAGE = "curve_page.html.jinja"
 
 _CAUSES = {
@@ -97,8 +103,34 @@ def curve_table(result: CurveResult) -> list[tuple[str, ...]]:
 
 
 def table_text(result: CurveResult) -> str:
-    """Return the table as aligned lines, with its footnote."""
-    return "\n".join([*aligned(curve_table(result)), *footnotes(result)])
+    """Return the table as aligned lines, of a long one some rows, with its footnotes."""
+    shown = shown_points(result)
+    lines = aligned(curve_table(replace(result, points=tuple(shown))))
+    if len(shown) < len(result.points):
+        lines.append(f"{len(shown)} of {len(result.points)} rows; the JSON file has all.")
+    return "\n".join([*lines, *footnotes(result)])
+
+
+def shown_points(result: CurveResult) -> list[CurvePoint]:
+    """Return the points of a terminal's table, at most MOST_ROWS.
+
+    They are the ends, the point in detail, sweet spots, powers of two, and others evenly between.
+    """
+    points = result.points
+    if len(points) <= MOST_ROWS:
+        return list(points)
+    detailed = [] if result.simulation is None else [result.simulation.detail.num_csx]
+    step = len(points) / MOST_ROWS
+    wanted = [
+        points[0].num_csx,
+        points[-1].num_csx,
+        *detailed,
+        *(point.num_csx for point in points if point.num_csx.bit_count() == 1),
+        *sweet_spots(points)[:MOST_SPOTS],
+        *(points[int(index * step)].num_csx for index in range(MOST_ROWS)),
+    ]
+    kept = set(list(dict.fromkeys(wanted))[:MOST_ROWS])
+    return [point for point in points if point.num_csx in kept]
 
 
 def _columns(result: CurveResult) -> Mapping[str, Column]:
@@ -165,6 +197,7 @@ def footnotes(result: CurveResult) -> list[str]:
             "Measured samples/s: on this host, whose cores all emulated systems share, so it need "
             "not grow with their number."
         )
+    notes += _advice(result)
     if result.simulation is not None:
         notes += [
             "PFLOP/s: matrix products and attention, recomputation not counted.",
@@ -172,6 +205,30 @@ def footnotes(result: CurveResult) -> list[str]:
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
+
+
+def _advice(result: CurveResult) -> Iterator[str]:
+    """Yield where the configuration wastes the machine, with the remedy, and where it does not."""
+    for point in result.points:
+        filled, made = point.filled, point.prediction
+        if filled is None or made is None or filled.speed_up < _WORTH_SAYING:
+            continue
+        yield (
+            f"On {counted(point.num_csx, 'system')}, micro-batch {point.micro_batch_size:,} makes "
+            f"{counted(made.num_rounds, 'pass', 'passes')}; {filled.micro_batch_size:,} would make "
+            f"{filled.num_rounds:,} and be {filled.speed_up:.1f} times as fast "
+            "(csx.performance.micro_batch_size: fill_wafer)."
+        )
+    if any(p.emulated.attribution_ps.shares()["overhead"] > 0.5 for p in result.points):
+        yield OVERHEAD_NOTE
+    if spots := sweet_spots(result.points):
+        best = sorted(spots, key=lambda count: -_efficiency(result, count))[:MOST_SPOTS]
+        named = ", ".join(f"{count:,} ({_efficiency(result, count):.0%})" for count in sorted(best))
+        yield f"Sweet spots, where the batch divides well (systems, efficiency): {named}."
+
+
+def _efficiency(result: CurveResult, num_csx: int) -> float:
+    return next(point.efficiency for point in result.points if point.num_csx == num_csx)
 
 
 def _error_bar(result: CurveResult) -> str:

@@ -21,6 +21,8 @@ class SimulationRequest:
 
     sweep: tuple[int, ...] | None = None
     """Numbers of systems; None for powers of two up to ``--num_csx``."""
+    systems: tuple[str, ...] = ()
+    """Names of the CS systems to compare; empty for that of cluster.yaml."""
     token_budget: float | None = None
     prices: PriceSpec = field(default_factory=PriceSpec)
 
@@ -38,6 +40,13 @@ def parse_sweep(text: str, where: str) -> tuple[int, ...]:
     """
     parts = (number for part in text.split(",") for number in _parse_part(part, text, where))
     return tuple(sorted(set(parts)))
+
+
+def counts_of(request: SimulationRequest, num_csx: int) -> tuple[int, ...]:
+    """Return the numbers of systems to simulate, ``--num_csx`` always among them."""
+    if request.sweep is None:
+        return powers_up_to(num_csx)
+    return tuple(sorted({*request.sweep, num_csx}))
 
 
 def powers_up_to(num_csx: int) -> tuple[int, ...]:

@@ -34,7 +34,9 @@ TRACED_ROUNDS = 8
 
 def simulation_text(result: CurveResult) -> str:
     """Return the whole simulation as lines of text."""
-    return "\n\n".join(("\n".join(_settings(result)), table_text(result), detail_text(result)))
+    compared = [f"{headline(other)}\n\n{table_text(other)}" for other in result.others]
+    settings = "\n".join(_settings(result))
+    return "\n\n".join((settings, table_text(result), *compared, detail_text(result)))
 
 
 def _settings(result: CurveResult) -> Iterator[str]:
@@ -46,12 +48,6 @@ def _settings(result: CurveResult) -> Iterator[str]:
         f"micro-batch: {result.micro_batch}"
     )
     yield f"On {counted(info.detail.num_csx, 'system')}: {info.detail.effective_batch}"
-    if info.detail.fill_wafer_size is not None:
-        yield (
-            "Policy auto leaves the wafer unfilled, where "
-            f"{info.detail.fill_wafer_size:,} samples fit at a time; to simulate a filled wafer "
-            "set csx.performance.micro_batch_size: fill_wafer"
-        )
 
 
 def detail_text(result: CurveResult) -> str:

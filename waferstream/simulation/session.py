@@ -12,6 +12,7 @@ model_dir/simulation/
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from cstorch.flags import restored
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
+from timing.hardware.wafer import SYSTEMS
 from waferstream.config.params import Params
 from waferstream.reports.curve import ERROR_BARS, CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve_report import headline, write_curve
@@ -29,7 +31,7 @@ from waferstream.reports.economics import TrainingBill, power_kw, training_bill
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
-from waferstream.scaling.sweep import SimulationRequest, powers_up_to
+from waferstream.scaling.sweep import SimulationRequest, counts_of
 from waferstream.simulation.capture import capture_step
 from waferstream.simulation.output import detail_text, draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
@@ -53,15 +55,16 @@ def run_simulation(
     torch.set_num_threads(1)
     cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
     requested = params.trainer.init.backend.cluster_config.num_csx
-    counts = request.sweep or powers_up_to(requested)
+    counts = counts_of(request, requested)
     check_request(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
-    study = _captured_study(params, cluster)
-    detailed = requested if requested in counts else counts[-1]
+    first, *others = _captured_studies(params, _machines(cluster, request.systems))
     init = params.trainer.init
     labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
-    result = simulate_study(study, labels, counts, detailed, request, params)
-    write_simulation(folder, result, study, trace)
+    result = simulate_study(first, labels, counts, requested, request, params)
+    compared = [simulate_study(one, labels, counts, requested, request) for one in others]
+    result = replace(result, others=tuple(compared))
+    write_simulation(folder, result, first, trace)
     print(f"\n{simulation_text(result)}\n\n{folder}", flush=True)
 
 
@@ -96,12 +99,25 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
         )
 
 
-def _captured_study(params: Params, cluster: ClusterSpec) -> Study:
+def _machines(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]:
+    """Return the cluster with each of the named systems in turn, or as it is without a name."""
+    if not systems:
+        return [cluster]
+    machine = cluster.machine
+    return [
+        cluster.model_copy(update={"machine": machine.model_copy(update={"system": SYSTEMS[name]})})
+        for name in dict.fromkeys(systems)
+    ]
+
+
+def _captured_studies(params: Params, clusters: Sequence[ClusterSpec]) -> list[Study]:
+    """Capture the step once, and return its study on each machine."""
     with restored():
-        backend = make_backend(params, cluster)
+        backend = make_backend(params, clusters[0])
         try:
             step = capture_step(params, backend)
-            return study_of(params, cluster, step, backend.size().num_servers)
+            num_servers = backend.size().num_servers
+            return [study_of(params, cluster, step, num_servers) for cluster in clusters]
         finally:
             backend.shutdown()
 
@@ -135,7 +151,11 @@ def simulate_study(
     machine = study.simulator.machine
     start_s = time.perf_counter()
     points = [
-        replace(point, bill=_bill(request, point, machine.system.name))
+        replace(
+            point,
+            bill=_bill(request, point, machine.system.name),
+            filled=study.filled(point) if point.num_csx in (counts[0], detailed) else None,
+        )
         for point in study.curve(counts)
     ]
     curve_s = time.perf_counter() - start_s

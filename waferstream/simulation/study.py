@@ -17,6 +17,7 @@ from timing.start_up import start_up
 from waferstream.config.params import Params, TrainerConfig
 from waferstream.reports.curve import (
     CurvePoint,
+    FilledWafer,
     LayerGroup,
     PointDetail,
     PredictedStep,
@@ -69,13 +70,16 @@ class Study:
         """Return one line with batch, micro-batches and policy."""
         return self.policy.describe(self.costed(num_csx).program.cut)
 
-    def fill_wafer_size(self, num_csx: int) -> int | None:
-        """Return the size of policy ``fill_wafer``, or None unless ``auto`` takes fewer samples."""
-        if self.policy.requested != "auto":
+    def filled(self, point: CurvePoint) -> FilledWafer | None:
+        """Return the step of a point with larger micro-batches, None if it would not be faster."""
+        size = FILL_WAFER.size(self.batch_size, point.num_csx, self.simulator.largest_micro_batch)
+        if point.micro_batch_size is None or size <= point.micro_batch_size:
             return None
-        largest = self.simulator.largest_micro_batch
-        size = FILL_WAFER.size(self.batch_size, num_csx, largest)
-        return size if size > self.micro_batch_size(num_csx) else None
+        step_ps = self.simulator.predict(self.batch_size, size, point.num_csx).timing.duration_ps
+        if step_ps >= point.emulated.step_ps:
+            return None
+        rounds = rounds_of(self.batch_size, point.num_csx, size)
+        return FilledWafer(size, rounds, point.emulated.step_ps / step_ps)
 
     def _point(self, num_csx: int) -> CurvePoint:
         size = self.micro_batch_size(num_csx)
@@ -135,7 +139,6 @@ class Study:
             ),
             bill=bill,
             effective_batch=self.effective_batch(num_csx),
-            fill_wafer_size=self.fill_wafer_size(num_csx),
         )
 
 

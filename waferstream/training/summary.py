@@ -10,6 +10,7 @@ from torch import nn
 
 from appliance.spec import ClusterSpec
 from simulator.cluster_timing import prediction
+from timing.attribution import OVERHEAD_NOTE
 from timing.hardware import MachineSpec
 from timing.start_up import StartUp
 from waferstream.config.params import Params
@@ -108,4 +109,6 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
             "Processed %d training sample(s) in %.2f seconds.", history.samples, history.seconds
         )
     if history.timings:
+        if history.timings[-1].attribution.shares()["overhead"] > 0.5:
+            log.info("%s", OVERHEAD_NOTE)
         log.info(prediction(machine, num_csx, history.timings[-1]))

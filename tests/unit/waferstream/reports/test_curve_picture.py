@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,16 @@ def test_curve_picture_of_runs_has_no_overlaps(tmp_path: Path, counts: Sequence[
         curve_picture(tmp_path / "scaling.png", "scaling", result)
     assert overlapping(figures[0]) == []
     assert "measured 32" in words(figures[0])
+
+
+def test_curve_picture_compares_machines(tmp_path: Path) -> None:
+    """One curve for each, with the name of its system."""
+    result = simulated_curve((1, 2, 4), CAUSES)
+    other = replace(simulated_curve((1, 2, 4), CAUSES), system="CS-3")
+    with drawn() as figures:
+        curve_picture(tmp_path / "both.png", "made up", replace(result, others=(other,)))
+    assert any(word.startswith("CS-3 ") for word in words(figures[0]))
+    assert overlapping(figures[0]) == []
 
 
 def test_curve_picture_writes_step_times_where_bars_are_wide(tmp_path: Path) -> None:

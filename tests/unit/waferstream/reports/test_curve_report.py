@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
-from timing.attribution import Attribution
-from waferstream.reports.curve import GpuComparison
+from timing.attribution import OVERHEAD_NOTE, Attribution
+from waferstream.reports.curve import FilledWafer, GpuComparison
 from waferstream.reports.curve_report import (
+    MOST_ROWS,
     curve_page,
     curve_table,
     footnotes,
     format_duration,
     format_energy,
     headline,
+    shown_points,
     table_text,
     verdict,
     write_curve,
@@ -121,6 +123,35 @@ def test_footnotes_define_every_visible_cause() -> None:
     shares = footnotes(simulated_curve((1,), every))[1]
     assert all(f"{field.name}, " in shares for field in fields(Attribution))
     assert "idle" not in footnotes(SIMULATION)[1]
+
+
+def test_long_table_shows_25_rows_with_those_that_matter() -> None:
+    """The ends, powers of two, and sweet spots; all others are in the JSON file."""
+    result = simulated_curve(tuple(range(1, 193)), STEP)
+    points = [
+        replace(point, efficiency=0.9 if point.num_csx in (57, 133) else 0.8)
+        for point in result.points
+    ]
+    shown = shown_points(replace(result, points=tuple(points)))
+    counts = [point.num_csx for point in shown]
+    assert len(counts) == MOST_ROWS
+    assert counts == sorted(counts)
+    assert {1, 2, 4, 64, 128, 57, 133, 192} <= set(counts)
+    text = table_text(replace(result, points=tuple(points)))
+    assert "25 of 192 rows" in text
+    assert "57 (90%), 133 (90%)" in text
+    assert len(shown_points(result)) == MOST_ROWS
+    assert shown_points(SIMULATION) == list(SIMULATION.points)
+
+
+def test_footnotes_name_waste_and_its_remedy() -> None:
+    """Passes that larger micro-batches would save; what a high overhead means."""
+    assert not [note for note in footnotes(SIMULATION) if "fill_wafer" in note]
+    (point,) = simulated_curve((1,), Attribution(compute=1, overhead=9)).points
+    wasteful = replace(point, filled=FilledWafer(12, 1, 3.9))
+    notes = footnotes(replace(SIMULATION, points=(wasteful,)))
+    assert any("makes 4 passes; 12 would make 1 and be 3.9 times as fast" in n for n in notes)
+    assert OVERHEAD_NOTE in notes
 
 
 def test_table_text_is_aligned() -> None:

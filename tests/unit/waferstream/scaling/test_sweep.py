@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from waferstream.scaling.sweep import MOST_SYSTEMS, parse_sweep, powers_up_to
+from waferstream.scaling.sweep import (
+    MOST_SYSTEMS,
+    SimulationRequest,
+    counts_of,
+    parse_sweep,
+    powers_up_to,
+)
 from wsc.core.errors import ConfigError
 
 numbers = st.integers(1, MOST_SYSTEMS)
@@ -72,3 +78,8 @@ def test_powers_up_to_a_number_start_at_one(num_csx: int) -> None:
     assert (found[0], found[-1]) == (1, num_csx)
     assert sorted(set(found)) == list(found)
     assert all(number & (number - 1) == 0 for number in found[:-1])
+
+
+def test_counts_of_a_request_contain_the_requested_number() -> None:
+    assert counts_of(SimulationRequest(sweep=(2, 8)), 4) == (2, 4, 8)
+    assert counts_of(SimulationRequest(), 6) == (1, 2, 4, 6)

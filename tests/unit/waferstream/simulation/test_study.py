@@ -104,12 +104,18 @@ def test_fill_wafer_takes_uniform_rounds_on_a_small_wafer(study: Study) -> None:
     assert whole.micro_batch_size(4) == max(d for d in range(1, fits + 1) if 480 % d == 0)
 
 
-def test_fill_wafer_size_is_set_if_auto_takes_less(study: Study) -> None:
-    """With 48 samples on one system: 6 by ``auto``, all by ``fill_wafer``."""
+def test_point_with_small_micro_batches_knows_the_filled_wafer(study: Study) -> None:
+    """With 48 samples on one system: 6 by ``auto`` in 8 rounds, all by ``fill_wafer`` in one."""
     automatic = replace(study, policy=MicroBatchPolicy("auto"))
-    assert automatic.fill_wafer_size(1) == 48
-    assert automatic.fill_wafer_size(8) is None
-    assert study.fill_wafer_size(1) is None
+    one, eight = automatic.curve((1, 8))
+    filled = automatic.filled(one)
+    assert filled is not None
+    assert (filled.micro_batch_size, filled.num_rounds) == (48, 1)
+    (whole,) = study.curve((1,))
+    assert filled.speed_up == pytest.approx(one.emulated.step_ps / whole.emulated.step_ps)
+    assert filled.speed_up > 1
+    assert automatic.filled(eight) is None
+    assert study.filled(whole) is None
     assert automatic.effective_batch(2).endswith("48: 8 x micro-batch 6 (policy: auto)")
     assert study.effective_batch(5).endswith("48: 5 x micro-batch 10 at most (policy: fill_wafer)")
 
