@@ -12,7 +12,8 @@ from typing import Literal
 from appliance.input_worker import WorkerSpec
 from appliance.round_size import activation_bytes, micro_batches_of_round, most_micro_batches
 from csnode.node import NodeSpec
-from memoryx.flash import FlashSpec, check_bound
+from memoryx.flash import check_bound
+from memoryx.flash_spec import FlashSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Literal
 
+from appliance.strategies import ServerStrategy, Strategy
 from csnode.node import NodeSpec
 from swarmx.running_tree import HostNodes, HostTree
 from swarmx.topology import Tree
@@ -27,9 +27,6 @@ from wsc.core.messages import (
     worker_name,
 )
 from wsc.core.role import RoleSpec
-
-Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
-ServerStrategy = Literal["PACK", "SPREAD"]
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
-from appliance.placement import ServerStrategy, Strategy
+from appliance.strategies import ServerStrategy, Strategy
 from csnode.fabric.region import working_wafer
-from memoryx.flash import FlashSpec
+from memoryx.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
 from wsc.core.config import Config, load_yaml, validate

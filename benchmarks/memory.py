@@ -27,7 +27,7 @@ from appliance.ray.coordinator import RayCluster
 from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
-from memoryx.flash import FlashSpec
+from memoryx.flash_spec import FlashSpec
 from waferstream.reports.benchmark import new_file, new_result, positive
 from wsc.core.files import write_json
 from wsc.core.messages import server_name

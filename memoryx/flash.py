@@ -22,15 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import PositiveInt, field_validator
 
+from memoryx.flash_spec import FlashSpec
 from memoryx.memory import packed, views_at
 from memoryx.optim.rule import Shape, rule_named, state_bytes
-from wsc.core.config import Config
 from wsc.core.errors import ApplianceResourceExhausted, ApplianceRuntimeServerError, ConfigError
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import MASTER_BYTES, TensorSpec
@@ -42,22 +40,6 @@ _READ_BYTES = 128 * KIB
 _WRITE_AND_WAIT = 7  # sync_file_range(2): WAIT_BEFORE, WRITE and WAIT_AFTER
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _WHERE = "runtime.flash.path"
-
-
-class FlashSpec(Config):
-    """Section ``runtime.flash`` of cluster.yaml."""
-
-    path: Path
-    """Folder on a fast disk, on every host that has weight servers."""
-
-    resident_bytes: PositiveInt
-    """DRAM of each weight server (and of each replica) for masters and optimizer state; an eighth
-    more while a checkpoint is written in the background."""
-
-    @field_validator("path", mode="after")
-    @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        return path.absolute()  # roles have other working folders
 
 
 def check_bound(

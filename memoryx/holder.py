@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from memoryx.flash import FlashMemory, FlashSpec
+from memoryx.flash import FlashMemory
+from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
 from memoryx.memory import Brought
 from memoryx.store import Persistence, WeightStore

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from memoryx.commitment import Commitment
-from memoryx.flash import FlashSpec
+from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from wsc.core.messages import (

@@ -16,7 +16,7 @@ import torch
 
 from memoryx.collector import GradientCollector, NormExchange
 from memoryx.commitment import Commitment
-from memoryx.flash import FlashSpec
+from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from memoryx.norms import NormNotes

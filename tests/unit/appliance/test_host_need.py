@@ -10,7 +10,7 @@ import pytest
 from appliance import host_need
 from appliance.elaborate import ClusterSize
 from appliance.host_need import check_host, needs_of
-from memoryx.flash import FlashSpec
+from memoryx.flash_spec import FlashSpec
 from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
 from tests.support.tiny_run import run_here, write_run

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from memoryx.flash import FlashMemory, FlashSpec, check_bound
+from memoryx.flash import FlashMemory, check_bound
+from memoryx.flash_spec import FlashSpec
 from memoryx.journal import Journal
 from memoryx.memory import Brought
 from memoryx.optim.rule import RULES, rule_named
