@@ -164,7 +164,9 @@ def _simulate(arguments: Arguments, request: SimulationRequest) -> None:
 
 
 def _log_to_terminal(level: str | int) -> None:
-    handler = logging.StreamHandler(sys.stdout)
+    from waferstream.reports.progress import TerminalHandler  # noqa: PLC0415
+
+    handler = TerminalHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))
     log.handlers[:] = [handler]
     log.propagate = False

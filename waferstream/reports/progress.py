@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from pathlib import Path
@@ -40,6 +41,14 @@ class ProgressBar:
     def close(self) -> None:
         """Remove the bar."""
         self._bar.close()
+
+
+class TerminalHandler(logging.Handler):
+    """Handler that prints log lines on stdout, above the bars that are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stdout)
+        sys.stdout.flush()
 
 
 class EventWriter:

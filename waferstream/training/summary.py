@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -112,3 +113,12 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
         if history.timings[-1].attribution.shares()["overhead"] > 0.5:
             log.info("%s", OVERHEAD_NOTE)
         log.info(prediction(machine, num_csx, history.timings[-1]))
+
+
+def log_places(folder: RunFolder, losses: Path, summary: RunSummary) -> None:
+    """Log where everything lies that a run has left."""
+    log.info("Log, summary, picture and events of this run: %s", folder.path)
+    if losses.exists():
+        log.info("Losses of all runs: %s, %s", losses, folder.model_dir / PICTURE_NAME)
+    if summary.checkpoint is not None:
+        log.info("Newest checkpoint: %s", summary.checkpoint)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 from tests.support.disks import full_disk
 from tests.support.event_files import events, scalars
-from waferstream.reports.progress import EventWriter, ProgressBar
+from waferstream.reports.progress import EventWriter, ProgressBar, TerminalHandler
 
 
 def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +22,20 @@ def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture
     captured = capsys.readouterr()
     assert captured.out == "a line\n"
     assert captured.err == ""
+
+
+def test_log_lines_go_above_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bar is taken away for the line, and is drawn again below it."""
+    handler = TerminalHandler()
+    with tqdm(total=3, file=sys.stdout, leave=False, mininterval=0) as bar:
+        bar.update()
+        capsys.readouterr()
+        handler.emit(logging.makeLogRecord({"msg": "a log line"}))
+        shown = capsys.readouterr().out
+    assert "a log line\n" in shown
+    before, after = shown.split("a log line\n")
+    assert "1/3" in after
+    assert not before.strip()
 
 
 def test_event_writer_writes_scalars_on_close(tmp_path: Path) -> None:

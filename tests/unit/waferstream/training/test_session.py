@@ -73,6 +73,16 @@ def test_log_of_a_run_has_every_line_and_the_command(ended: tuple[Path, str]) ->
     assert [line.removeprefix("INFO: ") for line in _without_times(logged)] == shown
 
 
+def test_run_ends_with_the_places_of_its_files(ended: tuple[Path, str]) -> None:
+    """Its own folder, the losses of all runs, the newest checkpoint; all exist."""
+    model_dir, out = ended
+    last = "\n".join(out.splitlines()[-4:-1])
+    folder = (model_dir / "latest_run.log").resolve().parent
+    for path in (folder, model_dir / "history.jsonl", model_dir / "checkpoint_4.mdl"):
+        assert path.exists()
+        assert str(path) in last
+
+
 def _without_times(lines: list[str]) -> list[str]:
     return [re.sub(r"^([-\d]+ )?\d\d:\d\d:\d\d(,\d+)? ", "", line) for line in lines]
 
