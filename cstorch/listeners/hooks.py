@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -16,6 +16,9 @@ from torch.utils.hooks import RemovableHandle
 
 Hook = Callable[[torch.Tensor, str], None]
 """A function of a tensor and its name."""
+
+Names = Callable[[str], Iterable[str]]
+"""The names under which hooks hear a tensor, by its own name."""
 
 Outline = tuple[str, Sequence[int], str]
 """Name, shape and dtype of a tensor."""
@@ -76,9 +79,17 @@ def register_traced_tensor_hook(hook: Hook) -> RemovableHandle:
     return while_traced.register(hook)
 
 
+def itself(name: str) -> tuple[str]:
+    """Return the name of a tensor that hooks hear once."""
+    return (name,)
+
+
 @contextmanager
-def traced_tensors(model: nn.Module) -> Iterator[None]:
-    """Call the hooks in ``while_traced`` for what the modules of ``model`` return."""
+def traced_tensors(model: nn.Module, names: Names = itself) -> Iterator[None]:
+    """Call the hooks in ``while_traced`` for what the modules of ``model`` return.
+
+    ``names`` gives the names under which hooks hear a tensor, by its own.
+    """
     if not while_traced:
         yield
         return
@@ -90,7 +101,8 @@ def traced_tensors(model: nn.Module) -> Iterator[None]:
             if module in paths and isinstance(leaf, torch.Tensor):
                 name = f"{paths[module]}.fwd"
                 count[name] = count.get(name, -1) + 1
-                while_traced(leaf, f"{name}.{count[name]}" if count[name] else name)
+                for each in names(f"{name}.{count[name]}" if count[name] else name):
+                    while_traced(leaf, each)
 
     handle = nn_module.register_module_forward_hook(visit)
     try:
@@ -110,6 +122,7 @@ def heard_outlines() -> Iterator[list[Outline]]:
         shape = [e.node.hint if isinstance(e, torch.SymInt) else e for e in extents]
         heard.append((name, shape, str(tensor.dtype).removeprefix("torch.")))
 
+    note.reads_outlines_only = True  # type: ignore[attr-defined]
     handle = while_traced.register(note) if while_traced else None
     try:
         yield heard

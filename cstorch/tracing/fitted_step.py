@@ -49,7 +49,9 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
         (recorded, compiled), fit, was_cached = found, None, True
     else:
         with heard_outlines() as heard:
-            recorded, compiled, fit, was_cached = _compile_fitting(backend, call, loop, cache)
+            recorded, compiled, fit, was_cached = _compile_fitting(
+                backend, call, loop, forward, cache
+            )
         if start is not None:
             start.cache.store_start(start.key, compiled.program.digest, heard)
     log_compiled(backend, compiled.program, was_cached=was_cached)
@@ -61,10 +63,10 @@ def fit_step(backend: Backend, call: Call, loop: Loop, forward: Forward | None) 
 
 
 def _compile_fitting(
-    backend: Backend, call: Call, loop: Loop, cache: ArtifactCache | None
+    backend: Backend, call: Call, loop: Loop, forward: Forward | None, cache: ArtifactCache | None
 ) -> tuple[RecordedStep, Compiled, Fit, bool]:
     """Return a recorded step, its program and fit, and whether it came from the cache."""
-    recorded = record_step(backend, call, *recorded_size(backend, call.tensors))
+    recorded = record_step(backend, call, *recorded_size(backend, call.tensors), forward)
 
     def compile_alone(size: int) -> tuple[Compiled, OptimizerSpec | None]:
         compiled, _ = recorded.compiled_at(Fit(Cut(size, 1)))

@@ -45,7 +45,7 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
     must_run = is_explored or flags.csx.debug.retrace_every_iteration
     if forward.identity is None or must_run or not all(map(is_constant, leaves)):
         return None
-    if not while_traced.read_outlines_only or _has_hooks(model):
+    if not while_traced.read_outlines_only or has_hooks(model):
         return None
     values = _values_of(model)
     if values is None:
@@ -57,12 +57,12 @@ def start_key(backend: Backend, model: nn.Module, call: Call, forward: Forward) 
         (stream_precision(), flags.amp, flags.csx.model_dump(exclude=_WITHOUT_EFFECT)),
         (config.num_csx, config.cluster.machine.model_dump_json()),
         (call.structure, [outline(leaf) for leaf in call.leaves]),
-        (list(_outlines(model)), values),
+        (list(outlines(model)), values),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _has_hooks(model: nn.Module) -> bool:
+def has_hooks(model: nn.Module) -> bool:
     """Return whether code outside of the modules runs when they run."""
     return (
         any(getattr(nn_module, f"_global{name}", None) for name in _HOOKS)
@@ -72,7 +72,7 @@ def _has_hooks(model: nn.Module) -> bool:
     )
 
 
-def _outlines(model: nn.Module) -> Iterator[object]:
+def outlines(model: nn.Module) -> Iterator[object]:
     """Yield what a forward pass may read of modules and parameters, besides values of tensors."""
     for path, part in model.named_modules(remove_duplicate=False):
         kind = type(part)

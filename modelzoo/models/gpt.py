@@ -134,6 +134,12 @@ class GptModel(nn.Module):
             scores = scores * scale
         return scores if cap is None else cap * torch.tanh(scores / cap)
 
+    @property
+    def repeated_layers(self) -> nn.ModuleList | None:
+        """The layers, if the forward pass runs all of them in the same way."""
+        windows = {self.config.window_of(index) for index in range(len(self.decoder))}
+        return self.decoder if len(windows) == 1 else None
+
     def initialize(self, seed: int) -> None:
         """Tie and initialize the parameters; each depends on (seed, its name) alone."""
         if self.config.share_embedding_weights:

@@ -159,10 +159,9 @@ def capture(
     (output,) = module.graph.find_nodes(op="output")
     outputs = output.args[0]
     num_results = len(outputs) - len(trained) - len(replaced)
-    masters = model.named_parameters()
     return Captured(
         module=module,
-        parameters=tuple(TensorSpec(n, tuple(p.shape), "float32") for n, p in masters),
+        parameters=masters_of(model),
         inputs=tuple(TensorSpec(n, tuple(t.shape), NAMES[t.dtype]) for n, t in inputs),
         trained=tuple(trained),
         stream_dtype=precision.stream,
@@ -173,6 +172,12 @@ def capture(
         update=StateUpdate(StepState(), None),
         norms=NO_NORMS,
     )
+
+
+def masters_of(model: nn.Module) -> tuple[TensorSpec, ...]:
+    """Return the masters of a model's parameters, in registration order."""
+    named = model.named_parameters()
+    return tuple(TensorSpec(name, tuple(each.shape), "float32") for name, each in named)
 
 
 def _recorded(

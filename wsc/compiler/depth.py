@@ -120,7 +120,7 @@ class Stack:
         """Return the program with ``num_layers`` layers, with values named by position."""
         segments: list[Segment] = []
         for is_middle, run in groupby(
-            named_by_place(program).segments, lambda s: self._number(s.layer) == _MIDDLE
+            named_by_place(program).segments, lambda s: self.number(s.layer) == _MIDDLE
         ):
             # The segments of one pass through the middle layer are copied together.
             captured = list(run)
@@ -143,7 +143,7 @@ class Stack:
 
         ``copy`` is the new number of a segment of the middle layer, None for any other segment.
         """
-        reader = self._number(segment.layer)
+        reader = self.number(segment.layer)
 
         def names(given: Iterable[str]) -> Iterable[str]:
             return (new for new, _ in self._renamed(given, reader, copy))
@@ -160,7 +160,7 @@ class Stack:
         """
 
         def is_repeated(name: str) -> tuple[bool, bool]:
-            repeated = self._number(name) == _MIDDLE and reader in {None, _FIRST, _LAST}
+            repeated = self.number(name) == _MIDDLE and reader in {None, _FIRST, _LAST}
             return repeated, "/backward/" in name
 
         # Adjacent names are repeated together: a2 b2 becomes a2 b2 a3 b3 a4 b4.
@@ -168,11 +168,11 @@ class Stack:
             captured = list(run)
             if repeated:
                 for number in self._copies("backward" if is_backward else "forward"):
-                    yield from ((_with_number(name, number), name) for name in captured)
+                    yield from ((with_number(name, number), name) for name in captured)
             else:
                 for name in captured:
-                    own = self._new_number(self._number(name), reader, copy)
-                    yield (name if own is None else _with_number(name, own)), name
+                    own = self._new_number(self.number(name), reader, copy)
+                    yield (name if own is None else with_number(name, own)), name
 
     def _new_number(self, number: int | None, reader: int | None, copy: int | None) -> int | None:
         """Return the new number of one layer that ``reader``, or copy ``copy`` of it, reads."""
@@ -194,13 +194,13 @@ class Stack:
         """Layers that the deepened program has more than the captured one."""
         return self.num_layers - CAPTURED_LAYERS
 
-    def _number(self, name: str) -> int | None:
+    def number(self, name: str) -> int | None:
         """Return 3 for ``decoder.3``, ``decoder.3.norm.weight`` and ``decoder.3/forward/0/1``."""
         found = re.match(rf"{re.escape(self.prefix)}\.(\d+)(?![^./])", name)
         return int(found[1]) if found else None
 
 
-def _with_number(name: str, number: int) -> str:
+def with_number(name: str, number: int) -> str:
     """Return the name with its first number, that of its layer, replaced."""
     return re.sub(r"\.\d+", f".{number}", name, count=1)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import fx, nn
@@ -17,12 +18,23 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from wsc.compiler.capture import Captured, Step, capture
+from wsc.compiler.deepen import deepened, is_like
+from wsc.compiler.depth import CAPTURED_LAYERS, Stack
+from wsc.compiler.layer_places import UnequalLayersError
 from wsc.compiler.precision import StreamPrecision
 from wsc.compiler.resize import resized
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
+from wsc.core.program import TensorSpec
 
 _REMEDY = "set csx.performance.micro_batch_size to an integer that divides the batch and fits"
+
+
+class Depth(NamedTuple):
+    """The stack whose middle layer is replicated, and the masters of the whole model."""
+
+    stack: Stack
+    parameters: tuple[TensorSpec, ...]
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,7 @@ class Recording:
     captured: Captured
     size: int
     shapes: ShapeEnv | None = None  # where the samples are a symbol
+    depth: Depth | None = None  # where few layers were recorded
 
     def at(self, size: int) -> Captured:
         """Return a captured step of its own, at one micro-batch size.
@@ -44,7 +57,29 @@ class Recording:
                 raise _depends_on_size(f"recorded at {self.size} samples, needed at {size}")
             return _copied(self.captured)
         self._check(self.shapes, size)
-        return resized(self.captured, self.shapes, size)
+        captured = resized(self.captured, self.shapes, size)
+        return captured if self.depth is None else deepened(captured, *self.depth)
+
+    def with_all_layers(
+        self, one_more: Recording, stack: Stack, parameters: tuple[TensorSpec, ...]
+    ) -> Recording | None:
+        """Return the recording of a model of which this one has CAPTURED_LAYERS layers.
+
+        Args:
+            one_more: A recording with one layer more, which must follow from this one.
+            stack: The stack and the number of its layers.
+            parameters: The masters of the whole model.
+
+        Returns:
+            The recording; None if it cannot be derived, since the layers are not equal.
+        """
+        recorded = one_more.at(self.size)
+        by_one = Depth(replace(stack, num_layers=CAPTURED_LAYERS + 1), recorded.parameters)
+        try:
+            is_equal = is_like(replace(self, depth=by_one).at(self.size), recorded)
+            return replace(self, depth=Depth(stack, parameters)) if is_equal else None
+        except UnequalLayersError:
+            return None
 
     def _check(self, shapes: ShapeEnv, size: int) -> None:
         """Raise unless everything that was decided by the number of samples holds for ``size``."""

@@ -34,7 +34,7 @@ class SegmentKey:
 
 def assign_segments(captured: Captured) -> None:
     """Set ``meta["segment"]`` of every node except placeholders and the output."""
-    layer_of = _layers(captured)
+    layer_of = layers_of(captured)
     joined = _join_small(captured, layer_of)
     running = SegmentKey(0, "forward", next(iter(joined.values()), "step"))
     for node in captured.graph.nodes:
@@ -56,7 +56,7 @@ def layer_name(path: str) -> str:
     return path
 
 
-def _layers(captured: Captured) -> dict[fx.Node, str]:
+def layers_of(captured: Captured) -> dict[fx.Node, str]:
     """Return the layer of each node that has a module path or a known sequence number."""
     by_sequence: dict[int, str] = {}
     layers: dict[fx.Node, str] = {}
