@@ -121,6 +121,10 @@ class RuntimeSpec(Config):
     verify: VerifySpec = Field(default_factory=VerifySpec)
     """What is computed twice and compared; nothing by default."""
 
+    metrics: bool = False
+    """Whether every role reports bytes, messages, steps and waiting to Ray's metrics every five
+    seconds, for the dashboard of a joined cluster (docs/deployment.md)."""
+
     queue: QueueSpec | None = None
     """What the runs of a user on this computer share: they wait for one another by priority. By
     default they run side by side."""

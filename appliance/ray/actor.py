@@ -18,6 +18,7 @@ import torch
 from appliance.cores import CorePool, cores_of_host
 from appliance.health.pulse import PulseWriter
 from appliance.ray.far_disk import FarDisk
+from appliance.ray.metrics import RoleMetrics
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address, Endpoint, aborted, stalled
@@ -118,6 +119,7 @@ class RoleActor(HostedProcess):
     _disk: Disk = LOCAL_DISK
     _payload_bytes = 0  # of the largest payload of all programs
     _leaves = False
+    _metrics: RoleMetrics | None = None
 
     def __init__(self, user_code: UserCode) -> None:
         super().__init__(user_code)
@@ -135,6 +137,8 @@ class RoleActor(HostedProcess):
         """Open the role's link and return where it is; ``home`` is the host of the user's files."""
         self._runtime = runtime
         self._leaves = False
+        if runtime.metrics and self._metrics is None:
+            self._metrics = RoleMetrics(role)
         self._numbers.restart()
         if runtime.address != "local":
             self._host_address = str(ray.util.get_node_ip_address())
@@ -214,7 +218,7 @@ class RoleActor(HostedProcess):
         """Handle messages as they arrive, or wait for what the role computes meanwhile."""
         self._send(state.start())
         while not state.finished:
-            envelope = self._next_message(state)
+            envelope = self._counted_message(state)
             if envelope is None:
                 self._pulse.work("kernels", step)
                 self._send(state.work())
@@ -225,6 +229,8 @@ class RoleActor(HostedProcess):
             if not self._numbers.takes(envelope):
                 continue
             step = message.step
+            if self._metrics is not None:
+                self._metrics.step = step
             what = f"{type(message).__name__} from {envelope.source}"
             self._pulse.work(what, step)
             self._send(state.handle(envelope))
@@ -232,6 +238,18 @@ class RoleActor(HostedProcess):
     def _send(self, messages: Iterable[Envelope]) -> None:
         for envelope in messages:
             self._endpoint.send(self._numbers.numbered(envelope))
+            if self._metrics is not None:
+                self._metrics.note_sent(envelope)
+
+    def _counted_message(self, state: RunningJob) -> Envelope | None:
+        """Return the next message; count how long the role has waited for it."""
+        if self._metrics is None:
+            return self._next_message(state)
+        begin = time.monotonic()
+        try:
+            return self._next_message(state)
+        finally:
+            self._metrics.note_wait(time.monotonic() - begin)
 
     def _send_tallies(self) -> None:
         """Tell peers how many messages they should have by now."""
