@@ -52,6 +52,7 @@ def train(num_csx: int, steps: int) -> list[float]:
     config = cstorch.ClusterConfig(num_csx=num_csx, cluster=cluster)
     backend = cstorch.backend("CSX", cluster_config=config)
     cstorch.amp.enable_mixed_precision(False)  # fp32: such a small network gains nothing
+    torch.manual_seed(0)
     with backend.device:
         model = SpiralNet()
     compiled = cstorch.compile(model, backend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -91,6 +92,14 @@ def _diff(given: argparse.Namespace) -> int:
     """Print the keys whose values differ between two resolved configurations."""
     left, right = (dict(_leaves(load_params(path).dump())) for path in (given.left, given.right))
     differing = [key for key in {**left, **right} if left.get(key, _NONE) != right.get(key, _NONE)]
+    if given.json:
+        sides = (("left", left), ("right", right))
+        rows = [
+            {"key": key, **{side: found[key] for side, found in sides if key in found}}
+            for key in differing
+        ]
+        print(json.dumps(rows, indent=2))
+        return 1 if differing else 0
     for key in differing:
         print(_difference(key, left.get(key, _NONE), right.get(key, _NONE), given.verbose_level))
     return 1 if differing else 0
@@ -195,6 +204,7 @@ COMMANDS = (
                 default=2,
                 help="0 names the keys, 1 adds changed values, 2 all values (default: 2)",
             ),
+            argument("--json", action="store_true", help="print JSON"),
         ),
     ),
     Command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,11 @@ def test_stats_counts_the_parameters(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert total["parameters"] == sum(counts)
     err = tool(capsys, "config", "stats", params, "--order_by=size", code=1)
     assert "[unknown-column]" in err
+
+
+def test_diff_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left = written(tmp_path / "left.yaml", TINY)
+    init = {**TINY["trainer"]["init"], "seed": 7}
+    right = written(tmp_path / "right.yaml", {"trainer": {**TINY["trainer"], "init": init}})
+    out = tool(capsys, "config", "diff", left, right, "--json", code=1)
+    assert json.loads(out) == [{"key": "trainer.init.seed", "left": 0, "right": 7}]
