@@ -32,7 +32,7 @@ Cause = Literal["compute", "overhead", "straggler", "weights", "input", "reduce"
 OVERHEAD_NOTE = (
     "Overhead above half of a step: a system takes about a millisecond to start each segment (a "
     "layer, forward or backward) for each micro-batch, however small. Larger micro-batches, a "
-    "larger batch or larger layers use the time; more systems do not."
+    "larger batch or larger layers use the time."
 )
 """What a share of overhead above half tells, and its remedy."""
 

@@ -12,6 +12,7 @@ import torch
 
 from appliance.cores import UnlimitedCores
 from appliance.elaborate import ClusterSize
+from csnode.executor import Running
 from csnode.micro_batch import MicroBatch
 from csnode.node import NodeSpec
 from tests.support.arenas import StrictArena, StrictSlab
@@ -250,7 +251,7 @@ def test_lanes_go_on_past_the_end_of_a_segment(monkeypatch: pytest.MonkeyPatch) 
         driver.send_batch(index)
     sent = driver.post_weights(0) + driver.post_weights(1)
     assert sent == []
-    assert driver.work() == [WeightsReleased(1, 0, 0)]
+    assert driver.work()[0] == WeightsReleased(1, 0, 0)  # the other segment may have ended, too
 
 
 def test_node_leaves_when_its_lanes_have_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,9 +268,16 @@ def test_node_leaves_when_its_lanes_have_stopped(monkeypatch: pytest.MonkeyPatch
         driver.send_batch(index)
     driver.post_weights(0)
     driver.post_weights(1)
+    waits, wait = threading.Event(), Running.wait
+
+    def wait_after_cancel(running: Running) -> None:
+        waits.set()
+        wait(running)
+
+    monkeypatch.setattr(Running, "wait", wait_after_cancel)
     leaving = threading.Thread(target=driver.job.leave)
     leaving.start()
-    leaving.join(0.1)
+    assert waits.wait(10)
     assert leaving.is_alive()
     may_end.set()
     leaving.join(10)
