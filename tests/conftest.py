@@ -1,5 +1,6 @@
 """Settings of every test: one compute thread, so that results do not depend on the host."""
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -34,6 +35,16 @@ def state_folder_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         del os.environ["WAFERSTREAM_STATE"]
     else:
         os.environ["WAFERSTREAM_STATE"] = before
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """Undo what a command that ran in this process has set up for its log."""
+    log = logging.getLogger("waferstream")
+    handlers, level, propagate = log.handlers[:], log.level, log.propagate
+    yield
+    log.handlers[:], log.propagate = handlers, propagate
+    log.setLevel(level)
 
 
 # Before xdist's own hook, which reads the groups.
