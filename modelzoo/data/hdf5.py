@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     PositiveInt,
@@ -34,7 +33,7 @@ from modelzoo.data.source import (
 )
 from modelzoo.data.transforms import AddSinkTokens, Transformed
 from modelzoo.data.worker_cache import cached
-from wsc.core.config import Config
+from wsc.core.config import Config, before
 from wsc.core.errors import DataError
 from wsc.core.loading import LoaderKind, Loading
 
@@ -100,9 +99,7 @@ class GptHDF5MapDataProcessor(DataProcessor):
 
     data_transforms: Annotated[
         tuple[AddSinkTokens, ...],
-        BeforeValidator(
-            lambda value: value or (), json_schema_input_type=tuple[AddSinkTokens, ...] | None
-        ),
+        before(lambda value: value or (), tuple[AddSinkTokens, ...] | None),
     ] = ()
     """Changes to every sequence, in this order."""
 

@@ -16,10 +16,10 @@ from typing import Annotated, Protocol
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from modelzoo.data.order import SampleOrder
-from wsc.core.config import Config
+from wsc.core.config import Config, before
 from wsc.core.errors import DataError
 from wsc.core.loading import UNKNOWN_LOADING, LoaderKind, Loading
 
@@ -126,9 +126,7 @@ class DataProcessor(Config):
     batch_size: PositiveInt
     """Global batch size: samples of one step on all systems, before micro-batching."""
 
-    shuffle_seed: Annotated[
-        int, BeforeValidator(lambda seed: seed or 0, json_schema_input_type=int | None)
-    ] = 0
+    shuffle_seed: Annotated[int, before(lambda seed: seed or 0, int | None)] = 0
 
     loader: LoaderKind = "other"
     """Loader of machine.input in cluster.yaml whose time loading takes on the emulated machine.

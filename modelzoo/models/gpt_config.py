@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BeforeValidator,
     Field,
     PositiveFloat,
     PositiveInt,
@@ -25,6 +24,7 @@ from modelzoo.models.transformer_config import (
     Residual,
     Scores,
 )
+from wsc.core.config import before
 
 _ROPE_FIELDS = {
     "hidden_size", "num_heads", "rotary_dim", "rope_theta", "position_embedding_type",
@@ -50,7 +50,7 @@ class GptConfig(LanguageConfig):
     pos_scaling_type: Literal["linear", "yarn", "YaRN", "llama3", "longrope"] = "linear"
     pos_scaling_extra_args: Annotated[
         dict[str, Any],
-        BeforeValidator(lambda value: value or {}, json_schema_input_type=dict[str, Any] | None),
+        before(lambda value: value or {}, dict[str, Any] | None),
     ] = Field(default_factory=dict, validate_default=True)
     """Arguments of the scaling (modelzoo.models.rotary)."""
     fold_rope_consts: bool = False

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import BeforeValidator, Discriminator, NonNegativeFloat, Tag
+from pydantic import Discriminator, NonNegativeFloat, Tag
 from torch import nn
 
-from wsc.core.config import Config
+from wsc.core.config import Config, before
 from wsc.core.rng import stream_key
 
 
@@ -138,7 +138,7 @@ Initializer = Annotated[
 
 InitializerKey = Annotated[
     Initializer | None,
-    BeforeValidator(_named, json_schema_input_type=str | Initializer | None),
+    before(_named, str | Initializer | None),
 ]
 """A key of params.yaml: a name, a name with arguments, or null."""
 

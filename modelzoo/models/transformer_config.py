@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import (
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -23,13 +22,11 @@ from pydantic import field_validator as check
 
 from modelzoo.models.initializers import InitializerKey
 from modelzoo.models.rotary import RopeScaling
-from wsc.core.config import Config
+from wsc.core.config import Config, before
 
 Rate = Field(default=0.1, ge=0, lt=1)
 
-NoneIsZero = Annotated[
-    NonNegativeInt, BeforeValidator(lambda v: v or 0, json_schema_input_type=NonNegativeInt | None)
-]
+NoneIsZero = Annotated[NonNegativeInt, before(lambda v: v or 0, NonNegativeInt | None)]
 """A number for which null stands for 0."""
 
 Nonlinearity = Literal[
@@ -81,7 +78,7 @@ class ExpertsConfig(Config):
     load_balancing_loss_coef: NonNegativeFloat = 0.0
     null_expert_bias: Annotated[
         NonNegativeFloat,
-        BeforeValidator(lambda v: v or 0.0, json_schema_input_type=NonNegativeFloat | None),
+        before(lambda v: v or 0.0, NonNegativeFloat | None),
     ] = 0.0
     """Weight of an expert that returns nothing, in the normalization of the weights."""
     moe_implementation: Literal[

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from timing.hardware.inputs import InputSpec
 from timing.hardware.jitter import JitterSpec
@@ -14,11 +14,28 @@ from timing.hardware.sourced import merged
 from timing.hardware.start_up import StartUpSpec
 from timing.hardware.streams import MemoryXSpec, SwarmXSpec
 from timing.hardware.wafer import CS2, SYSTEMS, WaferSpec
-from wsc.core.config import Config
+from wsc.core.config import Config, before
 from wsc.core.errors import ConfigError, did_you_mean
 
 MOST, LEAST = 10**30, 1e-30
 """Limits of every number but zero: a number beyond is a typing error, and floats overflow soon."""
+
+
+def _from_name(value: object) -> object:
+    changes = {"name": value} if isinstance(value, str) else value
+    if not isinstance(changes, Mapping):
+        return value
+    name = changes.get("name", CS2.name)
+    if not isinstance(name, str) or name not in SYSTEMS:
+        raise ConfigError(
+            "a CS system must be one whose numbers are known",
+            code="unknown-system",
+            where="system",
+            value=name,
+            rule=" or ".join(SYSTEMS),
+            remedy=did_you_mean(str(name), list(SYSTEMS)),
+        )
+    return merged(SYSTEMS[name], changes)
 
 
 class MachineSpec(Config):
@@ -28,30 +45,12 @@ class MachineSpec(Config):
     its ``name`` names. Without a name that is a CS-2, whose constants rest on the most rows.
     """
 
-    system: WaferSpec = CS2
+    system: Annotated[WaferSpec, before(_from_name, str | WaferSpec)] = CS2
     memoryx: MemoryXSpec = Field(default_factory=MemoryXSpec)
     swarmx: SwarmXSpec = Field(default_factory=SwarmXSpec)
     input: InputSpec = Field(default_factory=InputSpec)
     start_up: StartUpSpec = Field(default_factory=StartUpSpec)
     jitter: JitterSpec = Field(default_factory=JitterSpec)
-
-    @field_validator("system", mode="before", json_schema_input_type=str | WaferSpec)
-    @classmethod
-    def _from_name(cls, value: object) -> object:
-        changes = {"name": value} if isinstance(value, str) else value
-        if not isinstance(changes, Mapping):
-            return value
-        name = changes.get("name", CS2.name)
-        if not isinstance(name, str) or name not in SYSTEMS:
-            raise ConfigError(
-                "a CS system must be one whose numbers are known",
-                code="unknown-system",
-                where="system",
-                value=name,
-                rule=" or ".join(SYSTEMS),
-                remedy=did_you_mean(str(name), list(SYSTEMS)),
-            )
-        return merged(SYSTEMS[name], changes)
 
     @model_validator(mode="after")
     def _numbers_fit_floats(self) -> Self:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from appliance.site import check_mounts, site_defaults
 from timing.hardware.streams import MOST_SERVERS
 from waferstream.config.section import NotYet, Section, one_or_many
+from wsc.core.config import before
 
 DeviceType = Literal["CSX", "CPU", "GPU"]
 
@@ -29,7 +30,7 @@ def _labels(value: Any) -> Any:
 
 Labels = Annotated[
     dict[str, str],
-    BeforeValidator(_labels, json_schema_input_type=list[str] | dict[str, str] | None),
+    before(_labels, list[str] | dict[str, str] | None),
 ]
 Paths = Annotated[tuple[Path, ...], one_or_many]
 

@@ -23,6 +23,7 @@ from pydantic import (
 from modelzoo.lora_config import LoraConfig
 from waferstream.config.flags import GlobalFlags, ScopedTrainFlags, ScopedValidateFlags
 from waferstream.config.section import Named, Section, class_name, one_or_many
+from wsc.core.config import before
 
 StateName = Literal[
     "model",
@@ -123,7 +124,7 @@ class LoadCheckpointStates(Named):
 
     load_checkpoint_states: Annotated[
         Literal["all"] | tuple[StateName, ...],
-        BeforeValidator(_split, json_schema_input_type=str | tuple[StateName, ...]),
+        before(_split, str | tuple[StateName, ...]),
     ] = "all"
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
 from waferstream.config.section import Named, NotYet, not_supported
-from wsc.core.config import validate
+from wsc.core.config import before, validate
 from wsc.core.micro_batches import FLAG, Explore
 
 MAX_TRANSFER_BYTES = 2 * 2**30
@@ -47,9 +47,7 @@ class Flags(Named):
 
     micro_batch_size: Annotated[
         MicroBatchSize | None,
-        BeforeValidator(
-            _micro_batch_size, json_schema_input_type=MicroBatchSize | Literal["explore"] | None
-        ),
+        before(_micro_batch_size, MicroBatchSize | Literal["explore"] | None),
     ] = _flag("performance.micro_batch_size")
     transfer_processes: PositiveInt | None = _flag("performance.transfer_processes")
     max_transfer_bytes: Annotated[int, Field(ge=1, le=MAX_TRANSFER_BYTES)] | None = _flag(

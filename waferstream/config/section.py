@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from wsc.core.config import Config
+from wsc.core.config import Config, before
 
 MAX_STEP = 2**31 - 1
 """A step count fits a signed 32-bit integer (cluster_interface.md, section 2.2)."""
@@ -80,9 +80,7 @@ def _refuse_if_on(value: object) -> None:
         raise not_supported("remove the key")
 
 
-NotYet = Annotated[
-    None, BeforeValidator(_refuse_if_on, json_schema_input_type=Literal[False] | None)
-]
+NotYet = Annotated[None, before(_refuse_if_on, Literal[False] | None)]
 """Type of a key that must be absent or switched off."""
 
 

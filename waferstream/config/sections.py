@@ -28,6 +28,7 @@ from waferstream.config.section import (
     not_supported,
     one_or_many,
 )
+from wsc.core.config import before
 from wsc.core.errors import nearest
 
 
@@ -182,9 +183,9 @@ def _null_is_never(value: object) -> object:
 
 EvalFrequency = Annotated[
     StepInterval | Annotated[float, Field(gt=0, le=1)],
-    BeforeValidator(
+    before(
         _null_is_never,
-        json_schema_input_type=StepInterval | Annotated[float, Field(gt=0, le=1)] | None,
+        StepInterval | Annotated[float, Field(gt=0, le=1)] | None,
     ),
 ]
 
@@ -236,9 +237,7 @@ def _upper(value: Any) -> Any:
     return int(value) if value.isdecimal() else value.upper()
 
 
-Level = Annotated[
-    LevelName | int, BeforeValidator(_upper, json_schema_input_type=LevelName | str | int)
-]
+Level = Annotated[LevelName | int, before(_upper, LevelName | str | int)]
 
 
 def levels_by_role(value: Any) -> Any:
@@ -265,9 +264,7 @@ class LoggingConfig(Section):
     """Log level of the user's process."""
     wsc_log_level: Annotated[
         dict[str, Level],
-        BeforeValidator(
-            levels_by_role, json_schema_input_type=LevelName | str | int | dict[str, Any] | None
-        ),
+        before(levels_by_role, LevelName | str | int | dict[str, Any] | None),
     ] = Field(default_factory=dict)
     """Log levels of the cluster's tasks, as ``task[.tag][.phase]``."""
     enable_act_frequency: bool = False

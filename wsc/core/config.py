@@ -5,14 +5,16 @@ A configuration is plain data that is read once; objects are built from it and k
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -44,6 +46,22 @@ class Config(BaseModel):
         if _boolean_became_number(given, value):
             raise PydanticCustomError("number_type", "a number, not true or false")
         return value
+
+
+_HAS_INPUT_TYPE = "json_schema_input_type" in inspect.signature(BeforeValidator).parameters
+"""False for pydantic 2.8, which the vendor's Model Zoo pins; only JSON schemas need more."""
+
+
+def before(convert: Callable[[Any], Any], written: Any) -> BeforeValidator:
+    """Return a validator that converts what a file says before its type is checked.
+
+    Args:
+        convert: The conversion.
+        written: The type of what the file may say, for JSON schemas.
+    """
+    if not _HAS_INPUT_TYPE:
+        return BeforeValidator(convert)
+    return BeforeValidator(convert, json_schema_input_type=written)
 
 
 def _boolean_became_number(given: object, value: object) -> bool:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag
+from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag, TypeAdapter
 
 from tests.support.errors import raises
-from wsc.core.config import Config, dump_yaml, load_yaml, validate
+from wsc.core.config import Config, before, dump_yaml, load_yaml, validate
 from wsc.core.errors import ConfigError
 
 
@@ -294,3 +294,14 @@ def test_yaml_alias_is_read_within_limits(tmp_path: Path) -> None:
     """Aliases stay usable."""
     found = load_yaml(written(tmp_path, bomb(3, 10)))
     assert found["x2"] == [[[1]] * 10] * 10
+
+
+@pytest.mark.parametrize("has_input_type", [True, False])
+def test_value_is_converted_with_every_release_of_pydantic(
+    monkeypatch: pytest.MonkeyPatch, has_input_type: bool
+) -> None:
+    """The vendor's Model Zoo pins a release without the argument for JSON schemas."""
+    monkeypatch.setattr("wsc.core.config._HAS_INPUT_TYPE", has_input_type)
+    read = TypeAdapter(Annotated[int, before(lambda value: value or 0, int | None)])
+    assert read.validate_python(None) == 0
+    assert (read.json_schema() == {"type": "integer"}) is not has_input_type
