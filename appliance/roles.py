@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +13,10 @@ from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 from wsc.core.role import Job, Report
+from wsc.core.units import MIB
+
+PART_BYTES = 16 * MIB
+"""Tensors that travel at once: Ray's object store, sender and receiver each hold them."""
 
 
 class Roles(Protocol):
@@ -54,3 +58,21 @@ class Roles(Protocol):
 
     def shutdown(self) -> None:
         """End every role with its processes, sockets and memory. Idempotent."""
+
+
+def in_parts(num_bytes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the names of tensors, as many at a time as may travel at once, and at least one.
+
+    Args:
+        num_bytes: The size of each tensor by name.
+    """
+    part: list[str] = []
+    part_bytes = 0
+    for name, size in num_bytes.items():
+        if part and part_bytes + size > PART_BYTES:
+            yield part
+            part, part_bytes = [], 0
+        part.append(name)
+        part_bytes += size
+    if part:
+        yield part

@@ -12,6 +12,7 @@ instead; the seconds of a step say what that costs.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import threading
 import time
@@ -36,14 +37,24 @@ from wsc.core.units import KIB, MIB, aligned
 _QUESTION = "How much DRAM do weight servers take?"
 _PERIOD_S = 0.02
 _COPIES = 4  # fp32 master, two moments, and the streamed copy
+_MAPPING = re.compile(r"[0-9a-f]+-[0-9a-f]+ ")
 _KINDS = ("RssAnon", "RssShmem", "RssFile")
 
 
 def resident_bytes(pid: int) -> dict[str, int]:
-    """Return the resident memory of a process by kind (proc(5)), and of all kinds together."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    status = dict(line.split(":", 1) for line in lines)
+    """Return the resident memory of a process by kind (proc(5)), and of all kinds together.
+
+    Ray's object store does not count: it is mapped by every process, and belongs to none.
+    """
+    folder = Path(f"/proc/{pid}")
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     by_kind = {kind: int(status[kind].split()[0]) * KIB for kind in _KINDS}
+    is_store = False
+    for line in (folder / "smaps").read_text().splitlines():
+        if _MAPPING.match(line):
+            is_store = "/plasma" in line
+        elif is_store and line.startswith("Rss:"):
+            by_kind["RssShmem"] -= int(line.split()[1]) * KIB
     return {**by_kind, "all": sum(by_kind.values())}
 
 

@@ -27,6 +27,7 @@ from appliance.ray.hosts import watch_over
 from appliance.ray.places import on_host
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
+from appliance.roles import in_parts
 from appliance.spec import RuntimeSpec
 from appliance.step_results import StepResult
 from appliance.user_code import UserCode
@@ -205,7 +206,9 @@ class RayCluster(RayHosted[Coordinator]):
         self.invoke(Coordinator.train_with, optimizer)
 
     def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
-        self.invoke(Coordinator.load_weights, values, state)
+        for part in in_parts({name: value.nbytes for name, value in values.items()}):
+            own = {name: values[name] for name in part}
+            self.invoke(Coordinator.load_weights, own, state)
 
     def save(self, path: Path, states: Collection[str], objects: Mapping[str, Any]) -> None:
         self.invoke(Coordinator.save, path, states, objects)

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from appliance.recovery.roles import RecoverableRoles
+from appliance.roles import in_parts
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.core.errors import ApplianceRuntimeServerError, WaferStreamError
 from wsc.core.installation import Installation
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode, TensorSpec
 from wsc.core.role import Job, Progress, Report, RoleSpec
-from wsc.core.units import MIB
 from wsc.core.watch import NOTHING
-
-_PART_ELEMENTS = 8 * MIB
-"""Elements that are copied at a time: Ray's object store holds few of them."""
 
 
 class ReplicatedRoles:
@@ -161,16 +157,9 @@ class ReplicatedRoles:
 
     def _parts(self, source: str, state: str) -> Iterator[list[str]]:
         """Yield the names of all tensors of a state, a few at a time."""
-        part: list[str] = []
-        num_elements = 0
-        for spec in self._roles.layout(source, (state,)):
-            if part and num_elements + prod(spec.shape) > _PART_ELEMENTS:
-                yield part
-                part, num_elements = [], 0
-            part.append(spec.name.removeprefix(f"{CLUSTER_STATES[state]}."))
-            num_elements += prod(spec.shape)
-        if part:
-            yield part
+        prefix = f"{CLUSTER_STATES[state]}."
+        layout = self._roles.layout(source, (state,))
+        yield from in_parts({spec.name.removeprefix(prefix): spec.num_bytes for spec in layout})
 
 
 def _is_empty(name: str) -> ApplianceRuntimeServerError:
