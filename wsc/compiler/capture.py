@@ -51,7 +51,7 @@ from wsc.compiler.norm_results import NO_NORMS, NormStep, erase_unread, separate
 from wsc.compiler.precision import DTYPES, NAMES, StreamPrecision
 from wsc.compiler.shape_rules import own_shape_rules
 from wsc.compiler.step_state import StateUpdate, separate_state
-from wsc.compiler.traceable import TraceableForms
+from wsc.compiler.traceable import traceable_forms
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import ApplianceCompilationError
 from wsc.core.program import StepState, TensorSpec
@@ -269,7 +269,7 @@ def _flat_step(
             live_weights(model, streamed, precision) as live,
             RefuseHostReads(buffers),
             KnownValues(buffers.names),
-            TraceableForms(),
+            traceable_forms(),
             refuse_host_draws(),
         ):
             results = step(batch)

@@ -92,15 +92,12 @@ _RECURRENT = "write the loop over time with nn.Linear, or use attention or a con
 REMEDIES = {
     "_local_scalar_dense": "return the tensor from the step and read it in a "
     "cstorch.step_closure; choose between values with torch.where",
-    "nonzero": f"{_MASK} instead of indexing by it; nn.CrossEntropyLoss instead of "
-    "nn.AdaptiveLogSoftmaxWithLoss",
+    "nonzero": f"{_MASK} instead of indexing by it",
     "masked_select": _MASK,
     "_unique2": "compute unique values in the input function, before the batch is streamed",
     "unique_consecutive": "compute unique values in the input function",
     "bincount": "use torch.nn.functional.one_hot(x, n).sum(0) with a fixed n, or torch.histc",
     "repeat_interleave": "pass a fixed integer instead of a tensor of repeats",
-    "_ctc_loss": "train with a loss per position (nn.CrossEntropyLoss over aligned targets)",
-    "resize_as_": "use nn.LocalResponseNorm instead of nn.CrossMapLRN2d",
     "_fft_r2c": _FOURIER,
     "_fft_c2c": _FOURIER,
     "_fft_c2r": _FOURIER,

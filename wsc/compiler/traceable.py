@@ -4,6 +4,9 @@
 compare. Here such a variance gives NaN, which ends the run like any other loss that is not finite.
 
 ``lstm`` is one op of oneDNN on a CPU. Without oneDNN it is a loop over time of ops with kernels.
+
+``ctc_loss`` is that of ``wsc.compiler.ctc``, and ``wsc.compiler.traceable_modules`` has the modules
+that no function stands for.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from wsc.compiler.ctc import ctc_loss
+from wsc.compiler.traceable_modules import traceable_modules
+
 
 class TraceableForms(TorchFunctionMode):
     """Replaces functions that cannot be traced by the same arithmetic."""
@@ -26,10 +32,19 @@ class TraceableForms(TorchFunctionMode):
     ) -> Any:
         if func is functional.gaussian_nll_loss:
             return gaussian_nll_loss(*args, **kwargs or {})
+        if func in (functional.ctc_loss, torch.ctc_loss):
+            return ctc_loss(*args, **kwargs or {})
         if getattr(func, "__name__", None) == "lstm":
             with without_onednn():
                 return func(*args, **kwargs or {})
         return func(*args, **kwargs or {})
+
+
+@contextmanager
+def traceable_forms() -> Iterator[None]:
+    """Replace functions and modules that cannot be traced inside the block."""
+    with TraceableForms(), traceable_modules():
+        yield
 
 
 @contextmanager

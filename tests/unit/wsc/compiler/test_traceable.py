@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 from tests.parity.test_torch_nn import check
-from tests.support.torch_nn_cases import modules
-from wsc.compiler.traceable import gaussian_nll_loss, without_onednn
+from tests.support.torch_nn_cases import Case, integers, modules
+from wsc.compiler.traceable import gaussian_nll_loss, traceable_forms, without_onednn
+
+
+class Aligned(nn.Module):
+    """CTC loss of samples of 6 times and 5 classes, with targets of up to 3 labels."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.loss = nn.CTCLoss(**options)
+
+    def forward(
+        self, x: torch.Tensor, targets: torch.Tensor, within: torch.Tensor, length: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the loss; a sample has at least 2 times."""
+        scores = x.log_softmax(-1).transpose(0, 1)
+        loss: torch.Tensor = self.loss(scores, targets + 1, within + 2, length)
+        return loss
+
+
+ALIGNED = (integers(4, 3), integers(5), integers(4))
+REPLACED = [
+    Case("CTCLoss()", lambda: Aligned(zero_infinity=True), (6, 5), ALIGNED),
+    Case("CTCLoss(sum)", lambda: Aligned(reduction="sum", zero_infinity=True), (6, 5), ALIGNED),
+    *modules((4, 3, 2), "CrossMapLRN2d(3)\nCrossMapLRN2d(2, k=2)"),
+]
 
 
 @pytest.mark.parametrize("options", ["", ", num_layers=2, bidirectional=True, proj_size=3"])
@@ -18,6 +44,28 @@ def test_lstm_trains_as_in_a_plain_loop_without_onednn(options: str) -> None:
     (case,) = modules((3, 5), f"LSTM(5, 4, batch_first=True{options})")
     with without_onednn():
         check(case)
+
+
+@pytest.mark.parametrize("case", REPLACED, ids=lambda case: case.name)
+def test_replaced_module_trains_as_in_a_plain_loop(case: Case) -> None:
+    """The plain loop has the same forms."""
+    with traceable_forms():
+        check(case)
+
+
+def test_adaptive_softmax_trains_as_in_a_plain_loop() -> None:
+    """Its second result is the loss; here the mean square of the first is."""
+    (case,) = modules((8,), "AdaptiveLogSoftmaxWithLoss(8, 20, [5, 9], 2.0)", integers(20))
+    with traceable_forms():
+        check(case)
+
+
+def test_torch_keeps_its_own_outside_of_a_trace() -> None:
+    """Only the block has the other forms."""
+    before = nn.CrossMapLRN2d.forward
+    with traceable_forms():
+        assert nn.CrossMapLRN2d.forward is not before
+    assert nn.CrossMapLRN2d.forward is before
 
 
 def test_lstm_is_that_of_onednn_but_for_rounding() -> None:
