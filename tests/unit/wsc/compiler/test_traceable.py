@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.parity.test_torch_nn import check
-from tests.support.torch_nn_cases import Case, integers, modules
+from tests.support.torch_nn_cases import Case, function, integers, modules
 from wsc.compiler.traceable import gaussian_nll_loss, traceable_forms, without_onednn
 
 
@@ -30,10 +30,32 @@ class Aligned(nn.Module):
         return loss
 
 
+class Predicted(nn.Module):
+    """A loss with a term that counts the predicted classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 9], 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the mean of the numbers of the classes and of the squares of ``x``."""
+        return self.softmax.predict(x).float().mean() + x.square().mean()
+
+
+def with_full_lengths(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the CTC loss of samples without padding."""
+    scores, size = x.log_softmax(-1).transpose(0, 1), len(x)
+    loss: torch.Tensor = nn.CTCLoss(zero_infinity=True)(scores, targets + 1, [6] * size, [3] * size)
+    return loss
+
+
 ALIGNED = (integers(4, 3), integers(5), integers(4))
 REPLACED = [
     Case("CTCLoss()", lambda: Aligned(zero_infinity=True), (6, 5), ALIGNED),
     Case("CTCLoss(sum)", lambda: Aligned(reduction="sum", zero_infinity=True), (6, 5), ALIGNED),
+    function("ctc_loss with lengths of the host", with_full_lengths, (6, 5), integers(4, 3)),
+    Case("AdaptiveLogSoftmaxWithLoss.predict", Predicted, (8,)),
+    *modules((8,), "AdaptiveLogSoftmaxWithLoss(8, 20, [5, 9], 2.0)", integers(20)),
     *modules((4, 3, 2), "CrossMapLRN2d(3)\nCrossMapLRN2d(2, k=2)"),
 ]
 
@@ -49,13 +71,6 @@ def test_lstm_trains_as_in_a_plain_loop_without_onednn(options: str) -> None:
 @pytest.mark.parametrize("case", REPLACED, ids=lambda case: case.name)
 def test_replaced_module_trains_as_in_a_plain_loop(case: Case) -> None:
     """The plain loop has the same forms."""
-    with traceable_forms():
-        check(case)
-
-
-def test_adaptive_softmax_trains_as_in_a_plain_loop() -> None:
-    """Its second result is the loss; here the mean square of the first is."""
-    (case,) = modules((8,), "AdaptiveLogSoftmaxWithLoss(8, 20, [5, 9], 2.0)", integers(20))
     with traceable_forms():
         check(case)
 
