@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--python", required=True, help="interpreter of the vendor's environment")
     parser.add_argument("--programs", nargs="+", choices=PRECISION, default=list(PRECISION))
     parser.add_argument("--devices", nargs="+", choices=("CPU", "CSX"), default=["CPU", "CSX"])
-    parser.add_argument("--num_csx", type=int, default=2)
+    parser.add_argument("--num_csx", type=int, default=1)  # some batches have one sample
     options = parser.parse_args()
     has_failed = False
     with TemporaryDirectory() as folder:

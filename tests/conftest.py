@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from waferstream.reports.progress import TerminalHandler
+
 mpl.use("Agg")
 torch.set_num_threads(1)
 
@@ -38,13 +40,12 @@ def state_folder_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    """Undo what a command that ran in this process has set up for its log."""
-    log = logging.getLogger("waferstream")
-    handlers, level, propagate = log.handlers[:], log.level, log.propagate
+def quiet_log() -> Iterator[None]:
+    """Undo what a command that ran in this process, for a test or its fixtures, did to the log."""
     yield
-    log.handlers[:], log.propagate = handlers, propagate
-    log.setLevel(level)
+    log = logging.getLogger("waferstream")
+    log.handlers[:] = [each for each in log.handlers if not isinstance(each, TerminalHandler)]
+    log.propagate = True
 
 
 # Before xdist's own hook, which reads the groups.
