@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from cstorch.current import existing_backend
 from waferstream.reports.progress import TerminalHandler
 
 mpl.use("Agg")
@@ -46,6 +47,16 @@ def quiet_log() -> Iterator[None]:
     log = logging.getLogger("waferstream")
     log.handlers[:] = [each for each in log.handlers if not isinstance(each, TerminalHandler)]
     log.propagate = True
+
+
+@pytest.fixture(autouse=True)
+def no_backend_left() -> Iterator[None]:
+    """End the backend that a failed test left, so that later tests do not fail for it."""
+    earlier = existing_backend()
+    yield
+    backend = existing_backend()
+    if backend is not None and backend is not earlier:
+        backend.shutdown()
 
 
 # Before xdist's own hook, which reads the groups.
