@@ -71,9 +71,11 @@ class HostCluster(Coordinator):
         for gradient in flat:
             if scaling.scale != 1.0:
                 gradient.div_(scaling.scale)
-        overflows = optimizer.scale_rule is not None and not all(map(all_finite, flat))
+        number = scaling.applied(step)
+        pruned = self._server.store.pruned(totals, number).values()
+        overflows = optimizer.scale_rule is not None and not all(map(all_finite, pruned))
         if not overflows:
-            self._apply(totals, optimizer, scaling.applied(step))
+            self._apply(totals, optimizer, number)
         report = Report(self._server.name)
         scaling.advance(NormTotal(step, 0.0, is_finite=not overflows), report)
         return report.loss_scales.get(step)
@@ -86,7 +88,8 @@ class HostCluster(Coordinator):
         if optimizer.max_gradient_value is not None:
             clip_value_(flat, optimizer.max_gradient_value)
         if optimizer.max_gradient_norm is not None:
-            norm = total_norm(gradient_norms(flat))
+            pruned = self._server.store.pruned(totals, step)
+            norm = total_norm(gradient_norms(list(pruned.values())))
             coefficient = clip_coefficient(norm, optimizer.max_gradient_norm)
             for gradient in flat:
                 gradient.mul_(coefficient)

@@ -16,6 +16,7 @@ import torch
 
 from memoryx.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
+from memoryx.sparsity.masks import Masks
 from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.partial_sum import PartialSum
@@ -52,7 +53,9 @@ class GradientCollector:
         buckets: Sequence[Bucket],
         optimizer: OptimizerSpec | None,
         notes: NormNotes,
+        masks: Masks,
     ) -> None:
+        self._masks = masks
         self._server = server
         self._num_micro_batches = program.num_micro_batches
         self._buckets = {bucket.index: bucket for bucket in buckets}
@@ -65,13 +68,18 @@ class GradientCollector:
         self._overflowed: set[int] = set()  # steps with a gradient that is not finite
 
     def take(
-        self, message: GradientReady, release: Callable[[], None], loss_scale: float
+        self,
+        message: GradientReady,
+        release: Callable[[], None],
+        loss_scale: float,
+        number: int = 0,
     ) -> Collected:
         """Add one subtree of a gradient bucket; ``release`` is called once it has been read.
 
-        ``loss_scale`` is that of the step; the sum is divided by it.
+        ``loss_scale`` is that of the step, by which the sum is divided; ``number`` that of its
+        update, on which masks depend.
         """
-        whole = self._add(message, release, loss_scale)
+        whole = self._add(message, release, loss_scale, number)
         if whole is None:
             return Collected()
         if not self._limits.waits_for_all:
@@ -108,9 +116,16 @@ class GradientCollector:
         return self._optimizer
 
     def _add(
-        self, message: GradientReady, release: Callable[[], None], loss_scale: float
+        self,
+        message: GradientReady,
+        release: Callable[[], None],
+        loss_scale: float,
+        number: int,
     ) -> PartialSum | None:
-        """Add a subtree; return the sum of the whole batch, unscaled and clamped, when complete."""
+        """Add a subtree; return the sum of the whole batch, unscaled and clamped, when complete.
+
+        Gradients of masked weights take no part in norms and overflows.
+        """
         key = (message.step, message.bucket)
         merger = self._mergers.setdefault(key, Merger(self._num_micro_batches, _add))
         payload = message.payload
@@ -125,14 +140,16 @@ class GradientCollector:
         ((_, whole),) = merger.take()
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
-        self._notes.of_batch(message.step, self.gradients({message.bucket: whole}))
+        gradients = self._masks.prune_gradients(self.gradients({message.bucket: whole}), number)
+        self._notes.of_batch(message.step, gradients)
         # Before values are clamped, which would hide an overflow.
-        if self._limits.scale_rule is not None and not all_finite(whole.flat):
+        if self._limits.scale_rule is not None and not all(map(all_finite, gradients.values())):
             self._overflowed.add(message.step)
         if self._limits.max_gradient_value is not None:
             clip_value_([whole.flat], self._limits.max_gradient_value)
         if self._limits.max_gradient_norm is not None:  # now: nodes still compute, nobody waits
-            gradients = self.gradients({message.bucket: whole})
+            clamped = self.gradients({message.bucket: whole})
+            gradients = self._masks.prune_gradients(clamped, number)
             places = (self._position[name] for name in gradients)
             norms = zip(places, gradient_norms(list(gradients.values())), strict=True)
             self._norms.setdefault(message.step, {}).update(norms)
@@ -180,6 +197,8 @@ class NormExchange:
 
 def all_finite(flat: torch.Tensor) -> bool:
     """Return whether no element is infinite or NaN, which both extremes would show."""
+    if not flat.numel():
+        return True
     return all(bool(torch.isfinite(extreme)) for extreme in torch.aminmax(flat))
 
 

@@ -63,6 +63,7 @@ class Holder:
         """Let further training steps end with another update of the same parameters."""
         self.installed["train"] = replace(self.installed["train"], optimizer=optimizer)
         self.store.train_with(optimizer)
+        self.store.make_masks()
 
     def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Overwrite tensors of one checkpoint state."""

@@ -65,6 +65,7 @@ class Journal:
         for name in self._recorded:
             for key, tensor in self._store.of(name).items():
                 self._copy(tensor, self._images[name][key])
+        self._store.note_masks(self._recorded)
         self.forget()
 
     def forget(self) -> None:

@@ -124,7 +124,7 @@ class ServerJob(JobState[WeightServer]):
         self._norms = NormExchange(sorted({bucket.server for bucket in plan.gradients}))
         self._notes = NormNotes(program, job, self._report)
         self._collector = GradientCollector(
-            index, program, collected, installed.optimizer, self._notes
+            index, program, collected, installed.optimizer, self._notes, role.store.masks
         )
         self._scaling = LossScaling(installed.optimizer, job)
         self._watcher = Watcher(program, job, self._report)
@@ -214,8 +214,9 @@ class ServerJob(JobState[WeightServer]):
         )
         credit = Credit(self.envelope(source, released), self._credits)
         with self._computing("sum", gradient.step, f"bucket {gradient.bucket}"):
-            collected = self._collector.take(gradient, credit, self._scaling.scale)
-        number = self._scaling.applied(gradient.step)
+            number = self._scaling.applied(gradient.step)
+            update = self.role.store.number_of(number)
+            collected = self._collector.take(gradient, credit, self._scaling.scale, update)
         for bucket, whole in collected.sums.items():
             self._pending.append(PendingUpdate(gradient.step, number, bucket, whole))
         yield from self._apply_allowed()
@@ -281,7 +282,8 @@ class ServerJob(JobState[WeightServer]):
             if not update.is_skipped:
                 if self.attempt:
                     self.role.journal.record(step, gradients)
-                self._watcher.before_update(step, weights, gradients)
+                seen = self.role.store.pruned(gradients, update.number)
+                self._watcher.before_update(step, weights, seen)
                 self.role.store.update(gradients, update.number)
                 self._watcher.after_update(step, weights, gradients)
         if not self._pending:  # otherwise the next cast decides

@@ -12,6 +12,8 @@ import torch
 from memoryx.memory import Brought, Dram, Memory
 from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.snapshot import CopyRoom, Snapshot
+from memoryx.sparsity.masks import Masks
+from memoryx.sparsity.restoring import check_density, present_masks
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.reader import Reader
 from wsc.core.disk import LOCAL_DISK, Disk
@@ -36,6 +38,7 @@ class WeightStore:
             Brought(self.masters, self.memory) if self.memory.is_bounded else self.masters
         )
         self.states: dict[str, State] = {}
+        self.masks = Masks(self.memory)
         self._optimizer: OptimizerSpec | None = None
         self.before_change: Callable[[Collection[str]], None] = _nothing
         """Called with the names of parameters before they, or their states, change."""
@@ -61,15 +64,35 @@ class WeightStore:
             for key, tensor in state.items()
             if self.states.get(name, {}).get(key) is not tensor
         )
+        self.masks.install(optimizer.sparsity, self.masters)
+
+    def make_masks(self) -> None:
+        """Make the masks that no checkpoint had; set all masked weights and states to zero."""
+        if self.masks:
+            self.before_change(self.masks.keys())
+            self.masks.make(self.masters, self.states)
+
+    def note_masks(self, names: Iterable[str]) -> None:
+        """Note that masks were overwritten; set masked weights and states to zero."""
+        changed = [name for name in names if name in self.masks]
+        for name in changed:
+            self.masks[name].note_changed()
+        self.masks.apply(changed, self.masters, self.states)
 
     def of(self, name: str) -> dict[str, torch.Tensor]:
-        """Return the master of a parameter as ``""``, and its optimizer state by name."""
-        return {"": self.masters[name], **self.states.get(name, {})}
+        """Return the master of a parameter as ``""``, and its optimizer state by name.
+
+        The words of its mask, if it has one, are there as ``mask words``.
+        """
+        mask = {_MASK: self.masks[name].words} if name in self.masks else {}
+        return {"": self.masters[name], **self.states.get(name, {}), **mask}
 
     def tensors(self, state: str) -> dict[str, torch.Tensor]:
         """Return the tensors of one of CLUSTER_STATES by their names in a checkpoint."""
         if state == "model":
             return self.masters
+        if state == "sparsity":
+            return {name: mask.integers for name, mask in self.masks.items()}
         return {
             f"{name}.{key}": tensor
             for name, tensors in self.states.items()
@@ -83,6 +106,10 @@ class WeightStore:
         for name, value in values.items():
             self.memory.use((own[name],))
             own[name].copy_(value)
+        if state == "sparsity":
+            self.note_masks(values)
+        else:
+            self.masks.apply({_parameter_of(n, state) for n in values}, self.masters, self.states)
 
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
@@ -110,12 +137,26 @@ class WeightStore:
         step: int,
     ) -> None:
         """Apply the rule to some parameters of a group at once."""
-        assert self._optimizer is not None
+        number = self.number_of(step)
         self.memory.use(tensor for name in names for tensor in self.of(name).values())
+        pruned = self.pruned({name: gradients[name] for name in names}, step)
         parameters = [
-            Parameter(self.masters[name], gradients[name], self.states[name]) for name in names
+            Parameter(self.masters[name], pruned[name], self.states[name]) for name in names
         ]
-        self._rule.update(parameters, group.at(step), step + self._optimizer.earlier_updates)
+        self._rule.update(parameters, group.at(step), number)
+        for name, parameter in zip(names, parameters, strict=True):
+            self.masks.finish_update(name, parameter, gradients[name], number)
+
+    def pruned(
+        self, gradients: Mapping[str, torch.Tensor], step: int
+    ) -> Mapping[str, torch.Tensor]:
+        """Return gradients as the update of step ``step`` takes them: zero where masked."""
+        return self.masks.prune_gradients(gradients, self.number_of(step))
+
+    def number_of(self, step: int) -> int:
+        """Return the number of the update of step ``step`` among all that the state has seen."""
+        assert self._optimizer is not None, "an evaluation program updates nothing"
+        return step + self._optimizer.earlier_updates
 
     def _states(self, optimizer: OptimizerSpec, kept: Mapping[str, State]) -> dict[str, State]:
         """Return the state of every parameter that an optimizer trains here.
@@ -143,13 +184,17 @@ class WeightStore:
         return {name: {**state, **kept.get(name, {})} for name, state in states.items()}
 
 
+_MASK = "mask words"
+"""The name of a mask among the tensors of its weight; no state of an optimizer has it."""
+
+
 def _nothing(_parameters: Collection[str]) -> None:
     pass
 
 
 def _parameter_of(name: str, state: str) -> str:
     """Return the parameter that a tensor of a checkpoint state belongs to."""
-    return name if state == "model" else name.rpartition(".")[0]
+    return name.rpartition(".")[0] if state == "optimizer" else name
 
 
 class Persistence:
@@ -161,7 +206,7 @@ class Persistence:
         self._server = server
         self._snapshot: Snapshot | None = None
         self._room = CopyRoom(store.memory.copy_limit_bytes)
-        self._postponed: Callable[[], None] | None = None
+        self._postponed: list[Callable[[], None]] = []
 
     def layout(self, states: Collection[str]) -> list[TensorSpec]:
         """Return key, shape and dtype of every tensor of some of CLUSTER_STATES."""
@@ -203,20 +248,24 @@ class Persistence:
     def restore(self, path: Path, state: str, strict: bool) -> None:
         """Read the tensors of one of CLUSTER_STATES in place.
 
-        Without ``strict``, tensors that the file lacks keep their values. Optimizer state is read
-        later by ``catch_up`` if the store has no optimizer yet.
+        Without ``strict``, tensors that the file lacks keep their values. Optimizer state and masks
+        are read later by ``catch_up`` if the store has no optimizer yet.
 
         Raises:
             CheckpointError: The file is damaged or does not match.
         """
-        if state == "optimizer" and not self._store.has_optimizer:
-            self._postponed = partial(self.restore, path, state, strict)
+        if state != "model" and not self._store.has_optimizer:
+            self._postponed.append(partial(self.restore, path, state, strict))
             return
         self.finish_saving()
         prefix, own = CLUSTER_STATES[state], self._arrays(state)
         with self._disk.local(path) as local:
             reader = Reader(local)
-            present = own if strict else own.keys() & set(reader.names(prefix))
+            found = set(reader.names(prefix))
+            present: Collection[str] = own if strict else own.keys() & found
+            if state == "sparsity":
+                owned = self._store.masters
+                present = present_masks(self._store.masks, owned, found, str(path), strict)
             tensors = self._store.tensors(state)
             reader.read_into(
                 {f"{prefix}.{name}": own[name] for name in present},
@@ -224,12 +273,20 @@ class Persistence:
                     (tensors[key.removeprefix(f"{prefix}.")],)
                 ),
             )
+        if state == "sparsity":
+            check_density(self._store.masks, present, str(path))
+            self._store.note_masks(present)
 
     def catch_up(self) -> None:
-        """Read the optimizer state that was requested before there was an optimizer."""
-        if self._postponed is not None:
-            self._postponed()
-            self._postponed = None
+        """Read what was requested before there was an optimizer; make the masks that are missing.
+
+        Raises:
+            CheckpointError: The file is damaged or does not match.
+        """
+        postponed, self._postponed = self._postponed, []
+        for restore in postponed:
+            restore()
+        self._store.make_masks()
 
     def _arrays(self, state: str) -> dict[str, np.ndarray]:
         """Return views of the store's tensors of a state, by their names in a checkpoint."""

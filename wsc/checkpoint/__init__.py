@@ -6,6 +6,8 @@ One contiguous dataset per tensor, named by its dotted path:
     model.<tied name>                        link to the parameter that has this name, too
     model.<buffer>                           buffer; bfloat16 as float32
     optimizer.state.<parameter>.<state>      fp32 optimizer state
+    sparsity.mask.<parameter>                mask of a sparse parameter, a bit for each element in
+                                             int32 words, the lowest bit first
 
 and, in attributes of the file,
 
@@ -30,8 +32,17 @@ from collections.abc import Mapping
 MODEL = "model"
 OPTIMIZER_STATE = "optimizer.state"
 
-CLUSTER_STATES: Mapping[str, str] = {"model": MODEL, "optimizer": OPTIMIZER_STATE}
-"""States whose tensors the weight servers hold, and the prefix of the keys of each."""
+SPARSITY_MASK = "sparsity.mask"
+
+CLUSTER_STATES: Mapping[str, str] = {
+    "sparsity": SPARSITY_MASK,
+    "model": MODEL,
+    "optimizer": OPTIMIZER_STATE,
+}
+"""States whose tensors the weight servers hold, and the prefix of the keys of each.
+
+In the order in which a server takes them: weights that are filled in are masked at once.
+"""
 
 FORMAT_VERSION = "1.1"
 UNSEALED_VERSION = "1.0"

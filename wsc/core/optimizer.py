@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.loss_scale import LossScaleRule
+from wsc.core.sparsity import WeightSparsity
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class OptimizerSpec:
 
     earlier_updates: int = 0
     """Updates that the state has seen before step 1 of training; negative if it began later."""
+
+    sparsity: tuple[WeightSparsity, ...] = ()
+    """The weights that have masks; all others are dense."""
 
     @property
     def scale_rule(self) -> LossScaleRule | None:

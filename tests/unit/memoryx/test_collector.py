@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryx.collector import Collected, GradientCollector, NormExchange
+from memoryx.memory import Dram
 from memoryx.norms import NormNotes
 from memoryx.optim.clip import gradient_norms, total_norm
+from memoryx.sparsity.masks import Masks
 from tests.support.arenas import StrictArena
 from tests.support.plain_sgd import plain_sgd
 from tests.support.small_programs import program
@@ -34,7 +36,7 @@ class Bench:
     def __init__(self, **limits: Any) -> None:
         spec = plain_sgd(PROGRAM.trained, lr=1.0, **limits)
         notes = NormNotes(PROGRAM, Job("train", 1, 1), Report("wgt-0"))
-        self.collector = GradientCollector(0, PROGRAM, PLAN.gradients, spec, notes)
+        self.collector = GradientCollector(0, PROGRAM, PLAN.gradients, spec, notes, Masks(Dram()))
         self.released: list[tuple[int, Subtree]] = []
         self.arena = StrictArena()
 

@@ -1,0 +1,1 @@
+"""Masks of sparse weights: how they are kept, first made, applied and changed."""
