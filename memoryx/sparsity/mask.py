@@ -54,8 +54,7 @@ class SparsityMask:
 
     def dense(self) -> torch.Tensor:
         """Return the mask as booleans in the shape of the weight."""
-        flat = np.unpackbits(self.bits, count=self.num_elements, bitorder="little")
-        return torch.from_numpy(flat.view(np.bool_)).view(self.shape)
+        return unpacked(self.words.numpy(), self.shape)
 
     @property
     def num_elements(self) -> int:
@@ -88,3 +87,9 @@ def packed(dense: torch.Tensor) -> torch.Tensor:
     words = np.zeros(words_shape(tuple(dense.shape))[0] * BITS_PER_WORD // 8, np.uint8)
     words[: bits.size] = bits
     return torch.from_numpy(words.view(np.int32))
+
+
+def unpacked(words: np.ndarray, shape: Shape) -> torch.Tensor:
+    """Return the booleans of a mask of words, of whatever 32-bit type."""
+    flat = np.unpackbits(words.view(np.uint8), count=prod(shape), bitorder="little")
+    return torch.from_numpy(flat.view(np.bool_)).view(shape)

@@ -36,7 +36,7 @@ class Level(Config):
         return False
 
     @abstractmethod
-    def value(self, update: int, num_changes: int) -> float:
+    def unclamped(self, update: int, num_changes: int) -> float:
         """Return the value at an update, before which the mask was changed ``num_changes`` times.
 
         It may be outside of 0 to 1.
@@ -44,21 +44,21 @@ class Level(Config):
 
     def at(self, update: int, num_changes: int = 0) -> float:
         """Return the value at an update, within 0 to 1."""
-        return min(max(self.value(update, num_changes), 0.0), 1.0)
+        return min(max(self.unclamped(update, num_changes), 0.0), 1.0)
 
 
 class Constant(Level):
     """The same value always."""
 
     type: Literal["constant"] = "constant"
-    value_: Fraction = Field(alias="value")
+    value: Fraction
 
     @property
     def is_constant(self) -> bool:
         return True
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
-        return self.value_
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+        return self.value
 
 
 class Linear(Level):
@@ -68,7 +68,7 @@ class Linear(Level):
     init: Fraction
     slope: float
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
         return self.init + self.slope * update
 
 
@@ -80,7 +80,7 @@ class Exp(Level):
     gamma: float
     final: Fraction = 1.0
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
         exponent = min(self.gamma * update, 700.0)  # larger ones overflow, and are clamped anyway
         return self.final + (self.init - self.final) * math.exp(exponent)
 
@@ -92,7 +92,7 @@ class Power(Level):
     init: Fraction
     beta: Annotated[float, Field(ge=0)]
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
         return float(self.init * np.float64(self.beta) ** update)
 
 
@@ -107,7 +107,7 @@ class Cosine(Level):
     half_period: Annotated[float, Field(gt=0)]
     minimum: Fraction = 0.0
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
         offset = (self.init + self.minimum) / 2
         return offset + (self.init - offset) * math.cos(math.pi * update / self.half_period)
 
@@ -118,7 +118,7 @@ class Cycling(Level):
     type: Literal["cycling"] = "cycling"
     values: Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
         return self.values[num_changes % len(self.values)]
 
 
@@ -128,7 +128,7 @@ class Table(Level):
     type: Literal["table"] = "table"
     values: Annotated[tuple[float, ...], Field(min_length=1)]
 
-    def value(self, update: int, num_changes: int) -> float:  # noqa: ARG002
+    def unclamped(self, update: int, num_changes: int) -> float:  # noqa: ARG002
         return self.values[min(update, len(self.values) - 1)]
 
 
