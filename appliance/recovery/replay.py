@@ -78,7 +78,7 @@ class _Base:
     step: int
     standing: Standing
     installed: Mapping[Mode, Installation]
-    restores: Sequence[Call]  # of optimizer state, which no program has asked for yet
+    restores: Sequence[Call]  # of optimizer state and masks that no program has asked for yet
 
     def load_into(self, cluster: Cluster) -> None:
         """Bring a new cluster to this moment."""
@@ -195,8 +195,9 @@ class ReplayingCluster:
         file = HeldFile(path)
         self._held.append(file)
         self._calls.append(lambda cluster: _restore(cluster, file, states, strict))
-        if "optimizer" in states and "train" not in self._installed:
-            self._restores.append(lambda c: _restore(c, file, ("optimizer",), strict))
+        later = [state for state in CLUSTER_STATES if state in states and state != "model"]
+        if later and "train" not in self._installed:
+            self._restores.append(lambda c: _restore(c, file, later, strict))
 
     def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
         """Return copies of fp32 masters, or of optimizer state, by name."""

@@ -42,7 +42,8 @@ class ReplicatedRoles:
         self._empty: set[str] = set()  # new servers and replicas without weights
         self._installed: dict[Mode, Installation] = {}
         self._notes_norms = False  # whether the job leaves values that replicas lack
-        self._postponed: dict[str, tuple[Path, bool]] = {}  # optimizer state to restore, by server
+        # Optimizer state and masks to restore, by server and state.
+        self._postponed: dict[tuple[str, str], tuple[Path, bool]] = {}
 
     def run(self, job: Job) -> list[Report]:
         program = self._installed[job.mode].program
@@ -79,8 +80,8 @@ class ReplicatedRoles:
     def restore(self, server: str, path: Path, state: str, strict: bool) -> None:
         for name in self._pair(server):
             self._filled().restore(name, path, state, strict)
-        if state == "optimizer" and "train" not in self._installed:
-            self._postponed[server] = path, strict
+        if state != "model" and "train" not in self._installed:
+            self._postponed[server, state] = path, strict
 
     def masters(self, server: str, names: Sequence[str], state: str = "model") -> list[np.ndarray]:
         return self._filled().masters(server, names, state)
@@ -149,9 +150,10 @@ class ReplicatedRoles:
                     tensors = map(torch.from_numpy, values)
                     self._roles.fill(name, dict(zip(part, tensors, strict=True)), state)
             server = name if name in self._replica else source
-            if server in self._postponed:
-                path, strict = self._postponed[server]
-                self._roles.restore(name, path, "optimizer", strict)
+            for state in CLUSTER_STATES:
+                if (server, state) in self._postponed:
+                    path, strict = self._postponed[server, state]
+                    self._roles.restore(name, path, state, strict)
             self._empty.discard(name)
         return self._roles
 
