@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from appliance.background_save import BackgroundSave
+from appliance.elaborate import costed_program
 from appliance.health.stragglers import Stragglers
 from appliance.norm_results import NormKernels
 from appliance.roles import Roles
@@ -25,9 +26,8 @@ from appliance.shares import Shares
 from appliance.step_checks import check_findings, check_result, check_skipped
 from appliance.step_results import StepResult, combine
 from appliance.step_state import StateHolder, steps_per_job
-from memoryx.optim.cost import update_cost, waits_for_all
+from memoryx.optim.cost import update_cost
 from simulator.cluster_timing import ClusterTiming
-from simulator.costed_program import CostedProgram
 from timing.timeline import Occupancy
 from wsc.checkpoint import CLUSTER_STATES
 from wsc.checkpoint.writer import reserve_tensors
@@ -103,18 +103,10 @@ class Coordinator:
 
     def _load_program(self, installation: Installation) -> None:
         """Load a program into the emulated clock."""
-        program, optimizer = installation.program, installation.optimizer
+        program = installation.program
         if program.mode == "train":
             self._training = installation
-        costed = CostedProgram.of(
-            program,
-            installation.plan,
-            self._timing.machine,
-            update=update_cost(optimizer, program.parameter),
-            waits_for_all=waits_for_all(optimizer),
-            loading=installation.feed.loading,
-        )
-        self._timing.load_program(costed)
+        self._timing.load_program(costed_program(installation, self._timing.machine))
         self._programs[program.mode] = program
 
     def run(

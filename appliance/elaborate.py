@@ -14,10 +14,11 @@ from appliance.round_size import activation_bytes, micro_batches_of_round, most_
 from csnode.node import NodeSpec
 from memoryx.flash import check_bound
 from memoryx.flash_spec import FlashSpec
-from memoryx.optim.cost import state_bytes_per_element
+from memoryx.optim.cost import state_bytes_per_element, update_cost, waits_for_all
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
 from memoryx.tiers import fill_tiers, tiers_of
+from simulator.costed_program import CostedProgram
 from swarmx.running_tree import HostTree
 from swarmx.switch import SwitchSpec
 from swarmx.topology import Tree
@@ -172,6 +173,22 @@ def plan_installation(
         short=compiled.short,
         has_replicas=size.has_replicas,
         most_per_node=most_micro_batches(*room),
+    )
+
+
+def costed_program(installation: Installation, machine: MachineSpec) -> CostedProgram:
+    """Return the program of an installation with its costs on a machine.
+
+    Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
+    """
+    program, optimizer = installation.program, installation.optimizer
+    return CostedProgram.of(
+        program,
+        installation.plan,
+        machine,
+        update=update_cost(optimizer, program.parameter),
+        waits_for_all=waits_for_all(optimizer),
+        loading=installation.feed.loading,
     )
 
 

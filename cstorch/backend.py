@@ -36,7 +36,7 @@ from wsc.checkpoint.writer import append_links, append_tensors
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.traced_buffers import TracedBuffers
 from wsc.core.errors import WaferStreamError
-from wsc.core.installation import InputFeed
+from wsc.core.installation import InputFeed, Installation
 from wsc.core.loss_scale import LossScale
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
@@ -101,6 +101,11 @@ class Backend(ProgramSettings):
     def start_up(self) -> StartUp | None:
         """Start-up of the emulated machine with the program that started the cluster."""
         return self._execution.start_up
+
+    @property
+    def training(self) -> Installation | None:
+        """The training program as the cluster runs it, also after its end."""
+        return self._execution.training
 
     @property
     def is_tracing(self) -> bool:

@@ -9,6 +9,7 @@ line is wrong, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
 from dataclasses import replace
@@ -16,7 +17,8 @@ from pathlib import Path
 
 from waferstream.config.params import load_params
 from waferstream.reports.curve import CurveResult
-from waferstream.reports.curve_report import table_text, verdict, write_curve
+from waferstream.reports.curve_page import write_curve
+from waferstream.reports.curve_report import table_text, verdict
 from waferstream.scaling.experiment import CURVE_NAME, Experiment, check, measure, run_py
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import parse_sweep
@@ -32,7 +34,7 @@ def main() -> int:
     try:
         experiment, with_gpus = read_command_line()
         result = run_experiment(experiment, with_gpus)
-        page = write_curve(experiment.out, CURVE_NAME, result)
+        page = write_curve(experiment.out, CURVE_NAME, result, command=shlex.join(sys.argv))
     except WaferStreamError as error:
         print(f"\nError: {error}", file=sys.stderr)
         return 1

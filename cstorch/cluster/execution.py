@@ -61,6 +61,8 @@ class Execution:
         self.cluster: Cluster | None = None
         self.start_up: StartUp | None = None
         """Start-up of the emulated machine with the program that started the cluster."""
+        self.training: Installation | None = None
+        """The last training program that was installed."""
         self.restored: Restored | None = None
         self._writes: dict[Mode, tuple[str, ...]] = {}  # buffers that an installed program writes
         self.held = HeldState()
@@ -141,6 +143,8 @@ class Execution:
         installation = plan_installation(compiled, feed, optimizer, size, machine)
         if state is not None:
             self.held.make_way(state)
+        if program.mode == "train":
+            self.training = installation
         if self.cluster is None:
             self.cluster = self._start(installation, size, weights)
             self._log_start_up(installation)

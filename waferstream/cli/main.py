@@ -96,7 +96,7 @@ def _run(arguments: Arguments, command: str) -> None:
         _ray_starting(phases, arguments),
     ):
         if arguments.simulation is not None:
-            _simulate(arguments, arguments.simulation)
+            _simulate(arguments, arguments.simulation, command)
         else:
             _run_phases(phases, arguments, command)
 
@@ -155,12 +155,12 @@ def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) ->
         run_session(params, arguments.mode, arguments.cluster, trace, arguments.faults, command)
 
 
-def _simulate(arguments: Arguments, request: SimulationRequest) -> None:
+def _simulate(arguments: Arguments, request: SimulationRequest, command: str) -> None:
     from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
     params = load_params(arguments.params, arguments.overrides())
     _log_to_terminal(params.trainer.init.logging.log_level)
-    run_simulation(params, request, arguments.cluster, arguments.trace)
+    run_simulation(params, request, arguments.cluster, arguments.trace, command)
 
 
 def _log_to_terminal(level: str | int) -> None:

@@ -1,24 +1,18 @@
-"""A curve for people: headline, table and footnotes as text, and all of it as one HTML page."""
+"""A curve for people: headline, table and footnotes as text."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from timing.attribution import OVERHEAD_NOTE
-from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo, sweet_spots
+from waferstream.reports.curve import CurvePoint, CurveResult, ErrorBar, TrainingInfo, sweet_spots
 from waferstream.reports.economics import (
     SECONDS_PER_DAY,
     SECONDS_PER_HOUR,
     SECONDS_PER_YEAR,
     TrainingBill,
 )
-from waferstream.reports.host import Host
-from wsc.core.files import replacing, write_json
 from wsc.core.units import (
     aligned,
     counted,
@@ -37,9 +31,8 @@ MOST_ROWS = 25
 """Rows of a table on a terminal."""
 MOST_SPOTS = 8
 _WORTH_SAYING = 1.1  # less is within the error of a prediction
-_PAGE = "curve_page.html.jinja"
 
-_CAUSES = {
+CAUSES = {
     "compute": "arithmetic and memory traffic of kernels",
     "overhead": "start of segments and kernels",
     "straggler": "wait for the slowest system",
@@ -49,35 +42,6 @@ _CAUSES = {
     "idle": "no micro-batch left",
 }
 """Definitions of the causes of timing.attribution, for footnotes."""
-
-
-def write_curve(folder: Path, name: str, result: CurveResult, details: str = "") -> Path:
-    """Write a curve as ``name.json``, ``name.png`` and ``name.html``; returns the page's path.
-
-    Where GPU clusters are compared, also writes ``gpus.png``.
-
-    Args:
-        folder: An existing folder.
-        name: Stem of the file names.
-        result: The curve.
-        details: Preformatted text for the end of the page.
-    """
-    # matplotlib takes long to import; errors of the command line are reported before
-    from waferstream.reports.curve_picture import curve_picture, gpu_picture  # noqa: PLC0415
-
-    write_json(folder / f"{name}.json", result)
-    picture = folder / f"{name}.png"
-    curve_picture(picture, headline(result), result)
-    gpu_image = None
-    if result.gpus is not None and result.gpus.curves:
-        gpu_path = folder / "gpus.png"
-        gpu_picture(gpu_path, headline(result), result, result.gpus)
-        gpu_image = gpu_path.read_bytes()
-    target = folder / f"{name}.html"
-    with replacing(target) as partial:
-        page = curve_page(result, picture.read_bytes(), gpu_image, details)
-        partial.write_text(page, encoding="utf-8")
-    return target
 
 
 def headline(result: CurveResult) -> str:
@@ -170,7 +134,7 @@ def _share_of(cause: str) -> Column:
 
 def _visible_causes(result: CurveResult) -> list[str]:
     shares = [point.emulated.attribution_ps.shares() for point in result.points]
-    return [name for name in _CAUSES if any(each[name] >= _VISIBLE_SHARE for each in shares)]
+    return [name for name in CAUSES if any(each[name] >= _VISIBLE_SHARE for each in shares)]
 
 
 def _energy(bill: TrainingBill) -> str | None:
@@ -189,7 +153,7 @@ def footnotes(result: CurveResult) -> list[str]:
         "Step, samples/s and efficiency are emulated. Efficiency: samples/s over ideal scaling "
         "from the first row.",
         "Shares of the busiest systems' step: "
-        + "; ".join(f"{cause}, {_CAUSES[cause]}" for cause in _visible_causes(result))
+        + "; ".join(f"{cause}, {CAUSES[cause]}" for cause in _visible_causes(result))
         + ".",
     ]
     if result.training is not None:
@@ -201,7 +165,9 @@ def footnotes(result: CurveResult) -> list[str]:
     if result.simulation is not None:
         notes += [
             "PFLOP/s: matrix products and attention, recomputation not counted.",
-            _error_bar(result),
+            error_bar_text(
+                result.system, result.simulation.error_bar, result.simulation.as_published
+            ),
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
@@ -231,12 +197,17 @@ def _efficiency(result: CurveResult, num_csx: int) -> float:
     return next(point.efficiency for point in result.points if point.num_csx == num_csx)
 
 
-def _error_bar(result: CurveResult) -> str:
-    info = result.simulation
-    if info is None or info.error_bar is None:
-        return f"Error bar: unknown, there is no published run on a {result.system} to compare."
-    bar = info.error_bar
-    changed = "" if info.as_published else " cluster.yaml changes numbers of the published machine."
+def error_bar_text(system: str, bar: ErrorBar | None, as_published: bool) -> str:
+    """Return how far predictions for a system are from published runs.
+
+    Args:
+        system: The name of the system.
+        bar: Its errors; None where no published run is known.
+        as_published: Whether the machine is the published one.
+    """
+    if bar is None:
+        return f"Error bar: unknown, there is no published run on a {system} to compare."
+    changed = "" if as_published else " cluster.yaml changes numbers of the published machine."
     return (
         f"Error bar: nine of ten published runs on one {bar.system} are within "
         f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
@@ -271,55 +242,3 @@ def format_energy(energy_kwh: float) -> str:
     if energy_kwh < 1e7:
         return f"{format_rate(energy_kwh / 1e3, 3)} MWh"
     return f"{format_rate(energy_kwh / 1e6, 3)} GWh"
-
-
-def curve_page(
-    result: CurveResult, picture: bytes, gpu_picture: bytes | None = None, details: str = ""
-) -> str:
-    """Return a curve as an HTML page that loads nothing and runs no script.
-
-    Args:
-        result: The curve.
-        picture: PNG of the curve.
-        gpu_picture: PNG of the comparison with GPU clusters.
-        details: Preformatted text for the end of the page.
-    """
-    environment = Environment(
-        loader=PackageLoader("waferstream.reports", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    header, *rows = curve_table(result)
-    return environment.get_template(_PAGE).render(
-        result=result,
-        headline=headline(result),
-        verdict=result.training and verdict(result.training, len(result.points)),
-        picture=b64encode(picture).decode(),
-        gpu_picture=gpu_picture and b64encode(gpu_picture).decode(),
-        header=header,
-        rows=rows,
-        notes=footnotes(result),
-        facts=_facts(result),
-        details=details,
-    )
-
-
-def _facts(result: CurveResult) -> Mapping[str, str]:
-    """Return what the numbers depend on, by name."""
-    software = f"WaferStream {result.version}"
-    facts = {"Micro-batch": f"{result.micro_batch}"}
-    run = result.points[0].run
-    if run is not None:
-        host = run.measured.host
-        facts["Host"] = _host(host)
-        software += f", Python {host.python}, torch {host.torch}"
-    return {
-        **facts,
-        "Software": software,
-        "Commit": result.commit or "not in a git repository",
-    }
-
-
-def _host(host: Host) -> str:
-    return f"{host.cpu}, {host.cores} cores, {format_bytes(host.memory_bytes)} of memory"

@@ -21,6 +21,10 @@ Evaluation = tuple[int, float, float]
 """Step, mean loss over the evaluation's batches, perplexity."""
 
 
+Rates = tuple[int, float, float]
+"""Step, samples/s measured since the last log step (smoothed), samples/s emulated, 0 if none."""
+
+
 @dataclass(frozen=True)
 class ModelSummary:
     """Name and number of parameters of a model."""
@@ -77,9 +81,9 @@ class Emulated:
 class RunSummary:
     """One run of ``run.py``; fields of parts that did not happen are None or empty.
 
-    ``train`` and ``eval`` are curves of losses. Steps count from 1; ``last_step`` is included.
-    ``start_up`` is the time of the emulated machine before the first step; ``stragglers`` has the
-    systems that were slow in real time, each with the steps.
+    ``train`` and ``eval`` are curves of losses, ``rates`` of throughput. Steps count from 1;
+    ``last_step`` is included. ``start_up`` is the time of the emulated machine before the first
+    step; ``stragglers`` has the systems that were slow in real time, each with the steps.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -96,6 +100,7 @@ class RunSummary:
     last_step: int
     train: tuple[Loss, ...] = ()
     eval: tuple[Evaluation, ...] = ()
+    rates: tuple[Rates, ...] = ()
     weights_sha256: str | None = None
     checkpoint: str | None = None
     measured: Measured | None = None

@@ -26,14 +26,15 @@ from timing.hardware import MachineSpec
 from timing.hardware.wafer import SYSTEMS
 from waferstream.config.params import Params
 from waferstream.reports.curve import ERROR_BARS, CurvePoint, CurveResult, SimulationInfo
-from waferstream.reports.curve_report import headline, write_curve
+from waferstream.reports.curve_page import write_curve
+from waferstream.reports.curve_report import headline
 from waferstream.reports.economics import TrainingBill, power_kw, training_bill
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.scaling.sweep import SimulationRequest, counts_of
 from waferstream.simulation.capture import capture_step
-from waferstream.simulation.output import detail_text, draw_wafer, simulation_text, trace_step
+from waferstream.simulation.output import draw_wafer, simulation_text, trace_step
 from waferstream.simulation.study import Study, study_of
 from waferstream.training.session import check_trace, make_backend
 from wsc.core.errors import ConfigError
@@ -43,7 +44,11 @@ CURVE_NAME = "simulation"
 
 
 def run_simulation(
-    params: Params, request: SimulationRequest, cluster_file: Path | None, trace: Path | None
+    params: Params,
+    request: SimulationRequest,
+    cluster_file: Path | None,
+    trace: Path | None,
+    command: str = "",
 ) -> None:
     """Simulate as ``--simulate`` requests, write all files, and print the result.
 
@@ -64,15 +69,18 @@ def run_simulation(
     result = simulate_study(first, labels, counts, requested, request, params)
     compared = [simulate_study(one, labels, counts, requested, request) for one in others]
     result = replace(result, others=tuple(compared))
-    write_simulation(folder, result, first, trace)
-    print(f"\n{simulation_text(result)}\n\n{folder}", flush=True)
+    write_simulation(folder, result, first, trace, command)
+    print(f"\n{simulation_text(result)}\n\n{folder}\n{folder / CURVE_NAME}.html", flush=True)
 
 
-def write_simulation(folder: Path, result: CurveResult, study: Study, trace: Path | None) -> None:
+def write_simulation(
+    folder: Path, result: CurveResult, study: Study, trace: Path | None, command: str = ""
+) -> None:
     """Write all files of a simulation; the trace to ``trace`` if that is given."""
     assert result.simulation is not None
     detailed = result.simulation.detail.num_csx
-    write_curve(folder, CURVE_NAME, result, detail_text(result))
+    point = next(point for point in result.points if point.num_csx == detailed)
+    write_curve(folder, CURVE_NAME, result, study.use(point), command)
     draw_wafer(folder / "wafer.png", study, headline(result), detailed)
     trace_step(trace or folder / "step_trace.json", study, detailed)
 
@@ -180,7 +188,10 @@ def simulate_study(
             detail=study.detail(detailed, bill),
         ),
         gpus=compare_with_gpus(params, num_parameters) if params else None,
-        configuration={"machine": machine.model_dump(mode="json")},
+        configuration={
+            "machine": machine.model_dump(mode="json"),
+            **({"params": params.dump()} if params else {}),
+        },
     )
 
 

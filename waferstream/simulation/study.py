@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,26 +11,22 @@ from simulator.costed_program import CostedProgram
 from simulator.exploration import explore, fastest
 from simulator.simulator import Prediction, Simulator
 from timing.sram import data_bytes, describe
-from timing.stalls import StreamCheck
 from timing.start_up import start_up
 from waferstream.config.params import Params, TrainerConfig
 from waferstream.reports.curve import (
     CurvePoint,
     FilledWafer,
-    LayerGroup,
     PointDetail,
     PredictedStep,
     efficiencies,
 )
 from waferstream.reports.economics import TrainingBill
+from waferstream.reports.machine_use import MachineUse, group_layers
 from waferstream.reports.summary import Emulated
 from waferstream.simulation.capture import CapturedStep
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import FILL_WAFER, MicroBatchPolicy, explored_sizes, rounds_of
 from wsc.core.program import BYTES_PER_ELEMENT, Program
-
-_NUMBER = re.compile(r"\d+")
-_MOST_RANGES = 3  # a path with more ranges is too long
 
 
 @dataclass(frozen=True)
@@ -113,6 +108,16 @@ class Study:
         size = self.micro_batch_size(num_csx)
         return self.simulator.costed(self.batch_size, size, num_csx)
 
+    def use(self, point: CurvePoint) -> MachineUse:
+        """Return what the step of a point uses of the machine."""
+        return MachineUse.of(
+            self.costed(point.num_csx),
+            self.simulator.machine,
+            point.num_csx,
+            point.emulated.step_ps,
+            self.simulator.sram_plan(self.micro_batch_size(point.num_csx)),
+        )
+
     def detail(self, num_csx: int, bill: TrainingBill | None = None) -> PointDetail:
         """Return memory, start-up and layers of one point; its ``bill`` is included."""
         costed, machine = self.costed(num_csx), self.simulator.machine
@@ -170,54 +175,6 @@ def training_loading(trainer: TrainerConfig) -> Loading:
         loading = data_processor(config.dump(), "trainer.fit.train_dataloader").loading
     workers = trainer.init.backend.cluster_config.num_workers_per_csx
     return replace(loading, num_workers_per_csx=workers)
-
-
-def group_layers(
-    checks: Sequence[StreamCheck], micro_batch_size: int, largest: int
-) -> tuple[LayerGroup, ...]:
-    """Group equal checks of layers that differ in their numbers only.
-
-    Args:
-        checks: One check per segment, in order of execution.
-        micro_batch_size: Samples per micro-batch.
-        largest: Samples of the largest micro-batch that fits a wafer.
-
-    Returns:
-        Groups in the order of their first layers.
-    """
-    paths: dict[StreamCheck, list[str]] = {}
-    for check in checks:
-        key = replace(check, layer=_NUMBER.sub("*", check.layer))
-        paths.setdefault(key, []).append(check.layer)
-    return tuple(
-        LayerGroup(
-            layers=_joint_path(layers),
-            count=len(layers),
-            check=check,
-            stream_ps=check.stream_ps,
-            remedy=check.remedy(micro_batch_size, largest),
-        )
-        for check, layers in paths.items()
-    )
-
-
-def _joint_path(layers: Sequence[str]) -> str:
-    """Return one path for all: ``decoder.0-11``, or ``decoder.*`` for many ranges."""
-    if len(layers) == 1:
-        return layers[0]
-    numbers = [_NUMBER.findall(layer) for layer in layers]
-    ranges = _ranges({int(number) for (number,) in numbers}) if len(numbers[0]) == 1 else []
-    return _NUMBER.sub(",".join(ranges) if 0 < len(ranges) <= _MOST_RANGES else "*", layers[0])
-
-
-def _ranges(numbers: set[int]) -> list[str]:
-    ends: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ends and number == ends[-1][1] + 1:
-            ends[-1] = (ends[-1][0], number)
-        else:
-            ends.append((number, number))
-    return [f"{first}-{last}" if first < last else f"{first}" for first, last in ends]
 
 
 def _num_elements(program: Program) -> int:

@@ -17,6 +17,7 @@ class History:
     def __init__(self) -> None:
         self.train: list[tuple[int, float]] = []
         self.evaluations: list[tuple[int, float, float]] = []
+        self.rates: list[tuple[int, float, float]] = []
         self.timings: list[StepTiming] = []
         self.seconds = 0.0
         self.samples = 0
@@ -26,6 +27,8 @@ class History:
         first = log.losses[0][0]  # steps that have run before are run again
         self.train = [(step, loss) for step, loss in self.train if step < first]
         self.train.extend(log.losses)
+        self.rates = [rates for rates in self.rates if rates[0] < first]
+        self.rates.append((log.step, log.rate, log.emulated_rate))
         self.timings.extend(log.timings)
         self.seconds += log.seconds
         self.stragglers.update(log.stragglers)

@@ -6,6 +6,7 @@ model_dir/
     latest_run.log -> <timestamp>/run.log, run_summary.json -> <timestamp>/run_summary.json
     <timestamp>/
         run.log                           the command, and every line that it has shown
+        report.html                       the run on one page
         run_summary.json, loss.png        results of the run
         trainer_params.yaml, cluster.yaml the resolved configuration
         events.out.tfevents.*             for TensorBoard

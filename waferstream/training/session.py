@@ -23,7 +23,13 @@ from waferstream.training.flags import global_flags
 from waferstream.training.history import History, Recorder
 from waferstream.training.observers import Events, Observer, Progress
 from waferstream.training.run_folder import RunFolder, claimed, writable_or_temporary
-from waferstream.training.summary import log_places, log_throughput, summarize, write_results
+from waferstream.training.summary import (
+    log_places,
+    log_throughput,
+    summarize,
+    write_report,
+    write_results,
+)
 from waferstream.training.trainer import Outcome, Trainer
 from wsc.core.config import validate
 from wsc.core.errors import ConfigError
@@ -98,7 +104,10 @@ def run_session(
             write_results(folder, summary, losses.curves())
             folder.save_performance(summary)
             log_throughput(history, cluster.machine, summary.num_csx)
-            log_places(folder, losses.path, summary)
+            report = write_report(
+                folder, summary, losses.curves(), cluster, backend.training, command
+            )
+            log_places(folder, losses.path, summary, report)
             if outcome.unwritten is not None:
                 raise outcome.unwritten
         finally:  # also when files about the run cannot be written any more

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
+from functools import cache
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from appliance.elaborate import costed_program
 from appliance.spec import ClusterSpec
 from simulator.cluster_timing import prediction
 from timing.attribution import OVERHEAD_NOTE
@@ -16,13 +18,17 @@ from timing.hardware import MachineSpec
 from timing.start_up import StartUp
 from waferstream.config.params import Params
 from waferstream.reports.history import Curves
-from waferstream.reports.host import describe_host
+from waferstream.reports.host import describe_host, git_commit
 from waferstream.reports.loss_picture import loss_picture
+from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.page import render
+from waferstream.reports.run_page import REPORT_NAME, Origin, run_page
 from waferstream.reports.summary import SUMMARY_NAME, Emulated, Measured, ModelSummary, RunSummary
 from waferstream.training.history import History
 from waferstream.training.run_folder import RunFolder
 from waferstream.training.trainer import Outcome
 from wsc.core.files import replacing, write_json
+from wsc.core.installation import Installation
 from wsc.core.micro_batches import closest_size
 from wsc.version import VERSION
 
@@ -57,6 +63,50 @@ def write_results(folder: RunFolder, summary: RunSummary, curves: Curves) -> Non
             shutil.copyfile(picture, partial)
     else:
         loss_picture(whole, curves.train, curves.evaluation, title)
+
+
+def write_report(
+    folder: RunFolder,
+    summary: RunSummary,
+    curves: Curves,
+    cluster: ClusterSpec,
+    training: Installation | None,
+    command: str,
+) -> Path:
+    """Write the page of a run to its folder, and return its path.
+
+    Args:
+        folder: The folder of the run.
+        summary: The run.
+        curves: The losses of all runs of the model.
+        cluster: The machine.
+        training: The program that was trained; None where none was.
+        command: The command line.
+    """
+    use = None
+    if training is not None and summary.emulated is not None:
+        costed = costed_program(training, cluster.machine)
+        step_ps = summary.emulated.step_ps
+        use = MachineUse.of(costed, cluster.machine, summary.num_csx, step_ps)
+    origin = Origin(
+        name=folder.path.name,
+        command=command,
+        commit=_own_commit(),
+        params=(folder.path / "trainer_params.yaml").read_text(encoding="utf-8"),
+        cluster=(folder.path / "cluster.yaml").read_text(encoding="utf-8"),
+    )
+    published = MachineSpec.model_validate({"system": summary.system})
+    page = run_page(summary, curves, origin, use, cluster.machine == published)
+    target = folder.path / REPORT_NAME
+    with replacing(target) as partial:
+        partial.write_text(render(page), encoding="utf-8")
+    return target
+
+
+@cache
+def _own_commit() -> str | None:
+    """Return the commit of this program; asking git takes some milliseconds."""
+    return git_commit(Path(__file__).parent)
 
 
 def summarize(
@@ -94,6 +144,7 @@ def summarize(
         last_step=outcome.last_step,
         train=tuple(history.train),
         eval=tuple(history.evaluations),
+        rates=tuple(history.rates),
         weights_sha256=outcome.weights_sha256,
         checkpoint=str(outcome.checkpoint) if outcome.checkpoint else None,
         measured=measured,
@@ -115,8 +166,9 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
         log.info(prediction(machine, num_csx, history.timings[-1]))
 
 
-def log_places(folder: RunFolder, losses: Path, summary: RunSummary) -> None:
+def log_places(folder: RunFolder, losses: Path, summary: RunSummary, report: Path) -> None:
     """Log where everything lies that a run has left."""
+    log.info("Report of this run: %s", report)
     log.info("Log, summary, picture and events of this run: %s", folder.path)
     if losses.exists():
         log.info("Losses of all runs: %s, %s", losses, folder.model_dir / PICTURE_NAME)

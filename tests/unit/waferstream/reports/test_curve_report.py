@@ -1,21 +1,16 @@
-"""Tables and pages of curves hold every number."""
+"""Tables of curves hold every number."""
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from dataclasses import fields, replace
-from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 from tests.support.summaries import DIGEST, run_curve, simulated_curve, summary, with_digest
 from timing.attribution import OVERHEAD_NOTE, Attribution
-from waferstream.reports.curve import FilledWafer, GpuComparison
+from waferstream.reports.curve import FilledWafer
 from waferstream.reports.curve_report import (
     MOST_ROWS,
-    curve_page,
     curve_table,
     footnotes,
     format_duration,
@@ -24,47 +19,13 @@ from waferstream.reports.curve_report import (
     shown_points,
     table_text,
     verdict,
-    write_curve,
 )
 from waferstream.reports.economics import PriceSpec, training_bill
-from waferstream.reports.summary import ModelSummary
-
-VOID = ("meta", "img", "br")
-
-
-class Parsed(HTMLParser):
-    """Tags, text and table cells of a page; refuses tags that are not closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.cells: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] == "td":
-            self.cells.append(data)
-        if "style" not in self._open:
-            self.text += data
-
 
 RUNS = run_curve(summary(1), summary(4, reduce_ps=2_000_000))
 DIFFERENT = run_curve(summary(1), with_digest(summary(2), "cd" * 32))
 STEP = Attribution(compute=999 * 10**9, weights=10**9)
 SIMULATION = simulated_curve((1, 4), STEP)
-PICTURE = b"\x89PNG pixels"
 
 
 def test_curve_table_of_runs_has_a_row_for_each_point() -> None:
@@ -185,63 +146,3 @@ def test_verdict_tells_whether_weights_agree() -> None:
     assert DIFFERENT.training is not None
     assert verdict(RUNS.training, 2).startswith("Bitwise reproducible: yes. All 2 runs")
     assert verdict(DIFFERENT.training, 2).startswith("Bitwise reproducible: NO.")
-
-
-def test_curve_page_is_well_formed_and_holds_every_number() -> None:
-    """Cells, host with special characters, commit."""
-    parsed = Parsed(curve_page(replace(RUNS, commit="c0ffee"), PICTURE))
-    _, first, second = curve_table(RUNS)
-    assert parsed.cells == [*first, *second]
-    assert "Xeon <2>, 2 cores, 8.0 GiB" in parsed.text
-    assert "c0ffee" in parsed.text
-
-
-def test_curve_page_loads_nothing() -> None:
-    """No script, no link; the picture is embedded."""
-    text = curve_page(RUNS, PICTURE)
-    parsed = Parsed(text)
-    assert not {"script", "link"} & {tag for tag, _ in parsed.tags}
-    (source,) = [attributes["src"] for _, attributes in parsed.tags if "src" in attributes]
-    assert source is not None
-    assert b64decode(source.removeprefix("data:image/png;base64,")) == PICTURE
-    style = text.replace(b64encode(PICTURE).decode(), "")
-    assert "http" not in style
-    assert "url(" not in style
-
-
-def test_curve_page_shows_a_common_digest_once() -> None:
-    parsed = Parsed(curve_page(RUNS, PICTURE))
-    assert "Bitwise reproducible: yes" in parsed.text
-    assert parsed.text.count(DIGEST) == 1
-
-
-def test_curve_page_shows_every_digest_if_runs_disagree() -> None:
-    parsed = Parsed(curve_page(DIFFERENT, PICTURE))
-    assert "Bitwise reproducible: NO" in parsed.text
-    assert f"1: {DIGEST}" in parsed.text
-    assert f"2: {'cd' * 32}" in parsed.text
-
-
-def test_curve_page_escapes_names() -> None:
-    model = ModelSummary("<script>$x & </title> {{ 1 }}", 12)
-    parsed = Parsed(curve_page(replace(RUNS, model=model), PICTURE))
-    assert "<script>$x & </title> {{ 1 }}, 12 parameters" in parsed.text
-
-
-def test_curve_page_of_a_simulation_has_details_but_no_verdict() -> None:
-    parsed = Parsed(curve_page(SIMULATION, PICTURE, details="layers < all"))
-    assert "layers < all" in parsed.text
-    assert "Bitwise" not in parsed.text
-
-
-def test_write_curve_writes_json_picture_and_page(tmp_path: Path) -> None:
-    result = replace(RUNS, gpus=GpuComparison((), "no GPU curves"))
-    page = write_curve(tmp_path, "scaling", result)
-    assert page == tmp_path / "scaling.html"
-    assert "no GPU curves" in page.read_text()
-    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
-    assert not (tmp_path / "gpus.png").exists()
-    point = json.loads((tmp_path / "scaling.json").read_text())["points"][1]
-    assert point["emulated"]["attribution_ps"]["reduce"] == 20_000_000
-    assert (point["efficiency"], point["prediction"]) == (pytest.approx(0.5), None)
-    assert point["run"]["weights_sha256"] == DIGEST

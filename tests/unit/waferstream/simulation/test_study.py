@@ -15,9 +15,8 @@ from simulator.simulator import Simulator
 from tests.support.errors import raises
 from tests.support.plain_steps import backward_step, mean_square
 from timing.hardware import CS2, MachineSpec, MemoryXSpec, override
-from timing.stalls import StreamCheck
 from waferstream.reports.curve import CurvePoint, PredictedStep
-from waferstream.simulation.study import Study, group_layers
+from waferstream.simulation.study import Study
 from wsc.compiler.compile import CompileRequest, compile_step
 from wsc.compiler.compiled import Compiled
 from wsc.compiler.precision import StreamPrecision
@@ -185,33 +184,17 @@ def test_detail_fits_sram_to_the_last_byte(study: Study, spare_bytes: int, fits:
     assert small.detail(1).fits_sram == fits
 
 
-def check(layer: str, compute_ps: int = 10**9) -> StreamCheck:
-    """Return the check of a forward segment that does not stall."""
-    return StreamCheck(layer, "forward", 1000, 0, compute_ps, 10**9)
-
-
-@pytest.mark.parametrize(
-    ("layers", "path"),
-    [
-        (["head"], "head"),
-        (["tower.1.block.7"], "tower.1.block.7"),
-        (["decoder.2", "decoder.1", "decoder.0"], "decoder.0-2"),
-        (
-            ["decoder.0", "decoder.1", "decoder.5", "decoder.10", "decoder.11"],
-            "decoder.0-1,5,10-11",
-        ),
-        ([f"decoder.{number}" for number in range(0, 20, 2)], "decoder.*"),
-        (["tower.0.block.0", "tower.0.block.1"], "tower.*.block.*"),
-    ],
-)
-def test_group_layers_joins_equal_layers(layers: list[str], path: str) -> None:
-    """Numbers become ranges, in any order of execution, or a star for many ranges."""
-    (group,) = group_layers([check(layer) for layer in layers], 1, 8)
-    assert (group.layers, group.count) == (path, len(layers))
-
-
-def test_group_layers_separates_layers_that_differ() -> None:
-    checks = [check("encoder.0"), check("encoder.1"), check("encoder.2", 10**9 + 1)]
-    groups = group_layers(checks, 1, 8)
-    found = [(group.layers, group.count) for group in groups]
-    assert found == [("encoder.0-1", 2), ("encoder.2", 1)]
+def test_use_of_a_point_has_the_bytes_that_the_links_carry(study: Study) -> None:
+    """Where the links are slowest, each is busy for its bytes over its bandwidth."""
+    slow = {"swarmx": {"link_bandwidth_bytes_per_s": 10**8}}
+    slow_study = on(study, MachineSpec.model_validate(slow))
+    (point,) = slow_study.curve((4,))
+    load = slow_study.use(point).load
+    timing = slow_study.simulator.cluster_timing(slow_study.costed(4), 4, record=True)
+    step_ps = timing.step("train", 1).duration_ps
+    assert 0 < load.down < load.up < 1  # gradients travel in fp32
+    for wire, num_bytes in (("SwarmX down", load.down_bytes), ("SwarmX up", load.up_bytes)):
+        busy_ps = sum(o.end_ps - o.start_ps for o in timing.occupancies if o.timeline == wire)
+        assert busy_ps == num_bytes * 10_000
+        assert busy_ps <= step_ps
+    assert load.down == pytest.approx(load.down_bytes * 10_000 / point.emulated.step_ps)

@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from tests.support.event_files import scalars
+from tests.support.html import Parsed
 from tests.support.tiny_run import digest_of, run_here, write_run
 from waferstream.cli import INTERRUPTED
 from waferstream.cli.main import main
 from waferstream.reports.history import HistoryFile
 from waferstream.training.trainer import Trainer
+from wsc.core.units import format_ps, format_rate
 
 LOOP = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
 
@@ -55,6 +57,7 @@ def test_run_writes_every_file_of_the_readme(ended: tuple[Path, str]) -> None:
         "performance.json",
         "executors",
         "loss.png",
+        "report.html",
         "run_summary.json",
         event_file.name,
     }
@@ -81,6 +84,50 @@ def test_run_ends_with_the_places_of_its_files(ended: tuple[Path, str]) -> None:
     for path in (folder, model_dir / "history.jsonl", model_dir / "checkpoint_4.mdl"):
         assert path.exists()
         assert str(path) in last
+    assert f"Report of this run: {folder / 'report.html'}" in out
+
+
+def test_report_of_a_run_has_every_section_and_loads_nothing(ended: tuple[Path, str]) -> None:
+    """From the losses to how to reproduce it, with the command and the resolved files."""
+    model_dir, _ = ended
+    parsed = _report(model_dir)
+    parsed.assert_loads_nothing()
+    assert parsed.sections == [
+        "loss", "rates", "attribution", "stalls", "wafer", "tree", "memory", "cost", "error",
+        "reproduce",
+    ]  # fmt: skip
+    command = (model_dir / "latest_run.log").read_text().splitlines()[0].partition("Command: ")[2]
+    assert command in parsed.text
+    folder = (model_dir / "latest_run.log").resolve().parent
+    for name in ("trainer_params.yaml", "cluster.yaml"):
+        assert (folder / name).read_text() in parsed.text
+
+
+def test_report_of_a_run_has_the_values_of_its_summary(ended: tuple[Path, str]) -> None:
+    model_dir, _ = ended
+    parsed = _report(model_dir)
+    summary = json.loads((model_dir / "run_summary.json").read_text())
+    emulated, measured = summary["emulated"], summary["measured"]
+    step, loss = summary["train"][-1]
+    for text in (
+        f"{loss:.4f} at step {step}",
+        f"{format_rate(emulated['samples_per_s'])} samples/s, {format_ps(emulated['step_ps'])}",
+        f"{format_rate(measured['samples_per_s'])} samples/s",
+        summary["weights_sha256"],
+        measured["host"]["torch"],
+        summary["checkpoint"],
+    ):
+        assert text in parsed.text, text
+    for step, loss, perplexity in summary["eval"]:
+        assert {f"{step}", f"{loss:.4f}", f"{perplexity:.4f}"} <= set(parsed.cells)
+    shares = {cause: ps / emulated["total_ps"] for cause, ps in emulated["attribution_ps"].items()}
+    assert {f"{share:.1%}" for share in shares.values() if share} <= set(parsed.cells)
+    assert [step for step, _, _ in summary["rates"]] == [1, 2, 4]
+
+
+def _report(model_dir: Path) -> Parsed:
+    page = (model_dir / "latest_run.log").resolve().parent / "report.html"
+    return Parsed(page.read_text(encoding="utf-8"))
 
 
 def _without_times(lines: list[str]) -> list[str]:

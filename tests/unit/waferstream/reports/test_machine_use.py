@@ -1,0 +1,40 @@
+"""Layers that are alike are grouped."""
+
+from __future__ import annotations
+
+import pytest
+
+from timing.stalls import StreamCheck
+from waferstream.reports.machine_use import group_layers
+
+
+def check(layer: str, compute_ps: int = 10**9) -> StreamCheck:
+    """Return the check of a forward segment that does not stall."""
+    return StreamCheck(layer, "forward", 1000, 0, compute_ps, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("layers", "path"),
+    [
+        (["head"], "head"),
+        (["tower.1.block.7"], "tower.1.block.7"),
+        (["decoder.2", "decoder.1", "decoder.0"], "decoder.0-2"),
+        (
+            ["decoder.0", "decoder.1", "decoder.5", "decoder.10", "decoder.11"],
+            "decoder.0-1,5,10-11",
+        ),
+        ([f"decoder.{number}" for number in range(0, 20, 2)], "decoder.*"),
+        (["tower.0.block.0", "tower.0.block.1"], "tower.*.block.*"),
+    ],
+)
+def test_group_layers_joins_equal_layers(layers: list[str], path: str) -> None:
+    """Numbers become ranges, in any order of execution, or a star for many ranges."""
+    (group,) = group_layers([check(layer) for layer in layers], 1, 8)
+    assert (group.layers, group.count) == (path, len(layers))
+
+
+def test_group_layers_separates_layers_that_differ() -> None:
+    checks = [check("encoder.0"), check("encoder.1"), check("encoder.2", 10**9 + 1)]
+    groups = group_layers(checks, 1, 8)
+    found = [(group.layers, group.count) for group in groups]
+    assert found == [("encoder.0-1", 2), ("encoder.2", 1)]

@@ -1,0 +1,202 @@
+"""A curve as files: JSON, pictures, and all of it as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from timing.start_up import StartUp
+from waferstream.reports.curve import CurveResult, PointDetail
+from waferstream.reports.curve_report import (
+    curve_table,
+    footnotes,
+    format_duration,
+    format_energy,
+    headline,
+    verdict,
+)
+from waferstream.reports.economics import TrainingBill
+from waferstream.reports.machine_sections import (
+    attribution_section,
+    machine_sections,
+    stall_section,
+)
+from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.page import (
+    Block,
+    Facts,
+    Listing,
+    Page,
+    Picture,
+    Section,
+    Sentence,
+    Table,
+    Verdict,
+    render,
+)
+from waferstream.reports.run_page import error_section, host_text, software
+from wsc.core.config import dump_yaml
+from wsc.core.files import replacing, write_json
+from wsc.core.units import format_rate, format_short, seconds
+
+
+def write_curve(
+    folder: Path,
+    name: str,
+    result: CurveResult,
+    use: MachineUse | None = None,
+    command: str = "",
+) -> Path:
+    """Write a curve as ``name.json``, ``name.png`` and ``name.html``; returns the page's path.
+
+    Where GPU clusters are compared, also writes ``gpus.png``.
+
+    Args:
+        folder: An existing folder.
+        name: Stem of the file names.
+        result: The curve.
+        use: What a step of the point in detail uses of the machine.
+        command: The command line that made the curve.
+    """
+    # matplotlib takes long to import; errors of the command line are reported before
+    from waferstream.reports.curve_picture import curve_picture, gpu_picture  # noqa: PLC0415
+
+    write_json(folder / f"{name}.json", result)
+    picture = folder / f"{name}.png"
+    curve_picture(picture, headline(result), result)
+    gpu_image = None
+    if result.gpus is not None and result.gpus.curves:
+        gpu_path = folder / "gpus.png"
+        gpu_picture(gpu_path, headline(result), result, result.gpus)
+        gpu_image = gpu_path.read_bytes()
+    target = folder / f"{name}.html"
+    with replacing(target) as partial:
+        page = curve_page(result, picture.read_bytes(), gpu_image, use, command)
+        partial.write_text(render(page), encoding="utf-8")
+    return target
+
+
+def curve_page(
+    result: CurveResult,
+    picture: bytes,
+    gpu_picture: bytes | None = None,
+    use: MachineUse | None = None,
+    command: str = "",
+) -> Page:
+    """Return the page of a curve.
+
+    Args:
+        result: The curve.
+        picture: PNG of the curve.
+        gpu_picture: PNG of the comparison with GPU clusters.
+        use: What a step of the point in detail uses of the machine.
+        command: The command line that made the curve.
+    """
+    sections = [_weights_section(result)] if result.training is not None else []
+    sections.append(_curve_section(result, picture))
+    if result.gpus is not None:
+        sections.append(_gpu_section(result.gpus.note, gpu_picture))
+    detail = None if result.simulation is None else result.simulation.detail
+    if detail is not None:
+        sections += _detail_sections(result, detail, use)
+    sections.append(_cost_section(None if detail is None else detail.bill))
+    published = result.simulation is None or result.simulation.as_published
+    sections.append(error_section(result.system, published))
+    sections.append(_origin_section(result, command))
+    return Page(f"Scaling over {result.system} systems", headline(result), sections)
+
+
+def _weights_section(result: CurveResult) -> Section:
+    training = result.training
+    assert training is not None
+    digest = training.weights_sha256
+    each = [f"{p.num_csx}: {p.run.weights_sha256}" for p in result.points if p.run is not None]
+    evidence = each if digest is None else [digest]
+    text = verdict(training, len(result.points))
+    return Section("weights", "Weights", [Verdict(digest is not None, text, evidence)])
+
+
+def _curve_section(result: CurveResult, picture: bytes) -> Section:
+    header, *rows = curve_table(result)
+    description = (
+        "Left: samples per second against the number of systems. Right: emulated step time by "
+        "cause for each number of systems. The table below holds the numbers."
+    )
+    blocks: list[Block] = [Picture(picture, description), Table(header, rows)]
+    blocks += [Sentence(note) for note in footnotes(result)]
+    for other in result.others:
+        header, *rows = curve_table(other)
+        blocks += [Sentence(headline(other), is_note=False), Table(header, rows)]
+    return Section("curve", "Rates and attribution", blocks)
+
+
+def _gpu_section(note: str, picture: bytes | None) -> Section:
+    description = (
+        "Samples per second of CS systems, emulated, and of GPU clusters, modelled, against their "
+        "number."
+    )
+    pictures: list[Block] = [] if picture is None else [Picture(picture, description)]
+    return Section("gpus", "Beside GPU clusters", [*pictures, Sentence(note)])
+
+
+def _detail_sections(
+    result: CurveResult, detail: PointDetail, use: MachineUse | None
+) -> list[Section]:
+    """Return the sections about one point: attribution, machine, start-up."""
+    point = next(point for point in result.points if point.num_csx == detail.num_csx)
+    overview = {
+        "Systems": f"{detail.num_csx:,} x {result.system}",
+        "Batch": detail.effective_batch,
+        "Wafer": detail.wafer,
+        "Start-up": _start_up_text(detail.start_up),
+    }
+    machine = [stall_section(detail.layers)] if use is None else machine_sections(use)
+    return [
+        Section("detail", f"On {detail.num_csx:,} x {result.system}", [Facts(overview)]),
+        attribution_section(point.emulated.attribution_ps, 1),
+        *machine,
+    ]
+
+
+def _start_up_text(start_up: StartUp) -> str:
+    parts = {
+        "compile": start_up.compile_ps,
+        "programming": start_up.programming_ps,
+        "initial weights": start_up.initial_weights_ps,
+    }
+    named = ", ".join(f"{name} {format_duration(seconds(ps))}" for name, ps in parts.items())
+    return f"{format_duration(seconds(start_up.total_ps))} ({named})"
+
+
+def _cost_section(bill: TrainingBill | None) -> Section:
+    """Return time, energy and cost of the token budget."""
+    if bill is None:
+        text = "Time, energy and cost of a whole training: --simulate with --token_budget."
+        return Section("cost", "Energy and cost", [Sentence(text)])
+    facts = {
+        "Training": f"{format_short(bill.tokens)} tokens take {format_duration(bill.duration_s)}, "
+        f"{format_rate(bill.system_hours)} system hours"
+    }
+    if bill.energy_kwh is not None:
+        facts["Energy"] = format_energy(bill.energy_kwh)
+    facts["Cost"] = (
+        "none without a price (--system_hour_price, --kwh_price)"
+        if bill.cost is None
+        else f"{format_rate(bill.cost)} at the stated prices"
+    )
+    return Section("cost", "Energy and cost", [Facts(facts)])
+
+
+def _origin_section(result: CurveResult, command: str) -> Section:
+    """Return what the numbers depend on."""
+    facts = {"Command": command} if command else {}
+    facts["Micro-batch"] = f"{result.micro_batch}"
+    facts["Software"] = f"WaferStream {result.version}"
+    run = result.points[0].run
+    if run is not None:
+        facts["Software"] += software(run.measured.host)
+        facts["Host"] = host_text(run.measured.host)
+    facts["Commit"] = result.commit or "not in a git repository"
+    blocks: list[Block] = [Facts(facts)]
+    if result.configuration:
+        blocks.append(Listing("The configuration", dump_yaml(dict(result.configuration))))
+    return Section("reproduce", "How to reproduce it", blocks)

@@ -1,0 +1,176 @@
+"""Sections of a page about the emulated machine: attribution, stalls, wafer, tree, memory."""
+
+from __future__ import annotations
+
+from swarmx.topology import Tree, swarmx_nodes
+from timing.attribution import OVERHEAD_NOTE, Attribution
+from timing.sram import SramReport, sram_report
+from waferstream.reports.curve import LayerGroup
+from waferstream.reports.curve_report import CAUSES
+from waferstream.reports.machine_drawings import (
+    grid_drawing,
+    shares_drawing,
+    sram_drawing,
+    tree_drawing,
+)
+from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.page import Block, Figures, Section, Sentence, Table
+from wsc.core.units import counted, format_bytes, format_ps
+
+
+def attribution_section(causes: Attribution, steps: int) -> Section:
+    """Return where the emulated time of some steps went."""
+    shares = {cause: share for cause, share in causes.shares().items() if share}
+    rows = [
+        (cause, f"{share:.1%}", format_ps(round(share * causes.total_ps / steps)), CAUSES[cause])
+        for cause, share in shares.items()
+    ]
+    blocks: list[Block] = [
+        Figures([("Shares of the busiest systems' time", shares_drawing(shares))]),
+        Table(("cause", "share", "of a step", "what it is"), rows, texts=("what it is",)),
+    ]
+    if shares.get("overhead", 0.0) > 0.5:
+        blocks.append(Sentence(OVERHEAD_NOTE))
+    return Section("attribution", "Where the time goes", blocks)
+
+
+def machine_sections(use: MachineUse) -> list[Section]:
+    """Return the sections about stalls, wafer, tree and memory."""
+    report = sram_report(use.sram_plan)
+    return [
+        stall_section(use.layers),
+        _wafer_section(use, report),
+        _tree_section(use),
+        _memory_section(use, report),
+    ]
+
+
+def stall_section(layers: tuple[LayerGroup, ...]) -> Section:
+    """Return the no-stall condition of every layer, with remedies."""
+    rows = [
+        (
+            group.layers,
+            group.check.phase,
+            f"{group.count}",
+            format_bytes(group.check.weight_bytes),
+            format_bytes(group.check.gradient_bytes),
+            format_ps(group.stream_ps),
+            format_ps(group.check.compute_ps),
+            "no" if group.check.holds else "yes",
+            group.remedy,
+        )
+        for group in layers
+    ]
+    stalled = sum(group.count for group in layers if not group.check.holds)
+    total = sum(group.count for group in layers)
+    header = (
+        "layers", "phase", "count", "weights", "gradients", "stream time", "compute time",
+        "stalls", "remedy",
+    )  # fmt: skip
+    return Section(
+        "stalls",
+        "Does streaming stall the wafer?",
+        [
+            Sentence(f"{stalled} of {counted(total, 'segment')} stall.", is_note=False),
+            Table(header, rows, texts=("remedy",)),
+            Sentence(
+                "A segment stalls where its weights or gradients stream for longer than the wafer "
+                "computes one micro-batch. Remedies are alternatives, each the smallest sufficient."
+            ),
+        ],
+    )
+
+
+def _wafer_section(use: MachineUse, report: SramReport) -> Section:
+    fabric = use.sram_plan.wafer.fabric
+    rows = [
+        (
+            layer.layer,
+            format_bytes(layer.weight_bytes),
+            format_bytes(layer.stash_bytes),
+            format_bytes(layer.working_bytes),
+            f"{layer.columns} x {layer.rows}" if layer.columns else "-",
+            f"{layer.utilisation:.0%}" if layer.columns else "-",
+        )
+        for layer in report.layers
+    ]
+    header = ("layer", "weights streamed", "stash", "working set", "PEs", "even load")
+    return Section(
+        "wafer",
+        "The wafer",
+        [
+            Figures(
+                [
+                    ("Activations on the grid", grid_drawing(report, fabric.columns, fabric.rows)),
+                    ("SRAM over a micro-batch", sram_drawing(use.sram_plan, report)),
+                ]
+            ),
+            Table(header, rows),
+            Sentence(
+                f"{report.wafer}. Micro-batch of {report.micro_batch_size:,}; "
+                f"{report.largest_micro_batch:,} would fit with all layers recomputed. Even load: "
+                "mean load of all PEs over that of the fullest one."
+            ),
+        ],
+    )
+
+
+def _tree_section(use: MachineUse) -> Section:
+    spec, load = use.machine.swarmx, use.load
+    tree = Tree(use.num_csx, spec.fan_out)
+    rows = [
+        ("down, weights", format_bytes(load.down_bytes), f"{load.down:.2%}"),
+        ("up, gradients", format_bytes(load.up_bytes), f"{load.up:.2%}"),
+    ]
+    note = (
+        f"Every link carries the same: each payload goes to all systems, each sum comes from all. "
+        f"A link has {spec.link_bandwidth_bytes_per_s / 1e9:g} GB/s in each direction. "
+        f"{counted(tree.num_switches, 'switch', 'switches')} of fan-out {spec.fan_out} for each "
+        f"port, in {counted(swarmx_nodes(spec, use.num_csx), 'SwarmX node')}."
+    )
+    return Section(
+        "tree",
+        "The tree and its links",
+        [
+            Figures([("MemoryX to systems", tree_drawing(tree, load))]),
+            Table(("direction", "bytes of a step", "of the link"), rows),
+            Sentence(note),
+        ],
+    )
+
+
+def _memory_section(use: MachineUse, report: SramReport) -> Section:
+    tiers, spec = use.tiers, use.machine.memoryx
+    kinds = (
+        ("fp32 masters", tiers.masters),
+        ("gradient sums", tiers.sums),
+        ("optimizer state", tiers.state),
+    )
+    rows = [
+        (
+            f"MemoryX: {name}",
+            format_bytes(kind.num_bytes - kind.flash_bytes),
+            format_bytes(kind.flash_bytes),
+        )
+        for name, kind in kinds
+    ]
+    rows += [
+        ("MemoryX: in all", format_bytes(tiers.dram_bytes), format_bytes(tiers.flash_bytes)),
+        ("MemoryX: there is", format_bytes(spec.dram_bytes), format_bytes(spec.flash_bytes)),
+    ]
+    pieces = (
+        ("code", report.code_bytes),
+        ("stash", report.peak_stash_bytes),
+        ("working set", report.peak_working_bytes),
+        ("buffers of streams", report.peak_buffer_bytes),
+        ("there is", report.sram_bytes),
+    )
+    wafer = [(f"wafer: {name}", format_bytes(piece)) for name, piece in pieces]
+    return Section(
+        "memory",
+        "Memory",
+        [
+            Table(("MemoryX", "DRAM", "flash"), rows),
+            Table(("a wafer at the peak of a micro-batch", "SRAM"), wafer),
+        ],
+    )
