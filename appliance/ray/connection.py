@@ -60,8 +60,13 @@ _SMALL = partial(
 # checkpoint: Ray has to live until then.
 _OF_OWN_GROUP = partial(services.ConsolePopen, process_group=0)
 
-# ray.init would hold the interpreter's lock until the first workers have started.
-_CONFIG = {"prestart_worker_first_driver": False}
+_CONFIG = {
+    # ray.init would hold the interpreter's lock until the first workers have started.
+    "prestart_worker_first_driver": False,
+    # 0: no events of tasks. Nobody reads them here, and a process that leaves a dead gcs_server
+    # would wait five seconds to deliver them.
+    "task_events_report_interval_ms": 0,
+}
 
 _early: Future[str] | None = None
 """The start of a private Ray that nobody has used yet; its result is the address."""
@@ -152,6 +157,9 @@ def leave() -> None:
     node: Any = worker._global_node
     raylets = [] if node is None else node.all_processes.get("raylet", [])
     groups = {info.process.pid for info in raylets}
+    if raylets and lost_process() is not None:  # then a raylet does not end by itself
+        for info in raylets:
+            info.process.kill()
     ray.shutdown()
     for entry in Path("/proc").glob("[1-9]*") if groups else ():
         # Ray titles its processes; a group number alone could belong to others by now.

@@ -13,7 +13,6 @@ closures run once, with results of either cluster.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ import torch
 
 from appliance.coordinator import Standing, cluster_ended
 from appliance.recovery.held_file import HeldFile
+from appliance.recovery.parts import Parts
 from appliance.recovery.policy import restarts_exhausted
 from appliance.step_results import StepResult
 from timing.timeline import Occupancy
@@ -267,7 +267,7 @@ class ReplayingCluster:
             ApplianceError: ``error`` itself, if another cluster would repeat it, or if there were
                 too many restarts.
         """
-        lost_s = time.monotonic()
+        parts = Parts()
         while True:
             if self._base is None or not _is_loss(error):
                 raise error
@@ -280,23 +280,28 @@ class ReplayingCluster:
                 self._max_restarts,
             )  # fmt: skip
             try:
-                self._restart(self._base)
+                self._restart(self._base, parts)
             except ApplianceError as another:
                 error = another
                 continue
             log.info(
-                "Recovered in %.1f s: %d calls since step %d were repeated; going on with %s",
-                time.monotonic() - lost_s, len(self._calls), self._base.step, what,
+                "Recovered in %s: %d calls since step %d were repeated; going on with %s",
+                parts, len(self._calls), self._base.step, what,
             )  # fmt: skip
             return
 
-    def _restart(self, base: _Base) -> None:
+    def _restart(self, base: _Base, parts: Parts) -> None:
         """Start a cluster, load the base into it and repeat all calls since."""
+        parts.begin("ending")
         self._running().shutdown()
+        parts.begin("starting")
         cluster = self._cluster = self._starter.start()
+        parts.begin("restoring")
         base.load_into(cluster)
+        parts.begin("repeating")
         for call in self._calls:
             call(cluster)
+        parts.end()
 
     def _save_privately(self, step: int) -> None:
         """Make the base of the first step; without it, recovery begins with a checkpoint."""

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
+from appliance.recovery.parts import Parts
+
 
 class State(Enum):
     """What a protected cluster does."""
@@ -47,20 +49,20 @@ class Story:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.state = State.RUNNING
         self._clock = clock
-        self._failed_s = 0.0
+        self.parts = Parts(clock)
+        """The seconds of the last recovery, by state."""
         self._lines: list[str] = []
 
     def enter(self, state: State) -> None:
         """Go on to a state that may follow."""
         assert state in FOLLOWING[self.state], f"{self.state} is not followed by {state}"
         if self.state is State.RUNNING:
-            self._failed_s = self._clock()
+            self.parts = Parts(self._clock)
+        if state is State.RUNNING:
+            self.parts.end()
+        else:
+            self.parts.begin(state.value)
         self.state = state
-
-    @property
-    def since_failure_s(self) -> float:
-        """Seconds since the cluster last ran."""
-        return self._clock() - self._failed_s
 
     def tell(self, line: str) -> None:
         """Add a line."""

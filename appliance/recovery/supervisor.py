@@ -147,7 +147,7 @@ class SupervisedRoles:
                 error = again
                 continue
             step = "" if rest is None else f"; step {rest.first_step} runs again"
-            self.story.tell(f"recovered in {self.story.since_failure_s:.1f} s{step}")
+            self.story.tell(f"recovered in {self.story.parts}{step}")
             return rest
 
     def _whole_again(self, lost: Collection[str], job: Job | None, salvage: Salvage) -> Job | None:

@@ -26,7 +26,10 @@ def test_time_counts_from_the_failure() -> None:
     for state in (State.DECIDING, State.REBUILDING, State.ABORTING):
         story.enter(state)
     now_s = 12.5
-    assert story.since_failure_s == 2.5
+    for state in (State.DECIDING, State.REBUILDING, State.ROLLING_BACK, State.RUNNING):
+        story.enter(state)
+    seconds = "aborting 2.5, deciding 0.0, rebuilding 0.0, rolling back 0.0"
+    assert str(story.parts) == f"2.5 s ({seconds})"
 
 
 def test_lines_are_taken_once() -> None:
