@@ -8,7 +8,7 @@ linearly.
 
 from __future__ import annotations
 
-from baselines.gpu.hardware import GpuClusterSpec, GpuSpec
+from baselines.gpu.hardware import GpuClusterSpec, GpuSpec, HostSpec
 from baselines.gpu.software import SoftwareSpec
 from baselines.gpu.workload import Parallelism, Recompute, Workload
 
@@ -22,6 +22,15 @@ _OTHER_PASSES: dict[Recompute, float] = {"none": 3, "selective": 4, "full": 4}
 _FLASH_PASSES: dict[Recompute, float] = {"none": 3.5, "selective": 3.5, "full": 4.5}
 """Equivalent forward passes of fused attention, whose backward pass recomputes the scores: five
 matrix products against two. Selective recomputation keeps its result."""
+
+_LAYER_KERNELS: dict[Recompute, int] = {"none": 21, "selective": 21, "full": 29}
+"""Kernels of a layer, forward and backward, that no software stack fuses into others.
+
+Forward 8: four matrix products, attention, two norms, activation. Backward 13: two products for
+each of the four, attention and the row sums before it (Dao, 2023: FlashAttention-2), two norms,
+activation. Full recomputation repeats the forward ones. Biases, residual sums, head, optimizer and
+communication are left out, so the number is a lower bound.
+"""
 
 
 def layer_s(
@@ -48,6 +57,11 @@ def head_s(
     moved = software.vocabulary_bytes * workload.vocab * tokens
     rate = _matmul_flops_per_s(gpu, software)
     return (flops / rate + moved / _hbm(gpu)) / parallelism.tensor
+
+
+def launch_s(layers: int, parallelism: Parallelism, host: HostSpec) -> float:
+    """Return the least seconds in which a host launches the kernels of a micro-batch."""
+    return layers * _LAYER_KERNELS[parallelism.recompute] * host.launch_s
 
 
 def optimizer_s(owned_parameters: float, threads: int, cluster: GpuClusterSpec) -> float:

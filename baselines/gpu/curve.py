@@ -78,12 +78,13 @@ class GpuPoint:
 def gpu_curve(
     workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, counts: Sequence[int]
 ) -> list[GpuPoint]:
-    """Return a point for every count of GPUs: the fastest parallelism kind that fits.
+    """Return the fastest parallelism kind that fits, for counts at which every GPU has a sample.
 
     DDP and ZeRO-3 use the FSDP software stack; tensor parallelism inside a node with a pipeline
     over nodes uses Megatron. A pipeline takes one sequence at a time; without one, micro-batches
     are as large as fits. If the ranks do not divide the batch, some wait for the others; GPUs
-    without a copy of the model or a sequence stay idle.
+    that are too few for another copy of the model stay idle. A count with more copies than the
+    batch has sequences gets no point.
 
     Raises:
         ConfigError: A count is below 1.
@@ -96,11 +97,17 @@ def gpu_curve(
             value=min(counts),
             rule="at least 1",
         )
-    return [_point(workload, cluster, policy, count) for count in counts]
+    points = (_point(workload, cluster, policy, count) for count in counts)
+    return [point for point in points if point is not None]
 
 
-def _point(workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int) -> GpuPoint:
-    """Return the fastest point that fits, or else the one that needs least memory."""
+def _point(
+    workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpus: int
+) -> GpuPoint | None:
+    """Return the fastest point that fits, or else the one that needs least memory.
+
+    None if the batch has fewer sequences than the GPUs have copies of the model.
+    """
     tried = [
         _first_fit(workload, cluster, policy, gpus, candidates)
         for kind in policy.kinds
@@ -109,7 +116,7 @@ def _point(workload: Workload, cluster: GpuClusterSpec, policy: CurvePolicy, gpu
     fitting = [point for point in tried if point.fits]
     if fitting:
         return max(fitting, key=lambda point: point.samples_per_s)
-    return min(tried, key=lambda point: point.memory.total_bytes)
+    return min(tried, key=lambda point: point.memory.total_bytes, default=None)
 
 
 def _first_fit(
@@ -122,7 +129,7 @@ def _first_fit(
     """Return the first of ``candidates``, which differ in the micro-batch alone, that fits."""
     for parallelism in candidates:
         software = MEGATRON if parallelism.model_parallel > 1 else FSDP
-        ranks = min(gpus // parallelism.model_parallel, policy.batch(gpus))
+        ranks = gpus // parallelism.model_parallel
         used = ranks * parallelism.model_parallel
         memory = training_memory(workload, parallelism, used, software)
         if memory.fits(cluster.gpu):
@@ -143,7 +150,9 @@ def _candidates(
     tensor = _power_of_two(min(gpus, cluster.gpus_per_node)) if kind == "tensor+pipeline" else 1
     recomputes: tuple[Recompute, ...] = ("none", "full")
     for pipeline in _pipelines(workload, gpus // tensor, kind):
-        ranks = min(gpus // (tensor * pipeline), policy.batch(gpus))
+        ranks = gpus // (tensor * pipeline)
+        if ranks > policy.batch(gpus):
+            continue  # some copies of the model would have no sequence
         samples = -(-policy.batch(gpus) // ranks)
         largest = 1 if pipeline > 1 else _power_of_two(min(policy.largest_micro_batch, samples))
         for recompute in recomputes:

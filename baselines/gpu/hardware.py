@@ -58,8 +58,10 @@ class NetworkSpec(Config):
 
 
 class HostSpec(Config):
-    """The CPUs beside the GPUs, used by an optimizer whose state is in host memory."""
+    """The CPUs beside the GPUs: they launch kernels, and may run the optimizer."""
 
+    launch_s: NonNegativeFloat
+    """Time in which one thread launches one kernel."""
     adam_per_core_s: PositiveFloat
     """Parameters that one core updates per second."""
     pcie_bandwidth_bytes_per_s: PositiveFloat
@@ -233,6 +235,12 @@ _WAFERLLM_NETWORK = preset(
 _HOST = preset(
     HostSpec,
     "A host with two CPUs of 24 cores and PCIe 4.0",
+    launch_s=Sourced(
+        3.0e-6,
+        "published",
+        "meta-pytorch/tritonbench, pull request 1017: an empty kernel launched by cuLaunchKernel"
+        " alone, measured on a GB200; a framework adds to it, so this is a lower bound",
+    ),
     adam_per_core_s=Sourced(
         81e6,
         "derived",

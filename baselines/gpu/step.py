@@ -1,6 +1,7 @@
 """Seconds of one training step on a GPU cluster, by cause.
 
-    step = (m + (p - 1) / v) x slowest stage + exposed communication of the step + optimizer
+    step = (m + (p - 1) / v) x slowest stage + exposed communication of the step + optimizer,
+           and at least (m + (p - 1) / v) x the time to launch the kernels of a stage
 
 for m micro-batches and p pipeline stages of v parts. A stage is compute and the communication that
 compute does not hide. ``(p - 1) / v`` stage times are the bubble (Narayanan et al., 2021);
@@ -10,10 +11,10 @@ micro-batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
-from baselines.gpu.compute import head_s, layer_s, optimizer_s
+from baselines.gpu.compute import head_s, launch_s, layer_s, optimizer_s
 from baselines.gpu.hardware import GpuClusterSpec
 from baselines.gpu.software import SoftwareSpec
 from baselines.gpu.workload import Parallelism, Workload
@@ -31,6 +32,8 @@ class StepTime:
     """Exposed data-parallel communication."""
     bubble_s: float
     optimizer_s: float
+    launch_s: float
+    """Time in which GPUs wait for kernels that the host has not launched yet."""
     samples: int
     """Sequences: the global batch."""
     tokens: int
@@ -38,8 +41,14 @@ class StepTime:
     @property
     def total_s(self) -> float:
         """Seconds of the whole step."""
-        parts = (self.compute_s, self.tensor_s, self.data_s, self.bubble_s, self.optimizer_s)
-        return sum(parts)
+        return (
+            self.compute_s
+            + self.tensor_s
+            + self.data_s
+            + self.bubble_s
+            + self.optimizer_s
+            + self.launch_s
+        )
 
     @property
     def samples_per_s(self) -> float:
@@ -76,19 +85,25 @@ def step_time(
     micro_batches = parallelism.micro_batches
     samples = parallelism.samples_per_step(gpus)
     owned = workload.parameters / parallelism.model_parallel
-    return StepTime(
+    bubbles = (parallelism.pipeline - 1) / parallelism.virtual_stages
+    busy = StepTime(
         compute_s=micro_batches * compute,
         tensor_s=micro_batches * tensor,
         data_s=micro_batches * data_s + max(exposed * data.per_step_s, data.per_step_s - slot),
-        bubble_s=(parallelism.pipeline - 1) / parallelism.virtual_stages * slot,
+        bubble_s=bubbles * slot,
         optimizer_s=optimizer_s(
             owned if parallelism.sharding == "ddp" else owned / ranks,
             parallelism.optimizer_threads,
             cluster,
         ),
+        launch_s=0.0,
         samples=samples,
         tokens=samples * workload.seq_len,
     )
+    launches_s = (micro_batches + bubbles) * launch_s(
+        _stage_layers(workload, parallelism), parallelism, cluster.host
+    )
+    return replace(busy, launch_s=max(0.0, launches_s - busy.total_s))
 
 
 def model_flops_utilisation(
@@ -106,7 +121,7 @@ def _stage(
     software: SoftwareSpec,
 ) -> tuple[float, float]:
     """Return compute and exposed tensor-parallel seconds of the slowest stage, that of the head."""
-    layers = -(-workload.layers // parallelism.pipeline)
+    layers = _stage_layers(workload, parallelism)
     compute = layers * layer_s(workload, parallelism, cluster.gpu, software) + head_s(
         workload, parallelism, cluster.gpu, software
     )
@@ -117,6 +132,11 @@ def _stage(
         first = traffic / parallelism.tensor
         return compute, first + max(0.0, traffic - first - compute)
     return compute, software.exposed_share * traffic
+
+
+def _stage_layers(workload: Workload, parallelism: Parallelism) -> int:
+    """Return the layers of the pipeline stage that has most of them."""
+    return -(-workload.layers // parallelism.pipeline)
 
 
 def _check_stages(workload: Workload, parallelism: Parallelism) -> None:

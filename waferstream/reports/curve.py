@@ -210,17 +210,19 @@ class TrainingInfo:
 
 GPU_STRATEGIES: Mapping[Kind, str] = {
     "ddp": "DDP",
-    "zero3": "ZeRO-3 / FSDP",
-    "tensor+pipeline": "tensor + pipeline",
+    "zero3": "ZeRO-3",
+    "tensor+pipeline": "3D",
 }
-"""Parallelism strategies of GPU clusters as they are printed."""
+"""Parallelism strategies of GPU clusters as they are printed; 3D is tensor parallelism in a node,
+a pipeline over nodes, and data parallelism."""
 
 
 @dataclass(frozen=True)
 class GpuCurve:
     """Modelled throughput of one parallelism strategy on one kind of GPU.
 
-    A point at which the model does not fit has throughput 0.
+    A point at which the model does not fit has throughput 0; a count at which a GPU would have no
+    sample has no point.
     """
 
     gpu: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from timing.start_up import StartUp
-from waferstream.reports.curve import CurveResult, PointDetail
+from waferstream.reports.curve import CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve_report import (
     curve_table,
     footnotes,
@@ -15,6 +15,7 @@ from waferstream.reports.curve_report import (
     verdict,
 )
 from waferstream.reports.economics import TrainingBill
+from waferstream.reports.gpu_table import TITLE, gpu_table
 from waferstream.reports.machine_sections import (
     attribution_section,
     machine_sections,
@@ -94,7 +95,7 @@ def curve_page(
     sections = [_weights_section(result)] if result.training is not None else []
     sections.append(_curve_section(result, picture))
     if result.gpus is not None:
-        sections.append(_gpu_section(result.gpus.note, gpu_picture))
+        sections.append(_gpu_section(result.gpus, gpu_picture))
     detail = None if result.simulation is None else result.simulation.detail
     if detail is not None:
         sections += _detail_sections(result, detail, use)
@@ -129,13 +130,16 @@ def _curve_section(result: CurveResult, picture: bytes) -> Section:
     return Section("curve", "Rates and attribution", blocks)
 
 
-def _gpu_section(note: str, picture: bytes | None) -> Section:
+def _gpu_section(gpus: GpuComparison, picture: bytes | None) -> Section:
     description = (
         "Samples per second of CS systems, emulated, and of GPU clusters, modelled, against their "
         "number."
     )
-    pictures: list[Block] = [] if picture is None else [Picture(picture, description)]
-    return Section("gpus", "Beside GPU clusters", [*pictures, Sentence(note)])
+    blocks: list[Block] = [] if picture is None else [Picture(picture, description)]
+    header, *rows = gpu_table(gpus)
+    if rows:
+        blocks += [Sentence(TITLE, is_note=False), Table(header, rows)]
+    return Section("gpus", "Beside GPU clusters", [*blocks, Sentence(gpus.note)])
 
 
 def _detail_sections(

@@ -13,6 +13,7 @@ from waferstream.reports.economics import (
     SECONDS_PER_YEAR,
     TrainingBill,
 )
+from waferstream.reports.gpu_table import gpu_text
 from wsc.core.units import (
     aligned,
     counted,
@@ -72,7 +73,8 @@ def table_text(result: CurveResult) -> str:
     lines = aligned(curve_table(replace(result, points=tuple(shown))))
     if len(shown) < len(result.points):
         lines.append(f"{len(shown)} of {len(result.points)} rows; the JSON file has all.")
-    return "\n".join([*lines, *footnotes(result)])
+    text = "\n".join([*lines, *footnotes(result)])
+    return text if result.gpus is None else f"{text}\n\n{gpu_text(result.gpus)}"
 
 
 def shown_points(result: CurveResult) -> list[CurvePoint]:

@@ -17,6 +17,7 @@ from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import LanguageConfig
 from waferstream.config.params import Params
 from waferstream.reports.curve import GpuComparison, GpuCurve
+from wsc.core.units import format_count
 
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
 MOST_GPUS = 1024
@@ -26,11 +27,16 @@ ACCURACY_NOTE = (
     "row."
 )
 """Accuracy of the GPU model (docs/fidelity.md, GPU training FSDP and Megatron)."""
+SMALLEST_MODEL = 124_131_840
+"""Parameters of the smallest model of a validation row of sharded data parallelism (G0138)."""
 NO_TOKENS_NOTE = "No GPU curves: the GPU model covers transformers over tokens only."
 
 
 def compare_with_gpus(params: Params, parameters: int) -> GpuComparison:
     """Return the curves of GPU clusters that train the same global batch on 1 to 1,024 GPUs.
+
+    A curve ends where a GPU would have no sample. There is none for a model below the smallest
+    one of a published run: its kernels are so short that software decides, which is not modelled.
 
     Args:
         params: The training configuration.
@@ -42,6 +48,8 @@ def compare_with_gpus(params: Params, parameters: int) -> GpuComparison:
     workload = workload_of(params, parameters)
     if workload is None or params.trainer.fit is None:
         return GpuComparison((), NO_TOKENS_NOTE)
+    if parameters < SMALLEST_MODEL:
+        return GpuComparison((), too_small_note(parameters))
     batch = params.trainer.fit.train_dataloader.batch_size
     counts = gpu_counts(batch)
     curves = tuple(
@@ -58,8 +66,16 @@ def compare_with_gpus(params: Params, parameters: int) -> GpuComparison:
     return GpuComparison(curves, note)
 
 
+def too_small_note(parameters: int) -> str:
+    """Return why a small model is not compared with GPU clusters."""
+    return (
+        f"No GPU curves: the model has {format_count(parameters)} parameters, and the smallest one "
+        f"of a published run that checks the GPU model has {format_count(SMALLEST_MODEL)}."
+    )
+
+
 def gpu_counts(batch_size: int) -> Sequence[int]:
-    """Return powers of two, up to a node of eight GPUs for each sample."""
+    """Return powers of two, up to a node of eight GPUs for each sample: its tensor parallelism."""
     most = min(MOST_GPUS, 8 * batch_size)
     return [1 << power for power in range(most.bit_length())]
 

@@ -109,7 +109,7 @@ def test_head_s_is_one_product_and_its_logits() -> None:
 
 def test_optimizer_s_on_the_gpu_and_on_the_host() -> None:
     """On the host, gradient and weight also pass PCIe."""
-    host = HostSpec(adam_per_core_s=10, pcie_bandwidth_bytes_per_s=50)
+    host = HostSpec(launch_s=0, adam_per_core_s=10, pcie_bandwidth_bytes_per_s=50)
     cluster = DGX_A100.model_copy(update={"gpu": GPU, "host": host})
     assert optimizer_s(700, 0, cluster) == pytest.approx(700 * 28 / 100)
     assert optimizer_s(700, 2, cluster) == pytest.approx(700 / 20 + 700 * 4 / 50)

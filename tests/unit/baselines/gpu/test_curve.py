@@ -1,5 +1,6 @@
 """Scaling curves of GPU clusters."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.gpu import DGX_A100, DGX_H100, CurvePolicy, Parallelism, Workload, gpu_curve
+from baselines.gpu.curve import Kind
 from tests.support.errors import raises
 from wsc.core.errors import ConfigError
 
@@ -72,20 +74,40 @@ def test_large_model_is_split_no_further_than_necessary() -> None:
     ]
 
 
-def test_strong_scaling_ends_with_the_batch() -> None:
-    """GPUs beyond the sequences of a step stay idle, and count against the utilisation."""
-    points = gpu_curve(GPT_1B, DGX_A100, CurvePolicy(global_batch=16, kinds=("ddp",)), [16, 32])
-    assert points[1].samples_per_s == points[0].samples_per_s
-    assert points[1].utilisation == pytest.approx(points[0].utilisation / 2)
+def test_gpu_curve_ends_where_a_gpu_has_no_sample() -> None:
+    """Eight GPUs that share a copy need one sequence together."""
+    counts = [8, 16, 32, 64, 128, 256]
+
+    def last(kind: Kind) -> int:
+        policy = CurvePolicy(global_batch=16, kinds=(kind,))
+        points = gpu_curve(GPT_1B, DGX_A100, policy, counts)
+        assert [point.gpus for point in points] == counts[: len(points)]
+        return points[-1].gpus
+
+    assert last("ddp") == last("zero3") == 16
+    assert last("tensor+pipeline") == 256
+    (point,) = gpu_curve(GPT_1B, DGX_A100, CurvePolicy(global_batch=2), [256])
+    assert point.parallelism is not None
+    assert point.parallelism.data_parallel(256) <= 2
+
+
+def test_gpu_curve_is_never_faster_than_its_launches() -> None:
+    """21 kernels of 3 us for each of 24 layers, however small the batch of a GPU is."""
+    tiny = replace(GPT_1B, seq_len=16)
+    (point,) = gpu_curve(tiny, DGX_H100, CurvePolicy(global_batch=1), [1])
+    assert point.step is not None
+    assert point.step.total_s >= 21 * 24 * 3.0e-6
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 600), st.integers(1, 64))
 def test_every_count_and_batch_has_a_bounded_utilisation(gpus: int, batch: int) -> None:
-    """Odd counts and indivisible batches as well."""
-    (point,) = gpu_curve(GPT_1B, DGX_H100, CurvePolicy(global_batch=batch), [gpus])
-    assert point.fits
-    assert 0 < point.utilisation < 0.7
+    """Odd counts and indivisible batches as well; a count has no point if a GPU has no sample."""
+    points = gpu_curve(GPT_1B, DGX_H100, CurvePolicy(global_batch=batch), [gpus])
+    assert points or gpus > batch
+    for point in points:
+        assert point.fits
+        assert 0 < point.utilisation < 0.7
 
 
 def test_gpu_curve_has_a_point_for_every_count() -> None:

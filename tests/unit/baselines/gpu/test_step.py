@@ -58,7 +58,8 @@ def test_step_time_meets_a_published_run() -> None:
 def test_step_time_parts_add_up_to_the_total() -> None:
     """No time is missing from the attribution."""
     step = step_time(GPT_18B, Parallelism("zero1", 8, 4, 1, 16), 64, DGX_H100, MEGATRON)
-    parts = (step.compute_s, step.tensor_s, step.data_s, step.bubble_s, step.optimizer_s)
+    busy = (step.compute_s, step.tensor_s, step.data_s, step.bubble_s, step.optimizer_s)
+    parts = (*busy, step.launch_s)
     assert step.total_s == pytest.approx(sum(parts))
     assert min(parts) >= 0
 
@@ -109,6 +110,17 @@ def test_overlapped_tensor_traffic_exposes_its_first_chunk(nvlink: float) -> Non
     beyond_s = max(0, 3 / 4 * sent_s - in_turn.compute_s)
     assert hidden.tensor_s == pytest.approx(sent_s / 4 + beyond_s)
     assert hidden.bubble_s == pytest.approx(2 * (hidden.compute_s + hidden.tensor_s))
+
+
+@pytest.mark.parametrize(("recompute", "kernels"), [("none", 21), ("full", 29)])
+def test_step_waits_for_the_launches_of_its_kernels(recompute: Recompute, kernels: int) -> None:
+    """Four micro-batches pass three stages of 14 of 40 layers; the bubble has launches too."""
+    host = DGX_A100.host.model_copy(update={"launch_s": 1.0})
+    slow = DGX_A100.model_copy(update={"host": host})
+    split = Parallelism("zero1", pipeline=3, micro_batches=4, recompute=recompute)
+    step = step_time(GPT_18B, split, 3, slow, FSDP)
+    assert step.total_s == pytest.approx((4 + 2) * 14 * kernels)
+    assert step_time(GPT_18B, split, 3, DGX_A100, FSDP).launch_s == 0
 
 
 def test_one_gpu_communicates_nothing() -> None:

@@ -11,8 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from baselines.gpu import DGX_A100, DGX_H100, KINDS, GpuPoint
-from baselines.gpu.memory import GpuMemory
+from baselines.gpu import DGX_A100, DGX_H100, KINDS
+from tests.support.gpu_points import gpu_points
 from tests.support.pictures import drawn, overlapping, shows, words
 from tests.support.summaries import run_curve, simulated_curve, summary
 from timing.attribution import Attribution
@@ -96,21 +96,6 @@ def test_curve_picture_draws_a_known_error_bar(tmp_path: Path, counts: Sequence[
         assert one.tobytes() != other.tobytes()
 
 
-class MadeUpPoint(GpuPoint):
-    """A GPU point that fits where it has a rate."""
-
-    @property
-    def fits(self) -> bool:
-        return self.samples_per_s > 0
-
-
-def gpu_points(rates: dict[int, float]) -> tuple[GpuPoint, ...]:
-    """Return points of a made-up GPU curve; a rate of 0 does not fit."""
-    return tuple(
-        MadeUpPoint(count, rate, 0.0, 0.0, GpuMemory(0, 0, 0, 0)) for count, rate in rates.items()
-    )
-
-
 def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> None:
     path = tmp_path / "gpus.png"
     result = simulated_curve((1, 4), CAUSES)
@@ -127,7 +112,7 @@ def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> No
     assert [np.size(line.get_xdata()) for line in axes.lines] == [2, 1]
     assert all(line.get_marker() == "o" for line in axes.lines)
     assert shows(path, style.VERMILION)
-    assert "H100 ZeRO-3 / FSDP" in words(figures[0])
+    assert "H100 ZeRO-3" in words(figures[0])
     assert not any("A100" in word for word in words(figures[0]))
 
 

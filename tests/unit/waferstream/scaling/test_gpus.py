@@ -9,12 +9,17 @@ import pytest
 
 import modelzoo
 from baselines.gpu import KINDS
+from tests.support.reference_rows import published_rows
+from validation.families.gpu import FAMILIES
+from validation.families.gpu_runs import gpu_run
 from waferstream.config.params import Params, load_params
 from waferstream.scaling.gpus import (
     ACCURACY_NOTE,
     NO_TOKENS_NOTE,
+    SMALLEST_MODEL,
     compare_with_gpus,
     gpu_counts,
+    too_small_note,
     workload_of,
 )
 
@@ -27,12 +32,14 @@ def params_of(name: str) -> Params:
 
 
 def test_compare_with_gpus_covers_every_strategy_and_gpu() -> None:
-    """More GPUs never train slower."""
+    """More GPUs never train slower; a GPU without a sample has no point."""
     comparison = compare_with_gpus(params_of("gpt3_1.3b"), 1_300_000_000)
     assert [curve.kind for curve in comparison.curves] == [*KINDS, *KINDS]
     for curve in comparison.curves:
         rates = [point.samples_per_s for point in curve.fitting]
         assert rates == sorted(rates)
+        most = 528 if curve.kind != "tensor+pipeline" else 1024
+        assert max(point.gpus for point in curve.points) <= most
     assert comparison.note == ACCURACY_NOTE
 
 
@@ -42,6 +49,20 @@ def test_compare_with_gpus_names_strategies_that_never_fit() -> None:
     assert not comparison.curves[0].fitting
     assert comparison.note != ACCURACY_NOTE
     assert "A100-80GB DDP, H100 DDP" in comparison.note
+
+
+def test_compare_with_gpus_refuses_a_model_below_published_runs() -> None:
+    """The model of params.yaml would be limited by software that is not modelled."""
+    params = load_params(PARAMS.parents[1] / "params.yaml")
+    comparison = compare_with_gpus(params, 3_300_000)
+    assert (comparison.curves, comparison.note) == ((), too_small_note(3_300_000))
+    assert "124" in comparison.note
+    assert compare_with_gpus(params_of("gpt3_1.3b"), SMALLEST_MODEL).note == ACCURACY_NOTE
+
+
+def test_smallest_model_is_that_of_the_published_runs() -> None:
+    rows = published_rows("GPU training FSDP", FAMILIES, use="validation")
+    assert min(gpu_run(row.described()).workload.parameters for row in rows) == SMALLEST_MODEL
 
 
 def test_workload_of_reads_the_params_file() -> None:
