@@ -4,8 +4,8 @@ A worker that Ray starts by itself imports Ray twice, then torch and the project
 processor time for each role. The fork server imports all but Ray once, while Ray itself starts,
 and stays for all clusters of the process. It has one thread and computes nothing, so that a fork
 copies no lock and no state of a random generator. Ray is imported by each worker: the import reads
-the environment of the worker, with its job and its token. Joined clusters start their workers by
-themselves.
+the environment of the worker, with its job and its token. On a joined Ray each host with several
+roles has a fork server of its own (appliance.ray.host_forks).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import runpy
 import secrets
 import select
+import shlex
 import signal
 import socket
 import struct
@@ -32,7 +33,7 @@ from unittest import mock
 
 import numpy as np
 
-from appliance.ray.worker_launcher import ADDRESS
+from appliance.ray.worker_launcher import ADDRESS, SERVER_WORD
 
 _LAUNCHER = Path(__file__).with_name("worker_launcher.py")
 _HERE = Path(__file__).parents[2]
@@ -54,13 +55,21 @@ serve(int(sys.argv[2]))
 
 
 @dataclass(frozen=True)
-class _Server:
+class Server:
+    """A fork server that this process has started, and whose end is that of this process."""
+
     process: subprocess.Popen[bytes]
     address: str
     settings: dict[str, str]
 
+    @property
+    def executable(self) -> str:
+        """Command that takes the place of Python where Ray starts a worker."""
+        command = [sys.executable, "-S", str(_LAUNCHER), f"{SERVER_WORD}{self.address}"]
+        return shlex.join(command)
 
-_current: _Server | None = None
+
+_current: Server | None = None
 
 
 @contextmanager
@@ -117,21 +126,25 @@ def _end() -> None:
     stop()
 
 
-def _running() -> _Server:
+def _running() -> Server:
     """Return the fork server of this process, a new one if there is none or it is outdated."""
     global _current  # noqa: PLW0603
-    settings = {key: value for key, value in os.environ.items() if key.startswith(_SETTINGS)}
     if _current is not None and (
-        _current.settings != settings or _current.process.poll() is not None
+        _current.settings != _settings() or _current.process.poll() is not None
     ):
         stop()
     if _current is None:
-        _current = _started(settings)
+        _current = start_server()
         atexit.register(_end)
     return _current
 
 
-def _started(settings: dict[str, str]) -> _Server:
+def _settings() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key.startswith(_SETTINGS)}
+
+
+def start_server() -> Server:
+    """Start a fork server; requests wait until it has loaded the code."""
     address = f"waferstream-{secrets.token_hex(16)}"
     path = [str(_HERE), *(entry for entry in sys.path if entry)]
     with socket.socket(socket.AF_UNIX) as listener:
@@ -145,7 +158,7 @@ def _started(settings: dict[str, str]) -> _Server:
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the user's process
         )
-    return _Server(process, address, settings)
+    return Server(process, address, _settings())
 
 
 def serve(listener_fd: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ from ray.util.scheduling_strategies import (
 )
 
 from appliance.placement import Host, Placement, Placer
+from appliance.ray.host_forks import LEAST_ROLES, HostForks
 from appliance.spec import RuntimeSpec
 from wsc.core.errors import ClusterJobInitError
 from wsc.core.messages import node_name
@@ -46,14 +48,20 @@ class Places:
         runtime: RuntimeSpec,
         on_wait: Callable[[], None] = lambda: None,
     ) -> None:
-        num_systems = sum(role.startswith(_NODE_PREFIX) for role in roles)
+        names = list(roles)
+        num_systems = sum(role.startswith(_NODE_PREFIX) for role in names)
         self._placement = placer.place(num_systems)
         self._runtime = runtime
         self._group: PlacementGroup | None = None
         self._bundles: dict[str, int] = {}
+        self._forks: HostForks | None = None
         check_link(self._placement, runtime)
         if runtime.address != "local" and num_systems:
             self._reserve(on_wait)
+        if runtime.address != "local":
+            counts = Counter(self.host_of(role).id for role in names)
+            several = [host for host, count in counts.items() if count >= LEAST_ROLES]
+            self._forks = HostForks(several, on_wait)
 
     def host_of(self, role: str) -> Host:
         """Return the host of a role."""
@@ -62,13 +70,17 @@ class Places:
     def options(self, role: str) -> dict[str, Any]:
         """Return the options of Ray for the actor of a role."""
         host = self.host_of(role)
+        forked = {} if self._forks is None else self._forks.options(host.id)
         if self._group is not None and role.startswith(_NODE_PREFIX):
             place = PlacementGroupSchedulingStrategy(self._group, self._bundles[host.id])
-            return {"num_cpus": 1, "scheduling_strategy": place}
-        return {"num_cpus": 0, "scheduling_strategy": on_host(host.id)}
+            return {"num_cpus": 1, "scheduling_strategy": place, **forked}
+        return {"num_cpus": 0, "scheduling_strategy": on_host(host.id), **forked}
 
     def close(self) -> None:
-        """Return the reserved CPUs. Idempotent."""
+        """Return the reserved CPUs, and end the fork servers. Idempotent."""
+        if self._forks is not None:
+            self._forks.close()
+            self._forks = None
         if self._group is not None:
             remove_placement_group(self._group)
             self._group = None

@@ -1,8 +1,10 @@
 """Script that Ray runs to start a worker process: it asks the fork server for one.
 
-Ray runs it by its path in place of its own script, with the same words, so it imports the standard
-library only. Where no fork server answers, or the worker needs an environment of its own, Ray's
-script takes over.
+A private Ray runs it by its path in place of its own script, with the same words. On a joined one
+it is the Python that Ray's script runs, once it has prepared the worker's environment
+(``py_executable`` of a runtime environment); then the server's name is its first word. It imports
+the standard library only. Where no fork server answers, or the worker needs an environment of its
+own, it runs what Ray would have run.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from pathlib import Path
 ADDRESS = "WAFERSTREAM_FORK_SERVER"
 """Environment variable with the fork server's name in the abstract namespace, and Ray's script."""
 
+SERVER_WORD = "--fork-server="
+"""Beginning of the first word on a joined Ray, before the fork server's name."""
+
 _CONTEXT = "--serialized-runtime-env-context="
 _LANGUAGE = "--language="
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
@@ -27,10 +32,14 @@ def main() -> None:
     """Start the worker and end; the worker belongs to the fork server."""
     address, _, script = os.environ.pop(ADDRESS, "").partition(" ")
     words = sys.argv[1:]
+    own = [script, *words]
+    if words[0].startswith(SERVER_WORD):
+        address, own = words[0].removeprefix(SERVER_WORD), words[1:]
+        words = own
     request = _request(words)
     if request is not None and _is_forked(address, request):
         return
-    os.execv(sys.executable, [sys.executable, script, *words])
+    os.execv(sys.executable, [sys.executable, *own])
 
 
 def _request(words: Sequence[str]) -> bytes | None:

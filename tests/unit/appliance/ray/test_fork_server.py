@@ -32,11 +32,14 @@ def _stopped() -> Iterator[None]:
     fork_server.stop()
 
 
-def _launched(folder: Path, address: str, *words: str) -> dict[str, object]:
+def _launched(
+    folder: Path, address: str, *words: str, launcher: str | None = None
+) -> dict[str, object]:
     """Start a worker as Ray does; return what the worker has written."""
     script, found = folder / "worker.py", folder / "found.json"
     script.write_text(_SCRIPT)
-    command = [sys.executable, worker_launcher.__file__, str(script), str(found), *words]
+    python = [sys.executable, worker_launcher.__file__] if launcher is None else launcher.split()
+    command = [*python, str(script), str(found), *words]
     environment = os.environ | {worker_launcher.ADDRESS: address, "SETTING": "1"}
     subprocess.run(command, check=True, env=environment, cwd=folder)
     deadline = time.monotonic() + _WAIT_S
@@ -100,4 +103,20 @@ def test_launcher_runs_script_of_ray_without_server(tmp_path: Path) -> None:
     own = tmp_path / "setup_worker.py"
     own.write_text("import sys; sys.argv.pop(0); exec(open(sys.argv[0]).read())")
     found = _launched(tmp_path, f"waferstream-no-such-server {own}")
+    assert found["torch"] is False
+
+
+@pytest.mark.timeout(120)
+def test_executable_of_a_server_forks_a_worker(tmp_path: Path) -> None:
+    """As Ray runs it on a joined host, where no variable names the server."""
+    server = fork_server._running()
+    found = _launched(tmp_path, "", "--node-id=1", launcher=server.executable)
+    assert found["words"] == [str(tmp_path / "found.json"), "--node-id=1"]
+    assert found["parent"] == server.process.pid
+
+
+def test_executable_of_an_ended_server_is_python(tmp_path: Path) -> None:
+    ended = f"{sys.executable} -S {worker_launcher.__file__} {worker_launcher.SERVER_WORD}none"
+    found = _launched(tmp_path, "", "--node-id=1", launcher=ended)
+    assert found["words"] == [str(tmp_path / "found.json"), "--node-id=1"]
     assert found["torch"] is False
