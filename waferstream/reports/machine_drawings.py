@@ -72,7 +72,7 @@ def sram_drawing(plan: SramPlan, report: SramReport) -> Markup:
     )
     left, top, width, height = frame = 10.0, 44.0, WIDTH - 20, 216.0
     is_small = report.peak_bytes < report.capacity_bytes / 5
-    highest = 1.05 * (report.peak_bytes if is_small else report.capacity_bytes)
+    highest = 1.05 * max(1, report.peak_bytes if is_small else report.capacity_bytes)
     drawing.rect(left, top, width, height, "line", 0.5)
     for outline, color in stacked(layers, frame, highest):
         drawing.area(outline, color)
@@ -120,9 +120,14 @@ def tree_drawing(tree: Tree, load: LinkLoad) -> Markup:
         for x, _ in _boxes(count, y):
             drawing.rect(x - 11, y, 22, 18, color)
         drawing.text((0, y + 13), name, "ink")
-    text = f"every link: down {load.down:.1%}, up {load.up:.1%} of its bandwidth"
+    text = f"every link: down {percent(load.down)}, up {percent(load.up)} of its bandwidth"
     drawing.text((WIDTH / 2, drawing.height - 6), text, anchor="middle")
     return drawing.svg("Tree of SwarmX between MemoryX and the systems")
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction in percent, with three digits however small it is."""
+    return f"{100 * fraction:.3g}%"
 
 
 def _boxes(count: int, y: float) -> list[Point]:

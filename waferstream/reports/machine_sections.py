@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from swarmx.topology import Tree, swarmx_nodes
 from timing.attribution import OVERHEAD_NOTE, Attribution
-from timing.sram import SramReport, sram_report
+from timing.sram import LayerReport, SramReport, sram_report
 from waferstream.reports.curve import LayerGroup
 from waferstream.reports.curve_report import CAUSES
 from waferstream.reports.machine_drawings import (
     grid_drawing,
+    percent,
     shares_drawing,
     sram_drawing,
     tree_drawing,
 )
-from waferstream.reports.machine_use import MachineUse
+from waferstream.reports.machine_use import NUMBER, MachineUse, joint_path
 from waferstream.reports.page import Block, Figures, Section, Sentence, Table
 from wsc.core.units import counted, format_bytes, format_ps
 
@@ -83,18 +86,23 @@ def stall_section(layers: tuple[LayerGroup, ...]) -> Section:
 
 def _wafer_section(use: MachineUse, report: SramReport) -> Section:
     fabric = use.sram_plan.wafer.fabric
+    alike: dict[LayerReport, list[str]] = {}
+    for layer in report.layers:
+        key = replace(layer, layer=NUMBER.sub("*", layer.layer))
+        alike.setdefault(key, []).append(layer.layer)
     rows = [
         (
-            layer.layer,
+            joint_path(names),
+            f"{len(names)}",
             format_bytes(layer.weight_bytes),
             format_bytes(layer.stash_bytes),
             format_bytes(layer.working_bytes),
             f"{layer.columns} x {layer.rows}" if layer.columns else "-",
             f"{layer.utilisation:.0%}" if layer.columns else "-",
         )
-        for layer in report.layers
+        for layer, names in alike.items()
     ]
-    header = ("layer", "weights streamed", "stash", "working set", "PEs", "even load")
+    header = ("layers", "count", "weights streamed", "stash", "working set", "PEs", "even load")
     return Section(
         "wafer",
         "The wafer",
@@ -119,8 +127,8 @@ def _tree_section(use: MachineUse) -> Section:
     spec, load = use.machine.swarmx, use.load
     tree = Tree(use.num_csx, spec.fan_out)
     rows = [
-        ("down, weights", format_bytes(load.down_bytes), f"{load.down:.2%}"),
-        ("up, gradients", format_bytes(load.up_bytes), f"{load.up:.2%}"),
+        ("down, weights", format_bytes(load.down_bytes), percent(load.down)),
+        ("up, gradients", format_bytes(load.up_bytes), percent(load.up)),
     ]
     note = (
         f"Every link carries the same: each payload goes to all systems, each sum comes from all. "
@@ -148,15 +156,15 @@ def _memory_section(use: MachineUse, report: SramReport) -> Section:
     )
     rows = [
         (
-            f"MemoryX: {name}",
+            name,
             format_bytes(kind.num_bytes - kind.flash_bytes),
             format_bytes(kind.flash_bytes),
         )
         for name, kind in kinds
     ]
     rows += [
-        ("MemoryX: in all", format_bytes(tiers.dram_bytes), format_bytes(tiers.flash_bytes)),
-        ("MemoryX: there is", format_bytes(spec.dram_bytes), format_bytes(spec.flash_bytes)),
+        ("in all", format_bytes(tiers.dram_bytes), format_bytes(tiers.flash_bytes)),
+        ("there is", format_bytes(spec.dram_bytes), format_bytes(spec.flash_bytes)),
     ]
     pieces = (
         ("code", report.code_bytes),
@@ -165,7 +173,7 @@ def _memory_section(use: MachineUse, report: SramReport) -> Section:
         ("buffers of streams", report.peak_buffer_bytes),
         ("there is", report.sram_bytes),
     )
-    wafer = [(f"wafer: {name}", format_bytes(piece)) for name, piece in pieces]
+    wafer = [(name, format_bytes(piece)) for name, piece in pieces]
     return Section(
         "memory",
         "Memory",

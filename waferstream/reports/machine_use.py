@@ -15,7 +15,8 @@ from waferstream.reports.curve import LayerGroup
 from wsc.core.schedule import Rounds
 from wsc.core.units import seconds
 
-_NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"\d+")
+"""What layers that are alike may differ in."""
 _MOST_RANGES = 3  # a path with more ranges is too long
 
 
@@ -99,11 +100,11 @@ def group_layers(
     """
     paths: dict[StreamCheck, list[str]] = {}
     for check in checks:
-        key = replace(check, layer=_NUMBER.sub("*", check.layer))
+        key = replace(check, layer=NUMBER.sub("*", check.layer))
         paths.setdefault(key, []).append(check.layer)
     return tuple(
         LayerGroup(
-            layers=_joint_path(layers),
+            layers=joint_path(layers),
             count=len(layers),
             check=check,
             stream_ps=check.stream_ps,
@@ -113,13 +114,13 @@ def group_layers(
     )
 
 
-def _joint_path(layers: Sequence[str]) -> str:
+def joint_path(layers: Sequence[str]) -> str:
     """Return one path for all: ``decoder.0-11``, or ``decoder.*`` for many ranges."""
     if len(layers) == 1:
         return layers[0]
-    numbers = [_NUMBER.findall(layer) for layer in layers]
+    numbers = [NUMBER.findall(layer) for layer in layers]
     ranges = _ranges({int(number) for (number,) in numbers}) if len(numbers[0]) == 1 else []
-    return _NUMBER.sub(",".join(ranges) if 0 < len(ranges) <= _MOST_RANGES else "*", layers[0])
+    return NUMBER.sub(",".join(ranges) if 0 < len(ranges) <= _MOST_RANGES else "*", layers[0])
 
 
 def _ranges(numbers: set[int]) -> list[str]:

@@ -1,0 +1,52 @@
+"""Sections about the machine group what is alike, and state numbers of the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memoryx.tiers import Holding, Tiers
+from tests.support.html import Parsed
+from tests.support.small_programs import program, segment
+from timing.attribution import OVERHEAD_NOTE, Attribution
+from timing.hardware import CS2, MachineSpec
+from timing.sram import SramPlan, data_bytes
+from timing.stalls import StreamCheck
+from waferstream.reports.machine_sections import attribution_section, machine_sections
+from waferstream.reports.machine_use import LinkLoad, MachineUse, group_layers
+from waferstream.reports.page import Page
+from wsc.core.units import format_bytes
+
+STALLED = StreamCheck("layer.0", "forward", 1 << 30, 0, 10**10, 10**11)
+
+
+def use(num_csx: int) -> MachineUse:
+    step = program(segments=tuple(replace(segment(i), layer=f"layer.{i}") for i in range(3)))
+    return MachineUse(
+        num_csx=num_csx,
+        machine=MachineSpec(),
+        tiers=Tiers(Holding(4 << 30), Holding(4 << 30), Holding(8 << 30, 2 << 30)),
+        sram_plan=SramPlan.of(step, CS2),
+        layers=group_layers([STALLED], 1, 8),
+        load=LinkLoad(3 << 30, 1 << 30, 0.123, 0.0456),
+    )
+
+
+@pytest.mark.parametrize("num_csx", [1, 5, 200])
+def test_machine_sections_hold_the_numbers_of_any_number_of_systems(num_csx: int) -> None:
+    """Layers that are alike are one row; the load of the links is in the drawing and the table."""
+    parsed = Parsed.of(Page("a", "b", machine_sections(use(num_csx))))
+    assert parsed.sections == ["stalls", "wafer", "tree", "memory"]
+    assert {"layer.0-2", "3", "12.3%", "4.56%", "4.0 GiB", "2.0 GiB"} <= set(parsed.cells)
+    assert "1 of 1 segment stall" in parsed.text
+    assert "every link: down 12.3%, up 4.56% of its bandwidth" in parsed.text
+    assert f"capacity {format_bytes(data_bytes(CS2))}" in parsed.text
+    assert f"{num_csx} system" in parsed.text
+
+
+def test_attribution_section_explains_overhead_where_it_is_most_of_a_step() -> None:
+    for causes, is_there in ((Attribution(1, 9), True), (Attribution(9, 1), False)):
+        parsed = Parsed.of(Page("a", "b", [attribution_section(causes, 1)]))
+        assert (OVERHEAD_NOTE in parsed.text) == is_there
+        assert {"10.0%", "90.0%"} <= set(parsed.cells)
