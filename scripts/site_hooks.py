@@ -12,7 +12,9 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # mkdocs.yml names a function of this module
+sys.path.insert(0, str(ROOT))  # mkdocs.yml names functions of this module
+
+from scripts.sequence_diagram import sequence_svg  # noqa: E402
 
 SOURCES = {
     "architecture.md": "ARCHITECTURE.md",
@@ -61,6 +63,11 @@ def page_of(path: str) -> str | None:
     if path in own:
         return own[path]
     return path.removeprefix("docs/") if path.startswith("docs/") else None
+
+
+def diagram(source: str, *_: Any, **__: Any) -> str:
+    """Return the drawing of a sequence diagram."""
+    return f'<p class="diagram">{sequence_svg(source)}</p>'
 
 
 def equation(source: str, *_: Any, **__: Any) -> str:
