@@ -3,13 +3,14 @@
 The micro-batches of a round run segment by segment, up to ``lanes`` side by side, each on one
 thread. Threads never split a kernel, so their number never changes a bit. A segment may start while
 the one before still runs: a micro-batch follows itself, not the others, and no lane waits for the
-end of a segment. The executor keeps nothing from one call to the next.
+end of a segment. From one call to the next the executor keeps the indexes of sparse weights alone:
+gradients travel as the values that these place.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +29,11 @@ from wsc.core.errors import ApplianceError
 from wsc.core.installation import Installation
 from wsc.core.label_means import SEED_INPUT
 from wsc.core.loss_scale import LOSS_SCALE_INPUT
+from wsc.core.nonzeros import Index
+from wsc.core.packed_weights import PackedWeights
 from wsc.core.partial_sum import Operands, one_by_one
 from wsc.core.payload import Payload, byte_ranges, unpack
-from wsc.core.program import Program, Segment
+from wsc.core.program import Bucket, Program, Segment
 from wsc.core.rng import stream_key
 from wsc.core.role import Interval, Job, RoleContext
 from wsc.core.schedule import SegmentStep
@@ -113,6 +116,8 @@ class Executor:
         self._memory = SlabMemory(context.arena)
         self._cores = context.cores
         self._lanes = lanes
+        self._indexes: dict[str, Index] = {}  # of sparse weights, as they came last
+        self._gradient_indexes: dict[str, Index] = {}  # where the gradient of the step is sparse
 
     def begin(self, job: Job) -> None:
         """Take the rounds of a job."""
@@ -177,7 +182,7 @@ class Executor:
         views = self._weights(segment_step, payloads)
         total, node_of = self.program.num_micro_batches, self.rounds.node_of
         sums = {
-            owner: GradientSums(segment_step.gradients, total, self._memory)
+            owner: GradientSums(segment_step.gradients, total, self._memory, self._gradient_indexes)
             for owner in dict.fromkeys(node_of(batch.index) for batch in batches)
         }
 
@@ -247,10 +252,32 @@ class Executor:
         dtype = self.program.stream_dtype
         views: dict[str, torch.Tensor] = {}
         for bucket in step.weights:
-            elements = payloads[bucket.index].view(CARRIED[dtype])
-            tensors = unpack(read_stream(elements, dtype), bucket.specs)
+            payload = payloads[bucket.index]
+            packed = PackedWeights.read(bucket, payload, self._indexes)
+            self._note_indexes(bucket, packed)
+            if packed is not None:
+                views.update(self._unpacked(packed, payload))
+                continue
+            tensors = unpack(read_stream(payload.view(CARRIED[dtype]), dtype), bucket.specs)
             views.update(zip(bucket.names, tensors, strict=True))
         return views
+
+    def _note_indexes(self, bucket: Bucket, packed: PackedWeights | None) -> None:
+        for name in bucket.names:
+            self._indexes.pop(name, None)
+            self._gradient_indexes.pop(name, None)
+        if packed is not None:
+            self._indexes.update(packed.indexes)
+            self._gradient_indexes.update(packed.gradient_indexes)
+
+    def _unpacked(
+        self, packed: PackedWeights, payload: Payload
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the weights of a packed payload, with their zeros, for kernels that need these."""
+        dtype = self.program.stream_dtype
+        for spec, index, elements in packed.parts(payload, CARRIED[dtype]):
+            values = read_stream(elements, dtype)
+            yield spec.name, (values if index is None else index.unpack(values)).view(spec.shape)
 
     def _for_each(self, act: Callable[..., object], operands: Operands) -> None:
         """Act on the tensors of a bucket while a core is held."""

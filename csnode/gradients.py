@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import torch
 
+from wsc.core.nonzeros import Index
+from wsc.core.packed_weights import gradient_bucket
 from wsc.core.partial_sum import ForEach, PartialSum
 from wsc.core.payload import Arena, unpack
 from wsc.core.program import Bucket
@@ -59,20 +62,36 @@ class GradientSums:
     """The gradients of some buckets, one fp32 sum for each maximal subtree of micro-batches.
 
     Siblings of the reduce order are added here, so that a node sends one sum instead of its parts.
+    Of a weight with an index only the values of its non-zeros are added and sent.
     """
 
     def __init__(
-        self, buckets: Sequence[Bucket], num_micro_batches: int, memory: SlabMemory
+        self,
+        buckets: Sequence[Bucket],
+        num_micro_batches: int,
+        memory: SlabMemory,
+        indexes: Mapping[str, Index] = MappingProxyType({}),
     ) -> None:
         self._num_micro_batches = num_micro_batches
         self._memory = memory
-        self._mergers = [(bucket, self._merger(bucket)) for bucket in buckets]
+        travelling = [gradient_bucket(bucket, indexes) for bucket in buckets]
+        self._mergers = [(bucket, self._merger(bucket)) for bucket in travelling]
+        self._indexes = {
+            spec.name: indexes[spec.name]
+            for packed, bucket in zip(travelling, buckets, strict=True)
+            for spec in packed.specs
+            if packed is not bucket and spec.name in indexes
+        }
 
     def offer(self, micro_batch: int, gradients: Mapping[str, torch.Tensor]) -> None:
         """Add the gradients of a micro-batch, given by parameter; any thread may call."""
         subtree = leaf(micro_batch, self._num_micro_batches)
         for bucket, merger in self._mergers:
-            merger.offer(subtree, PartialSum([gradients[name] for name in bucket.names]))
+            tensors = [self._packed(name, gradients[name]) for name in bucket.names]
+            merger.offer(subtree, PartialSum(tensors))
+
+    def _packed(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
+        return self._indexes[name].pack(gradient) if name in self._indexes else gradient
 
     def take(self, for_each: ForEach) -> list[GradientSum]:
         """Return all sums, each in a slab; those of a bucket by micro-batch."""

@@ -17,10 +17,12 @@ import torch
 from memoryx.norms import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks
+from memoryx.sparsity.streams import SparseStreams
+from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.messages import GradientReady, NormPartial, NormTotal, server_name
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.partial_sum import PartialSum
-from wsc.core.payload import unpack
+from wsc.core.payload import Payload, unpack
 from wsc.core.program import Bucket, Program
 from wsc.core.reduce_order import Merger
 
@@ -56,6 +58,7 @@ class GradientCollector:
         masks: Masks,
     ) -> None:
         self._masks = masks
+        self._streams = SparseStreams(masks, program.stream_dtype)
         self._server = server
         self._num_micro_batches = program.num_micro_batches
         self._buckets = {bucket.index: bucket for bucket in buckets}
@@ -128,7 +131,7 @@ class GradientCollector:
         """
         key = (message.step, message.bucket)
         merger = self._mergers.setdefault(key, Merger(self._num_micro_batches, _add))
-        payload = message.payload
+        payload = self._checked(message, number)
         arrived = PartialSum([payload.view(torch.float32)], payload, on_release=release)
         held = merger.offer(message.subtree, arrived)
         if not merger.is_whole:
@@ -138,6 +141,7 @@ class GradientCollector:
             return None
         del self._mergers[key]
         ((_, whole),) = merger.take()
+        whole = self._streams.whole(self._buckets[message.bucket], number, whole)
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
         gradients = self._masks.prune_gradients(self.gradients({message.bucket: whole}), number)
@@ -154,6 +158,20 @@ class GradientCollector:
             norms = zip(places, gradient_norms(list(gradients.values())), strict=True)
             self._norms.setdefault(message.step, {}).update(norms)
         return whole
+
+    def _checked(self, message: GradientReady, number: int) -> Payload:
+        """Return the payload of a subtree, which has the values that the masks leave."""
+        bucket = self._streams.gradients(self._buckets[message.bucket], number)
+        if message.payload.num_bytes != bucket.num_bytes:
+            raise ApplianceCorruptionError(
+                f"a gradient must have {bucket.num_bytes} bytes; got {message.payload.num_bytes}",
+                code="gradient-size",
+                where=f"bucket {bucket.index} of step {message.step}",
+                value=message.payload.num_bytes,
+                rule="gradients of sparse weights are the values of their non-zeros",
+                remedy="restart from a checkpoint; if it comes back, test the memory of the host",
+            )
+        return message.payload
 
     def _partial(self, step: int) -> NormPartial:
         """Return the part of this server in what all have to agree on."""

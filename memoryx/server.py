@@ -20,6 +20,7 @@ from memoryx.flash_spec import FlashSpec
 from memoryx.holder import Holder
 from memoryx.loss_scaling import LossScaling
 from memoryx.norms import NormNotes
+from memoryx.sparsity.streams import SparseStreams
 from memoryx.streamer import Streamer
 from memoryx.watcher import Watcher
 from wsc.compiler.precision import CARRIED, write_stream
@@ -37,6 +38,7 @@ from wsc.core.messages import (
     replica_name,
     server_name,
 )
+from wsc.core.packed_weights import PackedWeights
 from wsc.core.partial_sum import Credit, PartialSum
 from wsc.core.payload import Slab, unpack
 from wsc.core.program import Bucket, TensorSpec
@@ -126,8 +128,10 @@ class ServerJob(JobState[WeightServer]):
         self._collector = GradientCollector(
             index, program, collected, installed.optimizer, self._notes, role.store.masks
         )
+        self._sparse = SparseStreams(role.store.masks, program.stream_dtype)
         self._scaling = LossScaling(installed.optimizer, job)
         self._watcher = Watcher(program, job, self._report)
+        self._updates_nothing = installed.optimizer is None
         self._clips_by_norm = (
             installed.optimizer is not None and installed.optimizer.max_gradient_norm is not None
         )
@@ -200,13 +204,31 @@ class ServerJob(JobState[WeightServer]):
 
     def _cast(self, step: int, bucket: Bucket) -> Slab:
         """Return a slab with the bucket's masters in stream dtype: the cast is the only copy."""
-        slab = self.role.context.arena.allocate(bucket.num_bytes)
-        views = unpack(slab.view(CARRIED[self._stream_dtype]), bucket.specs)
+        packed = self._sparse.weights(bucket, self._number_of(step))
+        num_bytes = bucket.num_bytes if packed is None else packed.num_bytes
+        slab = self.role.context.arena.allocate(num_bytes)
         with self._computing("cast", step, f"bucket {bucket.index}"):
-            for name, view in zip(bucket.names, views, strict=True):
-                write_stream(self.role.store.weights[name], view, self._stream_dtype)
+            if packed is None:
+                views = unpack(slab.view(CARRIED[self._stream_dtype]), bucket.specs)
+                for name, view in zip(bucket.names, views, strict=True):
+                    write_stream(self.role.store.weights[name], view, self._stream_dtype)
+            else:
+                self._cast_non_zeros(packed, slab)
         self.role.store.expect(self._next_cast[bucket.index], with_state=False)
         return slab
+
+    def _cast_non_zeros(self, packed: PackedWeights, slab: Slab) -> None:
+        packed.write(slab)
+        for spec, index, values in packed.parts(slab, CARRIED[self._stream_dtype]):
+            master = self.role.store.weights[spec.name].view(-1)
+            present = master if index is None else index.pack(master)
+            write_stream(present, values, self._stream_dtype)
+
+    def _number_of(self, step: int) -> int:
+        """Return the number of a step's update for the optimizer; 0 if there is none."""
+        if self._updates_nothing:
+            return 0
+        return self.role.store.number_of(self._scaling.applied(step))
 
     def _collect(self, source: str, gradient: GradientReady) -> Iterator[Envelope]:
         released = GradientReleased(
@@ -215,7 +237,7 @@ class ServerJob(JobState[WeightServer]):
         credit = Credit(self.envelope(source, released), self._credits)
         with self._computing("sum", gradient.step, f"bucket {gradient.bucket}"):
             number = self._scaling.applied(gradient.step)
-            update = self.role.store.number_of(number)
+            update = self._number_of(gradient.step)
             collected = self._collector.take(gradient, credit, self._scaling.scale, update)
         for bucket, whole in collected.sums.items():
             self._pending.append(PendingUpdate(gradient.step, number, bucket, whole))

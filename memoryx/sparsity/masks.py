@@ -38,6 +38,11 @@ class Masks(Mapping[str, SparsityMask]):
         """Return the sparsity of a weight."""
         return self._specs[name]
 
+    def dense(self, name: str) -> torch.Tensor:
+        """Return the mask of a weight as booleans."""
+        self._memory.use((self._masks[name].words,))
+        return self._masks[name].dense()
+
     def install(self, specs: Sequence[WeightSparsity], masters: Mapping[str, torch.Tensor]) -> None:
         """Take memory for the masks of this server's weights; those that are there are kept."""
         self._specs = {spec.name: spec for spec in specs if spec.name in masters}

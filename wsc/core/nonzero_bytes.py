@@ -6,9 +6,9 @@ Three encodings of an index and their bytes, for ``n`` elements of which a share
     nibbles  zeros before each present element, 4 bits, 15 = go on  n d / 2 (1 + E(15))
     bytes    the same with 8 bits, 255 = go on                      n d (1 + E(255))
 
-The zeros before a present element of a random pattern are geometric, so ``m`` of them are exceeded
-``E(m) = q^m / (1 - q^m)`` times on average, with ``q = 1 - d``. A tensor whose values and index would
-take more bytes than all of its elements is *dense*: it has no index.
+The zeros before a present element of a random pattern are geometric, so ``m`` of them fit in
+``E(m) = q^m / (1 - q^m)`` times on average, with ``q = 1 - d``. A tensor whose values and index
+take no fewer bytes than all of its elements is *dense*: it has no index.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from wsc.core.errors import ApplianceCorruptionError
 from wsc.core.nonzero_bytes import GO_ON, Encoding, bitmap_bytes
 
 _Bytes = np.ndarray
-"""A flat array of uint8."""
+"""A flat array of bytes or of places."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +83,13 @@ class Index:
         mask[self.places] = True
         return mask
 
+    def equals(self, other: Index) -> bool:
+        """Return whether both place the same elements in the same encoding."""
+        sizes = (self.encoding, self.num_elements, self.num_present)
+        return sizes == (other.encoding, other.num_elements, other.num_present) and np.array_equal(
+            self.data, other.data
+        )
+
     def pack(self, dense: torch.Tensor) -> torch.Tensor:
         """Return the present elements of a tensor of any shape, flat."""
         flat = dense.reshape(-1)
@@ -116,14 +123,16 @@ def _encoded(gaps: _Bytes, encoding: Encoding) -> _Bytes:
         return digits
     # An odd last half byte says "go on" to nothing, which is no gap.
     even = np.append(digits, np.uint8(go_on)) if digits.size % 2 else digits
-    return (even[0::2] << 4) | even[1::2]
+    pairs: _Bytes = (even[0::2] << 4) | even[1::2]
+    return pairs
 
 
 def _decoded(data: _Bytes, encoding: Encoding) -> _Bytes:
     """Return the places that ``_encoded`` has written as gaps."""
     digits = data if encoding == "bytes" else np.stack((data >> 4, data & 15), axis=1).reshape(-1)
     absent = np.cumsum(digits, dtype=np.int64)[digits != GO_ON[encoding]]
-    return absent + np.arange(absent.size)
+    places: _Bytes = absent + np.arange(absent.size)
+    return places
 
 
 def _damaged(index: Index, found: int) -> ApplianceCorruptionError:

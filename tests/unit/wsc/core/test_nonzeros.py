@@ -35,9 +35,7 @@ def random_mask(num_elements: int, density: float, seed: int = 0) -> torch.Tenso
     dtype=st.sampled_from(STREAM_DTYPES),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_round_trip_is_exact(
-    shape: tuple[int, ...], density: float, dtype: str, seed: int
-) -> None:
+def test_round_trip_is_exact(shape: tuple[int, ...], density: float, dtype: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     mask = torch.from_numpy(rng.random(shape) < density)
     carried = CARRIED[dtype]
