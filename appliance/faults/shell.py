@@ -172,7 +172,15 @@ class Faulty:
 
 
 class FaultyHolder(Faulty):
-    """The shell of a role that holds weights."""
+    """The shell of a role that holds weights; it notes the progress of the training, too."""
+
+    _noted = 0
+
+    def due(self, message: Message) -> Iterator[Fault]:
+        if isinstance(message, GradientReady) and message.step != self._noted:
+            self._noted = message.step
+            self._log.note_progress(message.step)
+        yield from super().due(message)
 
     def save(self, path: Path, offsets: Mapping[str, int], is_background: bool) -> None:
         due = (f for f in self._faults if f.kind == "disk" and self.step >= f.step)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
@@ -11,7 +12,7 @@ from typing import Any
 
 from appliance.faults.log import FaultLog
 from appliance.faults.plan import Fault
-from benchmarks.chaos.training import Course
+from benchmarks.chaos.training import OUTSIDE, Course
 from wsc.core.units import aligned
 
 _MINUTE_S = 60.0
@@ -20,7 +21,11 @@ _FOLDER = re.compile(r"/\S*/")
 
 @dataclass(frozen=True)
 class Hit:
-    """A fault that happened, and the seconds until the next step was reported."""
+    """A fault that happened, and the seconds until the step in progress was done.
+
+    After a kill of a process that is no role, steps go on until the kill is noticed: then it is the
+    longest time without a new step until the next fault.
+    """
 
     target: str
     kind: str
@@ -34,13 +39,32 @@ def hits_of(course: Course, faults: Iterable[Fault], log: FaultLog) -> list[Hit]
         (at, fault.role, fault.kind, fault.step) for fault in faults for at in log.happened(fault)
     ]
     times += [(at, kill.target, "kill", kill.step) for at, kill in course.kills]
-    reported = [at for at, _ in course.reported]
+    times.sort()
+    ends = [*[at for at, *_ in times[1:]], math.inf]
+    news = _new_steps(course, log)
     hits = []
-    for at, target, kind, step in sorted(times):
-        place = bisect_right(reported, at)
-        if place < len(reported):
-            hits.append(Hit(target, kind, step, reported[place] - at))
+    for (at, target, kind, step), end in zip(times, ends, strict=True):
+        later = [new for new in news if new >= at]
+        if later:
+            until = [new for new in later[1:] if new < end] if target in OUTSIDE else []
+            longest = max(b - a for a, b in itertools.pairwise([at, later[0], *until]))
+            hits.append(Hit(target, kind, step, longest))
     return hits
+
+
+def _new_steps(course: Course, log: FaultLog) -> list[float]:
+    """Return the times at which a step was done that had not been done before.
+
+    A step is done when gradients of the next one arrive, or when it is reported.
+    """
+    done = [(at, step) for at, step in course.reported]
+    done += [(at, step - 1) for at, step in log.progress()]
+    highest, times = 0, []
+    for at, step in sorted(done):
+        if step > highest:
+            highest = step
+            times.append(at)
+    return times
 
 
 def step_seconds(course: Course) -> float:

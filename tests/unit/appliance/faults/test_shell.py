@@ -127,6 +127,13 @@ def test_roles_without_a_fault_have_no_shell(tmp_path: Path) -> None:
     assert changed == ["br-0"]
 
 
+def test_shell_of_a_weight_server_notes_progress(tmp_path: Path) -> None:
+    """A benchmark reads there when a step was done."""
+    coordinator = cluster_with(["wgt-0@2:slow=0"], tmp_path)
+    coordinator.run("train", 1, STEPS)
+    assert [step for _, step in FaultLog(tmp_path).progress()] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("kind", ["kill", "hang", "corrupt"])
 def test_local_role_has_no_process_to_kill(tmp_path: Path, kind: str) -> None:
     """In one process, killing a role would kill the user's program, and there is no link."""

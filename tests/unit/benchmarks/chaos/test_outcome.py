@@ -36,6 +36,31 @@ def test_recovery_ends_with_the_next_reported_step(tmp_path: Path) -> None:
     ]
 
 
+def test_faults_between_two_reports_are_told_apart(tmp_path: Path) -> None:
+    """Steps whose gradients arrive end a recovery; those that are repeated do not."""
+    log = FaultLog(tmp_path)
+    for fault, at in ((KILLED, 112), (SLOW, 124)):
+        assert log.claim(fault)
+        (path,) = (p for p in tmp_path.iterdir() if p.name.startswith(fault.role))
+        os.utime(path, (at, at))
+    arrived = ((111, 11), (113, 10), (114, 11), (116, 12), (123, 13), (125, 14), (136, 22))
+    lines = [f"{at} {step}\n" for at, step in arrived]
+    (tmp_path / "progress").write_text("".join(lines))
+    assert hits_of(COURSE, [SLOW, KILLED], log) == [
+        Hit("csx-0", "kill", 11, 4.0),
+        Hit("br-0", "slow", 16, 1.0),
+        Hit("driver", "kill", 20, 33.0),
+    ]
+
+
+def test_progress_is_kept_in_the_order_of_time(tmp_path: Path) -> None:
+    log = FaultLog(tmp_path)
+    assert log.progress() == []
+    log.note_progress(1)
+    log.note_progress(2)
+    assert [step for _, step in log.progress()] == [1, 2]
+
+
 def test_figures_compare_with_the_training_without_faults() -> None:
     """Goodput is the useful part of the time; equal weights and no leftovers are stated."""
     hits = [Hit("csx-0", "kill", 11, 15.0), Hit("driver", "kill", 20, 34.0)]
