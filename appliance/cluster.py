@@ -106,6 +106,12 @@ class Cluster(Protocol):
     def story(self) -> list[str]:
         """Return what recovery has done since the last call, a line for each event."""
 
+    def num_failures(self) -> int:
+        """Return the failures since the last finished step that recovery has met."""
+
+    def allow_failures(self, count: int) -> None:
+        """Let recovery answer at most ``count`` failures in a row, from now on."""
+
     def shutdown(self) -> None:
         """End every process that the cluster started. Idempotent."""
 
@@ -236,6 +242,7 @@ def _make_coordinator(
         verification,
         spec.runtime.straggler_factor,
         has_measured_shares=spec.runtime.shares == "measured",
+        policy=policy,
     )
 
 

@@ -21,6 +21,7 @@ from appliance.background_save import BackgroundSave
 from appliance.elaborate import costed_program
 from appliance.health.stragglers import Stragglers
 from appliance.norm_results import NormKernels
+from appliance.recovery.policy import Policy
 from appliance.roles import Roles
 from appliance.shares import Shares
 from appliance.step_checks import check_findings, check_result, check_skipped
@@ -65,9 +66,11 @@ class Coordinator:
         straggler_factor: float | None = None,
         *,
         has_measured_shares: bool = False,
+        policy: Policy | None = None,
     ) -> None:
         self._running_roles: Roles | None = roles
         self._take_story = take_story
+        self._policy = policy
         self._verification = verification
         self._stragglers = Stragglers(straggler_factor)
         self._shares = Shares(is_measured=has_measured_shares)
@@ -265,6 +268,15 @@ class Coordinator:
     def story(self) -> list[str]:
         """Return what recovery has done since the last call, a line for each event."""
         return self._take_story()
+
+    def num_failures(self) -> int:
+        """Return the failures since the last finished step that recovery has met."""
+        return 0 if self._policy is None else self._policy.num_failures
+
+    def allow_failures(self, count: int) -> None:
+        """Let recovery answer at most ``count`` failures in a row, from now on."""
+        if self._policy is not None:
+            self._policy.num_allowed = count
 
     def shutdown(self) -> None:
         """End the roles. Idempotent."""

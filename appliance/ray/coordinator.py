@@ -236,6 +236,12 @@ class RayCluster(RayHosted[Coordinator]):
     def story(self) -> list[str]:
         return self.invoke(Coordinator.story)
 
+    def num_failures(self) -> int:
+        return self.invoke(Coordinator.num_failures)
+
+    def allow_failures(self, count: int) -> None:
+        self.invoke(Coordinator.allow_failures, count)
+
     def digest(self) -> str:
         return self.invoke(Coordinator.digest)
 

@@ -82,7 +82,10 @@ class Policy:
         self._whole = num_csx
         self.num_csx = num_csx
         """The systems with which the run goes on."""
-        self._in_a_row = 0
+        self.num_allowed = limits.max_num_restarts
+        """The failures in a row that may be answered inside the cluster."""
+        self.num_failures = 0
+        """The failures since the last finished step."""
         self._steps = 0  # finished
         self._losses: dict[str, deque[int]] = {}  # finished steps at the last losses, by role
         self._returns_at = 0
@@ -99,11 +102,12 @@ class Policy:
             wrong: Those among them that have computed wrong bits.
         """
         if lost or not isinstance(error, DisputedBitsError):  # which the next attempt decides
-            self._in_a_row += 1
+            self.num_failures += 1
         if not isinstance(error, _PASSING):
             return Decision("give up", self.num_csx, "the error would come again")
-        if self._in_a_row > self._limits.max_num_restarts:
-            why = f"{self._in_a_row} failures in a row, max_num_restarts is "
+        if self.num_failures > self.num_allowed:
+            before = self._limits.max_num_restarts - self.num_allowed
+            why = f"{before + self.num_failures} failures in a row, max_num_restarts is "
             return Decision("give up", self.num_csx, f"{why}{self._limits.max_num_restarts}")
         if gone := self._what_is_gone(error, lost):
             return Decision("give up", self.num_csx, gone)
@@ -127,16 +131,15 @@ class Policy:
         It is ``error`` where another cluster may help. More failures in a row than allowed are the
         end of the run, as each further cluster would have as many again.
         """
-        limit = self._limits.max_num_restarts
-        if isinstance(error, _PASSING) and self._in_a_row > limit:
-            return restarts_exhausted(error, limit)
+        if isinstance(error, _PASSING) and self.num_failures > self.num_allowed:
+            return restarts_exhausted(error, self._limits.max_num_restarts)
         return error
 
     def note_steps(self, count: int) -> None:
         """Note steps that are finished, whatever happens next."""
         if count:
             self._steps += count
-            self._in_a_row = 0
+            self.num_failures = 0
 
     def size_of_next_job(self) -> int:
         """Return the number of systems for a new job: all, once tainted ones have rested."""

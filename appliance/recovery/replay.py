@@ -92,10 +92,16 @@ class _Base:
 
 
 class ReplayingCluster:
-    """A cluster that starts again when its processes are lost, at most ``max_restarts`` times.
+    """A cluster that starts again when its processes are lost.
 
     Recovery begins with the first step. Failures that another cluster would repeat, as those of the
-    user's code, are raised at once. A new checkpoint sets the count of restarts back to zero.
+    user's code, are raised at once.
+
+    Args:
+        starter: Starts the clusters.
+        max_restarts: The failures that may be answered, those inside a cluster included: the
+            failures in a row of every cluster that was lost since the newest checkpoint, and those
+            since the last finished step.
     """
 
     def __init__(self, starter: Starter, max_restarts: int) -> None:
@@ -175,7 +181,9 @@ class ReplayingCluster:
         self._done(save, f"the checkpoint {path.name}")
         if self._base is not None and CLUSTER_STATES.keys() <= set(states):
             self._start_from(HeldFile(path), self._last_step)
-            self._num_restarts = 0
+            if self._num_restarts:
+                self._num_restarts = 0
+                self._done(lambda cluster: cluster.allow_failures(self._max_restarts), "training")
 
     def begin_save(
         self, path: Path, states: Collection[str], is_background: bool = True
@@ -227,6 +235,15 @@ class ReplayingCluster:
         """Return what recovery inside the cluster has done since the last call."""
         return self._running().story()
 
+    def num_failures(self) -> int:
+        """Return the failures that count: ``max_restarts`` of them may be answered."""
+        return self._num_restarts + self._running().num_failures()
+
+    def allow_failures(self, count: int) -> None:
+        """Let recovery answer at most ``count`` failures, from now on."""
+        self._max_restarts = count
+        self._done(lambda cluster: cluster.allow_failures(count - self._num_restarts), "training")
+
     def shutdown(self) -> None:
         """End the cluster and let all files go. Idempotent."""
         if self._cluster is not None:
@@ -271,9 +288,9 @@ class ReplayingCluster:
         while True:
             if self._base is None or not _is_loss(error):
                 raise error
-            if self._num_restarts == self._max_restarts:
+            self._num_restarts += self._failures_of_lost()
+            if self._num_restarts > self._max_restarts:
                 raise restarts_exhausted(error, self._max_restarts) from error
-            self._num_restarts += 1
             self._tell()
             log.warning(
                 "%s Restart %d of at most %d", _headline(error), self._num_restarts,
@@ -290,12 +307,21 @@ class ReplayingCluster:
             )  # fmt: skip
             return
 
+    def _failures_of_lost(self) -> int:
+        """Return the failures in a row with which a cluster was lost; those of a lost coordinator
+        are lost with it, but for the last one."""
+        try:
+            return max(1, self._running().num_failures())
+        except ApplianceError:
+            return 1
+
     def _restart(self, base: _Base, parts: Parts) -> None:
         """Start a cluster, load the base into it and repeat all calls since."""
         parts.begin("ending")
         self._running().shutdown()
         parts.begin("starting")
         cluster = self._cluster = self._starter.start()
+        cluster.allow_failures(self._max_restarts - self._num_restarts)
         parts.begin("restoring")
         base.load_into(cluster)
         parts.begin("repeating")

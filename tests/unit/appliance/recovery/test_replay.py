@@ -15,7 +15,10 @@ from appliance.cluster import Cluster
 from appliance.coordinator import Coordinator
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.local import LocalRoles
+from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster
+from appliance.recovery.supervisor import SupervisedRoles
+from appliance.spec import AutoRestart
 from simulator.cluster_timing import ClusterTiming
 from tests.support.errors import raises
 from tests.support.local_machine import (
@@ -62,7 +65,9 @@ class LosingRoles(LocalRoles):
         if self.starter.jobs in self.starter.lost:
             raise ApplianceRuntimeServerError(
                 "crd-0 died",
-                code=self.starter.code,
+                code="host-lost"
+                if self.starter.jobs in self.starter.lost_hosts
+                else self.starter.code,
                 where=self.starter.where or f"job {self.starter.jobs}",
             )
         return reports
@@ -70,9 +75,14 @@ class LosingRoles(LocalRoles):
 
 @dataclass
 class Losing:
-    """Starts clusters that are lost in the jobs with these numbers, counted over all of them."""
+    """Starts clusters that are lost in the jobs with these numbers, counted over all of them.
+
+    With ``max_num_restarts`` they recover inside, but for the loss of a host.
+    """
 
     lost: set[int] = field(default_factory=set)
+    lost_hosts: frozenset[int] = frozenset()
+    max_num_restarts: int | None = None
     code: str = "role-died"
     where: str = ""
     is_interrupted: bool = False
@@ -83,9 +93,16 @@ class Losing:
     def start(self) -> Cluster:
         self.started += 1
         parameters = installations()[0].program.parameters
-        roles = LosingRoles(elaborate(parameters, SIZE, MACHINE, 0))
+        specs = elaborate(parameters, SIZE, MACHINE, 0)
+        roles = LosingRoles(specs)
         roles.starter = self
-        return Coordinator(parameters, 2, ClusterTiming(MACHINE, 2, 2), roles)
+        timing = ClusterTiming(MACHINE, 2, 2)
+        if self.max_num_restarts is None:
+            return Coordinator(parameters, 2, timing, roles)
+        policy = Policy(AutoRestart(max_num_restarts=self.max_num_restarts), 2)
+        supervised = SupervisedRoles(roles, lambda _: specs, 2, policy)
+        story = supervised.story.take
+        return Coordinator(parameters, 2, timing, supervised, story, policy=policy)
 
     def close(self) -> None:
         self.closed += 1
@@ -155,6 +172,28 @@ def test_too_many_restarts_are_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_sets_the_count_of_restarts_back(tmp_path: Path, expected: list[Any]) -> None:
     losing = Losing({1, 5})
     assert outcome(losing, tmp_path, max_restarts=1) == expected
+
+
+@pytest.mark.parametrize(("max_restarts", "is_enough"), [(3, False), (4, True)])
+def test_failures_in_a_cluster_and_of_it_are_one_count(
+    tmp_path: Path, expected: list[Any], max_restarts: int, is_enough: bool
+) -> None:
+    """The job of step 3 fails twice, then with its host, and once more on the next cluster."""
+    losing = Losing({3, 4, 5, 6}, frozenset({5}), max_num_restarts=max_restarts)
+    if is_enough:
+        assert outcome(losing, tmp_path, max_restarts) == expected
+        assert losing.started == 2
+        return
+    with raises(ApplianceRuntimeServerError, "restarts-exhausted") as error:
+        outcome(losing, tmp_path, max_restarts)
+    assert error.value.where == "job 6"
+
+
+def test_a_checkpoint_sets_the_common_count_back(tmp_path: Path, expected: list[Any]) -> None:
+    """Without it, a cluster that was lost in step 2 leaves no failure for step 3."""
+    losing = Losing({1, 4}, frozenset({1}), max_num_restarts=1)
+    assert outcome(losing, tmp_path, max_restarts=1) == expected
+    assert losing.started == 2
 
 
 @pytest.mark.parametrize("code", ["role-failed", "restarts-exhausted"])
