@@ -92,6 +92,29 @@ def test_protected_run_goes_on_without_a_checkpoint(
     assert written == {f"checkpoint_{n}.mdl" for n in (1, 2, 3, 4) if n != step}
 
 
+def test_full_disk_ends_an_unprotected_run_that_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the reason and a remedy; the checkpoints before are whole, and the same command ends
+    with the hash of a run on an empty disk."""
+    steps: dict[str, Any] = {"init__checkpoint": {"steps": 1}}
+    (tmp_path / "expected").mkdir()
+    _, expected, _ = run_here(write_run(tmp_path / "expected", **KEYS, **steps), capsys)
+    flags = [*write_run(tmp_path, **KEYS, **steps), "--fault=wgt-0@3:disk"]
+    code, _, err = run_here(flags, capsys)
+    assert code == 1
+    assert "[checkpoint-not-writable]" in err
+    assert "remedy: " in err
+    files = sorted((tmp_path / "model_dir").glob("*checkpoint_*"))
+    assert [path.name for path in files] == ["checkpoint_1.mdl", "checkpoint_2.mdl"]
+    for path in files:
+        Reader(path).verify()
+    code, out, _ = run_here(flags, capsys)
+    assert code == 0
+    assert "checkpoint_2.mdl, step 2" in out
+    assert digest_of(out) == digest_of(expected)
+
+
 def test_checkpoint_is_finished_when_the_run_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
