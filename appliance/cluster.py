@@ -65,6 +65,9 @@ class Cluster(Protocol):
     ) -> list[StepResult]:
         """Run steps ``first_step`` to ``last_step`` (from 1, inclusive)."""
 
+    def newest_step(self) -> int:
+        """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
+
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same parameters."""
 
@@ -163,7 +166,10 @@ class LocalStarter:
 
     def start(self) -> Cluster:
         """Start a cluster."""
-        return self.make(LocalRoles(self.roles))
+        roles = LocalRoles(self.roles)
+        coordinator = self.make(roles)
+        coordinator.look_at_steps = lambda: roles.newest_step
+        return coordinator
 
     def close(self) -> None:
         """Do nothing: a local cluster shares nothing with another."""

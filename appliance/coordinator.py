@@ -69,6 +69,8 @@ class Coordinator:
         policy: Policy | None = None,
     ) -> None:
         self._running_roles: Roles | None = roles
+        self.look_at_steps: Callable[[], int] = int
+        """Returns the newest step that roles of this process have begun, 0 if there are none."""
         self._take_story = take_story
         self._policy = policy
         self._verification = verification
@@ -159,6 +161,10 @@ class Coordinator:
             for result in results:
                 check_result(result, mode)
         return results
+
+    def newest_step(self) -> int:
+        """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
+        return self.look_at_steps()
 
     def load_weights(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Send tensors to the weight servers that own them; keep buffers here.

@@ -20,7 +20,7 @@ from wsc.core.errors import (
 )
 from wsc.core.installation import Installation
 from wsc.core.message_numbers import MessageNumbers
-from wsc.core.messages import Envelope
+from wsc.core.messages import Envelope, is_server
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import TensorSpec
 from wsc.core.role import (
@@ -43,6 +43,8 @@ class LocalRoles:
         self._roles: dict[str, Role] = {}
         self._numbers: dict[str, MessageNumbers] = {}
         self._failed: dict[str, WaferStreamError] = {}
+        self.newest_step = 0
+        """The newest step of the running job, or of the last one, that has begun."""
         self.rebuild(specs, ())
 
     def run(self, job: Job) -> list[Report]:
@@ -72,6 +74,7 @@ class LocalRoles:
     def _converse(self, job: Job, states: dict[str, RunningJob]) -> None:
         """Begin a job on all roles and handle messages until none is left and nobody computes."""
         mail: deque[Envelope] = deque()
+        self.newest_step = job.first_step
         for name, role in self._roles.items():
             with self._failures_of(name):
                 states[name] = role.begin(job)
@@ -79,6 +82,8 @@ class LocalRoles:
         while True:
             while mail:
                 envelope = mail.popleft()
+                if is_server(envelope.target):  # input workers are steps ahead
+                    self.newest_step = max(self.newest_step, envelope.message.step)
                 numbers = self._numbers[envelope.target]
                 with self._failures_of(envelope.target):
                     if numbers.takes(envelope):

@@ -74,6 +74,11 @@ class Backend(ProgramSettings):
         return self.steps.done
 
     @property
+    def newest_step(self) -> int:
+        """The newest step of training that is done or has begun; may be read from any thread."""
+        return max(self.global_step, self._execution.newest_step)
+
+    @property
     def _impl(self) -> Backend:
         """This backend: the vendor's holds another object under this name."""
         return self

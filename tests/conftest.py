@@ -11,7 +11,7 @@ import torch
 from hypothesis import settings
 
 from cstorch.current import existing_backend
-from waferstream.reports.progress import TerminalHandler
+from wsc.core.terminal import TerminalHandler
 
 mpl.use("Agg")
 torch.set_num_threads(1)

@@ -216,6 +216,7 @@ class RoleActor(HostedProcess):
 
     def _converse(self, state: RunningJob, step: int) -> None:
         """Handle messages as they arrive, or wait for what the role computes meanwhile."""
+        self._pulse.work("start", step)
         self._send(state.start())
         while not state.finished:
             envelope = self._counted_message(state)

@@ -23,7 +23,7 @@ from appliance.ray.actor import HostedProcess, Presence
 from appliance.ray.actors import signal_processes, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.gather import check_ray, gather
-from appliance.ray.hosts import watch_over
+from appliance.ray.hosts import look_at, watch_over
 from appliance.ray.places import on_host
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
@@ -34,7 +34,7 @@ from appliance.user_code import UserCode
 from timing.timeline import Occupancy
 from wsc.core.installation import Installation
 from wsc.core.loss_scale import LossScale
-from wsc.core.messages import COORDINATOR
+from wsc.core.messages import COORDINATOR, is_server
 from wsc.core.optimizer import OptimizerSpec
 from wsc.core.program import Mode
 from wsc.core.role import Interval, RoleSpec
@@ -201,6 +201,15 @@ class RayCluster(RayHosted[Coordinator]):
         return self.invoke(
             Coordinator.run, mode, first_step, last_step, check_finite, loss_scale, watch
         )
+
+    def newest_step(self) -> int:
+        here = self.presences[COORDINATOR].host
+        servers = {
+            role: presence
+            for role, presence in self.presences.items()
+            if is_server(role) and presence.host == here
+        }
+        return max((pulse.step for pulse in look_at(servers).values()), default=0)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         self.invoke(Coordinator.train_with, optimizer)

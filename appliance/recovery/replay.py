@@ -207,6 +207,10 @@ class ReplayingCluster:
         if later and "train" not in self._installed:
             self._restores.append(lambda c: _restore(c, file, later, strict))
 
+    def newest_step(self) -> int:
+        """Return the newest step of a running job that has begun, 0 if unknown, in any thread."""
+        return 0 if self._cluster is None else self._cluster.newest_step()
+
     def masters(self, names: Sequence[str], state: str = "model") -> dict[str, np.ndarray]:
         """Return copies of fp32 masters, or of optimizer state, by name."""
         return self._done(lambda cluster: cluster.masters(names, state), "reading weights")

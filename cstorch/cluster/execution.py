@@ -71,8 +71,17 @@ class Execution:
         """The last checkpoint that the weight servers began to write beside the training."""
         self.jobs = JobRecords()
         """The compiles and executions so far."""
+        self._under_way: range | None = None  # steps of training
         self.watch = NOTHING
         """What the cluster watches while it trains."""
+
+    @property
+    def newest_step(self) -> int:
+        """The newest step of training that has begun, 0 if none is under way."""
+        cluster, under_way = self.cluster, self._under_way
+        if cluster is None or under_way is None:
+            return 0
+        return min(max(cluster.newest_step(), under_way[0]), under_way[-1])
 
     def restore(self, path: Path, states: Collection[str], strict: bool) -> dict[str, Any]:
         """Name the checkpoint to start from; returns its states that are not tensors.
@@ -181,6 +190,7 @@ class Execution:
             weights.outdate()
             self.held.outdate()
         weights.state.outdate(self._writes[mode])
+        self._under_way = range(first_step, last_step + 1) if mode == "train" else None
         try:
             watch = self.watch if mode == "train" else NOTHING
             with self._job_client.executing():
@@ -196,6 +206,8 @@ class Execution:
             cluster.shutdown()
             self._job_client.end_execute(error)
             raise
+        finally:
+            self._under_way = None
 
     def up_to_date(self, weights: Weights) -> Cluster:
         """Return the running cluster after sending it all weights and states that were changed."""

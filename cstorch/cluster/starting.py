@@ -11,6 +11,7 @@ from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
 from wsc.core.installation import Installation
+from wsc.core.terminal import spinning
 
 log = logging.getLogger("waferstream")
 
@@ -54,9 +55,14 @@ def start_filled(
         waiting = f"Waiting for all {kind} pods to be running, current running: 0/{count}."
         log.info("Poll ingress status: %s", waiting)
     log.info("Waiting for job ingress readiness.")
-    cluster = start_cluster(
-        parameters, size, config.cluster, seed, config.record, config.autorestart
-    )
+    what = "roles in this process"
+    if runtime.kind == "ray":
+        what = "Ray (5 to 20 s)" if runtime.address == "local" else "roles on the Ray cluster"
+    log.info("Starting %s", what)
+    with spinning(f"Starting {what}"):
+        cluster = start_cluster(
+            parameters, size, config.cluster, seed, config.record, config.autorestart
+        )
     log.info("Poll ingress success: Job ingress ready")
     log.info("Preparing to execute using %d CSX", size.num_csx)
     try:

@@ -44,6 +44,8 @@ class Arguments:
     mode: Mode
     cluster: Path | None
     """The cluster file; None where none was named and none was found."""
+    is_local: bool
+    """Whether all roles run in this process, whatever the cluster file says."""
     trace: Path | None
     faults: tuple[str, ...]
     debug: bool
@@ -89,6 +91,7 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
         params=Path(typed["params"]),
         mode=cast("Mode", mode),
         cluster=cluster_file(typed.get("cluster"), (cwd or Path(), home)),
+        is_local="local" in typed,
         trace=Path(typed["trace"]) if "trace" in typed else None,
         faults=tuple(typed.get("fault", ())),
         debug="debug" in typed,
@@ -121,7 +124,7 @@ def _refuse_ignored(parser: argparse.ArgumentParser, typed: Mapping[str, Any], m
     """Exit when a typed flag would have no effect on a simulation."""
     if mode.startswith("eval"):
         parser.error(f"--simulate predicts training; it cannot be combined with mode {mode}")
-    for name in ("compile_only", "validate_only", "fault"):
+    for name in ("compile_only", "validate_only", "fault", "local"):
         if name in typed:
             parser.error(f"--{name} cannot be combined with --simulate")
     for name in _PRICES:

@@ -122,6 +122,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "YAML file of the machine (default: cluster.yaml in this folder, else beside run.py)",
     ),
     Flag(
+        "local",
+        "run all roles in this process: for runtime.kind: local of the machine's file",
+        options=_SWITCH,
+    ),
+    Flag(
         "fault",
         "let roles fail, such as csx-1@51:kill (ROLE@STEP[/MOMENT]:KIND[=SECONDS][*TIMES])",
         options=_WORDS,

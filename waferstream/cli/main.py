@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waferstream.cli import INTERRUPTED, TERMINATED
 from waferstream.cli.arguments import Arguments, parse_arguments
@@ -21,8 +22,12 @@ from waferstream.cli.tools import TOOLS, run_tool
 from waferstream.config.backend import search_path
 from waferstream.config.params import Params, check_phases, load_params, load_phases
 from waferstream.scaling.sweep import SimulationRequest
+from wsc.core.config import validate
 from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.interrupts import Terminated, ended_within, interrupt
+
+if TYPE_CHECKING:
+    from appliance.spec import ClusterSpec
 
 log = logging.getLogger("waferstream")
 
@@ -131,9 +136,7 @@ def _ray_starting(phases: Sequence[Params], arguments: Arguments) -> Iterator[No
     if not has_cluster or backend.compile_only or backend.validate_only:
         yield
         return
-    from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
-
-    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    cluster = cluster_of(arguments)
     if cluster.runtime.kind == "local":
         yield
         return
@@ -143,16 +146,33 @@ def _ray_starting(phases: Sequence[Params], arguments: Arguments) -> Iterator[No
         yield
 
 
-def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) -> None:
-    from waferstream.training.session import run_session  # noqa: PLC0415
+def cluster_of(arguments: Arguments) -> ClusterSpec:
+    """Return the machine of a command line."""
+    from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
 
+    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
+    if not arguments.is_local:
+        return cluster
+    local = {**cluster.runtime.model_dump(exclude_unset=True), "kind": "local"}
+    runtime = validate(type(cluster.runtime), local, "--local")
+    return cluster.model_copy(update={"runtime": runtime})
+
+
+def _run_phases(phases: Sequence[Params], arguments: Arguments, command: str) -> None:
+    from wsc.core.terminal import spinning  # noqa: PLC0415
+
+    _log_to_terminal(phases[0].trainer.init.logging.log_level)
+    with spinning("Loading PyTorch (3 to 10 s)"):
+        from waferstream.training.session import run_session  # noqa: PLC0415
+
+    cluster = cluster_of(arguments)
     for number, params in enumerate(phases, start=1):
         _log_to_terminal(params.trainer.init.logging.log_level)
         trace = arguments.trace
         if len(phases) > 1:
             log.info("Phase %d of %d", number, len(phases))
             trace = trace and trace.with_stem(f"{trace.stem}_{number}")
-        run_session(params, arguments.mode, arguments.cluster, trace, arguments.faults, command)
+        run_session(params, arguments.mode, cluster, trace, arguments.faults, command)
 
 
 def _simulate(arguments: Arguments, request: SimulationRequest, command: str) -> None:
@@ -164,7 +184,7 @@ def _simulate(arguments: Arguments, request: SimulationRequest, command: str) ->
 
 
 def _log_to_terminal(level: str | int) -> None:
-    from waferstream.reports.progress import TerminalHandler  # noqa: PLC0415
+    from wsc.core.terminal import TerminalHandler  # noqa: PLC0415
 
     handler = TerminalHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S"))

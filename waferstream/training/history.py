@@ -23,6 +23,9 @@ class History:
         self.samples = 0
         self.stragglers: Counter[str] = Counter()  # steps by system
 
+    def began(self, first_step: int, last_step: int) -> None:
+        """Do nothing: steps count when they are done."""
+
     def trained(self, log: TrainingLog) -> None:
         first = log.losses[0][0]  # steps that have run before are run again
         self.train = [(step, loss) for step, loss in self.train if step < first]
@@ -50,6 +53,9 @@ class Recorder:
     def __init__(self, file: HistoryFile, about: Mapping[str, Any]) -> None:
         self._file = file
         self._head: list[Mapping[str, Any]] = [about]  # until the first line of the run
+
+    def began(self, first_step: int, last_step: int) -> None:
+        """Do nothing: steps count when they are done."""
 
     def trained(self, log: TrainingLog) -> None:
         numbers = {

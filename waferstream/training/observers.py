@@ -62,6 +62,9 @@ class EvaluationLog:
 class Observer(Protocol):
     """Receiver of a run's events, in order; methods must return quickly."""
 
+    def began(self, first_step: int, last_step: int) -> None:
+        """Receive the steps that training will do."""
+
     def trained(self, log: TrainingLog) -> None:
         """Receive a finished log step."""
 
@@ -76,21 +79,37 @@ class Observer(Protocol):
 
 
 class Progress:
-    """Progress bar and the vendor's progress lines; on CPU and GPU no machine is emulated."""
+    """Progress bar and the vendor's progress lines; on CPU and GPU no machine is emulated.
+
+    Args:
+        machine: The name of the emulated machine.
+        batch_size: Samples of a step.
+        log: Appends a line to the log of the run.
+        device: The kind of device.
+        look: Returns the newest step that has begun, in any thread.
+    """
 
     def __init__(
-        self, machine: str, batch_size: int, log: Callable[[str], None], device: str = "CSX"
+        self,
+        machine: str,
+        batch_size: int,
+        log: Callable[[str], None],
+        device: str,
+        look: Callable[[], int],
     ) -> None:
+        self._look = look
         self._machine = machine
         self._device = device
         self._batch_size = batch_size
         self._log = log
         self._bar: ProgressBar | None = None
 
+    def began(self, first_step: int, last_step: int) -> None:
+        self._bar = ProgressBar("Train", first_step, last_step, self._look)
+
     def trained(self, log: TrainingLog) -> None:
-        bar = self._bar or ProgressBar("Train", total=len(log.losses) + log.steps_left)
-        self._bar = bar
-        bar.advance(len(log.losses))
+        if self._bar is not None:
+            self._bar.reach(log.step)
         seconds_per_step = self._batch_size / log.global_rate
         line = train_line(
             step=log.step,
@@ -141,6 +160,9 @@ class Events:
 
     def __init__(self, folder: Path) -> None:
         self._writer = EventWriter(folder)
+
+    def began(self, first_step: int, last_step: int) -> None:
+        """Do nothing: steps are written when they are done."""
 
     def trained(self, log: TrainingLog) -> None:
         for step, loss in log.losses:
@@ -207,6 +229,8 @@ class TrainingReporter:
         self._untold: list[StepResult] = []
         self._position = 0  # of the loss among the results
         self._told_s = 0.0  # of the profiler's time
+        for observer in observers:
+            observer.began(plan.start + 1, plan.end)
 
     def take(self, results: Sequence[StepResult], stage: Stage, position: int = 0) -> None:
         """Take the results of the newest steps of ``stage``; ``position`` is that of the loss."""

@@ -12,7 +12,7 @@ import torch
 
 import cstorch
 from appliance.faults.plan import FaultPlan
-from appliance.spec import ClusterSpec, RoleLogSpec, load_cluster
+from appliance.spec import ClusterSpec, RoleLogSpec
 from cstorch.backend import Backend
 from cstorch.flags import restored
 from waferstream.config.callbacks import CheckLoss, TensorBoardLogger
@@ -43,7 +43,7 @@ _TRAINING: tuple[Mode, ...] = ("train", "train_and_eval")
 def run_session(
     params: Params,
     mode: Mode,
-    cluster_file: Path | None = None,
+    cluster: ClusterSpec | None = None,
     trace: Path | None = None,
     faults: Sequence[str] = (),
     command: str = "",
@@ -53,7 +53,7 @@ def run_session(
     Args:
         params: Configuration of the run.
         mode: What to run.
-        cluster_file: YAML file of the machine; the default machine if None.
+        cluster: The machine; the default one if None.
         trace: File for a Perfetto trace of emulated and measured time.
         faults: Further faults (see appliance.faults.plan), as a user writes them.
         command: The command line, for the log of the run.
@@ -64,7 +64,7 @@ def run_session(
     if trace is not None:
         check_trace(trace)
     torch.set_num_threads(1)  # the cores belong to the cluster
-    cluster = load_cluster(cluster_file) if cluster_file else ClusterSpec()
+    cluster = cluster or ClusterSpec()
     history = History()
     model_dir, trains = params.trainer.init.model_dir, mode in _TRAINING
     outputs = model_dir if trains else writable_or_temporary(model_dir)
@@ -85,7 +85,7 @@ def run_session(
                 observers: list[Observer] = [
                     history,
                     recorder,
-                    *_observers(params, cluster, folder),
+                    *_observers(params, cluster, folder, backend),
                 ]
                 for observer in observers:
                     stack.enter_context(closing(observer))
@@ -208,7 +208,9 @@ def make_backend(
     return backend
 
 
-def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Sequence[Observer]:
+def _observers(
+    params: Params, cluster: ClusterSpec, folder: RunFolder, backend: Backend
+) -> Sequence[Observer]:
     init = params.trainer.init
     observers: list[Observer] = []
     for logger in init.loggers:
@@ -216,7 +218,9 @@ def _observers(params: Params, cluster: ClusterSpec, folder: RunFolder) -> Seque
             machine = f"{init.backend.cluster_config.num_csx} x {cluster.machine.system.name}"
             batch_size = params.trainer.fit.train_dataloader.batch_size
             device = init.backend.backend_type
-            observers.append(Progress(machine, batch_size, folder.note, device))
+            observers.append(
+                Progress(machine, batch_size, folder.note, device, lambda: backend.newest_step)
+            )
         elif isinstance(logger, TensorBoardLogger):
             observers.append(Events(logger.summary_dir or folder.path))
     return observers

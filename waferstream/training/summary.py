@@ -30,6 +30,7 @@ from waferstream.training.trainer import Outcome
 from wsc.core.files import replacing, write_json
 from wsc.core.installation import Installation
 from wsc.core.micro_batches import closest_size
+from wsc.core.units import aligned
 from wsc.version import VERSION
 
 log = logging.getLogger("waferstream")
@@ -167,10 +168,10 @@ def log_throughput(history: History, machine: MachineSpec, num_csx: int) -> None
 
 
 def log_places(folder: RunFolder, losses: Path, summary: RunSummary, report: Path) -> None:
-    """Log where everything lies that a run has left."""
-    log.info("Report of this run: %s", report)
-    log.info("Log, summary, picture and events of this run: %s", folder.path)
+    """Log where everything lies that a run has left, as one block."""
+    rows = [("report", f"{report}"), ("log, summary, events", f"{folder.path}")]
     if losses.exists():
-        log.info("Losses of all runs: %s, %s", losses, folder.model_dir / PICTURE_NAME)
+        rows.append(("losses of all runs", f"{losses}, {folder.model_dir / PICTURE_NAME}"))
     if summary.checkpoint is not None:
-        log.info("Newest checkpoint: %s", summary.checkpoint)
+        rows.append(("newest checkpoint", summary.checkpoint))
+    log.info("%s", "\n".join(["Where everything lies", *(f"  {line}" for line in aligned(rows))]))

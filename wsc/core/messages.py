@@ -240,6 +240,11 @@ def server_name(index: int) -> str:
     return f"wgt-{index}"
 
 
+def is_server(name: str) -> bool:
+    """Return whether a role is a weight server of MemoryX."""
+    return name.startswith("wgt-")
+
+
 def replica_name(index: int) -> str:
     """Return the name of the replica of a weight server."""
     return f"rpl-{index}"

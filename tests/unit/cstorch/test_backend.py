@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cstorch
+from appliance.local import LocalRoles
 from tests.support.cstorch_program import (
     batches,
     evaluation_step,
@@ -28,6 +29,7 @@ from wsc.core.errors import (
     ProgramOrderError,
     WaferStreamError,
 )
+from wsc.core.role import Job, Report
 
 
 def test_second_backend_is_refused(backend: cstorch.Backend) -> None:
@@ -97,6 +99,23 @@ def poisoned() -> list[dict[str, torch.Tensor]]:
     (batch,) = random_batches(1, 8)
     batch["x"][3] = float("nan")
     return [batch]
+
+
+def test_newest_step_is_known_while_a_job_runs(
+    backend: cstorch.Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen = LocalRoles.run, []
+
+    def noting(roles: LocalRoles, job: Job) -> list[Report]:
+        seen.append(backend.newest_step)
+        reports = run(roles, job)
+        seen.append(backend.newest_step)
+        return reports
+
+    monkeypatch.setattr(LocalRoles, "run", noting)
+    losses(training_step(backend), executor(3, activation_steps=3))
+    losses(evaluation_step(backend), executor(5, activation_steps=5))
+    assert seen == [1, 3, 3, 3]
 
 
 def test_loss_that_is_nan_ends_the_run() -> None:

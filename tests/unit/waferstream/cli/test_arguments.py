@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support.errors import raises
 from waferstream.cli.arguments import Arguments, parse_arguments
 from waferstream.cli.flags import CONFIG_FLAGS, REAL_MACHINE_FLAGS, RUN_FLAGS, parse_scalar
+from waferstream.cli.main import cluster_of
 from waferstream.config.overrides import apply_overrides
 from waferstream.config.params import load_params
 from wsc.core.errors import ConfigError
@@ -291,3 +292,14 @@ def test_sub_command_refuses_flags_of_the_other_form(
     capsys: pytest.CaptureFixture[str], argv: str, word: str
 ) -> None:
     assert word in refused(capsys, *argv.split())
+
+
+def test_local_moves_all_roles_into_this_process(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("runtime: {stall_timeout_s: 44}")
+    words = ["--params=p.yaml", f"--cluster={cluster}"]
+    kinds = [
+        cluster_of(parse_arguments([*words, *more], tmp_path)).runtime for more in ([], ["--local"])
+    ]
+    assert [runtime.kind for runtime in kinds] == ["ray", "local"]
+    assert [runtime.stall_timeout_s for runtime in kinds] == [44, 44]

@@ -1,0 +1,62 @@
+"""What a terminal shows while a program runs: log lines above bars, and a spinner."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle
+
+from tqdm import tqdm
+
+log = logging.getLogger("waferstream")
+
+_FRAMES = "|/-\\"
+_FRAME_S = 0.15
+
+
+class TerminalHandler(logging.Handler):
+    """Handler that prints log lines on stdout, above the bars that are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stdout)
+        sys.stdout.flush()
+
+
+@contextmanager
+def repeated(function: Callable[[], object], period_s: float) -> Iterator[None]:
+    """Call a function again and again, in a thread, while the block runs."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(period_s):
+            function()
+
+    thread = threading.Thread(target=repeat, name="terminal", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def spinning(text: str) -> Iterator[None]:
+    """Show a text, a spinner and the time so far while the block runs.
+
+    They are on stderr, and only if it is a terminal and log lines know to go above them.
+    """
+    knows = any(isinstance(handler, TerminalHandler) for handler in log.handlers)
+    if not (knows and sys.stderr.isatty()):
+        yield
+        return
+    form, frames = "{desc} {elapsed}", cycle(_FRAMES)
+    first = f"{next(frames)} {text}"
+    with (
+        tqdm(desc=first, bar_format=form, leave=False, dynamic_ncols=True) as line,
+        repeated(lambda: line.set_description_str(f"{next(frames)} {text}"), _FRAME_S),
+    ):
+        yield
