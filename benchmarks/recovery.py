@@ -7,7 +7,8 @@ at given steps. The seconds are those of the log: from the failure of the job un
 Weights must be those of a local run in which nobody is killed.
 
 Goodput: the same steps twice on Ray, first undisturbed, then with a kill a minute; it is the share
-of the first time in the second.
+of the first time in the second. What a kill costs is stated in parts: those of the recovery, the
+step in flight, which runs again, and the rest: noticing the loss, and steps of another speed.
 
 Cost: the same training in one process, with and without protection in turn. Seconds are those of
 the processor for all roles together, so that other work on the host does not count; a ratio
@@ -46,17 +47,18 @@ _STEPS_BETWEEN = 10
 _FAULT_S = 60.0
 _WARM_UP = 50
 _DIED = re.compile(r"Recovery: (?P<role>\S+) died")
-_RECOVERED = re.compile(r"Recovery: recovered in (?P<s>[\d.]+) s")
+_RECOVERED = re.compile(r"Recovery: recovered in (?P<s>[\d.]+) s \((?P<parts>[^)]*)\)")
 _RESTARTS = AutoRestart(max_num_restarts=3)
 _SMALL = Workload(64, 2, 256, 32, 8, "fp32", cores=2)
 
 
 class Recoveries(logging.Handler):
-    """The seconds of each recovery by role, from the lines of the log."""
+    """The seconds of each recovery by role and by part, from the lines of the log."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seconds: dict[str, list[float]] = {}
+        self.parts: dict[str, list[float]] = {}
         self._role = ""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -65,6 +67,20 @@ class Recoveries(logging.Handler):
             self._role = died["role"]
         elif recovered := _RECOVERED.match(line):
             self.seconds.setdefault(self._role, []).append(float(recovered["s"]))
+            for part in recovered["parts"].split(", "):
+                name, _, seconds = part.rpartition(" ")
+                self.parts.setdefault(name, []).append(float(seconds))
+
+
+@contextmanager
+def noted() -> Iterator[Recoveries]:
+    """Note the recoveries in the block."""
+    recoveries, log = Recoveries(), logging.getLogger("waferstream")
+    log.addHandler(recoveries)
+    try:
+        yield recoveries
+    finally:
+        log.removeHandler(recoveries)
 
 
 class Training:
@@ -119,17 +135,13 @@ def measure_recovery(rounds: int) -> dict[str, Any]:
     """Kill every kind of role ``rounds`` times; return seconds by role, and both digests."""
     steps = [(n + 1) * _STEPS_BETWEEN for n in range(rounds * len(_VICTIMS))]
     faults = _kills_at(steps)
-    recoveries, log = Recoveries(), logging.getLogger("waferstream")
-    log.addHandler(recoveries)
-    with TemporaryDirectory(prefix="benchmark-") as folder:
+    with TemporaryDirectory(prefix="benchmark-") as folder, noted() as recoveries:
         plan = FaultPlan(stated=faults, folder=Path(folder))
-        try:
-            digest = _digest(RuntimeSpec(kind="ray", faults=plan), _RESTARTS, steps)
-        finally:
-            log.removeHandler(recoveries)
+        digest = _digest(RuntimeSpec(kind="ray", faults=plan), _RESTARTS, steps)
     every = [second for seconds in recoveries.seconds.values() for second in seconds]
     return {
         "seconds": recoveries.seconds,
+        "parts": {part: statistics.median(all_) for part, all_ in recoveries.parts.items()},
         "median_s": statistics.median(every),
         "max_s": max(every),
         "kills": len(faults),
@@ -163,18 +175,23 @@ def measure_goodput(minutes: int) -> dict[str, Any]:
         digest = training.backend.weights_digest()
     kills = [round(2 * _WARM_UP + (n + 0.5) * steps / minutes) for n in range(minutes)]
     faults = _kills_at(kills)
-    with TemporaryDirectory(prefix="benchmark-") as folder:
+    with TemporaryDirectory(prefix="benchmark-") as folder, noted() as recoveries:
         plan = FaultPlan(stated=faults, folder=Path(folder))
         with opened(_SMALL, RuntimeSpec(kind="ray", faults=plan), _RESTARTS) as training:
             training.run(_WARM_UP)
             training.run(_WARM_UP)
             faulty_s = _seconds_of(training, steps)
             digest_with_faults = training.backend.weights_digest()
+    parts = {part: sum(all_) / len(faults) for part, all_ in recoveries.parts.items()}
+    parts["step in flight"] = step_s  # at most: it runs again
+    lost_s = (faulty_s - quiet_s) / len(faults)
     return {
         "steps": steps,
         "kills": len(faults),
         "seconds": {"without": quiet_s, "with": faulty_s},
         "goodput": quiet_s / faulty_s,
+        "lost_s_per_kill": lost_s,
+        "parts_s_per_kill": parts | {"noticing, and slower steps": lost_s - sum(parts.values())},
         "is_equal": digest == digest_with_faults,
     }
 
@@ -216,13 +233,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recovery = measure_recovery(options.rounds)
     for role, seconds in recovery["seconds"].items():
         print(f"{role}: median {statistics.median(seconds):.1f} s, max {max(seconds):.1f} s")
+    print(f"parts of a recovery, median: {_described(recovery['parts'])}")
     goodput = measure_goodput(options.minutes)
     print(f"goodput with a kill a minute: {goodput['goodput']:.1%} of {goodput['steps']} steps")
+    print(f"a kill costs {goodput['lost_s_per_kill']:.2f} s, made of")
+    print(_described(goodput["parts_s_per_kill"]))
     is_same = goodput["is_equal"] and recovery["digest"] == recovery["digest_without_faults"]
     print(f"weights {'equal' if is_same else 'DIFFER FROM'} those without a fault")
     if options.json is not None:
         write_json(options.json, result | {"cost": cost, "recovery": recovery, "goodput": goodput})
     return 0 if is_same else 1
+
+
+def _described(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{part} {seconds:.2f} s" for part, seconds in parts.items())
 
 
 def _workload(hidden: int) -> Workload:
