@@ -30,7 +30,7 @@ from appliance.step_state import StateHolder, steps_per_job
 from memoryx.optim.cost import update_cost
 from simulator.cluster_timing import ClusterTiming
 from timing.timeline import Occupancy
-from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint import CLUSTER_STATES, parameter_of
 from wsc.checkpoint.writer import reserve_tensors
 from wsc.core.digest import weights_digest
 from wsc.core.errors import ApplianceRuntimeServerError
@@ -294,7 +294,7 @@ class Coordinator:
         """Return the tensors of a state that each weight server owns, for those that own some."""
         owned: dict[str, list[str]] = {}
         for name in names:
-            parameter = name if state == "model" else name.rpartition(".")[0]
+            parameter = parameter_of(name, state)
             if parameter in self._owner:  # others are buffers
                 owned.setdefault(self._servers[self._owner[parameter]], []).append(name)
         return owned

@@ -54,7 +54,7 @@ A complete program, which a test runs::
     backend.shutdown()
 """
 
-from cstorch import amp, distributed, metrics, optim, utils
+from cstorch import amp, distributed, metrics, optim, sparse, utils
 from cstorch import flags as backends
 from cstorch.amp.precision_level import current_pol, pol
 from cstorch.backend import Backend
@@ -123,6 +123,7 @@ __all__ = [
     "save",
     "set_debug_scope",
     "simulate",
+    "sparse",
     "step_closure",
     "tensor",
     "to_numpy",

@@ -13,7 +13,8 @@ from cstorch.client.checkpoints import local_path
 from cstorch.current import current_backend
 from cstorch.optim.packing import packed, unpacked
 from cstorch.remote.weights import as_arrays
-from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
+from memoryx.sparsity.mask import unpacked as unpacked_mask
+from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader
 from wsc.checkpoint.writer import append_tensors, writing
 from wsc.core.errors import CheckpointError
@@ -78,7 +79,19 @@ def load(path: Path | str) -> dict[str, Any]:
         states["model"] = model
     if "optimizer" in reader.objects or reader.names(OPTIMIZER_STATE):
         states["optimizer"] = packed(reader)
+    if masks := _masks(reader):
+        states["sparsity"] = masks
     return states
+
+
+def _masks(reader: Reader) -> dict[str, torch.Tensor]:
+    """Return the masks of a checkpoint by the names of their weights, whose shapes it has."""
+    shapes = {name: reader.tensors[f"{MODEL}.{name}"].shape for name in reader.names(MODEL)}
+    return {
+        name: unpacked_mask(reader[f"{SPARSITY_MASK}.{name}"], tuple(shapes[name]))
+        for name in reader.names(SPARSITY_MASK)
+        if name in shapes
+    }
 
 
 class LazyTensors(Mapping[str, torch.Tensor]):

@@ -14,7 +14,7 @@ from memoryx.optim.rule import Parameter, Shape, State, rule_named
 from memoryx.snapshot import CopyRoom, Snapshot
 from memoryx.sparsity.masks import Masks
 from memoryx.sparsity.restoring import check_density, present_masks
-from wsc.checkpoint import CLUSTER_STATES
+from wsc.checkpoint import CLUSTER_STATES, parameter_of
 from wsc.checkpoint.reader import Reader
 from wsc.core.disk import LOCAL_DISK, Disk
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
@@ -102,14 +102,14 @@ class WeightStore:
     def fill(self, values: Mapping[str, torch.Tensor], state: str = "model") -> None:
         """Overwrite tensors of one of CLUSTER_STATES."""
         own = self.tensors(state)
-        self.before_change({_parameter_of(name, state) for name in values})
+        self.before_change({parameter_of(name, state) for name in values})
         for name, value in values.items():
             self.memory.use((own[name],))
             own[name].copy_(value)
         if state == "sparsity":
             self.note_masks(values)
         else:
-            self.masks.apply({_parameter_of(n, state) for n in values}, self.masters, self.states)
+            self.masks.apply({parameter_of(n, state) for n in values}, self.masters, self.states)
 
     def update(self, gradients: Mapping[str, torch.Tensor], step: int) -> None:
         """Apply the optimizer's rule to some parameters, in place, for step ``step`` (from 1)."""
@@ -192,11 +192,6 @@ def _nothing(_parameters: Collection[str]) -> None:
     pass
 
 
-def _parameter_of(name: str, state: str) -> str:
-    """Return the parameter that a tensor of a checkpoint state belongs to."""
-    return name.rpartition(".")[0] if state == "optimizer" else name
-
-
 class Persistence:
     """Saves and restores the store of one server; all servers write the same file."""
 
@@ -222,7 +217,7 @@ class Persistence:
         tensors: dict[str, dict[str, np.ndarray]] = {}
         for state, prefix in CLUSTER_STATES.items():
             for name, array in self._arrays(state).items():
-                own = tensors.setdefault(_parameter_of(name, state), {})
+                own = tensors.setdefault(parameter_of(name, state), {})
                 own[f"{prefix}.{name}"] = array
         self._snapshot = Snapshot(
             self._server,

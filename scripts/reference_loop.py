@@ -19,8 +19,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from cstorch.sparse.configuration import build as build_sparsity
+from memoryx.sparsity.patterns import first_mask, next_mask
 from modelzoo.data.registry import build_source
 from modelzoo.data.source import Batch
+from modelzoo.published_names import published_name
 from waferstream.config.params import InitConfig, Params, load_params
 from waferstream.training.build import make_model, make_scaler
 from waferstream.training.parameter_groups import parameter_groups
@@ -30,6 +33,7 @@ from wsc.compiler.precision import StreamPrecision
 from wsc.core.digest import weights_digest
 from wsc.core.errors import WaferStreamError
 from wsc.core.micro_batches import Cut
+from wsc.core.sparsity import WeightSparsity
 
 Gradients = list[torch.Tensor]
 
@@ -62,6 +66,7 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
     optimizer = make_optimizer(init, model)
     cut = Cut.of(batch_size, micro_batch_size(init, batch_size))
     applied, scaling = 0, LossScaling(init)
+    sparse = SparseWeights(init, model, optimizer)
     for batch in batches:
         rows = {name: tensor.tensor_split(cut.num_micro_batches) for name, tensor in batch.items()}
         micro_batches = [
@@ -73,13 +78,55 @@ def train(init: InitConfig, batches: Iterable[Batch], batch_size: int) -> nn.Mod
             masters, tree_sum(gradients_of, len(micro_batches)), strict=True
         ):
             master.grad = gradient / scaling.scale
+        sparse.mask_gradients()
         if not scaling.has_overflowed(masters):
             clip(init, masters)
             follow_schedules(init, optimizer, applied)
             applied += 1
             place_eps(init, optimizer, applied)
             optimizer.step()
+            sparse.finish(applied)
     return model
+
+
+class SparseWeights:
+    """The masks of ``init.sparsity``, applied to weights, gradients and states as they are."""
+
+    def __init__(
+        self, init: InitConfig, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> None:
+        self._optimizer = optimizer
+        self._specs: dict[nn.Parameter, WeightSparsity] = {}
+        self._dense: dict[nn.Parameter, torch.Tensor] = {}  # whole gradients
+        if init.sparsity:
+            sparsity = build_sparsity(init.sparsity, published_name)
+            model.apply(sparsity)
+            for master, (name, algorithm) in sparsity.assigned().items():
+                assert isinstance(master, nn.Parameter)
+                self._specs[master] = algorithm.spec(name, master, 0, init.seed)
+        with torch.no_grad():
+            self._masks = {m: first_mask(spec, m.detach()) for m, spec in self._specs.items()}
+            for master, mask in self._masks.items():
+                master[~mask] = 0.0
+
+    def mask_gradients(self) -> None:
+        """Set the gradients of masked weights to zero."""
+        for master, mask in self._masks.items():
+            assert master.grad is not None
+            self._dense[master], master.grad = master.grad, torch.where(mask, master.grad, 0.0)
+
+    @torch.no_grad()
+    def finish(self, update: int) -> None:
+        """Change the masks that are due; set masked weights and their states to zero."""
+        for master, spec in self._specs.items():
+            master[~self._masks[master]] = 0.0
+            if spec.changes_at(update):
+                dense = self._dense[master]
+                self._masks[master] = next_mask(spec, self._masks[master], master, dense, update)
+            states = self._optimizer.state[master].values()
+            same = (t for t in states if isinstance(t, torch.Tensor) and t.shape == master.shape)
+            for tensor in (master, *same):
+                tensor[~self._masks[master]] = 0.0
 
 
 class LossScaling:

@@ -130,7 +130,7 @@ class Execution:
                 rule="MemoryX holds the trained weights, until backend.shutdown()",
                 remedy="read or save model.state_dict() before, or load a checkpoint",
             )
-        return self.restored.weight(name)
+        return self.restored.tensor(name, state)
 
     def install(
         self,
@@ -160,14 +160,14 @@ class Execution:
         else:
             self.cluster.install(installation)
         if state is not None:
-            self.held.take(state, self.cluster)
+            self.held.take(state, self.cluster, self.restored)
 
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let further training steps end with another update of the same optimizer."""
         cluster = self.running()
         cluster.train_with(optimizer)
         if self.held.state is not None:
-            self.held.take(self.held.state, cluster)
+            self.held.take(self.held.state, cluster, self.restored)
 
     def run(
         self,

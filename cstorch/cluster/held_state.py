@@ -25,9 +25,14 @@ class HeldState:
             self.state.keep()
             state.keep()
 
-    def take(self, state: OptimizerState, cluster: Cluster) -> None:
-        """Let MemoryX hold the state of an optimizer, whose rule has been installed."""
+    def take(self, state: OptimizerState, cluster: Cluster, restored: Restored | None) -> None:
+        """Let MemoryX hold the state of an optimizer, whose rule has been installed.
+
+        First masks give way to those that MemoryX has read from a checkpoint.
+        """
         self.state = state
+        if state.masks is not None and restored is not None and restored.mask_names:
+            state.masks.give_way()
         state.note_installed()
         self.send_changes(cluster)
         state.outdate()
@@ -42,6 +47,9 @@ class HeldState:
         if self.state is not None and (changes := self.state.take_changes()):
             log.info("Sending %d tensors of the optimizer's state", len(changes))
             cluster.load_weights(changes, "optimizer")
+        if self.state is not None and (masks := self.state.take_masks()):
+            log.info("Sending %d masks of sparse weights", len(masks))
+            cluster.load_weights(masks, "sparsity")
 
     def outdate(self) -> None:
         """Let later reads of the state fetch it: a step of training changes it."""

@@ -15,7 +15,7 @@ import torch
 from appliance.checkpoints import check_keys
 from appliance.cluster import Cluster
 from cstorch.remote.weights import Weights
-from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE
+from wsc.checkpoint import CLUSTER_STATES, MODEL, OPTIMIZER_STATE, SPARSITY_MASK
 from wsc.checkpoint.reader import Reader
 from wsc.core.errors import CheckpointError
 
@@ -47,9 +47,14 @@ class Restored:
         """The weights that come from the checkpoint."""
         return frozenset(self._reader.names(MODEL) if "model" in self.states else ())
 
-    def weight(self, name: str) -> np.ndarray:
-        """Return one weight; CheckpointError if the file is damaged."""
-        return self._reader[f"{MODEL}.{name}"]
+    def tensor(self, name: str, state: str) -> np.ndarray:
+        """Return one tensor of a state of CLUSTER_STATES; CheckpointError if it is damaged."""
+        return self._reader[f"{CLUSTER_STATES[state]}.{name}"]
+
+    @property
+    def mask_names(self) -> frozenset[str]:
+        """The weights whose masks come from the checkpoint."""
+        return frozenset(self._reader.names(SPARSITY_MASK) if "sparsity" in self.states else ())
 
     @cached_property
     def state_names(self) -> frozenset[str]:

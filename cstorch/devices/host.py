@@ -84,7 +84,7 @@ class HostBackend(Backend):
             self._execution.held.make_way(state)
         host.train_with(optimizer)
         if state is not None:
-            self._execution.held.take(state, host)
+            self._execution.held.take(state, host, self._execution.restored)
         after = host.update(gradients, optimizer, step, loss_scale)
         self._registered().outdate()
         self.steps.done = step

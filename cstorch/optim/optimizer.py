@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from cstorch.optim.loading import load_state, loaded_hyper
 from cstorch.optim.signatures import parameters_of, with_signature
 from cstorch.optim.state import STEP, OptimizerState
+from cstorch.sparse.algorithm import SparsityAlgorithm, refuse_unapplied
 from cstorch.tracing.recorded import RecordedScheduler
 from cstorch.tracing.recorder import active_recorder
 from memoryx.optim.rule import RULES, Rule
@@ -23,6 +24,7 @@ from wsc.core.errors import ConfigError, WaferStreamError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.optimizer import OptimizerSpec, ParamGroup
+from wsc.core.sparsity import WeightSparsity
 
 Hook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 
@@ -48,6 +50,8 @@ class Optimizer(torch.optim.Optimizer):
         given.apply_defaults()
         del given.arguments["params"]
         self.remote_state = OptimizerState(self)
+        self.sparsity: SparsityAlgorithm | None = None
+        """The algorithm that was applied to this optimizer."""
         self._zero_grad_pre_hooks: OrderedDict[int, Hook] = OrderedDict()
         self._zero_grad_post_hooks: OrderedDict[int, Hook] = OrderedDict()
         super().__init__(params, given.arguments)
@@ -154,19 +158,30 @@ class Optimizer(torch.optim.Optimizer):
                 if (value := function(tensor)) is not None:
                     tensors[key] = value
 
-    def apply(self, sparsity: object) -> None:
-        """Refuse to make state sparse.
+    def apply(self, sparsity: SparsityAlgorithm) -> None:
+        """Let the weights that an algorithm was applied to stay sparse in further updates.
 
         Raises:
-            ConfigError: Always.
+            ConfigError: It is no algorithm, was applied to no model, or is a second one.
         """
-        raise ConfigError(
-            "sparsity is not supported by running clusters",
-            code="sparsity-not-supported",
-            where=f"{type(self).__name__}.apply",
-            value=type(sparsity).__name__,
-            remedy="train without sparsity",
-        )
+        if not isinstance(sparsity, SparsityAlgorithm) or self.sparsity not in (None, sparsity):
+            raise ConfigError(
+                "an optimizer must get one algorithm of cstorch.sparse",
+                code="not-a-sparsity-algorithm",
+                where=f"{type(self).__name__}.apply",
+                value=type(sparsity).__name__,
+                remedy="join several algorithms in a cstorch.sparse.Group",
+            )
+        for parameter, (name, algorithm) in sparsity.assigned().items():
+            if (words := algorithm.first_mask(name, parameter)) is not None:
+                sparsity.view.put(parameter, words, is_first=True)
+        self.sparsity = sparsity
+        self.remote_state.masks = sparsity.view
+
+    def report_sparsity(self, updates: int) -> None:
+        """Call the hooks of the sparsity after so many steps of training."""
+        if self.sparsity is not None:
+            self.sparsity.report(updates)
 
     def increment_global_step(self, parameter: torch.Tensor) -> torch.Tensor:
         """Refuse to count updates here: MemoryX counts them.
@@ -188,29 +203,44 @@ class Optimizer(torch.optim.Optimizer):
         names: Mapping[torch.Tensor, str],
         schedulers: Sequence[RecordedScheduler] = (),
         done: int = 0,
+        num_steps: int = 1,
     ) -> OptimizerSpec:
         """Return the update as data, complete with every hyper-parameter.
 
         ``names`` maps each parameter to its name in the model; ``done`` is the number of steps of
-        training that are done. WaferStreamError for a parameter without a name, ConfigError for a
-        group without a learning rate.
+        training that are done, ``num_steps`` the last one that the update has to cover.
+        WaferStreamError for a parameter without a name, ConfigError for a group without a learning
+        rate, or for weights that are sparse in the model only.
         """
         groups = (
             self._group_spec(index, group, names, schedulers)
             for index, group in enumerate(self.param_groups)
         )
+        earlier = self.remote_state.earlier_updates(done)
         return OptimizerSpec(
             rule=self.rule.name,
             groups=tuple(groups),
-            earlier_updates=self.remote_state.earlier_updates(done),
+            earlier_updates=earlier,
+            sparsity=tuple(self._sparse_weights(names, num_steps + max(0, earlier))),
         )
+
+    def _sparse_weights(
+        self, names: Mapping[torch.Tensor, str], num_updates: int
+    ) -> Iterator[WeightSparsity]:
+        """Yield the sparsity of each sparse weight."""
+        refuse_unapplied(self.sparsity, [p for group in self.param_groups for p in group["params"]])
+        if self.sparsity is None:
+            return
+        seed = self.remote_state.seed
+        for parameter, (_, algorithm) in self.sparsity.assigned().items():
+            yield algorithm.spec(_name_of(parameter, names), parameter, num_updates, seed)
 
     def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
         """Return all that decides further updates and that no scheduler sets.
 
         Two calls return equal lists if the user has changed nothing in between.
         """
-        settings: list[object] = [self.remote_state.num_loads]
+        settings: list[object] = [self.remote_state.num_loads, self.sparsity is not None]
         for group in self.param_groups:
             scheduled = {scheduler.key for scheduler in schedulers if scheduler.sets(group)}
             own = {key: value for key, value in group.items() if key not in scheduled}

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
+from cstorch.sparse.masks import MaskView
 from memoryx.optim.rule import Hyper, Rule
 
 STEP = "step"
@@ -43,6 +44,10 @@ class SavedState(Protocol):
 
 class StateHolder(Holder, Protocol):
     """The backend, as the state of an optimizer sees it."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the program's random numbers."""
 
     @property
     def saved_state(self) -> SavedState | None:
@@ -90,6 +95,8 @@ class OptimizerState:
         self._saved: SavedState | None = None  # the newest checkpoint that counts for it
         self.is_in_memoryx = False
         self._installed: frozenset[str] = frozenset()  # names of the tensors in MemoryX
+        self.masks: MaskView | None = None
+        """The masks of sparse weights."""
         self.num_loads = 0
         """How often values were loaded, so that a changed count of updates is noticed."""
 
@@ -144,6 +151,12 @@ class OptimizerState:
     def note_done(self, steps: int) -> None:
         """Note how many steps of training have been applied since step 1."""
         self._updates = steps + self._earlier_updates
+
+    @property
+    def seed(self) -> int:
+        """The seed of the program; 0 before the model is compiled."""
+        holder = self._holder()
+        return 0 if holder is None else holder.seed
 
     def settle(self) -> None:
         """Run the steps that the user has called and that have not run yet."""
@@ -200,6 +213,10 @@ class OptimizerState:
                     changes[f"{_name(parameter)}.{key}"] = remote.plain
         return changes
 
+    def take_masks(self) -> dict[str, torch.Tensor]:
+        """Return the masks that the program has given since the last call, as words by name."""
+        return {} if self.masks is None else self.masks.take()
+
     def outdate(self) -> None:
         """Note that MemoryX holds other values from now on."""
         for remote in self._all():
@@ -222,6 +239,8 @@ class OptimizerState:
         """Note that MemoryX holds all tensors of this optimizer from now on."""
         self.tensors()
         self.is_in_memoryx = True
+        if self.masks is not None:
+            self.masks.is_in_memoryx = True
         self._installed = frozenset(
             f"{_name(parameter)}.{key}"
             for parameter, remotes in self._remotes.items()

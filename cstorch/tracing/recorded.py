@@ -60,9 +60,16 @@ class RecordedOptimizer(Protocol):
         """Its state, held by MemoryX."""
 
     def spec(
-        self, names: Mapping[torch.Tensor, str], schedulers: Sequence[RecordedScheduler], done: int
+        self,
+        names: Mapping[torch.Tensor, str],
+        schedulers: Sequence[RecordedScheduler],
+        done: int,
+        num_steps: int,
     ) -> OptimizerSpec:
         """Return the update as data; arguments as of ``Recorder.spec``."""
+
+    def report_sparsity(self, updates: int) -> None:
+        """Call the hooks of the sparsity after so many steps of training."""
 
     def settings(self, schedulers: Sequence[RecordedScheduler]) -> list[object]:
         """Return all that decides further updates and that no scheduler sets."""

@@ -124,6 +124,7 @@ class Recorder:
             self.scaler.current = loss_scale
         if self.optimizer is not None:
             self.optimizer.remote_state.note_done(self._applied(steps))
+            self.optimizer.report_sparsity(self.optimizer.remote_state.updates)
         for scheduler in self.schedulers:
             scheduler.note_done(self._applied(steps))
 
@@ -226,7 +227,7 @@ class Recorder:
             scheduler.start_at(applied, resumed)
             scheduler.cover(num_steps + scheduler.offset)
         return replace(
-            self.optimizer.spec(names, self.schedulers, applied),
+            self.optimizer.spec(names, self.schedulers, applied, num_steps),
             max_gradient_norm=self.max_gradient_norm,
             max_gradient_value=self.max_gradient_value,
             loss_scale=self.loss_scale,

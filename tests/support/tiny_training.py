@@ -138,7 +138,7 @@ def train_on_cluster(
 
 @cstorch.checkpoint_closure
 def _save(path: Path, backend: cstorch.Backend, scaler: amp.GradScaler) -> None:
-    state = {"model": {}, "optimizer": {}, "global_step": backend.global_step}
+    state = {"sparsity": {}, "model": {}, "optimizer": {}, "global_step": backend.global_step}
     cstorch.save({**state, "grad_scaler": scaler.state_dict()}, path)
 
 

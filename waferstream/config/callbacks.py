@@ -113,6 +113,10 @@ class LogInputSummaries(Named):
     """Write the batches of training at log steps to ``cs_events/input`` of the run's folder."""
 
 
+class LogSparsity(Named):
+    """Log the share of zeros of every sparse weight, asked for and actual, at activation steps."""
+
+
 class KeepNCheckpoints(Named):
     """Delete all but the newest ``n`` checkpoints of the run."""
 
@@ -239,6 +243,7 @@ CallbackConfig = Annotated[
     | Annotated[DumpActivations, Tag("DumpActivations")]
     | Annotated[DumpAvailableTensorNames, Tag("DumpAvailableTensorNames")]
     | Annotated[LogInputSummaries, Tag("LogInputSummaries")]
+    | Annotated[LogSparsity, Tag("LogSparsity")]
     | Annotated[KeepNCheckpoints, Tag("KeepNCheckpoints")]
     | Annotated[LoadCheckpointStates, Tag("LoadCheckpointStates")]
     | Annotated[SkipSamples, Tag("SkipSamples")]

@@ -149,13 +149,20 @@ def convert_legacy(data: Mapping[str, Any], where: str) -> dict[str, Any]:
 
     trainer: dict[str, Any] = {"init": {}}
     if "sparsity" in data:
-        trainer["init"]["sparsity"] = data["sparsity"]
+        _move_sparsity(trainer, data["sparsity"])
     _move_inputs(trainer, sections["train_input"], sections["eval_input"])
     _move_keys(trainer, sections["model"], MODEL)
     trainer["init"]["model"] = sections["model"]
     _move_optimizer(trainer, sections["optimizer"], where)
     _move_runconfig(trainer, sections["runconfig"], where)
     return {"trainer": trainer}
+
+
+def _move_sparsity(trainer: dict[str, Any], section: Any) -> None:
+    """Move the section; its key ``add_summaries`` is a callback now."""
+    if isinstance(section, dict) and section.pop("add_summaries", False):
+        _add_callback(trainer, {"LogSparsity": {}})
+    trainer["init"]["sparsity"] = section
 
 
 def _section(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from pydantic import Field, NonNegativeInt, model_validator
 
 from appliance.spec import AutoRestart
+from cstorch.sparse.configuration import Groups
 from waferstream.config.backend import BackendConfig, DeviceType
 from waferstream.config.callbacks import Callbacks, Loggers
 from waferstream.config.flags import (
@@ -21,7 +22,7 @@ from waferstream.config.flags import (
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.optimizer import OptimizerConfig, Schedulers
 from waferstream.config.overrides import Override, apply_overrides
-from waferstream.config.section import Named, NotYet, Section, one_or_many
+from waferstream.config.section import Named, Section, one_or_many
 from waferstream.config.sections import (
     CheckpointConfig,
     CheckpointPath,
@@ -54,7 +55,8 @@ class InitConfig(Section):
     optimizer: OptimizerConfig | None = None
     schedulers: Schedulers = ()
     precision: PrecisionConfig = PrecisionConfig()
-    sparsity: NotYet = None
+    sparsity: Groups | None = None
+    """Weights that are sparse: a share of zeros, a group, or a list of groups."""
     loop: LoopConfig = LoopConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig = LoggingConfig()

@@ -14,12 +14,14 @@ import cstorch
 from cstorch.amp import GradScaler
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
+from cstorch.sparse.configuration import build as build_sparsity
 from cstorch.trace import TracedStep
 from cstorch.tracing.forward import Forward
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.lora import add_lora
 from modelzoo.models.registry import build_model, known_config
 from modelzoo.models.transformer_config import TransformerConfig
+from modelzoo.published_names import published_name
 from modelzoo.user_classes import compute_loss, make_loss
 from waferstream.config.callbacks import ComputeNorm, Lora, NaNChecker, NotFiniteSteps
 from waferstream.config.params import InitConfig, Scope
@@ -57,10 +59,17 @@ def make_model(init: InitConfig) -> nn.Module:
 
 
 def make_optimizer(init: InitConfig, model: nn.Module) -> tuple[Optimizer, list[Scheduler]]:
-    """Build the optimizer, with the groups of ``parameter_groups``, and its schedulers."""
+    """Build the optimizer, with the groups of ``parameter_groups``, and its schedulers.
+
+    The weights that the section ``sparsity`` names become sparse.
+    """
     assert init.optimizer is not None, "checked by the caller"
     kind = getattr(cstorch.optim, init.optimizer.class_name)
     optimizer: Optimizer = kind(parameter_groups(init, model), **init.optimizer.arguments())
+    if init.sparsity:
+        sparsity = build_sparsity(init.sparsity, published_name)
+        model.apply(sparsity)
+        optimizer.apply(sparsity)
     return optimizer, list(_schedulers(init, optimizer))
 
 

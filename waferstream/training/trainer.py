@@ -20,11 +20,14 @@ from cstorch.amp import GradScaler
 from cstorch.backend import Backend
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
+from cstorch.sparse.algorithm import Hook
+from cstorch.sparse.configuration import check_updates
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
 from waferstream.config.callbacks import (
     KeepNCheckpoints,
+    LogSparsity,
     NotFiniteSteps,
 )
 from waferstream.config.params import InitConfig, Params
@@ -134,7 +137,9 @@ class Trainer:
         )
         if not plan.stages:
             return self._nothing_left(plan)
+        check_updates(self._init.sparsity or (), plan.end, "trainer.init.sparsity")
         self.optimizer, self.schedulers = make_optimizer(self._init, self.model)
+        self._log_sparsity(self.optimizer)
         self._scaler = make_scaler(self._init)
         self._restorer.load_states(self._scaler, self.schedulers, loader)
         states = (self.model, self.optimizer, self.schedulers, self._scaler)
@@ -187,6 +192,18 @@ class Trainer:
             self._send(metrics)
         else:
             self._send_later(metrics)
+
+    def _log_sparsity(self, optimizer: Optimizer) -> None:
+        """Let the callback ``LogSparsity`` see the shares of zeros after activation steps."""
+        sparsity = optimizer.sparsity
+        if sparsity is None or self._init.callback(LogSparsity) is None:
+            return
+
+        def log_as(kind: str) -> Hook:
+            return lambda _, name, share: self._send({f"sparsity/{name}/{kind}": share})
+
+        sparsity.register_target_sparsity_hook(log_as("target"))
+        sparsity.register_computed_sparsity_hook(log_as("actual"))
 
     def _send(self, metrics: Mapping[str, Any]) -> None:
         numbers = {name: float(value) for name, value in metrics.items()}

@@ -52,3 +52,8 @@ FORMAT_ATTRIBUTE = "__version__"
 WRITER_ATTRIBUTE = "__waferstream_version__"
 SPEC_ATTRIBUTE = "__spec__"
 OBJECTS_ATTRIBUTE = "__objects__"
+
+
+def parameter_of(name: str, state: str) -> str:
+    """Return the parameter that a tensor of one of CLUSTER_STATES belongs to."""
+    return name.rpartition(".")[0] if state == "optimizer" else name

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
 
 from wsc.core.config import Config
 
@@ -132,8 +132,22 @@ class Table(Level):
         return self.values[min(update, len(self.values) - 1)]
 
 
+def _type_of(value: object) -> str | None:
+    """Return the type of a schedule; None for what is none."""
+    if isinstance(value, Mapping):
+        return value.get("type")
+    return getattr(value, "type", None)
+
+
 AnyLevel = Annotated[
-    Constant | Linear | Exp | Power | Cosine | Cycling | Table, Field(discriminator="type")
+    Annotated[Constant, Tag("constant")]
+    | Annotated[Linear, Tag("linear")]
+    | Annotated[Exp, Tag("exp")]
+    | Annotated[Power, Tag("power")]
+    | Annotated[Cosine, Tag("cosine")]
+    | Annotated[Cycling, Tag("cycling")]
+    | Annotated[Table, Tag("table")],
+    Discriminator(_type_of),
 ]
 
 

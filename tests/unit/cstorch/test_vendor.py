@@ -12,8 +12,7 @@ import pytest
 
 import cstorch
 from appliance.user_code import imports_end_with, prepare_imports_with
-from cstorch import vendor
-from cstorch.client import sparse
+from cstorch import sparse, vendor
 from cstorch.client.rates import RateTracker
 from cstorch.vendor import VendorModuleError, VendorNameError
 from tests.support.errors import raises

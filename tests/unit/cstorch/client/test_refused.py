@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cstorch.client import experimental, functional, op_profiler, sparse
-from cstorch.client.files import retrieve_all_subclasses
+from cstorch.client import experimental, functional, op_profiler
 from cstorch.client.refused import FeatureNotHereError
 from tests.support.errors import raises
 
@@ -15,8 +14,6 @@ from tests.support.errors import raises
 @pytest.mark.parametrize(
     "feature",
     [
-        sparse.Static,
-        sparse.configure,
         experimental.start_implicit_loop,
         experimental.Compression,
         functional.SelectiveGrad,
@@ -27,8 +24,3 @@ def test_a_call_is_refused_with_a_remedy(feature: Any) -> None:
     with raises(FeatureNotHereError, "feature-not-here") as caught:
         feature(0.5)
     assert caught.value.remedy
-
-
-def test_algorithms_of_sparsity_can_be_listed() -> None:
-    names = {cls.__name__ for cls in retrieve_all_subclasses(sparse.SparsityAlgorithm)}
-    assert {"Static", "GMP", "SET", "RigL"} <= names

@@ -204,7 +204,7 @@ def test_every_runconfig_key_has_a_place(key: str) -> None:
             "not supported here",
         ),
         (legacy(wandb={"project": "x"}), "'wandb' is known"),
-        (legacy(sparsity=0.5), "trainer.init.sparsity"),
+        (legacy(sparsity=1.5), "trainer.init.sparsity"),
         (legacy(model={}), "'trainer.init.model.name' is missing"),
         (legacy(optimizer={"learning_rate": 1}), "optimizer_type"),
         (legacy(optimizer={"optimizer_type": "Foo", "learning_rate": 1}), "unknown class 'Foo'"),

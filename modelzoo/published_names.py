@@ -1,0 +1,32 @@
+"""Names that the vendor's Model Zoo gives to the parameters of the models here.
+
+Filters in stock params files are written for them (``*proj_[qkv]_dense_layer.weight``).
+"""
+
+from __future__ import annotations
+
+import re
+
+_RULES = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"^head\.", "lm_head."),
+        (r"^embedding\.(?!position|segment|token)", "embedding_layer.word_embeddings."),
+        (r"^embedding\.token\.", "embedding_layer.word_embeddings."),
+        (r"^embedding\.segment\.", "embedding_layer.segment_embedding."),
+        (r"^(embedding\.)?position\.", "embedding_layer.position_embeddings.embed."),
+        (r"^(decoder|encoder)\.", r"transformer_\1.layers."),
+        (r"attention\.(q|k|v)(?:uery|ey|alue)\.", r"self_attn.proj_\1_dense_layer."),
+        (r"attention\.output\.", "self_attn.proj_output_dense_layer."),
+        (r"feed_forward\.up\.", "ffn.ffn.0.linear_layer."),
+        (r"feed_forward\.gate\.", "ffn.ffn.0.linear_layer_for_glu."),
+        (r"feed_forward\.down\.", "ffn.ffn.1.linear_layer."),
+    )
+)
+
+
+def published_name(name: str) -> str:
+    """Return the vendor's name of a parameter; the same where it has none of its own."""
+    for pattern, replacement in _RULES:
+        name = pattern.sub(replacement, name)
+    return name

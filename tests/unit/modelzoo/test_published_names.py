@@ -1,0 +1,30 @@
+"""The vendor's names of parameters, for which stock filters are written."""
+
+from __future__ import annotations
+
+from modelzoo.models.registry import build_model
+from modelzoo.published_names import published_name
+from tests.support.tiny_training import GPT, LLAMA
+
+
+def test_matrices_of_gpt_have_published_names() -> None:
+    model = build_model(GPT | {"num_hidden_layers": 1}, seed=0)
+    names = [name for name, parameter in model.named_parameters() if parameter.ndim > 1]
+    layer = "transformer_decoder.layers.0"
+    assert [published_name(name) for name in names] == [
+        "embedding_layer.word_embeddings.weight",
+        "embedding_layer.position_embeddings.embed.weight",
+        f"{layer}.self_attn.proj_q_dense_layer.weight",
+        f"{layer}.self_attn.proj_k_dense_layer.weight",
+        f"{layer}.self_attn.proj_v_dense_layer.weight",
+        f"{layer}.self_attn.proj_output_dense_layer.weight",
+        f"{layer}.ffn.ffn.0.linear_layer.weight",
+        f"{layer}.ffn.ffn.1.linear_layer.weight",
+    ]
+
+
+def test_gate_and_output_head_have_published_names() -> None:
+    model = build_model(LLAMA | {"num_hidden_layers": 1}, seed=0)
+    names = {published_name(name) for name, _ in model.named_parameters()}
+    assert "lm_head.weight" in names
+    assert "transformer_decoder.layers.0.ffn.ffn.0.linear_layer_for_glu.weight" in names
