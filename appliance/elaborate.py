@@ -14,7 +14,12 @@ from appliance.round_size import activation_bytes, micro_batches_of_round, most_
 from csnode.node import NodeSpec
 from memoryx.flash import check_bound
 from memoryx.flash_spec import FlashSpec
-from memoryx.optim.cost import state_bytes_per_element, update_cost, waits_for_all
+from memoryx.optim.cost import (
+    densities_of,
+    state_bytes_per_element,
+    update_cost,
+    waits_for_all,
+)
 from memoryx.replica import ReplicaSpec
 from memoryx.server import ServerSpec
 from memoryx.tiers import fill_tiers, tiers_of
@@ -189,6 +194,7 @@ def costed_program(installation: Installation, machine: MachineSpec) -> CostedPr
         update=update_cost(optimizer, program.parameter),
         waits_for_all=waits_for_all(optimizer),
         loading=installation.feed.loading,
+        densities=densities_of(optimizer, program.parameter),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 
 from memoryx.optim.cost import NO_UPDATE, UpdateCost
 from memoryx.tiers import Tiers, tiers_of
 from timing.cost import SegmentCost, segment_costs
+from timing.densities import DENSE, Densities, sparse_plan
 from timing.hardware import MachineSpec
 from wsc.core.loading import UNKNOWN_LOADING, Loading
 from wsc.core.micro_batches import Cut
@@ -34,6 +35,7 @@ class CostedProgram:
     load_ps: int  # of one micro-batch, by the input workers of one system
     update: UpdateCost
     waits_for_all: bool
+    densities: Densities = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -45,20 +47,24 @@ class CostedProgram:
         update: UpdateCost = NO_UPDATE,
         waits_for_all: bool = False,
         loading: Loading = UNKNOWN_LOADING,
+        densities: Densities = DENSE,
     ) -> CostedProgram:
         """Cost a program on machines of one kind, whatever their number of systems.
+
+        Zeros of sparse weights neither stream nor compute; room is kept for them in MemoryX.
 
         Raises ApplianceResourceExhausted if model and optimizer do not fit MemoryX.
         """
         return cls(
             program,
-            schedule=schedule_of(program, plan),
+            schedule=schedule_of(program, sparse_plan(plan, densities)),
             tiers=tiers_of(program, machine.memoryx, update.state_bytes),
-            costs=segment_costs(program, machine.system),
+            costs=segment_costs(program, machine.system, densities),
             loading=loading,
             load_ps=_load_ps(program, machine, loading),
             update=update,
             waits_for_all=waits_for_all,
+            densities=densities,
         )
 
     def with_program(self, program: Program, machine: MachineSpec) -> CostedProgram:
@@ -66,7 +72,7 @@ class CostedProgram:
         return replace(
             self,
             program=program,
-            costs=segment_costs(program, machine.system),
+            costs=segment_costs(program, machine.system, self.densities),
             load_ps=_load_ps(program, machine, self.loading),
         )
 

@@ -21,8 +21,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import NamedTuple
 
+from timing.densities import DENSE, Densities, op_densities
 from timing.hardware import WaferSpec
 from timing.kernels import Cycles, Grid
 from timing.kernels.op_costs import CostFunction, cost_function_of
@@ -45,25 +47,34 @@ class SegmentCost(NamedTuple):
         return self.compute_ps + self.overhead_ps
 
 
-def segment_costs(program: Program, wafer: WaferSpec) -> list[SegmentCost]:
-    """Return the cost of each segment for one micro-batch.
+def segment_costs(
+    program: Program, wafer: WaferSpec, densities: Densities = DENSE
+) -> list[SegmentCost]:
+    """Return the cost of each segment for one micro-batch; zeros of sparse weights cost nothing.
 
     All ops are costed in the program's stream dtype, whatever the graph computes them in (see the
     top of this file). Raises ApplianceCompilationError for an op of a kind without a cost.
     """
     # Layers repeat: there are many segments, a few different lists of ops, and fewer cost functions
-    works = Counter(segment.work for segment in program.segments)
-    functions = {work: [cost_function_of(op) for op in work if op.kind != "view"] for work in works}
+    keys = [(each.work, op_densities(each, program, densities)) for each in program.segments]
+    works = Counter(keys)
+    functions = {key: _functions_of(*key) for key in works}
     counts: Counter[CostFunction] = Counter()
-    for work, count in works.items():
-        for function in functions[work]:
+    for key, count in works.items():
+        for function in functions[key]:
             counts[function] += count
     _, cycles = _on_best_grid(counts, wafer, program.stream_dtype)
     costs = {
-        work: _segment_cost([cycles[function] for function in each], wafer)
-        for work, each in functions.items()
+        key: _segment_cost([cycles[function] for function in each], wafer)
+        for key, each in functions.items()
     }
-    return [costs[segment.work] for segment in program.segments]
+    return [costs[key] for key in keys]
+
+
+def _functions_of(work: Sequence[OpWork], densities: Sequence[float]) -> list[CostFunction]:
+    """Return the cost functions of ops; without densities all their weights are dense."""
+    pairs = zip(work, densities or repeat(1.0), strict=False)
+    return [cost_function_of(op, density) for op, density in pairs if op.kind != "view"]
 
 
 def best_grid(counts: Mapping[OpWork, int], wafer: WaferSpec, dtype: str) -> Grid:

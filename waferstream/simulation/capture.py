@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ import cstorch
 from appliance.batches import GlobalBatches
 from cstorch.backend import Backend
 from cstorch.trace import TracedStep
-from memoryx.optim.cost import UpdateCost, update_cost, waits_for_all
+from memoryx.optim.cost import UpdateCost, densities_of, update_cost, waits_for_all
 from modelzoo.data.registry import build_source, check_section
 from modelzoo.models.registry import known_config
 from modelzoo.models.transformer_config import TransformerConfig
@@ -69,6 +69,8 @@ class CapturedStep:
     waits_for_all: bool
     tokens_per_sample: int | None
     """None for a model that does not read tokens."""
+    densities: dict[str, float] = field(default_factory=dict)
+    """Share of non-zeros of each sparse weight."""
 
     @cached_property
     def program(self) -> ScalableProgram:
@@ -174,6 +176,7 @@ def captured_step(small: AtSize, large: AtSize, batch: Any) -> CapturedStep:
         update=update_cost(optimizer, small.program.parameter),
         waits_for_all=waits_for_all(optimizer),
         tokens_per_sample=_tokens_per_sample(batch),
+        densities=densities_of(optimizer, small.program.parameter),
     )
 
 
@@ -238,7 +241,12 @@ def _optimizer_of_all_layers(optimizer: OptimizerSpec | None, stack: Stack) -> O
     if optimizer is None:
         return None
     groups = (replace(group, names=stack.names(group.names)) for group in optimizer.groups)
-    return replace(optimizer, groups=tuple(groups))
+    sparsity = (
+        replace(spec, name=name)
+        for spec in optimizer.sparsity
+        for name in stack.names((spec.name,))
+    )
+    return replace(optimizer, groups=tuple(groups), sparsity=tuple(sparsity))
 
 
 def _config(init: InitConfig) -> TransformerConfig | None:
@@ -248,6 +256,7 @@ def _config(init: InitConfig) -> TransformerConfig | None:
 def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:
     """Return a digest of model, precision, optimizer, shapes, and the code that captures."""
     shapes = [(name, tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in batch.items()]
-    sections = [init.model.dump(), init.precision.dump(), init.callback(Lora), init.optimizer]
+    others = (init.callback(Lora), init.optimizer, init.sparsity)
+    sections = (init.model.dump(), init.precision.dump(), *others)
     parts = (VERSION, torch.__version__, sections, shapes, sources_digest(*_SOURCES))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

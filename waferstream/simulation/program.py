@@ -120,6 +120,7 @@ def _study(
             backend.size().num_servers,
             update=step.update,
             waits_for_all=step.waits_for_all,
+            densities=step.densities,
             loading=UNKNOWN_LOADING,
         )
     finally:

@@ -156,6 +156,7 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
         num_servers,
         update=step.update,
         waits_for_all=step.waits_for_all,
+        densities=step.densities,
         loading=training_loading(params.trainer),
     )
     return Study(

@@ -276,12 +276,14 @@ class Bucket:
     """The parameters of one segment that one server owns: the contents of one slab.
 
     ``specs`` describes the tensors of the slab, one after the other, in the dtype that travels.
+    ``index_bytes`` is what the indexes of sparse weights take; timing models alone state it.
     """
 
     index: int
     segment: int
     server: int
     specs: tuple[TensorSpec, ...]
+    index_bytes: int = 0
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -293,7 +295,7 @@ class Bucket:
 
     @cached_property
     def num_bytes(self) -> int:
-        return sum(spec.num_bytes for spec in self.specs)
+        return sum(spec.num_bytes for spec in self.specs) + self.index_bytes
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Annotated, Literal, Self
 
@@ -255,6 +256,17 @@ class WeightSparsity:
         if share is None:
             return None
         return self.groups * kept_of(prod(shape) // self.groups, share)
+
+    def density(self, shape: Sequence[int], update: int) -> float:
+        """Return the share of weights that are not zero after an update, 1 where masks decide.
+
+        It is that of the last update, this one included, that changed or made the mask.
+        """
+        made = (0,) if self.starts_sparse else ()
+        changes = (each for each in range(update, 0, -1) if self.changes_at(each))
+        last = next(chain(changes if self.update else (), made), None)
+        kept = None if last is None else self.num_kept(shape, last)
+        return 1.0 if kept is None or not prod(shape) else kept / prod(shape)
 
     @property
     def groups(self) -> int:

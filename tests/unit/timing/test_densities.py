@@ -1,0 +1,111 @@
+"""Sparse weights on the emulated machine: streams and work shrink with density, dense ones do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memoryx.optim.cost import densities_of
+from simulator.cluster_timing import ClusterTiming
+from simulator.costed_program import CostedProgram
+from tests.support.plain_sgd import plain_sgd
+from tests.support.small_programs import segment
+from timing.cost import SegmentCost, segment_costs
+from timing.densities import Densities, op_densities, sparse_plan
+from timing.hardware import MachineSpec
+from timing.kernels import Grid
+from timing.kernels.streaming import weight_streaming
+from wsc.core.nonzero_bytes import expected_bytes
+from wsc.core.program import OpWork, Program, TensorSpec, plan_streams
+from wsc.core.sparsity import Constant, Exp, UpdateSteps, WeightSparsity
+
+MACHINE = MachineSpec()
+WIDTH, TOKENS = 4096, 50_000
+SQUARE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, WIDTH), streams=True)
+WIDE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, 4 * WIDTH), streams=True)
+NORM = OpWork("native_layer_norm", "norm", 1, (TOKENS, WIDTH))
+NAMES = ("q", "k", "up")
+
+
+def layer() -> Program:
+    """Return a step with two square products, a wide one and a norm."""
+    shapes = {"q": (WIDTH, WIDTH), "k": (WIDTH, WIDTH), "up": (4 * WIDTH, WIDTH), "bias": (WIDTH,)}
+    parameters = tuple(TensorSpec(name, shape, "float32") for name, shape in shapes.items())
+    forward = segment(0, weights=tuple(shapes), work=(SQUARE, SQUARE, WIDE, NORM))
+    backward = segment(1, "backward", weights=NAMES, gradients=tuple(shapes), work=(SQUARE, WIDE))
+    return Program(
+        "train", "cs_0", parameters, "bfloat16", (), 1, (forward, backward), 25, num_micro_batches=1
+    )
+
+
+def costs(densities: Densities) -> list[SegmentCost]:
+    return segment_costs(layer(), MACHINE.system, densities)
+
+
+def step_ps(densities: Densities) -> int:
+    program = layer()
+    timing = ClusterTiming(MACHINE, 1, 1)
+    costed = CostedProgram.of(program, plan_streams(program, 1), MACHINE, densities=densities)
+    timing.load_program(costed)
+    return timing.step("train", 1).duration_ps
+
+
+def test_density_1_changes_no_picosecond() -> None:
+    all_dense = dict.fromkeys(NAMES, 1.0)
+    assert costs(all_dense) == costs({}) == segment_costs(layer(), MACHINE.system)
+    assert step_ps(all_dense) == step_ps({})
+    plan = plan_streams(layer(), 2)
+    assert sparse_plan(plan, {}) is plan
+    assert sparse_plan(plan, all_dense) == plan
+
+
+def test_step_gets_shorter_with_every_zero() -> None:
+    durations = [step_ps(dict.fromkeys(NAMES, d)) for d in (1.0, 0.75, 0.5, 0.25, 0.1, 0.05)]
+    assert durations == sorted(durations, reverse=True)
+    assert 3 < durations[0] / durations[4] < 10  # norm, gradients and segments' fixed time stay
+
+
+def test_work_is_that_of_the_closed_form() -> None:
+    """Ops of a segment have the density of the weights of their size, on average."""
+    forward = layer().segments[0]
+    assert op_densities(forward, layer(), {"q": 0.1}) == (0.55, 0.55, 1.0, 1.0)
+    assert op_densities(forward, layer(), {"bias": 0.5}) == (1.0, 1.0, 1.0, 1.0)
+    assert op_densities(forward, layer(), {"other": 0.5}) == ()
+    grid = Grid(MACHINE.system.fabric, 200)
+    dense, sparse = (
+        weight_streaming(grid, TOKENS, WIDTH, WIDTH, "bfloat16", d).total_cycles for d in (1.0, 0.1)
+    )
+    assert 4 < dense / sparse < 10  # the ring and PEs that wait for others stay
+
+
+def test_streams_have_the_bytes_of_values_and_index() -> None:
+    plan = sparse_plan(plan_streams(layer(), 1), {"up": 0.1})
+    others = (2 * WIDTH * WIDTH + WIDTH) * 2
+    assert plan.weights[0].num_bytes == others + expected_bytes(4 * WIDTH * WIDTH, 0.1, 2)
+    (gradients,) = plan.gradients
+    kept = round(0.1 * 4 * WIDTH * WIDTH)
+    assert gradients.num_bytes == (2 * WIDTH * WIDTH + WIDTH + kept) * 4
+    assert gradients.num_elements == 2 * WIDTH * WIDTH + WIDTH + kept
+    nearly_dense = sparse_plan(plan_streams(layer(), 1), {"up": 0.99})
+    assert nearly_dense.weights == plan_streams(layer(), 1).weights
+
+
+@pytest.mark.parametrize(
+    ("changes", "earlier", "density"),
+    [
+        ({}, 0, 0.25),
+        ({"level": None, "init": "from_zeros"}, 0, None),
+        ({"update": UpdateSteps(freq=10, start=10)}, 9, None),
+        ({"update": UpdateSteps(freq=10, start=10)}, 10, 0.25),
+        ({"level": Exp(init=0.0, gamma=-0.1, final=1.0), "update": UpdateSteps(freq=10)}, 19, 0.36),
+    ],
+)  # fmt: skip
+def test_density_is_that_of_the_last_change(
+    changes: dict[str, object], earlier: int, density: float | None
+) -> None:
+    made = {"algorithm": "gmp", "level": Constant(value=0.75), **changes}
+    spec = WeightSparsity("q", **made)  # type: ignore[arg-type]
+    optimizer = replace(plain_sgd(NAMES, 0.1, sparsity=(spec,)), earlier_updates=earlier)
+    found = densities_of(optimizer, layer().parameter)
+    assert found == ({} if density is None else {"q": pytest.approx(density, abs=0.01)})

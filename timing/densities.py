@@ -1,0 +1,89 @@
+"""Sparse weights on the emulated machine: what streams, and which ops skip zeros.
+
+A weight of *density* d streams and is stored as the share d of its elements that are not zero, with
+their index (wsc.core.nonzero_bytes); its zeros trigger no work (Lie, Hot Chips 34, 2022: only
+non-zero weights are sent). The wafer computes the gradient of a weight as if it were dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from types import MappingProxyType
+
+from wsc.core.nonzero_bytes import expected_bytes
+from wsc.core.program import (
+    BYTES_PER_ELEMENT,
+    Bucket,
+    OpWork,
+    Program,
+    Segment,
+    StreamPlan,
+    TensorSpec,
+)
+
+Densities = Mapping[str, float]
+"""Share of the elements that are not zero, by weight; weights that are not there are dense."""
+
+DENSE: Densities = MappingProxyType({})
+
+
+def sparse_plan(plan: StreamPlan, densities: Densities) -> StreamPlan:
+    """Return the streams of a program of which only non-zeros travel.
+
+    The shape of a sparse weight becomes the number of its non-zeros.
+    """
+    if not densities:
+        return plan
+    weights = tuple(_sparse(bucket, densities, has_index=True) for bucket in plan.weights)
+    gradients = tuple(_sparse(bucket, densities, has_index=False) for bucket in plan.gradients)
+    return StreamPlan(weights, gradients)
+
+
+def op_densities(segment: Segment, program: Program, densities: Densities) -> tuple[float, ...]:
+    """Return the density of what each op of a segment multiplies; empty if all of it is dense.
+
+    An op does not name its weight. The weights of the segment with as many elements as the op
+    multiplies count, on average: ``n`` products at densities ``d`` take about as long as at their
+    mean.
+    """
+    if densities.keys().isdisjoint(segment.weights):
+        return ()
+    by_size: dict[int, list[float]] = {}
+    for name in segment.weights:
+        size = program.parameter[name].num_elements
+        by_size.setdefault(size, []).append(densities.get(name, 1.0))
+    found = (by_size.get(_streamed_elements(op), [1.0]) for op in segment.work)
+    return tuple(sum(each) / len(each) for each in found)
+
+
+def _streamed_elements(op: OpWork) -> int:
+    """Return the elements of the weight that an op multiplies; 0 if none streams into it."""
+    if not op.streams:
+        return 0
+    if op.kind == "convolution":
+        return prod(op.shape[1:])
+    batch, _, inner, columns = op.shape
+    return inner * columns * (batch if op.op == "_grouped_mm" else 1)
+
+
+def _sparse(bucket: Bucket, densities: Densities, *, has_index: bool) -> Bucket:
+    if densities.keys().isdisjoint(bucket.names):
+        return bucket
+    specs, index_bytes = [], 0
+    for spec in bucket.specs:
+        kept, index = _non_zeros(spec, densities.get(spec.name, 1.0))
+        specs.append(kept)
+        index_bytes += index
+    return replace(bucket, specs=tuple(specs), index_bytes=index_bytes if has_index else 0)
+
+
+def _non_zeros(spec: TensorSpec, density: float) -> tuple[TensorSpec, int]:
+    """Return a weight as it travels, and the bytes of its index."""
+    element_bytes = BYTES_PER_ELEMENT[spec.dtype]
+    num_bytes = expected_bytes(spec.num_elements, density, element_bytes)
+    if num_bytes == spec.num_bytes:
+        return spec, 0
+    kept = replace(spec, shape=(round(spec.num_elements * density),))
+    return kept, num_bytes - kept.num_bytes
