@@ -12,7 +12,6 @@ from timing.start_up import StartUp
 from waferstream.reports.curve import (
     CurvePoint,
     CurveResult,
-    ErrorBar,
     LayerGroup,
     PointDetail,
     PredictedStep,
@@ -20,6 +19,7 @@ from waferstream.reports.curve import (
     curve_of_runs,
 )
 from waferstream.reports.economics import TrainingBill
+from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.host import Host
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from validation.families.prediction import Compared
 from validation.report.summary import Errors, validated
@@ -83,6 +83,7 @@ def _draw_errors(axes: Axes, by_family: Mapping[str, Sequence[Compared]]) -> Non
     axes.set(xlim=(-_FARTHEST - 0.01, _FARTHEST + 0.01), ylim=(len(by_family) - 0.4, -0.6))
     axes.set_yticks([])
     axes.grid(visible=True, axis="x")
+    axes.xaxis.set_major_locator(MultipleLocator(0.2))  # more labels would touch
     axes.xaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=" %"))
     axes.set_xlabel("predicted over published, less one")
 

@@ -165,20 +165,20 @@ def goal_table(goals: Sequence[tuple[Goal, Errors | None]]) -> Table:
 def error_table(compared: Sequence[Compared], families: Sequence[str]) -> Table:
     """Return the errors on validation rows of every family, with goals met, missed or absent.
 
-    Families that share a goal follow the line of their goal; families without goal are grouped.
+    Families that share a goal follow the line of their goal; families without goal are grouped. A
+    family without validation rows says which rows it has, since its error proves nothing.
     """
-    by_family = grouped(validated(compared), lambda one: one.family)
+    by_family = grouped(compared, lambda one: one.family)
     shown = [family for family in families if family in by_family]
     lines: list[tuple[str, ...]] = []
     for goal, members in grouped(shown, _goal_of).items():
         if goal is not None:
             rows = [one for family in members for one in by_family[family]]
             lines.append(
-                _error_line(f"**{goal.name}**", rows, f"{goal}: {goal.verdict(Errors.of(rows))}")
+                _error_line(f"**{goal.name}**", rows, f"{goal}: {goal.verdict(goal.errors(rows))}")
             )
-        remark = "no goal" if goal is None else ""
         lines += [
-            _error_line(family, by_family[family], remark)
+            _error_line(family, by_family[family], _remark(by_family[family], goal))
             for family in members
             if goal is None or family != goal.families
         ]
@@ -190,8 +190,19 @@ def _goal_of(family: str) -> Goal | None:
     return next((goal for goal in GOALS if belongs(family, goal.families)), None)
 
 
+def _remark(compared: Sequence[Compared], goal: Goal | None) -> str:
+    """Return why a family has no errors, or that it has no goal."""
+    if validated(compared):
+        return "no goal" if goal is None else ""
+    uses = grouped(compared, lambda one: one.row.use)
+    return "not validated: " + ", ".join(f"{len(rows)} {use}" for use, rows in uses.items())
+
+
 def _error_line(name: str, compared: Sequence[Compared], remark: str) -> tuple[str, ...]:
-    errors = Errors.of(compared)
+    rows = validated(compared)
+    if not rows:
+        return name, *_numbers(None), "-", remark
+    errors = Errors.of(rows)
     return name, *_numbers(errors), errors.worst_row, remark
 
 

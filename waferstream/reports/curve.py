@@ -14,6 +14,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
         bill        null without a token budget: tokens, duration_s, system_hours, energy_kwh, cost
         filled      null where a larger micro-batch would not be faster: micro_batch_size,
                     num_rounds, speed_up
+        extrapolated  why no published run covers the point; empty where one does
         run         null unless trained: weights_sha256, efficiency,
                     measured {samples_per_s, seconds, host}
     simulation      null unless simulated: stream_dtype, optimizer, error_bar, as_published,
@@ -37,33 +38,9 @@ from memoryx.tiers import Tiers
 from timing.stalls import StreamCheck
 from timing.start_up import StartUp
 from waferstream.reports.economics import TrainingBill
+from waferstream.reports.evidence import ErrorBar, extrapolations
 from waferstream.reports.summary import Emulated, Measured, ModelSummary, RunSummary
 from wsc.core.errors import WaferStreamError
-
-
-@dataclass(frozen=True)
-class ErrorBar:
-    """Absolute errors of predicted training throughput, relative to the measured throughput.
-
-    Fractions: 0.1 is 10 %. ``nine_of_ten`` is the smallest error that at most one run in ten
-    exceeds. Only runs count to which no constant was fitted.
-    """
-
-    system: str
-    runs: int
-    mean: float
-    nine_of_ten: float
-    worst: float
-
-    def around(self, rate: float) -> tuple[float, float]:
-        """Return the range that holds nine of ten measured rates when ``rate`` is predicted."""
-        return rate / (1 + self.nine_of_ten), rate / (1 - self.nine_of_ten)
-
-
-ERROR_BARS: Mapping[str, ErrorBar] = {
-    "CS-2": ErrorBar("CS-2", 22, 0.0453, 0.096, 0.183),
-}
-"""Error bars of docs/fidelity.md by system; a system without validation rows has none."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +97,8 @@ class CurvePoint:
     """Of the token budget; None if no budget was given."""
     filled: FilledWafer | None = None
     """None where it would not be faster, or was not simulated."""
+    extrapolated: tuple[str, ...] = ()
+    """Why no published run covers the point; empty where one does."""
 
 
 def efficiencies(num_csx: Sequence[int], samples_per_s: Sequence[float]) -> list[float]:
@@ -298,6 +277,7 @@ def curve_of_runs(
             emulated=on_machine,
             efficiency=emulated[index],
             run=TrainedRun(digest, on_host, measured[index]),
+            extrapolated=extrapolations(run.system, run.model.parameters, run.num_csx),
         )
         for index, (run, (digest, on_host, on_machine)) in enumerate(
             zip(ordered, completed, strict=True)

@@ -8,6 +8,7 @@ from timing.start_up import StartUp
 from waferstream.reports.curve import CurveResult, GpuComparison, PointDetail
 from waferstream.reports.curve_report import (
     curve_table,
+    extrapolation_texts,
     footnotes,
     format_duration,
     format_energy,
@@ -101,7 +102,8 @@ def curve_page(
         sections += _detail_sections(result, detail, use)
     sections.append(_cost_section(None if detail is None else detail.bill))
     published = result.simulation is None or result.simulation.as_published
-    sections.append(error_section(result.system, published))
+    extrapolated = list(extrapolation_texts(result.points))
+    sections.append(error_section(result.system, published, extrapolated))
     sections.append(_origin_section(result, command))
     return Page(f"Scaling over {result.system} systems", headline(result), sections)
 

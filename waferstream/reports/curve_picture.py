@@ -18,7 +18,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 from baselines.gpu.curve import Kind
 from timing.attribution import Attribution
 from waferstream.reports import style
-from waferstream.reports.curve import CurvePoint, CurveResult, ErrorBar, GpuComparison, GpuCurve
+from waferstream.reports.curve import CurvePoint, CurveResult, GpuComparison, GpuCurve
+from waferstream.reports.evidence import ErrorBar
 from wsc.core.units import format_ps, format_rate
 
 CAUSE_COLORS = {
@@ -45,7 +46,8 @@ _MOST_TICKS = 8  # of more counts, only powers of two get a tick
 _DIGIT_INCHES = 0.077  # width of a digit of 10 points
 _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and margins
 _STEP_INCHES = 0.62  # width of a step time above its bar
-_ERROR_ALPHA = 0.25
+_ERROR_ALPHA = 0.3
+_PALE_ALPHA = 0.14  # of points that no published run covers
 _DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
 
 
@@ -104,7 +106,9 @@ def _draw_rates(
     emulated = [point.emulated.samples_per_s for point in result.points]
     measured = [p.run.measured.samples_per_s for p in result.points if p.run is not None]
     ideal = [emulated[0] * count / counts[0] for count in counts]
-    bars = "" if error_bar is None else "; bars: 9 of 10 published runs"
+    covered = [point for point in result.points if not point.extrapolated]
+    pale = ", pale: extrapolated" if len(covered) < len(counts) else ""
+    bars = "" if error_bar is None else f"; bars: 9 of 10 published runs{pale}"
     axes.set_title(f"Samples per second{bars}", color=style.FAINT_INK)
     counts_axis(axes, "systems" if result.others else f"{result.system} systems", counts)
     others = {
@@ -119,7 +123,8 @@ def _draw_rates(
         axes.plot(counts, ideal, color=style.FAINT_INK, linewidth=1.2, linestyle=(0, (4, 3)))
         labels.append(style.EndLabel(ideal[-1], "ideal", style.FAINT_INK))
     if error_bar is not None:
-        _draw_error_bars(axes, counts, [error_bar.around(rate) for rate in emulated])
+        _draw_error_bars(axes, counts, result.points, error_bar, _PALE_ALPHA)
+        _draw_error_bars(axes, counts, covered, error_bar, _ERROR_ALPHA - _PALE_ALPHA)
     drawn = [
         (result.system if others else "emulated", emulated, style.BLUE),
         ("measured", measured, style.VERMILION),
@@ -138,12 +143,26 @@ def _dots(counts: Sequence[int]) -> dict[str, Any]:
 
 
 def _draw_error_bars(
-    axes: Axes, counts: Sequence[int], ranges: Sequence[tuple[float, float]]
+    axes: Axes,
+    drawn: Sequence[int],
+    points: Sequence[CurvePoint],
+    error_bar: ErrorBar,
+    alpha: float,
 ) -> None:
-    """Draw one bar behind each dot, or a band behind a line without dots."""
-    low, high = zip(*ranges, strict=True)
-    look: dict[str, Any] = {"color": style.BLUE, "alpha": _ERROR_ALPHA}
-    if len(counts) <= _MOST_DOTS:
+    """Draw the bars of some points, one behind each dot, or a band behind a line without dots.
+
+    Args:
+        axes: The axes of the curve.
+        drawn: The counts of the whole curve, which decide whether it has dots.
+        points: The points to draw, possibly none.
+        error_bar: Errors of the predictions.
+        alpha: Opacity, which adds up where bars are drawn twice.
+    """
+    counts = [point.num_csx for point in points]
+    ranges = [error_bar.around(point.emulated.samples_per_s) for point in points]
+    low, high = [low for low, _ in ranges], [high for _, high in ranges]
+    look: dict[str, Any] = {"color": style.BLUE, "alpha": alpha}
+    if len(drawn) <= _MOST_DOTS:
         axes.vlines(counts, low, high, linewidth=6, **look)
     else:
         axes.fill_between(counts, low, high, linewidth=0, **look)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from timing.attribution import OVERHEAD_NOTE
-from waferstream.reports.curve import CurvePoint, CurveResult, ErrorBar, TrainingInfo, sweet_spots
+from waferstream.reports.curve import CurvePoint, CurveResult, TrainingInfo, sweet_spots
 from waferstream.reports.economics import (
     SECONDS_PER_DAY,
     SECONDS_PER_HOUR,
     SECONDS_PER_YEAR,
     TrainingBill,
 )
+from waferstream.reports.evidence import ErrorBar
 from waferstream.reports.gpu_table import gpu_text
 from wsc.core.units import (
     aligned,
@@ -113,6 +114,7 @@ def _columns(result: CurveResult) -> Mapping[str, Column]:
         "of peak": lambda point: point.prediction and f"{point.prediction.utilisation:.1%}",
         "efficiency": lambda point: f"{point.efficiency:.1%}",
         **{cause: _share_of(cause) for cause in _visible_causes(result)},
+        "evidence": lambda point: _evidence(point, result.points),
         "SRAM peak": lambda p: p.prediction and format_bytes(p.prediction.sram_peak_bytes),
         "recomputed": lambda point: point.prediction and f"{point.prediction.recomputed_segments}",
         "SwarmX nodes": lambda point: point.prediction and f"{point.prediction.swarmx_nodes:,}",
@@ -137,6 +139,12 @@ def _share_of(cause: str) -> Column:
 def _visible_causes(result: CurveResult) -> list[str]:
     shares = [point.emulated.attribution_ps.shares() for point in result.points]
     return [name for name in CAUSES if any(each[name] >= _VISIBLE_SHARE for each in shares)]
+
+
+def _evidence(point: CurvePoint, points: Sequence[CurvePoint]) -> str | None:
+    if not any(one.extrapolated for one in points):
+        return None
+    return "extrapolated" if point.extrapolated else "published runs"
 
 
 def _energy(bill: TrainingBill) -> str | None:
@@ -170,6 +178,7 @@ def footnotes(result: CurveResult) -> list[str]:
             error_bar_text(
                 result.system, result.simulation.error_bar, result.simulation.as_published
             ),
+            *extrapolation_texts(result.points),
             f"{counted(len(result.points), 'point')} in {result.simulation.curve_s:.2f} s.",
         ]
     return notes
@@ -208,13 +217,28 @@ def error_bar_text(system: str, bar: ErrorBar | None, as_published: bool) -> str
         as_published: Whether the machine is the published one.
     """
     if bar is None:
-        return f"Error bar: unknown, there is no published run on a {system} to compare."
+        return f"Error bar: unknown, there is no published run on a {system} left to compare."
     changed = "" if as_published else " cluster.yaml changes numbers of the published machine."
     return (
         f"Error bar: nine of ten published runs on one {bar.system} are within "
         f"{bar.nine_of_ten:.0%} of their prediction ({bar.runs} runs, none of them fitted; mean "
         f"{bar.mean:.1%}, worst {bar.worst:.0%}).{changed}"
     )
+
+
+def extrapolation_texts(points: Sequence[CurvePoint]) -> Iterator[str]:
+    """Yield for each reason the points that no published run covers."""
+    reasons = dict.fromkeys(reason for point in points for reason in point.extrapolated)
+    for reason in reasons:
+        counts = [point.num_csx for point in points if reason in point.extrapolated]
+        some = f" on {_range(counts)}" if len(counts) < len(points) else ""
+        yield f"Extrapolated{some}: {reason}."
+
+
+def _range(counts: Sequence[int]) -> str:
+    if len(counts) == 1:
+        return counted(counts[0], "system")
+    return f"{counts[0]:,} to {counted(counts[-1], 'system')}"
 
 
 def verdict(training: TrainingInfo, num_runs: int) -> str:

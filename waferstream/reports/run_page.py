@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from timing.start_up import StartUp
-from waferstream.reports.curve import ERROR_BARS
 from waferstream.reports.curve_report import error_bar_text, format_duration, format_energy
 from waferstream.reports.drawing import Color, Point, Series, chart
 from waferstream.reports.economics import SECONDS_PER_HOUR, PriceSpec, power_kw
+from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.history import Curves
 from waferstream.reports.host import Host
 from waferstream.reports.machine_sections import attribution_section, machine_sections
@@ -62,7 +62,16 @@ def run_page(
     if summary.emulated is not None:
         sections += [
             _energy_section(summary, summary.emulated),
-            error_section(summary.system, as_published),
+            error_section(
+                summary.system,
+                as_published,
+                [
+                    f"Extrapolated: {reason}."
+                    for reason in extrapolations(
+                        summary.system, summary.model.parameters, summary.num_csx
+                    )
+                ],
+            ),
         ]
     sections.append(_origin_section(summary, origin))
     machine = f"{summary.num_csx:,} x {summary.system}"
@@ -193,10 +202,17 @@ def _energy_section(summary: RunSummary, emulated: Emulated) -> Section:
     return Section("cost", "Energy and cost", [Facts(facts), Sentence(advice)])
 
 
-def error_section(system: str, as_published: bool) -> Section:
-    """Return how far the emulated times of a system are to be trusted."""
+def error_section(system: str, as_published: bool, extrapolated: Sequence[str]) -> Section:
+    """Return how far the emulated times of a system are to be trusted.
+
+    Args:
+        system: The name of the system.
+        as_published: Whether the machine is the published one.
+        extrapolated: Sentences on what no published run covers.
+    """
     text = error_bar_text(system, ERROR_BARS.get(system), as_published)
-    return Section("error", "How far to trust the emulated times", [Sentence(text, False)])
+    sentences = [Sentence(one, False) for one in (text, *extrapolated)]
+    return Section("error", "How far to trust the emulated times", sentences)
 
 
 def _origin_section(summary: RunSummary, origin: Origin) -> Section:

@@ -22,9 +22,9 @@ from wsc.core.units import format_count
 CLUSTERS: tuple[GpuClusterSpec, ...] = (DGX_A100, DGX_H100)
 MOST_GPUS = 1024
 ACCURACY_NOTE = (
-    "GPU throughput is modelled: fitted on 12 and checked on 90 other published rows of sharded "
-    "data parallel training, 4.3 % mean error. Tensor and pipeline parallelism rest on a single "
-    "row."
+    "GPU throughput is modelled: fitted on 12 and checked on 90 other published rows of ZeRO-3 and "
+    "ZeRO-2, 4.3 % mean error, with 124M to 65B parameters on 8 to 256 GPUs. Extrapolated: all "
+    "beyond, DDP, and 3D (tensor, pipeline and data parallelism), which rests on one row of 177B."
 )
 """Accuracy of the GPU model (docs/fidelity.md, GPU training FSDP and Megatron)."""
 SMALLEST_MODEL = 124_131_840

@@ -25,10 +25,11 @@ from modelzoo.models.transformer_config import LanguageConfig
 from timing.hardware import MachineSpec
 from timing.hardware.wafer import SYSTEMS
 from waferstream.config.params import Params
-from waferstream.reports.curve import ERROR_BARS, CurvePoint, CurveResult, SimulationInfo
+from waferstream.reports.curve import CurvePoint, CurveResult, SimulationInfo
 from waferstream.reports.curve_page import write_curve
 from waferstream.reports.curve_report import headline
 from waferstream.reports.economics import TrainingBill, power_kw, training_bill
+from waferstream.reports.evidence import ERROR_BARS, extrapolations
 from waferstream.reports.host import git_commit
 from waferstream.reports.summary import ModelSummary
 from waferstream.scaling.gpus import compare_with_gpus
@@ -157,18 +158,19 @@ def simulate_study(
         params: The training configuration, from which GPU clusters to compare with follow.
     """
     machine = study.simulator.machine
+    program = study.costed(detailed).program
+    num_parameters = sum(spec.num_elements for spec in program.parameters)
     start_s = time.perf_counter()
     points = [
         replace(
             point,
             bill=_bill(request, point, machine.system.name),
             filled=study.filled(point) if point.num_csx in (counts[0], detailed) else None,
+            extrapolated=extrapolations(machine.system.name, num_parameters, point.num_csx),
         )
         for point in study.curve(counts)
     ]
     curve_s = time.perf_counter() - start_s
-    program = study.costed(detailed).program
-    num_parameters = sum(spec.num_elements for spec in program.parameters)
     bill = points[counts.index(detailed)].bill
     return CurveResult(
         version=VERSION,

@@ -56,6 +56,15 @@ def test_readme_has_the_error_table_of_the_fidelity_page() -> None:
     assert "missed" in _table(_ROOT / "README.md")
 
 
+def test_readme_has_every_family_with_compared_rows() -> None:
+    """Those without validation rows as well."""
+    page = (_ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    families = {family.name for family in FAMILIES if f"\n### {family.name}\n" in page}
+    rows = [line.split("|")[1].strip(" *") for line in _table(_ROOT / "README.md").splitlines()[3:]]
+    assert len(families) > 15
+    assert families <= set(rows)
+
+
 def test_readme_has_the_errors_of_the_present_code() -> None:
     """Checked for the families whose predictions take milliseconds."""
     quick = ("collectives", "single PE", "GEMV", "GEMM", "prefill", "decode", "GPU", "start-up")

@@ -115,9 +115,11 @@ def test_error_table_shows_every_family_and_missed_goals(compared: Make) -> None
         *compared(0.3, family="training CS-3"),
         *compared(2.7, family="evaluation"),
         *compared(0.0, family="GEMM", use="calibration"),
+        *compared(0.0, family="stencil", use="context"),
     ]
-    table = error_table(rows, ["GEMM", "training CS-2", "training CS-3", "evaluation"])
+    table = error_table(rows, ["GEMM", "training CS-2", "training CS-3", "evaluation", "stencil"])
     assert [(line[0], line[1], line[2], line[-1]) for line in table.rows] == [
+        ("**GEMM**", "0", "-", "mean at most 10 %: not measured"),
         (
             "**training on CS-2 and CS-3**",
             "3",
@@ -127,4 +129,5 @@ def test_error_table_shows_every_family_and_missed_goals(compared: Make) -> None
         ("training CS-2", "2", "10.0 %", ""),
         ("training CS-3", "1", "30.0 %", ""),
         ("evaluation", "1", "270.0 %", "no goal"),
+        ("stencil", "0", "-", "not validated: 1 context"),
     ]

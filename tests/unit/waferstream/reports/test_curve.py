@@ -1,22 +1,15 @@
-"""Curves of training runs, efficiencies and error bars."""
+"""Curves of training runs, and efficiencies."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
-from pathlib import Path
-from statistics import fmean
 
 import pytest
 
 from tests.support.errors import raises
 from tests.support.summaries import DIGEST, run_curve, summary, with_digest
-from waferstream.reports.curve import ERROR_BARS, ErrorBar, efficiencies
+from waferstream.reports.curve import efficiencies
 from wsc.core.errors import WaferStreamError
-
-FIDELITY = Path(__file__).parents[4] / "docs" / "fidelity.md"
 
 
 def test_efficiencies_are_relative_to_the_first_point() -> None:
@@ -30,6 +23,12 @@ def test_curve_of_runs_is_sorted_and_has_both_efficiencies() -> None:
     assert [point.efficiency for point in result.points] == pytest.approx([1.0, 0.5])
     measured = [point.run.efficiency for point in result.points if point.run]
     assert measured == pytest.approx([1.0, 0.25])
+
+
+def test_curve_of_runs_says_that_small_models_are_extrapolated() -> None:
+    """No published run has a model of 3.3 million parameters."""
+    (reason,) = run_curve(summary(1)).points[0].extrapolated
+    assert "35" in reason
 
 
 def test_curve_of_runs_has_one_digest_if_all_runs_agree() -> None:
@@ -48,33 +47,3 @@ def test_curve_of_runs_refuses_an_incomplete_run(lack: dict[str, str | None]) ->
     with raises(WaferStreamError, "run-not-completed") as caught:
         run_curve(summary(1), replace(summary(2), **lack))  # type: ignore[arg-type]
     assert "num_csx=2" in caught.value.what
-
-
-def published_errors(system: str) -> Iterator[float]:
-    """Yield absolute errors of the validation rows of training, from the fidelity report."""
-    chapter = FIDELITY.read_text().partition(f"### training {system}\n")[2].partition("### ")[0]
-    for row in chapter.splitlines():
-        if found := re.search(r"\| validation \|.*\| [+-]([0-9.]+) % \|$", row):
-            yield float(found[1]) / 100
-
-
-@pytest.mark.parametrize("bar", ERROR_BARS.values(), ids=ERROR_BARS)
-def test_error_bar_equals_the_fidelity_report(bar: ErrorBar) -> None:
-    """The report prints errors to a tenth of a percent."""
-    errors = sorted(published_errors(bar.system))
-    assert bar.runs == len(errors)
-    assert bar.mean == pytest.approx(fmean(errors), abs=5e-4)
-    assert bar.nine_of_ten == pytest.approx(errors[ceil(0.9 * len(errors)) - 1], abs=5e-4)
-    assert bar.worst == pytest.approx(errors[-1], abs=5e-4)
-
-
-def test_error_bars_cover_every_system_with_validation_rows() -> None:
-    systems = {system for system in ("CS-2", "CS-3") if list(published_errors(system))}
-    assert systems == set(ERROR_BARS)
-
-
-def test_error_bar_around_inverts_relative_errors() -> None:
-    """Predictions that are 25 % too high or too low lead back to the measured rates."""
-    low, high = ErrorBar("CS-2", 10, 0.1, 0.25, 0.5).around(75.0)
-    assert low * 1.25 == pytest.approx(75)
-    assert high * 0.75 == pytest.approx(75)

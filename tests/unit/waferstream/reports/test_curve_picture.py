@@ -17,7 +17,7 @@ from tests.support.pictures import drawn, overlapping, shows, words
 from tests.support.summaries import run_curve, simulated_curve, summary
 from timing.attribution import Attribution
 from waferstream.reports import style
-from waferstream.reports.curve import ErrorBar, GpuComparison, GpuCurve
+from waferstream.reports.curve import GpuComparison, GpuCurve
 from waferstream.reports.curve_picture import (
     CAUSE_COLORS,
     counts_axis,
@@ -25,7 +25,9 @@ from waferstream.reports.curve_picture import (
     gpu_picture,
     rate_axis,
 )
+from waferstream.reports.evidence import ErrorBar
 
+BAR = ErrorBar("CS-2", 10, 0.05, 0.1, 0.3, (1e6, 1e13), 64)
 CAUSES = Attribution(compute=940, overhead=20, weights=20, reduce=20)
 COUNTS = [(4,), (1, 2, 3, 4, 5, 6, 7, 8), (1, 2047, 2048), (1, 3, 4, 64, 192, 1024, 2048)]
 
@@ -89,11 +91,26 @@ def test_curve_picture_writes_step_times_where_bars_are_wide(tmp_path: Path) -> 
 @pytest.mark.parametrize("counts", [(4,), tuple(range(1, 65))])
 def test_curve_picture_draws_a_known_error_bar(tmp_path: Path, counts: Sequence[int]) -> None:
     """A bar behind each dot, or a band along a line."""
-    with_bar = simulated_curve(counts, CAUSES, ErrorBar("CS-2", 10, 0.05, 0.1, 0.3))
+    with_bar = simulated_curve(counts, CAUSES, BAR)
     curve_picture(tmp_path / "without", "made up", simulated_curve(counts, CAUSES))
     curve_picture(tmp_path / "with", "made up", with_bar)
     with Image.open(tmp_path / "without") as one, Image.open(tmp_path / "with") as other:
         assert one.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("counts", [(1, 4), tuple(range(1, 65))])
+def test_curve_picture_draws_extrapolated_bars_paler(tmp_path: Path, counts: Sequence[int]) -> None:
+    covered = simulated_curve(counts, CAUSES, BAR)
+    points = [replace(point, extrapolated=("why",)) for point in covered.points]
+    beyond = replace(covered, points=(covered.points[0], *points[1:]))
+    with drawn() as figures:
+        curve_picture(tmp_path / "covered.png", "made up", covered)
+        curve_picture(tmp_path / "beyond.png", "made up", beyond)
+    assert "extrapolated" not in " ".join(words(figures[0]))
+    assert "pale: extrapolated" in " ".join(words(figures[1]))
+    assert overlapping(figures[1]) == []
+    first, second = (tmp_path / "covered.png", tmp_path / "beyond.png")
+    assert first.read_bytes() != second.read_bytes()
 
 
 def test_gpu_picture_draws_a_single_fitting_point_as_a_dot(tmp_path: Path) -> None:

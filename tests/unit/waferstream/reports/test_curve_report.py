@@ -39,6 +39,7 @@ def test_curve_table_of_runs_has_a_row_for_each_point() -> None:
         "efficiency": "50.0%",
         "compute": "50.0%",
         "reduce": "50.0%",
+        "evidence": "extrapolated",
         "measured samples/s": "32",
         "weights SHA-256": DIGEST[:12],
     }
@@ -146,3 +147,15 @@ def test_verdict_tells_whether_weights_agree() -> None:
     assert DIFFERENT.training is not None
     assert verdict(RUNS.training, 2).startswith("Bitwise reproducible: yes. All 2 runs")
     assert verdict(DIFFERENT.training, 2).startswith("Bitwise reproducible: NO.")
+
+
+def test_footnotes_say_which_points_are_extrapolated() -> None:
+    """The table marks each of them."""
+    first, second = SIMULATION.points[0], SIMULATION.points[-1]
+    points = (first, replace(second, num_csx=64, extrapolated=("runs have 1 system",)))
+    result = replace(SIMULATION, points=points)
+    assert "Extrapolated on 64 systems: runs have 1 system." in footnotes(result)
+    header, *rows = curve_table(result)
+    column = header.index("evidence")
+    assert [row[column] for row in rows] == ["published runs", "extrapolated"]
+    assert "evidence" not in curve_table(SIMULATION)[0]

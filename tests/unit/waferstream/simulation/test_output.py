@@ -7,14 +7,15 @@ from pathlib import Path
 
 from tests.support.summaries import simulated_curve
 from timing.attribution import Attribution
-from waferstream.reports.curve import CurveResult, ErrorBar
+from waferstream.reports.curve import CurveResult
 from waferstream.reports.economics import PriceSpec, training_bill
+from waferstream.reports.evidence import ErrorBar
 from waferstream.simulation.output import detail_text, simulation_text
 
 SNAPSHOT = Path(__file__).with_name("simulation_text.txt")
 STEP = Attribution(compute=999 * 10**9, weights=10**9)
 BILL = training_bill(1e9, 1e5, 4, PriceSpec(), kw=23.0)
-RESULT = simulated_curve((1, 4), STEP, ErrorBar("CS-2", 22, 0.05, 0.1, 0.35), BILL)
+RESULT = simulated_curve((1, 4), STEP, ErrorBar("CS-2", 22, 0.05, 0.1, 0.35, (35e6, 20e9), 1), BILL)
 
 
 def changed(**changes: object) -> CurveResult:
