@@ -12,9 +12,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
 	@touch $(STAMP)
 
 train: $(STAMP)
@@ -39,7 +39,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.streaming --json benchmarks/results/streaming.json
 
 docs: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[docs]'
 	$(BIN)/mkdocs build --quiet
 	@echo build/site/index.html
 

@@ -1,0 +1,108 @@
+"""What is installed: the versions, the files of the packages, the images."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from importlib.metadata import version
+from pathlib import Path
+from shutil import copyfile
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support.tiny_run import write_run
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCK = {
+    canonicalize_name(name): pinned
+    for name, _, pinned in (
+        line.partition("==")
+        for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    )
+}
+DOCUMENTS = ("README.md", "*.proto")  # of no use without the sources
+
+
+def _tracked() -> list[Path]:
+    names = subprocess.run(
+        ("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return [Path(name) for name in names.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_lock_has_a_version_in_the_range_of_every_dependency() -> None:
+    project = PROJECT["project"]
+    for text in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(LOCK[canonicalize_name(requirement.name)]), text
+
+
+def test_tests_run_with_the_versions_of_the_lock() -> None:
+    """Bits depend on torch; its version may name the kind of build."""
+    for name in ("torch", "ray", "numpy"):
+        assert version(name).partition("+")[0] == LOCK[canonicalize_name(name)]
+
+
+def test_wheel_has_every_file_that_the_packages_read() -> None:
+    tool = PROJECT["tool"]["setuptools"]
+    packages = tool["packages"]["find"]["include"]
+    patterns = [
+        f"{package.replace('.', '/')}/{pattern}"
+        for package, found in tool["package-data"].items()
+        for pattern in found
+    ]
+    for path in _tracked():
+        is_ours = any(fnmatch(path.parts[0], pattern) for pattern in packages)
+        if is_ours and path.suffix != ".py" and len(path.parts) > 1:
+            is_document = any(fnmatch(path.name, pattern) for pattern in DOCUMENTS)
+            assert is_document or any(fnmatch(str(path), p) for p in patterns), path
+
+
+def test_images_and_development_container_use_a_supported_python() -> None:
+    supported = Requirement(f"python{PROJECT['project']['requires-python']}").specifier
+    for path in (ROOT / "deploy" / "Dockerfile", ROOT / ".devcontainer" / "Dockerfile"):
+        (found,) = re.findall(r"^FROM python:([\d.]+)-slim$", path.read_text(), re.MULTILINE)
+        assert supported.contains(f"{found}.0")
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert container["postCreateCommand"] == "make .venv/.installed"
+    for schema in container["customizations"]["vscode"]["settings"]["yaml.schemas"]:
+        assert (ROOT / schema).is_file()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_wheel_runs_from_another_folder(tmp_path: Path) -> None:
+    """Build, install to a folder of its own, validate and simulate far from the sources."""
+    source, installed, work = (tmp_path / name for name in ("source", "installed", "work"))
+    for path in _tracked():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        copyfile(ROOT / path, source / path)
+    pip = (sys.executable, "-m", "pip", "--quiet")
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={tmp_path}", str(source))
+    (wheel,) = tmp_path.glob("*.whl")
+    _run(*pip, "install", "--no-deps", f"--target={installed}", str(wheel))
+    work.mkdir()
+    flags = write_run(work)
+    for mode in ("--validate_only", "--simulate"):
+        program = "import sys, waferstream.cli.entry as e; print(e.__file__); sys.exit(e.run())"
+        out = _run(sys.executable, "-c", program, *flags, mode, cwd=work, path=installed)
+        assert out.startswith(str(installed))
+    assert (work / "model_dir" / "simulation" / "simulation.html").is_file()
+
+
+def _run(*command: str, cwd: Path | None = None, path: Path | None = None) -> str:
+    """Run a command with no path to the sources; return what it prints."""
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(path or "")}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
