@@ -149,9 +149,12 @@ def start_cluster(
     else:
         from appliance.ray.starter import RayStarter  # noqa: PLC0415  (takes half a second)
 
-        fan_out, keeps_ray = spec.machine.swarmx.fan_out, autorestart is not None
+        fan_out = spec.machine.swarmx.fan_out
+        min_num_csx = None if autorestart is None else autorestart.min_num_csx
         build(size.num_csx)  # errors come before Ray starts
-        starter = RayStarter(make, build, size.num_csx, spec.runtime, fan_out, keeps_ray=keeps_ray)
+        starter = RayStarter(
+            make, build, size.num_csx, spec.runtime, fan_out, min_num_csx=min_num_csx
+        )
     if autorestart is None:
         return starter.start()
     return ReplayingCluster(starter, autorestart.max_num_restarts)
@@ -170,6 +173,10 @@ class LocalStarter:
         coordinator = self.make(roles)
         coordinator.look_at_steps = lambda: roles.newest_step
         return coordinator
+
+    def has_better_hosts(self) -> bool:
+        """Return False: there is this process only."""
+        return False
 
     def close(self) -> None:
         """Do nothing: a local cluster shares nothing with another."""
@@ -193,14 +200,15 @@ def _specs(
 ) -> Sequence[RoleSpec]:
     """Return the specs of all roles for a number of systems, on the hosts of a placer."""
     fitted = replace(size, num_csx=num_csx, num_workers=min(size.num_workers, num_csx))
-    trees = {n: placer.place(n).tree for n in (num_csx, size.num_csx)} if placer else {}
+    most = placer.most(size.num_csx) if placer else size.num_csx
+    trees = {n: placer.place(n).tree for n in (num_csx, most)} if placer else {}
     few, whole = (
         elaborate(parameters, of, spec.machine, seed, trees.get(of.num_csx))
         for of in (fitted, size)
     )
     has_processes, names = spec.runtime.kind == "ray", [role.name for role in whole]
     if placer:
-        few = placer.place(size.num_csx).with_lanes(few)
+        few = placer.place(most).with_lanes(few)
     faulty = with_faults(few, spec.runtime.faults, has_processes, names)
     return with_logs(faulty, spec.runtime.log)
 
@@ -215,10 +223,12 @@ def _make_coordinator(
     *,
     build: Elaborate | None = None,
     autorestart: AutoRestart | None = None,
+    num_csx: int | None = None,
 ) -> Coordinator:
     """Build the coordinator in the process where it will run, once its roles have started.
 
-    The emulated clock is that of the whole cluster, also while some systems are left out.
+    The emulated clock is that of the whole cluster, also while some systems are left out or the
+    hosts take only ``num_csx`` of them.
     """
     timing = ClusterTiming(spec.machine, size.num_csx, size.num_servers, record=record)
     if build is None or autorestart is None:
@@ -234,7 +244,7 @@ def _make_coordinator(
         )
     servers = range(size.num_servers) if size.has_replicas else ()
     replicas = {server_name(index): replica_name(index) for index in servers}
-    policy = Policy(autorestart, size.num_csx, replicas)
+    policy = Policy(autorestart, num_csx or size.num_csx, replicas)
     if replicas:
         roles = ReplicatedRoles(roles, replicas)
     supervised = SupervisedRoles(roles, build, size.num_servers, policy)

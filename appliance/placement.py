@@ -141,17 +141,28 @@ class Placer:
         capacity = sum(host.capacity for host in self.hosts)
         if num_systems > capacity:
             raise self._refusal(num_systems, capacity, "too-few-cpus")
-        counts = {
-            "PACK": self._packed,
-            "SPREAD": self._spread,
-            "STRICT_PACK": self._together,
-            "STRICT_SPREAD": self._one_each,
-        }[self.strategy](num_systems)
+        counts = self._counts(num_systems)
         if sum(counts) < num_systems:
             raise self._refusal(num_systems, capacity, "too-few-hosts")
         bounds = pairwise(accumulate(counts, initial=0))
         systems = tuple(range(start, stop) for start, stop in bounds)
         return Placement(self.hosts, systems, self.fan_out, self.servers)
+
+    def most(self, num_systems: int) -> int:
+        """Return how many of so many systems the hosts can take; 0 if none."""
+        largest = min(num_systems, sum(host.capacity for host in self.hosts))
+        sizes = range(largest, 0, -1)
+        return next((size for size in sizes if sum(self._counts(size)) == size), 0)
+
+    def _counts(self, num_systems: int) -> list[int]:
+        """Return the number of systems of each host."""
+        count = {
+            "PACK": self._packed,
+            "SPREAD": self._spread,
+            "STRICT_PACK": self._together,
+            "STRICT_SPREAD": self._one_each,
+        }
+        return count[self.strategy](num_systems)
 
     def _packed(self, left: int) -> list[int]:
         counts = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,16 +13,22 @@ import ray
 from ray.exceptions import RayError
 
 from appliance.coordinator import Coordinator
-from appliance.placement import Placer
+from appliance.placement import Placement, Placer
 from appliance.ray.actor import Presence
 from appliance.ray.actors import clear_actors, signal_processes, start_actor, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.coordinator import HostedCoordinator, RayCluster, coordinator_actor
 from appliance.ray.gather import check_ray
 from appliance.ray.places import Places
-from appliance.ray.survey import placer_on, survey, with_free_cpus
+from appliance.ray.survey import await_free_cpus, placer_on, survey, with_free_cpus
 from appliance.spec import RuntimeSpec
+from wsc.core.errors import ClusterJobInitError
 from wsc.core.role import RoleSpec
+
+log = logging.getLogger("waferstream")
+
+_RETURN_S = 3.0
+"""How long a start waits for the CPUs of the cluster before."""
 
 
 class Build(Protocol):
@@ -33,9 +40,10 @@ class Build(Protocol):
 class RayStarter:
     """Starts clusters of one specification.
 
-    With ``keeps_ray`` Ray stays for the next cluster until ``close``, unless one of its own
-    processes has died. If Ray is private, so do the processes of the roles, and a spare one waits
-    for the next coordinator. (The hosts of a joined Ray may be others the next time.)
+    With ``min_num_csx`` there may be several clusters. Ray stays for the next one until ``close``,
+    unless one of its own processes has died. If Ray is private, so do the processes of the roles,
+    and a spare one waits for the next coordinator. The hosts of a joined Ray may be others the next
+    time: where they are too few, the next cluster has fewer systems, at least ``min_num_csx``.
     """
 
     def __init__(
@@ -46,14 +54,17 @@ class RayStarter:
         runtime: RuntimeSpec,
         fan_out: int,
         *,
-        keeps_ray: bool,
+        min_num_csx: int | None,
     ) -> None:
         self._make = make
         self._build = build
         self._num_csx = num_csx
         self._runtime = runtime
         self._fan_out = fan_out
-        self._keeps_ray = keeps_ray
+        self._keeps_ray = min_num_csx is not None
+        self._min_num_csx = num_csx if min_num_csx is None else min_num_csx
+        self._placer: Placer | None = None  # of the newest cluster
+        self._num_systems = 0  # of the newest cluster
         self._owns_ray = False
         self._actors: dict[str, Any] = {}  # of roles, started by this process
         self._presences: Mapping[str, Presence] = {}
@@ -67,9 +78,11 @@ class RayStarter:
         # Nobody can take its names before it does.
         session = f"waferstream-{secrets.token_hex(16)}"
         try:
-            placer = self._placer()
+            placer = self._placer_now()
+            num_csx = self._size_on(placer)
             build = partial(self._build, placer=placer)
-            specs, make = build(self._num_csx), partial(self._make, build=build)
+            specs, make = build(num_csx), partial(self._make, build=build, num_csx=num_csx)
+            self._placer, self._num_systems = placer, num_csx
             if self._keeps_ray and self._runtime.address == "local":
                 return self._start_with_spares(make, specs, session, placer)
             owns_ray = self._owns_ray and not self._keeps_ray
@@ -77,6 +90,26 @@ class RayStarter:
         except BaseException:
             self.close()
             raise
+
+    def has_better_hosts(self) -> bool:
+        """Return whether hosts have joined that would take more systems, or some of them."""
+        if self._runtime.address == "local" or self._placer is None:
+            return False
+        known = {host.id for host in self._placer.hosts}
+        joined = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in known]
+        if not any(node["Resources"].get("CPU") for node in joined):
+            return False
+        try:
+            found = survey(self._runtime)
+        except ClusterJobInitError as error:
+            log.warning("Hosts that have joined cannot be used: %s", error)
+            return False
+        kept = [host for host in self._placer.hosts if host.id in {each.id for each in found}]
+        new = with_free_cpus([host for host in found if host.id not in known], 0)
+        placer = placer_on([*kept, *new], self._runtime, self._fan_out)
+        now = placer.place(placer.most(self._num_csx))
+        before = self._placer.place(self._num_systems)
+        return (now.num_systems, now.num_hosts) > (before.num_systems, before.num_hosts)
 
     def close(self) -> None:
         """End the processes of roles, and shut down Ray if it was started here. Idempotent."""
@@ -120,12 +153,28 @@ class RayStarter:
                 if actor is not None:
                     ray.kill(actor)
 
-    def _placer(self) -> Placer:
+    def _placer_now(self) -> Placer:
         """Return what places the roles on the hosts that answer now."""
         hosts = survey(self._runtime)
         if self._runtime.address != "local":
+            if self._placer is not None:
+                await_free_cpus(_cpus_of(self._placer.place(self._num_systems)), _RETURN_S)
             hosts = with_free_cpus(hosts, self._num_csx)
         return placer_on(hosts, self._runtime, self._fan_out)
+
+    def _size_on(self, placer: Placer) -> int:
+        """Return the number of systems: all, or as many as hosts are left for after a loss."""
+        most = placer.most(self._num_csx)
+        if self._placer is None or not self._min_num_csx <= most < self._num_csx:
+            return self._num_csx  # which the placer refuses if they are too many
+        log.warning("The hosts take %d of %d systems: the run goes on", most, self._num_csx)
+        return most
+
+
+def _cpus_of(placement: Placement) -> dict[str, int]:
+    """Return how many CPUs of each host, by its id, a placement reserves."""
+    pairs = zip(placement.hosts, placement.systems, strict=True)
+    return {host.id: len(run) for host, run in pairs if run}
 
 
 class SpareCoordinator(HostedCoordinator):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from wsc.core.units import MIB, format_bytes
 log = logging.getLogger("waferstream")
 
 _GREETING_S = 2.0
+_LOOK_S = 0.1
 _MANY = 1_000_000  # systems: a private Ray limits none
 _RACK = "rack"
 _PACKAGES = ("appliance", "csnode", "memoryx", "swarmx", "wsc")
@@ -218,6 +220,21 @@ def with_free_cpus(hosts: Sequence[Host], num_systems: int) -> tuple[Host, ...]:
         for host in hosts
     )
     return now if sum(host.capacity for host in now) >= num_systems else tuple(hosts)
+
+
+def await_free_cpus(needed: Mapping[str, int], timeout_s: float) -> None:
+    """Wait until so many CPUs of each host are free: Ray frees those of an ended cluster later.
+
+    Hosts that have left the Ray cluster do not count.
+    """
+    from ray._private.state import available_resources_per_node  # noqa: PLC0415
+
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        free: Mapping[str, Mapping[str, float]] = available_resources_per_node()
+        if all(free[host].get("CPU", 0) >= needed[host] for host in needed.keys() & free.keys()):
+            return
+        time.sleep(_LOOK_S)
 
 
 def _address(node: Mapping[str, Any]) -> str:

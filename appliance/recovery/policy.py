@@ -11,7 +11,7 @@
     every role is alive                                                  retry
 
 Whoever holds a checkpoint may start a cluster anew after a lost weight server, or on the hosts that
-are left (appliance.recovery.replay).
+are left, with as many systems as these take (appliance.recovery.replay, appliance.ray.starter).
 
 A tainted system comes back at the start of a job once it has rested; each further taint doubles
 the rest.

@@ -66,6 +66,9 @@ class Starter(Protocol):
     def start(self) -> Cluster:
         """Start a cluster; ClusterJobInitError if it does not start."""
 
+    def has_better_hosts(self) -> bool:
+        """Return whether a cluster that starts now would have more systems or hosts."""
+
     def close(self) -> None:
         """Release what the clusters shared. Idempotent."""
 
@@ -179,11 +182,13 @@ class ReplayingCluster:
             cluster.save(path, states, objects)
 
         self._done(save, f"the checkpoint {path.name}")
-        if self._base is not None and CLUSTER_STATES.keys() <= set(states):
-            self._start_from(HeldFile(path), self._last_step)
+        if self._base is not None and self._is_whole(states):
+            base = self._start_from(HeldFile(path), self._last_step)
             if self._num_restarts:
                 self._num_restarts = 0
                 self._done(lambda cluster: cluster.allow_failures(self._max_restarts), "training")
+            if self._starter.has_better_hosts():
+                self._move_on(base)
 
     def begin_save(
         self, path: Path, states: Collection[str], is_background: bool = True
@@ -333,6 +338,23 @@ class ReplayingCluster:
             call(cluster)
         parts.end()
 
+    def _is_whole(self, states: Collection[str]) -> bool:
+        """Return whether states are all that the weight servers hold; masks are there by rule."""
+        training = self._installed.get("train")
+        is_sparse = bool(training and training.optimizer and training.optimizer.sparsity)
+        return set(states) >= CLUSTER_STATES.keys() - (set() if is_sparse else {"sparsity"})
+
+    def _move_on(self, base: _Base) -> None:
+        """Go on from this moment with the hosts that there are now."""
+        parts = Parts()
+        log.info("Hosts have joined: the cluster starts again on them after step %d", base.step)
+        try:
+            self._restart(base, parts)
+        except ApplianceError as error:
+            self._recover(error, "the start on other hosts")
+        else:
+            log.info("Moved to other hosts in %s", parts)
+
     def _save_privately(self, step: int) -> None:
         """Make the base of the first step; without it, recovery begins with a checkpoint."""
         cluster = self._running()
@@ -344,11 +366,12 @@ class ReplayingCluster:
         self._last_step = step
         self._start_from(file, step)
 
-    def _start_from(self, file: HeldFile, step: int) -> None:
-        """Make a checkpoint of this moment the base, and forget the calls before."""
+    def _start_from(self, file: HeldFile, step: int) -> _Base:
+        """Make a checkpoint of this moment the base, and forget the calls before; return it."""
         standing = self.standing()
         before, held = self._base, self._held
-        self._base = _Base(file, step, standing, dict(self._installed), tuple(self._restores))
+        base = _Base(file, step, standing, dict(self._installed), tuple(self._restores))
+        self._base = base
         self._calls = []
         if not self._restores:
             self._held = []
@@ -356,6 +379,7 @@ class ReplayingCluster:
                 old.close()
         if before is not None:
             before.file.close()
+        return base
 
 
 def _restore(cluster: Cluster, file: HeldFile, states: Collection[str], strict: bool) -> None:

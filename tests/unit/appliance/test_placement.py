@@ -59,6 +59,16 @@ def test_hosts_that_are_too_few_or_small_are_refused(
         placed(num, strategy)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "most"), [("PACK", 12), ("SPREAD", 12), ("STRICT_PACK", 4), ("STRICT_SPREAD", 3)]
+)
+def test_most_systems_that_hosts_take_can_be_placed(strategy: Strategy, most: int) -> None:
+    placer = Placer(HOSTS, 4, strategy)
+    assert placer.most(99) == most == placer.place(most).num_systems
+    assert placer.most(2) == 2
+    assert Placer((Host("a", "a", 0),), 4, strategy).most(2) == 0
+
+
 def test_each_switch_runs_on_the_host_of_its_nodes() -> None:
     placement = placed(6, "SPREAD")
     assert isinstance(placement.tree, HostTree)

@@ -89,6 +89,7 @@ class Losing:
     jobs: int = 0
     started: int = 0
     closed: int = 0
+    outgrown: set[int] = field(default_factory=set)  # clusters to which hosts join, from 1
 
     def start(self) -> Cluster:
         self.started += 1
@@ -103,6 +104,9 @@ class Losing:
         supervised = SupervisedRoles(roles, lambda _: specs, 2, policy)
         story = supervised.story.take
         return Coordinator(parameters, 2, timing, supervised, story, policy=policy)
+
+    def has_better_hosts(self) -> bool:
+        return self.started in self.outgrown
 
     def close(self) -> None:
         self.closed += 1
@@ -157,6 +161,13 @@ def test_restarts_start_from_the_newest_checkpoint(tmp_path: Path, expected: lis
     losing = Losing({4})
     assert outcome(losing, tmp_path) == expected
     assert losing.jobs == 6
+
+
+def test_checkpoint_moves_the_run_to_better_hosts(tmp_path: Path, expected: list[Any]) -> None:
+    """Another cluster goes on from the checkpoint, without a restart that counts."""
+    losing = Losing(outgrown={1})
+    assert outcome(losing, tmp_path, max_restarts=0) == expected
+    assert losing.started == 2
 
 
 def test_too_many_restarts_are_refused(tmp_path: Path) -> None:
