@@ -21,6 +21,7 @@ class Order(Config):
     servers: int = 1
     steps: int = 3
     save: Path | None = None
+    save_every: int | None = None
     restore: Path | None = None
     restarts: int = 0
 
@@ -38,6 +39,7 @@ class Order(Config):
                 tiny_training.Shape(),
                 self.steps,
                 save=self.save,
+                save_every=self.save_every,
                 restore=self.restore,
             )
         return str(digest)

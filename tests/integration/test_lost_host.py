@@ -25,6 +25,7 @@ RUNTIME = {"address": "auto", "placement": "SPREAD"}
 MOST_SILENT_S = 15.0
 IN_THE_MIDST_S = 2.0  # after the first step has begun
 LONG = 400  # steps
+LONGER = 3000
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +43,17 @@ def start(hosts: MiniatureHosts, **order: Any) -> subprocess.Popen[str]:
 
 def await_steps(driver: subprocess.Popen[str]) -> None:
     """Wait until a training is in the midst of its steps."""
+    await_line(driver, "Beginning appliance run")
+    time.sleep(IN_THE_MIDST_S)
+
+
+def await_line(driver: subprocess.Popen[str], text: str) -> None:
+    """Wait until a training says something."""
     assert driver.stdout is not None
     seen = []
     for line in driver.stdout:
         seen.append(line)
-        if "Beginning appliance run" in line:
-            time.sleep(IN_THE_MIDST_S)
+        if text in line:
             return
     pytest.fail("".join(seen))
 
@@ -83,3 +89,20 @@ def test_run_with_restarts_goes_on_without_a_killed_host(hosts: MiniatureHosts) 
         output, _ = driver.communicate()
     assert output.splitlines()[-1] == expected
     assert f"was lost with its host {hosts.address(1)}" in output
+
+
+def test_run_goes_on_with_fewer_systems_until_a_host_joins() -> None:
+    """One of three hosts dies and the others take four of six systems; another one joins later."""
+    expected = train_on_cluster(init_config(), Shape(), LONGER)
+    with MiniatureHosts(4, cpus=[2] * 4) as hosts:
+        hosts.start_ray()
+        hosts.run(3, ["ray", "stop", "--force"])
+        order = {"num_csx": 6, "steps": LONGER, "restarts": 2}
+        with start(hosts, **order, save="/tmp/model.mdl", save_every=50) as driver:
+            await_steps(driver)
+            hosts.kill(2)
+            await_line(driver, "The hosts take 4 of 6 systems")
+            hosts.join(3)
+            output, _ = driver.communicate()
+    assert "Hosts have joined" in output
+    assert output.splitlines()[-1] == expected

@@ -101,13 +101,14 @@ def train_on_cluster(
     device: str = "CSX",
     restore: Path | None = None,
     save: Path | None = None,
+    save_every: int | None = None,
     machine: Mapping[str, Any] | None = None,
     inspect: Callable[[cstorch.Backend], Any] = cstorch.Backend.weights_digest,
 ) -> Any:
     """Train for ``steps`` steps; returns the result of ``inspect``, by default the weights' digest.
 
-    The run is on ``device``, CSX or CPU. It continues from the checkpoint ``restore`` and writes one to ``save``; ``machine``
-    changes sections of the emulated machine.
+    The run is on ``device``, CSX or CPU. It continues from the checkpoint ``restore`` and writes one to ``save``, at the end or every
+    ``save_every`` steps; ``machine`` changes sections of the emulated machine.
     """
     _set_precision(init)
     backend = cstorch.backend(
@@ -125,7 +126,7 @@ def train_on_cluster(
         step = training_step(init, compiled, *make_optimizer(init, compiled), scaler)
         loader = cstorch.utils.data.DataLoader(build_source, LOADER, "test")
         executor = cstorch.utils.data.DataExecutor(
-            loader, num_steps=steps, checkpoint_steps=steps if save else None
+            loader, num_steps=steps, checkpoint_steps=(save_every or steps) if save else None
         )
         for batch in executor:
             step(batch)
