@@ -243,9 +243,10 @@ class RoleActor(HostedProcess):
                 self._metrics.note_sent(envelope)
 
     def _counted_message(self, state: RunningJob) -> Envelope | None:
-        """Return the next message; count how long the role has waited for it."""
+        """Return the next message; count those that wait, and how long the role waits for it."""
         if self._metrics is None:
             return self._next_message(state)
+        self._metrics.note_queue(self._endpoint.num_waiting())
         begin = time.monotonic()
         try:
             return self._next_message(state)

@@ -29,6 +29,7 @@ class RoleMetrics:
     """
 
     def __init__(self, role: str, period_s: float = _PERIOD_S) -> None:
+        self._queued = 0  # most messages since the last report
         self.step = 0
         """The latest step of which the role has handled a message."""
         self._counts = dict.fromkeys(_COUNTERS, 0.0)
@@ -38,7 +39,12 @@ class RoleMetrics:
             for name, text in _COUNTERS.items()
         }
         self._step: Any = Gauge("waferstream_step", "The step of the role", tag_keys=("role",))
-        for meter in (*self._counters.values(), self._step):
+        self._queue: Any = Gauge(
+            "waferstream_queued_messages",
+            "Most messages that have waited for the role since the last report",
+            tag_keys=("role",),
+        )
+        for meter in (*self._counters.values(), self._step, self._queue):
             meter.set_default_tags({"role": role})
         self._period_s = period_s
         self._over = threading.Event()
@@ -50,6 +56,10 @@ class RoleMetrics:
         payload = getattr(envelope.message, "payload", None)
         self._counts["sent_messages"] += 1
         self._counts["sent_bytes"] += 0 if payload is None else payload.num_bytes
+
+    def note_queue(self, num_messages: int) -> None:
+        """Note how many messages wait for the role."""
+        self._queued = max(self._queued, num_messages)
 
     def note_wait(self, seconds: float) -> None:
         """Count seconds without a message."""
@@ -63,6 +73,8 @@ class RoleMetrics:
                 counter.inc(now - self._reported[name])
                 self._reported[name] = now
         self._step.set(self.step)
+        self._queue.set(self._queued)
+        self._queued = 0
 
     def close(self) -> None:
         """Report for the last time and end the thread. Idempotent."""

@@ -120,6 +120,10 @@ class AutoEndpoint:
         """Return the next message of any host, in order of arrival."""
         return self._near.receive(timeout_s)
 
+    def num_waiting(self) -> int:
+        """Return how many messages of all hosts wait."""
+        return self._near.num_waiting()
+
     def close(self) -> None:
         """Close both links; peers notice. Idempotent."""
         if self._is_closed:

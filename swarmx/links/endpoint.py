@@ -72,6 +72,13 @@ class Endpoint(Protocol):
             ApplianceResourceExhausted: More than MOST_WAITING messages have arrived and wait.
         """
 
+    def num_waiting(self) -> int:
+        """Return how many messages have arrived that nobody has received yet.
+
+        Raises:
+            ApplianceCorruptionError: A peer sent what is no message.
+        """
+
     def close(self) -> None:
         """Close for good; peers notice."""
 

@@ -148,6 +148,10 @@ class GrpcEndpoint:
         """Return the next message; messages that a peer sent before it closed still arrive."""
         return self._inbox.receive(timeout_s)
 
+    def num_waiting(self) -> int:
+        """Return how many messages wait."""
+        return self._inbox.num_waiting
+
     def close(self) -> None:
         """End all streams after peers have read what was sent; peers notice. Idempotent."""
         outbounds, self._outbound = self._outbound, {}

@@ -40,6 +40,11 @@ class Inbox:
         """Whether the role is told to end its job, by a message that may still wait here."""
         return self._is_aborted
 
+    @property
+    def num_waiting(self) -> int:
+        """Number of arrivals that nobody has taken."""
+        return self._arrived.qsize()
+
     def put(self, envelope: Envelope) -> bool:
         """Add a message; return False, and add an error instead, if too many wait."""
         if self._arrived.qsize() >= MOST_WAITING:

@@ -138,6 +138,10 @@ class TcpEndpoint:
         """Return the next message; messages that a peer sent before it closed still arrive."""
         return self._inbox.receive(timeout_s)
 
+    def num_waiting(self) -> int:
+        """Return how many messages wait."""
+        return self._inbox.num_waiting
+
     def close(self) -> None:
         """End all connections after peers have read what was sent; peers notice. Idempotent."""
         self._is_closing = True

@@ -114,6 +114,12 @@ class SocketEndpoint:
                 )
         return self._inbox.popleft()
 
+    def num_waiting(self) -> int:
+        """Return how many messages wait, those in the kernel's buffers included."""
+        while self._poll(0.0):
+            pass
+        return len(self._inbox)
+
     def close(self) -> None:
         """Close every socket; peers notice. Idempotent."""
         for key in list((self._selector.get_map() or {}).values()):

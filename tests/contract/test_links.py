@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -94,6 +95,21 @@ def test_messages_of_one_sender_arrive_in_order(links: list[Link]) -> None:
     for source in ("a", "b"):
         steps = [e.message.step for e in received if e.source == source]
         assert steps == list(range(100))
+
+
+def test_messages_that_wait_are_counted(links: list[Link]) -> None:
+    """Of all senders, and less those that were received."""
+    a, b, c = (link.endpoint for link in links)
+    assert c.num_waiting() == 0
+    for step in range(3):
+        a.send(released("a", "c", step))
+        b.send(released("b", "c", step))
+    deadline = time.monotonic() + 10
+    while c.num_waiting() < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert c.num_waiting() == 6
+    c.receive(10)
+    assert c.num_waiting() == 5
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

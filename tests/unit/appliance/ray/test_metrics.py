@@ -50,8 +50,12 @@ def test_counts_reach_ray_once(values: dict[tuple[str, str], float]) -> None:
     role = RoleMetrics("br-0", period_s=1000)
     for envelope in SENT[:2]:
         role.note_sent(envelope)
+    role.note_queue(3)
+    role.note_queue(2)
     role.report()
+    assert values["waferstream_queued_messages", "br-0"] == 3
     role.report()
+    assert values["waferstream_queued_messages", "br-0"] == 0
     role.note_sent(SENT[2])
     role.note_wait(0.5)
     role.note_wait(0.25)
@@ -62,4 +66,5 @@ def test_counts_reach_ray_once(values: dict[tuple[str, str], float]) -> None:
         ("waferstream_sent_messages", "br-0"): 3,
         ("waferstream_wait_seconds", "br-0"): 0.75,
         ("waferstream_step", "br-0"): 7,
+        ("waferstream_queued_messages", "br-0"): 0,
     }
