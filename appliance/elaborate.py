@@ -11,6 +11,8 @@ from typing import Literal
 
 from appliance.input_worker import WorkerSpec
 from appliance.round_size import activation_bytes, micro_batches_of_round, most_micro_batches
+from csnode.engine.regions import check_layers, check_region
+from csnode.engine.spec import TORCH, EngineSpec
 from csnode.node import NodeSpec
 from memoryx.flash import check_bound
 from memoryx.flash_spec import FlashSpec
@@ -56,6 +58,7 @@ class ClusterSize:
     is_verified: bool = False  # whether nodes compute parts of others, too
     activation_bytes: int | Literal["auto"] = "auto"
     flash: FlashSpec | None = None  # where weight servers keep masters and state, if not in DRAM
+    engine: EngineSpec = TORCH  # what computes the kernels of nodes
 
 
 def elaborate(
@@ -81,6 +84,7 @@ def elaborate(
     fill_tiers(machine.memoryx, sum(spec.num_elements for spec in parameters))
     if size.flash is not None:
         check_bound(size.flash, {spec.name: spec for spec in parameters})
+    check_region(size.engine, machine.system.fabric)
     tree = tree or Tree(size.num_csx, machine.swarmx.fan_out)
     return (
         *_servers(parameters, size, machine),
@@ -129,6 +133,7 @@ def _nodes(
             seed=seed,
             lanes=size.lanes,
             sram_bytes=machine.system.sram_bytes,
+            engine=size.engine,
         )
 
 
@@ -155,6 +160,7 @@ def plan_installation(
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
     check_fits(SramPlan.of(program, machine.system))
+    check_layers(size.engine, program, machine.system.fabric)
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
     tiers_of(program, machine.memoryx, state_bytes)
     weight_bytes = program.num_elements(program.parameter) * (MASTER_BYTES + state_bytes)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from appliance.faults.plan import FaultPlan
 from appliance.jobs.queue import QueueSpec
 from appliance.strategies import ServerStrategy, Strategy
+from csnode.engine.spec import TORCH, EngineName, EngineSpec
 from csnode.fabric.region import working_wafer
 from memoryx.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec
 from timing.hardware import MachineSpec
-from wsc.core.config import Config, load_yaml, validate
+from wsc.core.config import Config, before, load_yaml, validate
 from wsc.core.errors import ConfigError
 
 
@@ -57,6 +58,11 @@ class VerifySpec(Config):
     computes so much more. Emulated time does not contain it."""
 
 
+def _named(engine: object) -> object:
+    """Return the mapping that the name of an engine stands for."""
+    return {"default": engine} if isinstance(engine, str) else engine
+
+
 class RuntimeSpec(Config):
     """How the emulated machine is mapped to this computer or to a Ray cluster."""
 
@@ -76,6 +82,10 @@ class RuntimeSpec(Config):
     flash: FlashSpec | None = None
     """Files in which weight servers keep masters and optimizer state, of which only so many bytes
     are in DRAM at a time. Without, all of it is in DRAM."""
+
+    engine: Annotated[EngineSpec, before(_named, EngineName | EngineSpec)] = TORCH
+    """What computes the kernels of CS nodes: ``torch``, ``wafer`` or ``wafer-cycles``, or a mapping
+    that says it by layer and by kind of kernel (csnode.engine)."""
 
     placement: Strategy = "PACK"
     """How systems take hosts: ``PACK`` fills one after the other, that of the program first;

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import torch
 
+from csnode.engine.binding import built
+from csnode.engine.spec import TORCH, EngineSpec
 from csnode.gradients import GradientSum, GradientSums, SlabMemory
 from csnode.lanes import Lanes
 from csnode.micro_batch import MicroBatch
@@ -94,7 +96,12 @@ class Executor:
     """One installed program, ready to execute: its kernels are built, its schedule is known."""
 
     def __init__(
-        self, installation: Installation, seed: int, context: RoleContext, lanes: Lanes
+        self,
+        installation: Installation,
+        seed: int,
+        context: RoleContext,
+        lanes: Lanes,
+        engine: EngineSpec = TORCH,
     ) -> None:
         self.program = installation.program
         self._installed_rounds = self.rounds = installation.rounds
@@ -109,7 +116,11 @@ class Executor:
         )
         self._segments = [sized.segments for sized in installation.sized]
         self._kernels = [
-            [kernel.build() for kernel in sized.kernels] for sized in installation.sized
+            [
+                built(kernel, segment, engine)
+                for kernel, segment in zip(sized.kernels, sized.segments, strict=True)
+            ]
+            for sized in installation.sized
         ]
         self._pieces = _planned_pieces(self.program)
         self._seed = seed

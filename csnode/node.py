@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from csnode.engine.spec import TORCH, EngineSpec
 from csnode.executor import Executor, Running
 from csnode.finite import NotFinite, not_finite
 from csnode.gradients import GradientSum
@@ -48,6 +49,7 @@ class NodeSpec:
     seed: int
     lanes: int
     sram_bytes: int
+    engine: EngineSpec = TORCH
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class CSNode:
 
     def install(self, installation: Installation) -> None:
         self.executors[installation.mode] = Executor(
-            installation, self.spec.seed, self._context, self._lanes
+            installation, self.spec.seed, self._context, self._lanes, self.spec.engine
         )
 
     def begin(self, job: Job) -> NodeJob:

@@ -16,6 +16,7 @@ from math import prod
 import torch
 from torch import nn
 
+from csnode.engine.regions import layer_regions, regions_text
 from cstorch import flags
 from cstorch.amp import stream_precision
 from cstorch.backend import Backend
@@ -182,6 +183,7 @@ def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> Non
     elif backend.cache is not None and not backend.validate_only:
         artifact = backend.cache.root / program.digest
         log.info("Compile artifacts successfully written to %s", artifact)
+    _log_engine(backend, program)
     if backend.compile_only:
         log.info("%s", schedule_listing(program, backend.size().num_servers))
         wafer = backend.cluster_config.cluster.machine.system
@@ -189,6 +191,14 @@ def log_compiled(backend: Backend, program: Program, *, was_cached: bool) -> Non
     if backend.validate_only:
         log.info("Every op of the step has a kernel")
     log.info("Compile was successful!")
+
+
+def _log_engine(backend: Backend, program: Program) -> None:
+    """Log where the kernels of each layer run, if the wafer computes some."""
+    cluster = backend.cluster_config.cluster
+    engine, fabric = cluster.runtime.engine, cluster.machine.system.fabric
+    if not engine.is_torch:
+        log.info("%s", regions_text(layer_regions(engine, program, fabric)))
 
 
 def _log_filled(backend: Backend, program: Program) -> None:

@@ -27,6 +27,7 @@ def size_of(config: ClusterConfig) -> ClusterSize:
         lanes=lanes_on(runtime, config.num_csx),
         activation_bytes=runtime.activation_memory,
         flash=runtime.flash,
+        engine=runtime.engine,
         is_verified=runtime.verify.fraction > 0,
         has_replicas=config.autorestart is not None
         and runtime.recovery.weight_servers == "replica",

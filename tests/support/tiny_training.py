@@ -54,6 +54,7 @@ class Shape:
     folder: Path | None = None  # of what has happened
     flash: tuple[Path, int] | None = None  # folder and resident bytes of each weight server
     has_replicas: bool = False
+    engine: Any = "torch"  # what computes the kernels of nodes
 
 
 def init_config(model: Mapping[str, Any] = GPT, **sections: Any) -> InitConfig:
@@ -77,6 +78,7 @@ def cluster_config(shape: Shape, **machine: Any) -> cstorch.ClusterConfig:
         "runtime": {
             "kind": shape.kind,
             "link": shape.link,
+            "engine": shape.engine,
             "verify": {"fraction": shape.verified},
             "faults": {"stated": shape.faults, "folder": shape.folder},
             "flash": shape.flash

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Protocol
 
 import torch
@@ -25,14 +25,20 @@ class KernelSource:
     modules: Mapping[str, tuple[str, str]]  # global name -> (module, attribute)
     constants: Mapping[str, torch.Tensor]
 
-    def build(self) -> Callable[..., tuple[Any, ...]]:
-        """Return the kernel as a callable on the segment's weights and inputs."""
+    def build(
+        self, kernels: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Return the kernel as a callable on the segment's weights and inputs.
+
+        ``kernels`` are globals of the text that are no modules.
+        """
         scope: dict[str, Any] = {
             "torch": torch,
             "device": torch.device,
             "inf": float("inf"),
             "nan": float("nan"),
             "NoneType": type(None),
+            **kernels,
         }
         for name, (module, attribute) in self.modules.items():
             scope[name] = getattr(importlib.import_module(module), attribute)

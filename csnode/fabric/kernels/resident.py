@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from csnode.fabric.collectives import do_bus, paths, route_bus
-from csnode.fabric.collectives.reduce import add_sum
+from csnode.fabric.collectives.reduce import add_reduce, add_sum
+from csnode.fabric.collectives.trees import Tree
 from csnode.fabric.dtypes import Array, Dtype
 from csnode.fabric.instructions import Gemv, Instruction, Signal, Wait
 from csnode.fabric.kernels.tiles import Result, join, split
@@ -59,7 +60,13 @@ class MovingOperand:
     def in_blocks(
         cls, program: Program, line: paths.Path, mine: SramArray, number: int, rows: int, block: int
     ) -> MovingOperand:
-        """Send ``mine``, of ``rows`` rows, of ``block`` positions per step, stored side by side."""
+        """Send ``mine``, of ``rows`` rows, of ``block`` positions per step, stored side by side.
+
+        A line of one position sends none.
+        """
+        if line.length == 1:
+            whole = (mine.whole,)
+            return cls(line, whole, (whole,), whole, number)
         width = mine.length // rows
         arrays = _buffers(program, mine, mine.length * block)
         buffers = (
@@ -195,12 +202,14 @@ def add_summa(
         program.do(EVERYWHERE, along.wait, down.wait, product, *releases)
 
 
-def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP32) -> Result:
+def weight_gradient(
+    fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP32, tree: Tree | None = None
+) -> Result:
     """Compute ``x.T @ dy`` of resident x [tokens, inputs] and dy [tokens, outputs].
 
     Tokens lie down the columns of PEs. The PEs of a row broadcast their parts of dy in turn; each
     PE multiplies some of them, side by side, by its part of x while the next ones are on their way.
-    Gradients are fp32, summed down the columns into row 0.
+    Gradients are fp32, summed down the columns into row 0, by the fastest tree or a given one.
     """
     rows, columns = fabric.rows, fabric.columns
     height, features, width = x.shape[0] // rows, x.shape[1] // columns, dy.shape[1] // columns
@@ -217,7 +226,11 @@ def weight_gradient(fabric: Fabric, x: Array, dy: Array, dtype: Dtype = Dtype.FP
         sums = gradients[step * size : (step + 1) * size]
         product = Gemv(moving.at(step), at_rest.whole, sums, vectors=features)
         program.do(EVERYWHERE, moving.wait, product, *moving.release(step))
-    add_sum(program, paths.columns(fabric), gradients.whole, colour=1)
+    down = paths.columns(fabric)
+    if tree is None:
+        add_sum(program, down, gradients.whole, colour=1)
+    else:
+        add_reduce(program, down, tree, gradients.whole, (1, 2))
     data = {"x": split(x, rows, columns, transposed=True), "dy": split(dy, rows, columns)}
     outcome = run(program, data)
     blocks = outcome.read("dw")[0].reshape(columns, moving.steps, features, block * width)

@@ -54,12 +54,19 @@ _FILLED, _FREED = 0, 1
 """Events: an accumulator is filled with the partial sums of its output; it is free again."""
 
 
-def weight_streaming(fabric: Fabric, x: Array, weights: Array, dtype: Dtype = Dtype.FP32) -> Result:
+def weight_streaming(
+    fabric: Fabric,
+    x: Array,
+    weights: Array,
+    dtype: Dtype = Dtype.FP32,
+    sums: Dtype | None = None,
+) -> Result:
     """Compute ``x @ weights``: x [tokens, inputs] rests, weights [inputs, outputs] stream past it.
 
-    Raises as ``streamed_layers`` does.
+    Sums and outputs have the format ``sums``, by default that of the activations. Raises as
+    ``streamed_layers`` does.
     """
-    return streamed_layers(fabric, x, (weights,), dtype)
+    return _streamed(fabric, x, (weights,), dtype, dtype if sums is None else sums)
 
 
 def streamed_layers(
@@ -80,18 +87,25 @@ def streamed_layers(
         ApplianceCompilationError: Matrices do not fit each other, or no row is left for tokens.
         ApplianceResourceExhausted: A PE's share does not fit into its SRAM.
     """
+    return _streamed(fabric, x, layers, dtype, dtype)
+
+
+def _streamed(
+    fabric: Fabric, x: Array, layers: Sequence[Array], dtype: Dtype, sum_dtype: Dtype
+) -> Result:
+    """Compute a chain of products; with other sums than activations, of one layer."""
     _check(fabric, x, layers)
     program = Program(fabric)
     ring = _route(program)
     height = _tile_size(x.shape[0], fabric.rows - 1, dtype.per_word)
     resident = program.array("x", _tile_size(x.shape[1], ring.size) * height, dtype, bank=0)
-    sums = [program.array(f"sums {k}", height, dtype, bank=4).whole for k in range(2)]
+    sums = [program.array(f"sums {k}", height, sum_dtype, bank=4).whole for k in range(2)]
     data = {"x": _tiles_of_activations(fabric, x, height)}
     for number, weights in enumerate(layers):
         stream = _WeightStream.of(weights, ring, dtype)
         entering = program.array(f"weights {number}", stream.words.shape[1])
         width = _tile_size(weights.shape[1], ring.size)
-        outputs = program.array(f"y {number}", width * height, dtype, bank=0)
+        outputs = program.array(f"y {number}", width * height, sum_dtype, bank=0)
         _add_weights(program, stream, entering)
         _add_product(program, ring, stream, resident, sums, outputs)
         data[entering.name] = _words_of_weights(fabric, stream)

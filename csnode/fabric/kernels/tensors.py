@@ -112,23 +112,30 @@ def layer_norm(
     shift: Array,
     dtype: Dtype = Dtype.FP32,
     epsilon: float = 1e-5,
+    features: int | None = None,
 ) -> Result:
     """Compute ``(x - mean) / sqrt(variance + epsilon) * scale + shift`` of each row of x.
 
     Sum and sum of squares of a token are fp32 and travel along the row together. Scale and shift
-    [features] are stored for each token of a tile, so that one vector op applies them.
+    [features] are stored for each token of a tile, so that one vector op applies them. The first
+    ``features`` count where zeros pad the others.
     """
-    return _norm(fabric, x, scale, shift, dtype, epsilon, centred=True)
+    return _norm(fabric, x, scale, shift, dtype, epsilon, features or x.shape[1], centred=True)
 
 
 def rms_norm(
-    fabric: Fabric, x: Array, scale: Array, dtype: Dtype = Dtype.FP32, epsilon: float = 1e-5
+    fabric: Fabric,
+    x: Array,
+    scale: Array,
+    dtype: Dtype = Dtype.FP32,
+    epsilon: float = 1e-5,
+    features: int | None = None,
 ) -> Result:
     """Compute ``x / sqrt(mean of squares + epsilon) * scale`` of each row of x.
 
-    x is [tokens, features], scale [features].
+    x is [tokens, features], scale [features]. ``features`` as for ``layer_norm``.
     """
-    return _norm(fabric, x, scale, 0 * scale, dtype, epsilon, centred=False)
+    return _norm(fabric, x, scale, 0 * scale, dtype, epsilon, features or x.shape[1], centred=False)
 
 
 def _norm(
@@ -138,6 +145,7 @@ def _norm(
     shift: Array,
     dtype: Dtype,
     epsilon: float,
+    features: int,
     *,
     centred: bool,
 ) -> Result:
@@ -147,7 +155,7 @@ def _norm(
         program.array(name, height * width, dtype, bank)
         for name, bank in (("x", 0), ("scale", 2), ("shift", 4))
     )
-    _add_norm(program, tile, height, x.shape[1], epsilon, centred=centred)
+    _add_norm(program, tile, height, features, epsilon, centred=centred)
     program.do(EVERYWHERE, Vector("fma", tile.whole, tile.whole, weight.whole, bias.whole))
     data = {"x": x, "scale": scale[None] + 0 * x, "shift": shift[None] + 0 * x}
     tiles = {k: split(v, fabric.rows, fabric.columns, transposed=True) for k, v in data.items()}

@@ -1,0 +1,106 @@
+"""Binds the calls of a kernel's text to an engine.
+
+The compiler writes one text for all engines: calls of aten ops. An engine replaces those calls that
+it computes itself; all others, such as copies and elementwise ops, stay as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from csnode.engine.array import WaferArray
+from csnode.engine.fabric import FabricArray
+from csnode.engine.kernels import KERNELS, PRODUCTS
+from csnode.engine.spec import EngineName, EngineSpec
+from wsc.compiler.ops import KIND_OF
+from wsc.core.errors import ApplianceCompilationError
+from wsc.core.kernel_source import KernelSource
+from wsc.core.program import Segment
+
+_PREFIX = "torch.ops.aten."
+_CHOOSING = (
+    "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward amax amin max min "
+    "argmax argmin any all topk sort aminmax kthvalue median nanmedian mode histc cummax cummin"
+)
+_TORCH = frozenset(_CHOOSING.split())
+"""Ops of a kind of the engine that choose values instead of adding them up: torch computes them."""
+
+
+def built(
+    kernel: KernelSource, segment: Segment, engine: EngineSpec
+) -> Callable[..., tuple[Any, ...]]:
+    """Return a kernel as a callable, its calls bound to the engines of the segment.
+
+    Raises ApplianceCompilationError for an op that an engine has no kernel for.
+    """
+    if engine.is_torch:
+        return kernel.build()
+    tree = ast.parse(kernel.text)
+    binder = _Binder(segment, engine)
+    tree = ast.fix_missing_locations(binder.visit(tree))
+    return replace(kernel, text=ast.unparse(tree)).build(binder.kernels)
+
+
+class _Binder(ast.NodeTransformer):
+    """Replaces calls of aten ops; knows which values are made of streamed weights alone."""
+
+    def __init__(self, segment: Segment, engine: EngineSpec) -> None:
+        self.kernels: dict[str, Callable[..., Any]] = {}
+        self._segment, self._engine = segment, engine
+        self._weights: set[str] = set()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Note the names of the weights, the first arguments behind ``self``."""
+        arguments = [argument.arg for argument in node.args.args[1:]]
+        self._weights |= set(arguments[: len(self._segment.weights)])
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """Bind the call whose value is assigned, and note values made of weights alone."""
+        target, value = node.targets[0], node.value
+        if not isinstance(target, ast.Name) or isinstance(value, ast.Constant):
+            return node  # "x = None", which frees a value
+        if isinstance(value, ast.Call):
+            node.value = self._bound(value)
+        read = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)} - _globals(self.kernels)
+        if read and read <= self._weights:
+            self._weights.add(target.id)
+        return node
+
+    def _bound(self, call: ast.Call) -> ast.Call:
+        name = ast.unparse(call.func)
+        op = name.removeprefix(_PREFIX).split(".")[0]
+        engine = self._engine.of(self._segment.layer, KIND_OF.get(op, ""))
+        if not name.startswith(_PREFIX) or engine == "torch" or op in _TORCH:
+            return call
+        if op not in KERNELS:
+            raise ApplianceCompilationError(
+                f"the engine has no kernel for {op}",
+                code="engine-without-kernel",
+                where=f"{self._segment.layer}, runtime.engine",
+                value=engine,
+                rule=f"kernels: {', '.join(sorted(KERNELS))}",
+                remedy=f"let torch compute it: runtime.engine.kernels: {{{KIND_OF[op]}: torch}}",
+            )
+        bound = partial(KERNELS[op], self._array(engine))
+        if op in PRODUCTS:
+            operands = call.args[-2:]
+            bound = partial(bound, tuple(self._is_weight(operand) for operand in operands))
+        name = f"{engine.replace('-', '_')}_{op}_{len(self.kernels)}"
+        self.kernels[name] = bound
+        return ast.Call(ast.Name(name, ast.Load()), call.args, call.keywords)
+
+    def _is_weight(self, operand: ast.expr) -> bool:
+        return isinstance(operand, ast.Name) and operand.id in self._weights
+
+    def _array(self, engine: EngineName) -> WaferArray:
+        kind = FabricArray if engine == "wafer-cycles" else WaferArray
+        return kind(self._engine.rows, self._engine.columns)
+
+
+def _globals(kernels: dict[str, Callable[..., Any]]) -> set[str]:
+    return {"torch", "device", *kernels}

@@ -1,0 +1,170 @@
+"""The same kernels on the simulator of the fabric: equal bits, and the cycles of the very program.
+
+Shapes that do not divide are padded with zeros, softmax with minus infinity; no bit depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from csnode.engine.array import WaferArray
+from csnode.fabric import Dtype, Fabric, Program, Vector, kernels, run
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.reduce import add_sum, add_sum_for_all
+from csnode.fabric.collectives.trees import chain
+from csnode.fabric.defects import Defects
+from csnode.fabric.dtypes import Array
+from csnode.fabric.kernels.tiles import split
+from csnode.fabric.program import EVERYWHERE
+
+_DTYPES = {torch.float16: Dtype.FP16, torch.bfloat16: Dtype.BF16}
+
+
+class Run(NamedTuple):
+    """One kernel that was simulated."""
+
+    kernel: str
+    shape: tuple[int, ...]
+    cycles: int
+
+
+class FabricArray(WaferArray):
+    """A region of the simulated fabric; ``runs`` are the kernels that it ran, in order."""
+
+    def __init__(self, rows: int, columns: int, defects: Defects | None = None) -> None:
+        super().__init__(rows, columns)
+        self.defects = defects or Defects()
+        self.runs: list[Run] = []
+
+    def streamed_product(self, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        dtype = _dtype(x, weights)
+        result = kernels.weight_streaming(
+            self._fabric(self.rows + 1, self.columns), _array(x), _array(weights), dtype, Dtype.FP32
+        )
+        self._note("streamed_product", (*x.shape, weights.shape[1]), result)
+        return torch.from_numpy(result.values)
+
+    def token_product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        dtype = _dtype(left, right)
+        x = _padded(left.T, self.rows, self.columns)
+        dy = _padded(right, self.rows, self.columns * dtype.per_word)  # whole words travel
+        fabric = self._fabric(self.rows, self.columns)
+        result = kernels.weight_gradient(fabric, x, dy, dtype, chain(self.rows))
+        self._note("token_product", (*left.shape, right.shape[1]), result)
+        return torch.from_numpy(result.values[: left.shape[0], : right.shape[1]].copy())
+
+    def resident_product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        flat = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (left, right))
+        products = [self._summa(a, b) for a, b in zip(*flat, strict=True)]
+        return torch.stack(products).reshape(*batch, left.shape[-2], right.shape[-1])
+
+    def _summa(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        side = min(self.rows, self.columns)
+        dtype = _dtype(left, right)
+        a, b = (_padded(t, side * dtype.per_word, side * dtype.per_word) for t in (left, right))
+        result = kernels.summa(self._fabric(side, side), a, b, dtype)
+        self._note("resident_product", (*left.shape, right.shape[1]), result)
+        return torch.from_numpy(result.values[: left.shape[0], : right.shape[1]].copy())
+
+    def feature_sum(self, values: torch.Tensor) -> torch.Tensor:
+        if values.dtype == torch.float64:  # sums of products: part of the program of a norm
+            return super().feature_sum(values)
+        shape = (1, 1, *values.shape)
+        stacked = values.float().reshape(-1, *shape[-2:])
+        count, tokens, features = stacked.shape
+        height, width = -(-tokens // self.rows), -(-features // self.columns)
+        padded = torch.zeros(count, self.rows * height, self.columns * width)
+        padded[:, :tokens, :features] = stacked
+        by_row = padded.reshape(count, self.rows, height, -1).transpose(0, 1)
+        matrix = by_row.reshape(-1, padded.shape[-1]).numpy()
+        fabric = self._fabric(self.rows, self.columns)
+        program = Program(fabric)
+        tile = program.array("x", count * height * width, bank=0)
+        total = program.array("total", count * height, bank=4)
+        program.do(EVERYWHERE, Vector("sum", total.whole, tile.whole))
+        add_sum_for_all(program, paths.rows(fabric), total.whole, colour=0)
+        outcome = run(program, {"x": split(matrix, self.rows, self.columns, transposed=True)})
+        self.runs.append(Run("feature_sum", tuple(values.shape), outcome.cycles))
+        sums = outcome.read("total")[:, 0].reshape(self.rows, count, height).transpose(1, 0, 2)
+        kept = sums.reshape(count, -1)[:, :tokens].reshape(values.shape[:-1])
+        return torch.from_numpy(kept.copy())
+
+    def token_sum(self, values: torch.Tensor) -> torch.Tensor:
+        matrix = _padded(values.float(), self.rows, self.columns)
+        width = matrix.shape[1] // self.columns
+        fabric = self._fabric(self.rows, self.columns)
+        program = Program(fabric)
+        tile = program.array("x", matrix.size // fabric.num_pes, bank=0)
+        total = program.array("total", width, bank=4)
+        program.do(EVERYWHERE, Vector("sum", total.whole, tile.whole))
+        add_sum(program, paths.columns(fabric), total.whole, colour=0)
+        outcome = run(program, {"x": split(matrix, self.rows, self.columns)})
+        self.runs.append(Run("token_sum", tuple(values.shape), outcome.cycles))
+        return torch.from_numpy(outcome.read("total")[0].reshape(-1)[: values.shape[1]].copy())
+
+    def softmax(self, x: torch.Tensor) -> torch.Tensor:
+        matrix = _padded(x.float(), self.rows, self.columns)
+        matrix[:, x.shape[1] :] = -np.inf
+        result = kernels.softmax(self._fabric(self.rows, self.columns), matrix)
+        self._note("softmax", tuple(x.shape), result)
+        return torch.from_numpy(result.values[: x.shape[0], : x.shape[1]].copy())
+
+    def layer_norm(
+        self, x: torch.Tensor, epsilon: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        normal, result = self._norm(x, epsilon, is_centred=True)
+        height = -(-x.shape[0] // self.rows)
+        mean = result.outcome.read("sums")[:, 0, :height].reshape(-1)[: x.shape[0]]
+        return normal, torch.from_numpy(mean.copy()), self._factor(x, result)
+
+    def rms_norm(self, x: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
+        normal, result = self._norm(x, epsilon, is_centred=False)
+        return normal, self._factor(x, result)
+
+    def _norm(
+        self, x: torch.Tensor, epsilon: float, *, is_centred: bool
+    ) -> tuple[torch.Tensor, kernels.Result]:
+        fabric, matrix = (
+            self._fabric(self.rows, self.columns),
+            _padded(x.float(), self.rows, self.columns),
+        )
+        one, features = np.ones(matrix.shape[1]), x.shape[1]
+        if is_centred:
+            result = kernels.layer_norm(
+                fabric, matrix, one, 0 * one, epsilon=epsilon, features=features
+            )
+        else:
+            result = kernels.rms_norm(fabric, matrix, one, epsilon=epsilon, features=features)
+        self._note("layer_norm" if is_centred else "rms_norm", tuple(x.shape), result)
+        return torch.from_numpy(result.values[: x.shape[0], : x.shape[1]].copy()), result
+
+    def _factor(self, x: torch.Tensor, result: kernels.Result) -> torch.Tensor:
+        factor = result.outcome.read("factor")[:, 0].reshape(-1)[: x.shape[0]]
+        return torch.from_numpy(factor.copy())
+
+    def _fabric(self, rows: int, columns: int) -> Fabric:
+        return Fabric(rows, columns, defects=self.defects)
+
+    def _note(self, kernel: str, shape: tuple[int, ...], result: kernels.Result) -> None:
+        self.runs.append(Run(kernel, shape, result.cycles))
+
+
+def _dtype(left: torch.Tensor, right: torch.Tensor) -> Dtype:
+    """Return the format of the operands of a product: fp32 unless both have one of 16 bits."""
+    return _DTYPES.get(left.dtype, Dtype.FP32) if left.dtype == right.dtype else Dtype.FP32
+
+
+def _array(x: torch.Tensor) -> Array:
+    return x.detach().float().numpy()
+
+
+def _padded(x: torch.Tensor, rows: int, columns: int) -> Array:
+    """Return a matrix as fp32, with zeros up to whole tiles."""
+    high, wide = (-(-size // pes) * pes for size, pes in zip(x.shape, (rows, columns), strict=True))
+    padded = np.zeros((high, wide), dtype=np.float32)
+    padded[: x.shape[0], : x.shape[1]] = _array(x)
+    return padded

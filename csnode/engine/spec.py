@@ -1,0 +1,55 @@
+"""Configuration of the engines of a run (``runtime.engine`` of cluster.yaml)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from wsc.core.config import Config
+
+EngineName = Literal["torch", "wafer", "wafer-cycles"]
+KernelKind = Literal["matmul", "attention", "norm", "softmax", "reduction"]
+
+
+class EngineSpec(Config):
+    """What computes the kernels of CS nodes, and the region of the wafer that they run on."""
+
+    default: EngineName = "torch"
+    """``torch``: the kernels of torch. ``wafer``: products, sums, softmax and norms in the order of
+    the array of PEs. ``wafer-cycles``: the same bits from the simulator of the fabric, which also
+    counts cycles; for small models and regions."""
+
+    layers: dict[str, EngineName] = Field(default_factory=dict)
+    """Engine by layer of the schedule, where it is not the default."""
+
+    kernels: dict[KernelKind, EngineName] = Field(default_factory=dict)
+    """Engine by kind of kernel; it precedes that of the layer."""
+
+    rows: PositiveInt = 512
+    """Rows of PEs of the region: tokens lie down the columns."""
+
+    columns: PositiveInt = 512
+    """Columns of PEs of the region: features lie along the rows. Defects leave the region as it is,
+    so values do not depend on them."""
+
+    def of(self, layer: str, kind: str) -> EngineName:
+        """Return the engine of a kernel of a layer."""
+        if kind not in KINDS:
+            return "torch"
+        for named, engine in self.kernels.items():
+            if named == kind:
+                return engine
+        return self.layers.get(layer, self.default)
+
+    @property
+    def is_torch(self) -> bool:
+        """Whether torch computes every kernel."""
+        return {self.default, *self.layers.values(), *self.kernels.values()} == {"torch"}
+
+
+KINDS: frozenset[str] = frozenset({"matmul", "attention", "norm", "softmax", "reduction"})
+"""Kinds of kernels that add up many values, in an order of the engine's own."""
+
+TORCH = EngineSpec()
+"""Kernels of torch, the default."""

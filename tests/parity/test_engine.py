@@ -1,0 +1,75 @@
+"""Training on the array of PEs: one answer for every cluster, close to torch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from csnode.engine.spec import KINDS
+from tests.support.errors import raises
+from tests.support.tiny_training import GPT, LLAMA, Shape, init_config, train_on_cluster
+from wsc.core.errors import (
+    ApplianceResourceExhausted,
+    ConfigError,
+)
+
+WAFER = {"default": "wafer", "rows": 4, "columns": 4}
+
+
+ONE_LAYER = {"num_hidden_layers": 1}
+
+
+def digest(engine: Any, num_csx: int = 1, **options: Any) -> str:
+    init = init_config(GPT | ONE_LAYER)
+    found: str = train_on_cluster(init, Shape(num_csx, engine=engine), steps=1, **options)
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone() -> str:
+    return digest(WAFER)
+
+
+@pytest.mark.parametrize("num_csx", [2, 4])
+def test_weights_do_not_depend_on_the_number_of_systems(alone: str, num_csx: int) -> None:
+    assert digest(WAFER, num_csx) == alone
+
+
+def test_the_order_of_sums_is_not_that_of_torch(alone: str) -> None:
+    assert digest("torch") != alone
+
+
+def test_dead_pes_leave_the_weights_as_they_are(alone: str) -> None:
+    machine = {"system": {"name": "CS-2", "defects": {"pe_yield": 0.99, "seed": 5}}}
+    assert digest(WAFER, machine=machine) == alone
+
+
+def test_all_kernels_left_to_torch_give_the_weights_of_torch() -> None:
+    engine = {"default": "wafer", "kernels": dict.fromkeys(sorted(KINDS), "torch")}
+    assert digest(engine) == digest("torch")
+
+
+@pytest.mark.nightly
+def test_simulated_fabric_gives_the_same_weights(alone: str) -> None:
+    """Every kernel of the layer comes from the simulator, forward and backward."""
+    assert digest(WAFER | {"layers": {"decoder.0": "wafer-cycles"}}) == alone
+
+
+def test_llama_trains_on_the_array() -> None:
+    """Without biases, with RMS norm."""
+    init = init_config(LLAMA | ONE_LAYER)
+    ours, torchs = (
+        train_on_cluster(init, Shape(engine=engine), steps=1) for engine in (WAFER, "torch")
+    )
+    assert ours != torchs
+
+
+def test_region_must_lie_on_the_wafer() -> None:
+    with raises(ApplianceResourceExhausted, "region-outside-wafer"):
+        digest(WAFER | {"columns": 4000})
+
+
+def test_unknown_engine_is_refused() -> None:
+    with raises(ConfigError, "not-one-of"):
+        digest("gpu")

@@ -1,0 +1,53 @@
+"""Regions of the engines: what fits a wafer, and what is said of each layer."""
+
+from __future__ import annotations
+
+import pytest
+
+from csnode.engine.regions import check_layers, check_region, layer_regions, regions_text
+from csnode.engine.spec import EngineSpec
+from tests.support.errors import raises
+from tests.support.local_machine import Regression, compile_model, random_batches
+from timing.hardware.fabric import WSE2
+from wsc.core.errors import ApplianceResourceExhausted
+from wsc.core.program import Program
+
+ENGINE = EngineSpec(default="wafer", rows=1, columns=1)
+
+
+def program(rows: int) -> Program:
+    (batch,) = random_batches(1, rows)
+    return compile_model(Regression(), batch, 1).program
+
+
+def test_layer_must_fit_its_region() -> None:
+    """4096 tokens of 4 inputs, 4 outputs and 2 sums take 160 KiB of one PE."""
+    with raises(ApplianceResourceExhausted, "layer-beyond-region"):
+        check_layers(ENGINE, program(4096), WSE2)
+    check_layers(EngineSpec(default="wafer", rows=16, columns=4), program(4096), WSE2)
+    check_layers(EngineSpec(default="torch", rows=1, columns=1), program(4096), WSE2)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(WSE2.rows, 1), (1, WSE2.columns + 1)])
+def test_region_must_lie_on_the_wafer(rows: int, columns: int) -> None:
+    """A row of PEs is needed for the weights, too."""
+    with raises(ApplianceResourceExhausted, "region-outside-wafer"):
+        check_region(EngineSpec(default="wafer", rows=rows, columns=columns), WSE2)
+    check_region(EngineSpec(default="torch", rows=rows, columns=columns), WSE2)
+
+
+def test_report_names_engine_and_region_of_each_layer() -> None:
+    engine = EngineSpec(default="wafer", rows=8, columns=4, layers={"layers.0": "torch"})
+    regions = layer_regions(engine, program(8), WSE2)
+    assert {(each.rows, each.columns) for each in regions} == {(8, 4)}
+    assert all(each.cycles > 0 for each in regions)
+    assert any("wafer" in each.engines for each in regions)
+    assert len(regions_text(regions).splitlines()) == len(regions) + 1
+
+
+def test_kernel_precedes_layer_and_layer_the_default() -> None:
+    engine = EngineSpec(default="wafer", layers={"a": "wafer-cycles"}, kernels={"norm": "torch"})
+    assert engine.of("a", "norm") == "torch"
+    assert engine.of("a", "matmul") == "wafer-cycles"
+    assert engine.of("b", "matmul") == "wafer"
+    assert engine.of("b", "elementwise") == "torch"
