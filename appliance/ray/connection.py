@@ -60,6 +60,10 @@ _SMALL = partial(
 # checkpoint: Ray has to live until then.
 _OF_OWN_GROUP = partial(services.ConsolePopen, process_group=0)
 
+_NO_DASHBOARD = (None, None)
+"""Address and process of the dashboard. ray.init would start a process for usage statistics even
+without a dashboard, and wait for it."""
+
 _CONFIG = {
     # ray.init would hold the interpreter's lock until the first workers have started.
     "prestart_worker_first_driver": False,
@@ -209,6 +213,10 @@ def _init(address: str) -> None:
             stack.enter_context(workers_forked())
             stack.enter_context(mock.patch.object(parameter, "RayParams", _SMALL))
             stack.enter_context(mock.patch.object(services, "ConsolePopen", _OF_OWN_GROUP))
+            no_dashboard = mock.patch.object(
+                services, "start_api_server", return_value=_NO_DASHBOARD
+            )
+            stack.enter_context(no_dashboard)
         ray.init(
             address=address,
             include_dashboard=False if is_private else None,
