@@ -8,69 +8,63 @@ callbacks:
 - class: waferstream.loggers:MlflowLogger  # pip install mlflow
   experiment: my-experiment
 
-They log the loss of every training step. Event files for TensorBoard are always written, and hold
-evaluations, too.
+They log the loss of every training step; at log steps rates, learning rate and the attribution of
+the emulated time; and loss and metrics of every evaluation. Event files for TensorBoard are always
+written, and hold the same.
 """
 
 from __future__ import annotations
 
 import csv
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import cstorch
+from waferstream.training.observers import TRAIN_LOSS, EvaluationLog, TrainingLog, scalars_of
 from wsc.core.errors import ConfigError
-
-TRAIN_LOSS = "train/loss"
 
 
 class Logger(ABC):
-    """A callback that logs the losses of training; a subclass says where to."""
-
-    def __init__(self) -> None:
-        self._first_step = 0
+    """A callback that observes the run and logs its numbers; a subclass says where to."""
 
     @abstractmethod
-    def log(self, step: int, name: str, value: float) -> None:
-        """Log a number of a step."""
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Log the numbers of a step, by name."""
 
     def close(self) -> None:  # noqa: B027  (most have nothing to end)
-        """End the log, after training."""
+        """End the log, after the run."""
 
-    def on_train_batch_start(self, trainer: Any, model: Any, batch: Any, batch_idx: int) -> None:
-        if batch_idx == 0:  # later, steps may be pending, and the count of steps behind
-            self._first_step = trainer.global_step + 1
+    def began(self, first_step: int, last_step: int) -> None:  # noqa: B027
+        """Do nothing: steps are logged when they are done."""
 
-    def on_train_batch_end(
-        self, trainer: Any, model: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        self._trained(outputs["loss"], self._first_step + batch_idx)
+    def trained(self, log: TrainingLog) -> None:
+        for step, loss in log.losses:
+            more = scalars_of(log) if step == log.step else {}
+            self.log(step, {TRAIN_LOSS: loss, **more})
 
-    def on_fit_end(self, trainer: Any, loop: Any) -> None:
-        self.close()
+    def evaluated(self, log: EvaluationLog) -> None:
+        self.log(log.step, log.scalars)
 
-    @cstorch.step_closure
-    def _trained(self, loss: Any, step: int) -> None:
-        self.log(step, TRAIN_LOSS, loss.item())
+    def summarized(self, step: int, numbers: Mapping[str, float]) -> None:
+        self.log(step, numbers)
 
 
 class CsvLogger(Logger):
     """Logger to a file with the columns step, name and value; a later run appends to it."""
 
     def __init__(self, path: str) -> None:
-        super().__init__()
         self._path = Path(path)
         if not self._path.exists():
-            self._write("step", "name", "value")
+            self._write([("step", "name", "value")])
 
-    def log(self, step: int, name: str, value: float) -> None:
-        self._write(step, name, value)
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._write([(step, name, value) for name, value in numbers.items()])
 
-    def _write(self, *row: object) -> None:
+    def _write(self, rows: Iterable[Sequence[object]]) -> None:
         with self._path.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerow(row)
+            csv.writer(file).writerows(rows)
 
 
 class WandbLogger(Logger):
@@ -80,11 +74,10 @@ class WandbLogger(Logger):
     """
 
     def __init__(self, project: str, mode: str = "offline", **options: Any) -> None:
-        super().__init__()
         self._run = _package("wandb").init(project=project, mode=mode, **options)
 
-    def log(self, step: int, name: str, value: float) -> None:
-        self._run.log({name: value}, step=step)
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._run.log(dict(numbers), step=step)
 
     def close(self) -> None:
         self._run.finish()
@@ -96,15 +89,14 @@ class MlflowLogger(Logger):
     def __init__(
         self, experiment: str, uri: str | None = None, run_name: str | None = None
     ) -> None:
-        super().__init__()
         self._mlflow = _package("mlflow")
         if uri is not None:
             self._mlflow.set_tracking_uri(uri)
         self._mlflow.set_experiment(experiment)
         self._mlflow.start_run(run_name=run_name)
 
-    def log(self, step: int, name: str, value: float) -> None:
-        self._mlflow.log_metric(name, value, step=step)
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self._mlflow.log_metrics(dict(numbers), step=step)
 
     def close(self) -> None:
         self._mlflow.end_run()

@@ -166,6 +166,9 @@ class TensorBoardLogger(Named):
     """Event files for TensorBoard."""
 
     summary_dir: Path | None = None
+    run_name: str | None = None
+    """Folder of the event files below ``summary_dir``, by which TensorBoard calls the run; the
+    dated folder of the run by default."""
     legacy_event_dirs: bool = False
 
 

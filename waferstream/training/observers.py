@@ -13,12 +13,14 @@ from typing import Protocol
 from appliance.step_results import StepResult
 from cstorch.progress import eval_line, train_line
 from cstorch.utils.data.profiler import Profiler
-from timing.attribution import StepTiming
+from timing.attribution import StepTiming, mean_step
 from waferstream.reports.progress import EventWriter, ProgressBar
 from waferstream.training.run_plan import RunPlan, Stage
 from wsc.core.hyper_schedules.base import HyperSchedule
+from wsc.core.units import seconds
 from wsc.core.watch import TensorNorms, global_norms
 
+TRAIN_LOSS, EVAL_LOSS = "train/loss", "eval/loss"
 PERPLEXITY = "eval/lm_perplexity"
 """Name of the metric that every evaluation has."""
 
@@ -52,6 +54,11 @@ class EvaluationLog:
     loss: float
     metrics: Mapping[str, float]  # by name: those of the model, and the perplexity
     rate: float  # samples/s, measured
+
+    @property
+    def scalars(self) -> Mapping[str, float]:
+        """Loss and metrics by the names of their curves."""
+        return {EVAL_LOSS: self.loss, **self.metrics}
 
     @property
     def perplexity(self) -> float:
@@ -166,23 +173,13 @@ class Events:
 
     def trained(self, log: TrainingLog) -> None:
         for step, loss in log.losses:
-            self._writer.scalar("train/loss", loss, step)
-        scalars: dict[str, float | None] = {
-            "train/rate": log.rate,
-            "train/emulated_rate": log.emulated_rate,
-            "train/gradient_norm": log.gradient_norm,
-            "train/lr": log.learning_rate,
-            "train/loss_scale": log.loss_scale,
-        }
-        scalars |= _norms(log.tensor_norms)
-        for name, value in scalars.items():
-            if value is not None:
-                self._writer.scalar(name, value, log.step)
+            self._writer.scalar(TRAIN_LOSS, loss, step)
+        for name, value in scalars_of(log).items():
+            self._writer.scalar(name, value, log.step)
         self._writer.flush()
 
     def evaluated(self, log: EvaluationLog) -> None:
-        self._writer.scalar("eval/loss", log.loss, log.step)
-        for name, value in log.metrics.items():
+        for name, value in log.scalars.items():
             self._writer.scalar(name, value, log.step)
         self._writer.flush()
 
@@ -192,6 +189,27 @@ class Events:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def scalars_of(log: TrainingLog) -> dict[str, float]:
+    """Return the numbers of a log step beside the losses, by the names of their curves.
+
+    Those of ``attribution/`` are the shares of the emulated time since the log step before.
+    """
+    found: dict[str, float | None] = {
+        "train/rate": log.rate,
+        "train/emulated_rate": log.emulated_rate,
+        "train/gradient_norm": log.gradient_norm,
+        "train/lr": log.learning_rate,
+        "train/loss_scale": log.loss_scale,
+    }
+    if log.timings:
+        mean = mean_step(log.timings)
+        found["attribution/step_s"] = seconds(mean.duration_ps)
+        shares = mean.attribution.shares()
+        found |= {f"attribution/{cause}": share for cause, share in shares.items()}
+    found |= _norms(log.tensor_norms)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _norms(by_parameter: Mapping[str, TensorNorms]) -> dict[str, float]:

@@ -90,6 +90,8 @@ def run_session(
                 for observer in observers:
                     stack.enter_context(closing(observer))
                 trainer = Trainer(params, backend, observers)
+                for logger in trainer.loggers:
+                    stack.enter_context(closing(logger))
                 outcome = _run_mode(mode, trainer)
                 digest = outcome.weights_sha256
                 if trace is not None and backend.running_cluster is not None:
@@ -222,7 +224,7 @@ def _observers(
                 Progress(machine, batch_size, folder.note, device, lambda: backend.newest_step)
             )
         elif isinstance(logger, TensorBoardLogger):
-            observers.append(Events(logger.summary_dir or folder.path))
+            observers.append(Events((logger.summary_dir or folder.path) / (logger.run_name or "")))
     return observers
 
 

@@ -31,6 +31,7 @@ from waferstream.config.callbacks import (
     NotFiniteSteps,
 )
 from waferstream.config.params import InitConfig, Params
+from waferstream.loggers import Logger
 from waferstream.training.build import (
     Step,
     make_loader,
@@ -85,7 +86,6 @@ class Trainer:
         self._trainer = params.trainer
         self._init: InitConfig = params.trainer.init
         self._backend = backend
-        self._observers = observers
         self._folder = CheckpointFolder(
             self._init.model_dir, self._init.checkpoint.checkpoint_name, self._keep()
         )
@@ -99,6 +99,9 @@ class Trainer:
         self._profiler = Profiler()  # over all training stages
         self._send_later = cstorch.step_closure(self._send)
         own = make_callbacks(self._init)
+        self.loggers = [each for each in own if isinstance(each, Logger)]
+        """Loggers among the callbacks; whoever ends the run closes them."""
+        self._observers: Sequence[Observer] = [*observers, *self.loggers]
         self._callbacks = Callbacks([*own, *make_input_logs(self._init, backend.artifact_dir)])
         self._restorer = Restorer(self, self._init, backend, self._folder, self._callbacks)
         self._callbacks.call("pre_setup", self)
@@ -107,7 +110,7 @@ class Trainer:
             self.model: nn.Module = make_model(self._init)
         cstorch.compile(self.model, backend)
         self._evaluator = Evaluator(
-            self, self._init, backend, self.model, observers, self._callbacks
+            self, self._init, backend, self.model, self._observers, self._callbacks
         )
         self._callbacks.call("post_setup", self)
 

@@ -11,27 +11,44 @@ from typing import Any
 import pytest
 
 from tests.support.errors import raises
+from tests.support.event_files import scalars
 from tests.support.tiny_run import run_here, write_run
-from waferstream.loggers import TRAIN_LOSS, MlflowLogger, WandbLogger
+from waferstream.loggers import MlflowLogger, WandbLogger
+from waferstream.training.observers import EvaluationLog
 from wsc.core.errors import ConfigError
 
+EVALUATED = {"eval/loss": 0.5, "eval/accuracy": 0.25}
 
-def test_csv_logger_writes_the_losses_of_training(
+
+def test_csv_logger_writes_training_evaluations_and_attribution(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """What the file has is what the event file has, under the name of the run."""
     path = tmp_path / "losses.csv"
     entry = {"class": "waferstream.loggers:CsvLogger", "path": str(path)}
-    loop = {"max_steps": 2, "eval_frequency": 0}
+    loop = {"max_steps": 2, "eval_frequency": 2, "eval_steps": 1}
     flags = write_run(
-        tmp_path, init__callbacks=[entry], init__loop=loop, init__logging={"log_steps": 1}
+        tmp_path,
+        init__callbacks=[entry],
+        init__loggers=[{"TensorBoardLogger": {"summary_dir": str(tmp_path), "run_name": "mine"}}],
+        init__loop=loop,
+        init__logging={"log_steps": 2},
     )
     code, out, err = run_here(flags, capsys)
     assert code == 0, err
     rows = list(csv.DictReader(path.read_text().splitlines()))
-    assert [(row["step"], row["name"]) for row in rows] == [
-        ("1", TRAIN_LOSS), ("2", TRAIN_LOSS),
-    ]  # fmt: skip
-    assert f"Loss={float(rows[1]['value']):.5f}" in out
+    numbers = {(row["name"], int(row["step"])): float(row["value"]) for row in rows}
+    assert f"Avg Eval Loss: {numbers['eval/loss', 2]:.5f}" in out
+    assert ("eval/lm_perplexity", 2) in numbers
+    causes = [value for (name, step), value in numbers.items() if _is_cause(name) and step == 2]
+    assert sum(causes) == pytest.approx(1)
+    (events,) = (tmp_path / "mine").iterdir()
+    written = {(name, step): value for name, value, step in scalars(events)}
+    assert numbers == pytest.approx(written, rel=1e-6)  # events are fp32
+
+
+def _is_cause(name: str) -> bool:
+    return name.startswith("attribution/") and name != "attribution/step_s"
 
 
 class Log:
@@ -55,21 +72,21 @@ def test_wandb_logger_logs_offline_by_default(monkeypatch: pytest.MonkeyPatch) -
     wandb.init = init  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     logger = WandbLogger("mine", tags=["a"])
-    logger.log(3, TRAIN_LOSS, 0.5)
-    logger.on_fit_end(None, None)
+    logger.evaluated(EvaluationLog(3, 1, 0.5, {"eval/accuracy": 0.25}, 1.0))
+    logger.close()
     assert started == [{"project": "mine", "mode": "offline", "tags": ["a"]}]
-    assert run.told == [("log", ({TRAIN_LOSS: 0.5},), {"step": 3}), ("finish", (), {})]
+    assert run.told == [("log", (EVALUATED,), {"step": 3}), ("finish", (), {})]
 
 
 def test_mlflow_logger_logs_to_its_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = Log()
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     logger = MlflowLogger("mine", uri="file:runs")
-    logger.log(3, TRAIN_LOSS, 0.5)
-    logger.on_fit_end(None, None)
+    logger.evaluated(EvaluationLog(3, 1, 0.5, {"eval/accuracy": 0.25}, 1.0))
+    logger.close()
     names = [name for name, _, _ in mlflow.told]
-    assert names == ["set_tracking_uri", "set_experiment", "start_run", "log_metric", "end_run"]
-    assert mlflow.told[3] == ("log_metric", (TRAIN_LOSS, 0.5), {"step": 3})
+    assert names == ["set_tracking_uri", "set_experiment", "start_run", "log_metrics", "end_run"]
+    assert mlflow.told[3] == ("log_metrics", (EVALUATED,), {"step": 3})
 
 
 def test_logger_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
