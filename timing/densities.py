@@ -60,7 +60,7 @@ def op_densities(segment: Segment, program: Program, densities: Densities) -> tu
 
 def _streamed_elements(op: OpWork) -> int:
     """Return the elements of the weight that an op multiplies; 0 if none streams into it."""
-    if not op.streams:
+    if not op.streams or op.kind not in ("matmul", "convolution"):  # a norm streams a vector
         return 0
     if op.kind == "convolution":
         return prod(op.shape[1:])

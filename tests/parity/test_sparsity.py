@@ -69,3 +69,36 @@ def test_resumed_run_continues_the_masks(tmp_path: Path) -> None:
     assert masks
     assert all(0.7 < 1 - float(mask.float().mean()) < 0.8 for mask in masks.values())
     assert train_on_cluster(init, Shape(1, 4, 1), STEPS - 3, restore=path) == reference("rigl")
+
+
+@pytest.mark.parametrize("has_replicas", [False, True], ids=["replay", "replica"])
+def test_masks_of_a_lost_server_return(has_replicas: bool, tmp_path: Path) -> None:
+    """Lost in the step after a mask has changed, with masters and masks in flash."""
+    shape = Shape(
+        2,
+        servers=2,
+        restarts=2,
+        faults=("wgt-1@3:exception",),
+        folder=tmp_path,
+        flash=(tmp_path, 20_000),
+        has_replicas=has_replicas,
+    )
+    assert train_on_cluster(sparse(SECTIONS["rigl"]), shape, STEPS) == reference("rigl")
+
+
+def test_overflows_and_clipped_values_count_what_is_not_masked() -> None:
+    """A dynamic loss scale skips the same steps, and masks change with the steps that are applied."""
+    precision = {
+        "fp16_type": "float16",
+        "loss_scaling_factor": "dynamic",
+        "initial_loss_scale": 2.0**19,
+        "steps_per_increase": 1,
+        "max_gradient_norm": 0.5,
+        "max_gradient_value": 0.01,
+    }
+    init = sparse(SECTIONS["rigl"], precision=precision)
+    source = build_source(LOADER, "test")
+    batches = (source.batch(step) for step in range(STEPS))
+    loop = reference_loop.train(init, batches, source.batch_size)
+    found = train_on_cluster(init, Shape(2, servers=2), STEPS)
+    assert found == reference_loop.weights_sha256(loop)

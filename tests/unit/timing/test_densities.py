@@ -24,7 +24,7 @@ MACHINE = MachineSpec()
 WIDTH, TOKENS = 4096, 50_000
 SQUARE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, WIDTH), streams=True)
 WIDE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, 4 * WIDTH), streams=True)
-NORM = OpWork("native_layer_norm", "norm", 1, (TOKENS, WIDTH))
+NORM = OpWork("native_layer_norm", "norm", 1, (1, TOKENS, WIDTH), streams=True)
 NAMES = ("q", "k", "up")
 
 
