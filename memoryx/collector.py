@@ -8,7 +8,7 @@ gradients are finite (NormExchange).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,7 +57,6 @@ class GradientCollector:
         notes: NormNotes,
         masks: Masks,
     ) -> None:
-        self._masks = masks
         self._streams = SparseStreams(masks, program.stream_dtype)
         self._server = server
         self._num_micro_batches = program.num_micro_batches
@@ -144,7 +143,7 @@ class GradientCollector:
         whole = self._streams.whole(self._buckets[message.bucket], number, whole)
         if loss_scale != 1.0:
             whole.flat.div_(loss_scale)
-        gradients = self._masks.prune_gradients(self.gradients({message.bucket: whole}), number)
+        gradients = self.pruned(message.bucket, whole, number)
         self._notes.of_batch(message.step, gradients)
         # Before values are clamped, which would hide an overflow.
         if self._limits.scale_rule is not None and not all(map(all_finite, gradients.values())):
@@ -152,12 +151,16 @@ class GradientCollector:
         if self._limits.max_gradient_value is not None:
             clip_value_([whole.flat], self._limits.max_gradient_value)
         if self._limits.max_gradient_norm is not None:  # now: nodes still compute, nobody waits
-            clamped = self.gradients({message.bucket: whole})
-            gradients = self._masks.prune_gradients(clamped, number)
+            gradients = self.pruned(message.bucket, whole, number)
             places = (self._position[name] for name in gradients)
             norms = zip(places, gradient_norms(list(gradients.values())), strict=True)
             self._norms.setdefault(message.step, {}).update(norms)
         return whole
+
+    def pruned(self, bucket: int, whole: PartialSum, number: int) -> Mapping[str, torch.Tensor]:
+        """Return the gradients of a bucket as update ``number`` takes them: zero where masked."""
+        gradients = self.gradients({bucket: whole})
+        return self._streams.pruned(self._buckets[bucket], gradients, number)
 
     def _checked(self, message: GradientReady, number: int) -> Payload:
         """Return the payload of a subtree, which has the values that the masks leave."""

@@ -304,7 +304,8 @@ class ServerJob(JobState[WeightServer]):
             if not update.is_skipped:
                 if self.attempt:
                     self.role.journal.record(step, gradients)
-                seen = self.role.store.pruned(gradients, update.number)
+                number = self.role.store.number_of(update.number)
+                seen = self._collector.pruned(update.bucket, whole, number)
                 self._watcher.before_update(step, weights, seen)
                 self.role.store.update(gradients, update.number)
                 self._watcher.after_update(step, weights, gradients)

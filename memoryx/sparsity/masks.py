@@ -10,6 +10,7 @@ from memoryx.memory import Memory
 from memoryx.optim.rule import Parameter, State
 from memoryx.sparsity.mask import SparsityMask, words_shape
 from memoryx.sparsity.patterns import first_mask, next_mask
+from wsc.core.nonzeros import Index
 from wsc.core.sparsity import WeightSparsity
 
 
@@ -24,6 +25,7 @@ class Masks(Mapping[str, SparsityMask]):
         self._memory = memory
         self._specs: dict[str, WeightSparsity] = {}
         self._masks: dict[str, SparsityMask] = {}
+        self._indexes: dict[tuple[str, int], tuple[int, Index]] = {}  # with the mask's version
 
     def __getitem__(self, name: str) -> SparsityMask:
         return self._masks[name]
@@ -43,6 +45,14 @@ class Masks(Mapping[str, SparsityMask]):
         self._memory.use((self._masks[name].words,))
         return self._masks[name].dense()
 
+    def index(self, name: str, element_bytes: int) -> Index:
+        """Return the smallest index of a mask for values of a size; made once for each version."""
+        version, index = self._indexes.get((name, element_bytes), (0, None))
+        if index is None or version != self._masks[name].version:
+            index = Index.of(self.dense(name), element_bytes)
+            self._indexes[name, element_bytes] = self._masks[name].version, index
+        return index
+
     def install(self, specs: Sequence[WeightSparsity], masters: Mapping[str, torch.Tensor]) -> None:
         """Take memory for the masks of this server's weights; those that are there are kept."""
         self._specs = {spec.name: spec for spec in specs if spec.name in masters}
@@ -53,6 +63,7 @@ class Masks(Mapping[str, SparsityMask]):
         new = zip(shapes.items(), words, strict=True)
         kept.update((name, SparsityMask(name, shape, own)) for (name, shape), own in new)
         self._masks = {name: kept[name] for name in self._specs}
+        self._indexes.clear()
 
     def make(self, masters: Mapping[str, torch.Tensor], states: Mapping[str, State]) -> None:
         """Make the masks that no checkpoint had, from the weights as they are; apply all masks."""
@@ -116,7 +127,8 @@ class Masks(Mapping[str, SparsityMask]):
     def _clear(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
         """Set masked elements to zero in all tensors of a weight's shape."""
         mask = self._masks[name]
-        masked = ~mask.dense()
+        # On bits, as fast as memory allows: masked_fill_ takes several times as long.
+        kept = mask.dense().to(torch.int32).neg_()
         for tensor in tensors:
             if tuple(tensor.shape) == mask.shape:
-                tensor.masked_fill_(masked, 0.0)
+                tensor.view(torch.int32).bitwise_and_(kept)

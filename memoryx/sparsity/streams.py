@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from memoryx.sparsity.masks import Masks
@@ -13,7 +15,7 @@ from wsc.core.program import BYTES_PER_ELEMENT, Bucket
 
 
 class SparseStreams:
-    """The streams of one server during one job; an index is made once for each version of a mask.
+    """The streams of one server during one job.
 
     ``update`` is the number of a step's update, on which dense gradients depend; 0 if there is
     none.
@@ -26,7 +28,6 @@ class SparseStreams:
     def __init__(self, masks: Masks, stream_dtype: str) -> None:
         self._masks = masks
         self._element_bytes = BYTES_PER_ELEMENT[stream_dtype]
-        self._indexes: dict[str, tuple[int, Index]] = {}  # with the version of the mask
 
     def weights(self, bucket: Bucket, update: int) -> PackedWeights | None:
         """Return how a bucket of weights is packed; None if no weight of it is sparse."""
@@ -59,6 +60,18 @@ class SparseStreams:
         part.release()
         return PartialSum([flat], is_owned=True)
 
+    def pruned(
+        self, bucket: Bucket, gradients: Mapping[str, torch.Tensor], update: int
+    ) -> Mapping[str, torch.Tensor]:
+        """Return gradients of a whole bucket with zeros where weights are masked.
+
+        Those that have travelled without zeros have them already.
+        """
+        is_packed = self.gradients(bucket, update) is not bucket
+        have_zeros = self._gradient_indexes(bucket, update) if is_packed else {}
+        others = {name: g for name, g in gradients.items() if name not in have_zeros}
+        return {**gradients, **self._masks.prune_gradients(others, update)}
+
     def _gradient_indexes(self, bucket: Bucket, update: int) -> dict[str, Index]:
         return {
             name: index
@@ -71,10 +84,7 @@ class SparseStreams:
         mask = self._masks.get(name)
         if mask is None or not mask.is_made:
             return None
-        version, index = self._indexes.get(name, (0, None))
-        if index is None or version != mask.version:
-            index = Index.of(self._masks.dense(name), self._element_bytes)
-            self._indexes[name] = mask.version, index
+        index = self._masks.index(name, self._element_bytes)
         return index if pays(index, self._element_bytes) else None
 
     def _has_dense_gradient(self, name: str, update: int) -> bool:

@@ -25,6 +25,7 @@ WIDTH, TOKENS = 4096, 50_000
 SQUARE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, WIDTH), streams=True)
 WIDE = OpWork("mm", "matmul", 1, (1, TOKENS, WIDTH, 4 * WIDTH), streams=True)
 NORM = OpWork("native_layer_norm", "norm", 1, (1, TOKENS, WIDTH), streams=True)
+SCALE = OpWork("mul", "elementwise", 1, (2, TOKENS, WIDTH), streams=True)  # reads a weight, too
 NAMES = ("q", "k", "up")
 
 
@@ -32,7 +33,7 @@ def layer() -> Program:
     """Return a step with two square products, a wide one and a norm."""
     shapes = {"q": (WIDTH, WIDTH), "k": (WIDTH, WIDTH), "up": (4 * WIDTH, WIDTH), "bias": (WIDTH,)}
     parameters = tuple(TensorSpec(name, shape, "float32") for name, shape in shapes.items())
-    forward = segment(0, weights=tuple(shapes), work=(SQUARE, SQUARE, WIDE, NORM))
+    forward = segment(0, weights=tuple(shapes), work=(SQUARE, SQUARE, WIDE, NORM, SCALE))
     backward = segment(1, "backward", weights=NAMES, gradients=tuple(shapes), work=(SQUARE, WIDE))
     return Program(
         "train", "cs_0", parameters, "bfloat16", (), 1, (forward, backward), 25, num_micro_batches=1
@@ -69,8 +70,8 @@ def test_step_gets_shorter_with_every_zero() -> None:
 def test_work_is_that_of_the_closed_form() -> None:
     """Ops of a segment have the density of the weights of their size, on average."""
     forward = layer().segments[0]
-    assert op_densities(forward, layer(), {"q": 0.1}) == (0.55, 0.55, 1.0, 1.0)
-    assert op_densities(forward, layer(), {"bias": 0.5}) == (1.0, 1.0, 1.0, 1.0)
+    assert op_densities(forward, layer(), {"q": 0.1}) == (0.55, 0.55, 1.0, 1.0, 1.0)
+    assert op_densities(forward, layer(), {"bias": 0.5}) == (1.0,) * 5
     assert op_densities(forward, layer(), {"other": 0.5}) == ()
     grid = Grid(MACHINE.system.fabric, 200)
     dense, sparse = (
