@@ -41,7 +41,7 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-@pytest.mark.parametrize("size", [(3, 4), (4, 1), (1, 5), (8, 12)])
+@pytest.mark.parametrize("size", [(3, 4), (4, 1), (8, 12)])
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_arrays_give_the_same_bits(name: str, size: tuple[int, int]) -> None:
     """7 tokens, 11 and 6 features divide evenly among none of these grids."""
