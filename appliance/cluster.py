@@ -20,7 +20,7 @@ from appliance.cores import cores_of_host
 from appliance.elaborate import ClusterSize, elaborate
 from appliance.faults.shell import with_faults
 from appliance.local import LocalRoles
-from appliance.placement import Placer
+from appliance.placement import Placement, Placer
 from appliance.recovery.policy import Policy
 from appliance.recovery.replay import ReplayingCluster, Starter
 from appliance.recovery.replicas import ReplicatedRoles
@@ -126,11 +126,13 @@ def start_cluster(
     seed: int,
     record: bool = False,
     autorestart: AutoRestart | None = None,
+    check: Callable[[Placement], None] = lambda _: None,
 ) -> Cluster:
     """Start a cluster that holds ``parameters``, all zero at first.
 
     With ``record`` the emulated clock keeps every activity for a trace. With ``autorestart`` lost
     roles are replaced, and the cluster starts again when it loses processes that it cannot replace.
+    ``check`` looks at the placement on hosts before a role starts there, and may raise.
 
     Raises:
         ApplianceResourceExhausted: The model does not fit MemoryX.
@@ -153,7 +155,13 @@ def start_cluster(
         min_num_csx = None if autorestart is None else autorestart.min_num_csx
         build(size.num_csx)  # errors come before Ray starts
         starter = RayStarter(
-            make, build, size.num_csx, spec.runtime, fan_out, min_num_csx=min_num_csx
+            make,
+            build,
+            size.num_csx,
+            spec.runtime,
+            fan_out,
+            min_num_csx=min_num_csx,
+            check=check,
         )
     if autorestart is None:
         return starter.start()

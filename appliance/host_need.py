@@ -1,28 +1,80 @@
-"""The memory that a cluster needs on one host, checked before anything of it is built."""
+"""The memory that a cluster needs on each host, checked before anything of it is built there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from appliance.elaborate import ClusterSize
 from appliance.host_memory import free_bytes, swap_bytes
+from appliance.placement import Placement
 from appliance.round_size import bytes_of_node
 from memoryx.optim.cost import state_bytes_per_element
 from wsc.core.errors import ApplianceResourceExhausted
 from wsc.core.installation import Installation
-from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES
+from wsc.core.messages import server_name
+from wsc.core.program import GRADIENT_BYTES, MASTER_BYTES, Program
 from wsc.core.units import format_bytes
 
 
+@dataclass(frozen=True)
+class HostRoles:
+    """The roles of a host that take memory: its part of the weight servers, and its systems."""
+
+    part_of_servers: float
+    num_systems: int
+    lanes: int
+
+
+def roles_on(placement: Placement, num_servers: int) -> tuple[HostRoles, ...]:
+    """Return the roles of each host of a placement."""
+    servers = [placement.host_of(server_name(index)) for index in range(num_servers)]
+    return tuple(
+        HostRoles(
+            part_of_servers=servers.count(host) / num_servers,
+            num_systems=len(systems),
+            lanes=placement.lanes_of(systems[0]) if systems else 0,
+        )
+        for host, systems in enumerate(placement.systems)
+    )
+
+
 def needs_of(installation: Installation, size: ClusterSize) -> dict[str, int]:
-    """Return the bytes that all roles together need at least, by purpose.
+    """Return the bytes that all roles together need at least, by purpose."""
+    weights = weight_needs(installation, size)
+    return needs_on(
+        HostRoles(1.0, size.num_csx, size.lanes), weights, installation.program, size.num_csx
+    )
+
+
+def needs_on(
+    roles: HostRoles, weights: Mapping[str, int], program: Program, num_csx: int
+) -> dict[str, int]:
+    """Return the bytes that the roles of one host need at least, by purpose.
 
     Copies of weights on their way, the interpreters of the roles, and pages that the allocator
     keeps come on top.
+
+    Args:
+        roles: The roles.
+        weights: The bytes of all weight servers, by purpose.
+        program: What the systems compute.
+        num_csx: The systems of the cluster.
     """
+    fixed, each = bytes_of_node(program, roles.lanes)
+    lanes = min(roles.lanes, -(-program.num_micro_batches // num_csx))
+    needs = {name: round(num_bytes * roles.part_of_servers) for name, num_bytes in weights.items()}
+    activations = f"activations of {roles.num_systems} x {lanes} micro-batches"
+    needs[activations] = roles.num_systems * (fixed + lanes * each)
+    return {purpose: num_bytes for purpose, num_bytes in needs.items() if num_bytes}
+
+
+def weight_needs(installation: Installation, size: ClusterSize) -> dict[str, int]:
+    """Return the bytes that all weight servers together need, by purpose."""
     program = installation.program
     trained = program.num_elements(program.trained)
-    fixed, each = bytes_of_node(program, size.lanes)
-    share = -(-program.num_micro_batches // size.num_csx)
     state_bytes = state_bytes_per_element(installation.optimizer, program.parameter)
+    share = -(-program.num_micro_batches // size.num_csx)
     has_rounds = share > installation.rounds.per_node
     weights = {
         "fp32 weights": MASTER_BYTES * program.num_elements(program.parameter),
@@ -31,13 +83,22 @@ def needs_of(installation: Installation, size: ClusterSize) -> dict[str, int]:
     if size.flash is not None:
         resident = size.flash.resident_bytes * size.num_servers
         weights = {"weights and state beside flash": min(resident, sum(weights.values()))}
-    needs = {
-        **weights,
-        "gradient sums": GRADIENT_BYTES * trained if has_rounds else 0,
-        f"activations of {size.num_csx} x {min(size.lanes, share)} micro-batches": size.num_csx
-        * (fixed + min(size.lanes, share) * each),
-    }
-    return {purpose: num_bytes for purpose, num_bytes in needs.items() if num_bytes}
+    return {**weights, "gradient sums": GRADIENT_BYTES * trained if has_rounds else 0}
+
+
+def check_hosts(installation: Installation, size: ClusterSize, placement: Placement) -> None:
+    """Check that each host has the memory for its roles, as far as it is known.
+
+    Raises:
+        ApplianceResourceExhausted: The kernel of a host would end a process in the middle of a
+            step.
+    """
+    weights = weight_needs(installation, size)
+    program, num_csx = installation.program, placement.num_systems
+    for host, roles in zip(placement.hosts, roles_on(placement, size.num_servers), strict=True):
+        needs = needs_on(roles, weights, program, num_csx)
+        if host.free_bytes is not None and sum(needs.values()) > host.free_bytes:
+            raise _exceeded(needs, host.free_bytes, f"host {host.address}", _OTHER_HOSTS)
 
 
 def check_host(installation: Installation, size: ClusterSize, free: int | None = None) -> None:
@@ -56,13 +117,29 @@ def check_host(installation: Installation, size: ClusterSize, free: int | None =
     total = sum(needs.values())
     if total <= free:
         return
-    raise ApplianceResourceExhausted(
-        f"training needs at least {format_bytes(total)} of memory on this host",
+    raise _exceeded(needs, free, "this host, on which all roles run", _OWN_HOST)
+
+
+_OWN_HOST = (
+    "predict the run without weights or data (--simulate); train fewer layers or on fewer systems; "
+    "set a smaller csx.performance.micro_batch_size; keep weights and state on a disk "
+    "(runtime.flash); or join a Ray cluster of several hosts (docs/deployment.md)"
+)
+_OTHER_HOSTS = (
+    "spread systems and weight servers (runtime.placement, runtime.server_placement: SPREAD); set "
+    "a smaller csx.performance.micro_batch_size; keep weights and state on a disk (runtime.flash); "
+    "or add hosts (`waferstream cluster plan --params FILE` shows what each one needs)"
+)
+
+
+def _exceeded(
+    needs: Mapping[str, int], free: int, where: str, remedy: str
+) -> ApplianceResourceExhausted:
+    return ApplianceResourceExhausted(
+        f"training needs at least {format_bytes(sum(needs.values()))} of memory on one host",
         code="model-exceeds-host",
-        where="this host, on which all roles run",
+        where=where,
         value=", ".join(f"{name} {format_bytes(size)}" for name, size in needs.items()),
         rule=f"{format_bytes(free)} are free, swap included",
-        remedy="predict the run without weights or data (--simulate); train fewer layers or on "
-        "fewer systems; set a smaller csx.performance.micro_batch_size; keep weights and state on "
-        "a disk (runtime.flash); or join a Ray cluster of several hosts (docs/deployment.md)",
+        remedy=remedy,
     )

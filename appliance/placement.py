@@ -31,13 +31,17 @@ from wsc.core.role import RoleSpec
 
 @dataclass(frozen=True)
 class Host:
-    """A host: its id at Ray, its address, the systems that it can take, its cores, its rack."""
+    """A host: its id at Ray, its address, the systems that it can take, its cores, its rack.
+
+    ``free_bytes`` is the memory that was free when it was asked, swap included; None if unknown.
+    """
 
     id: str
     address: str
     capacity: int
     cores: int = 1
     rack: str = ""
+    free_bytes: int | None = None
 
 
 @dataclass(frozen=True)

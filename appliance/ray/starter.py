@@ -44,6 +44,7 @@ class RayStarter:
     unless one of its own processes has died. If Ray is private, so do the processes of the roles,
     and a spare one waits for the next coordinator. The hosts of a joined Ray may be others the next
     time: where they are too few, the next cluster has fewer systems, at least ``min_num_csx``.
+    ``check`` looks at each placement before anything starts there, and may raise.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class RayStarter:
         fan_out: int,
         *,
         min_num_csx: int | None,
+        check: Callable[[Placement], None] = lambda _: None,
     ) -> None:
         self._make = make
         self._build = build
         self._num_csx = num_csx
         self._runtime = runtime
         self._fan_out = fan_out
+        self._check = check
         self._keeps_ray = min_num_csx is not None
         self._min_num_csx = num_csx if min_num_csx is None else min_num_csx
         self._placer: Placer | None = None  # of the newest cluster
@@ -81,6 +84,7 @@ class RayStarter:
             placer = self._placer_now()
             num_csx = self._size_on(placer)
             build = partial(self._build, placer=placer)
+            self._check(placer.place(num_csx))
             specs, make = build(num_csx), partial(self._make, build=build, num_csx=num_csx)
             self._placer, self._num_systems = placer, num_csx
             if self._keeps_ray and self._runtime.address == "local":

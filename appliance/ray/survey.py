@@ -49,6 +49,7 @@ class Facts:
     code: str  # a digest of the packages
     cores: int
     shared_bytes: int  # free in /dev/shm
+    free_bytes: int  # of memory, swap included
 
     def differences(self, other: Facts) -> list[tuple[str, str, str]]:
         """Return what must be equal and is not: name, own value, the other's value."""
@@ -191,7 +192,7 @@ def _facts(nodes: Sequence[Mapping[str, Any]], timeout_s: float) -> dict[str, Fa
 
 def _answer(future: Any, node: Mapping[str, Any]) -> Facts:
     try:
-        name, python, torch, code, cores, shared_bytes = ray.get(future)
+        name, python, torch, code, cores, shared_bytes, free_bytes = ray.get(future)
     except RayError as error:
         raise ClusterJobInitError(
             "a host cannot run a task of Ray",
@@ -200,14 +201,14 @@ def _answer(future: Any, node: Mapping[str, Any]) -> Facts:
             value=str(error).splitlines()[-1],
         ) from error
     shown = f"{name} ({_address(node)})"
-    return Facts(shown, python, torch, code, int(cores), int(shared_bytes))
+    return Facts(shown, python, torch, code, int(cores), int(shared_bytes), int(free_bytes))
 
 
 def _host(node: Mapping[str, Any], facts: Facts, runtime: RuntimeSpec) -> Host:
     cores = facts.cores if runtime.cores == "auto" else runtime.cores
     rack = str(node.get("Labels", {}).get(_RACK, ""))
     capacity = int(node["Resources"].get("CPU", 0))
-    return Host(node["NodeID"], _address(node), capacity, cores, rack)
+    return Host(node["NodeID"], _address(node), capacity, cores, rack, facts.free_bytes)
 
 
 def with_free_cpus(hosts: Sequence[Host], num_systems: int) -> tuple[Host, ...]:
@@ -263,6 +264,8 @@ def _portable_look() -> Callable[[Sequence[str]], tuple[str | int, ...]]:
             for path in sorted(folder.rglob("*.py")):
                 digest.update(f"{package}/{path.relative_to(folder)}\0".encode())
                 digest.update(path.read_bytes())
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        memory = {name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)}
         try:
             torch = version("torch")
         except PackageNotFoundError:
@@ -274,6 +277,7 @@ def _portable_look() -> Callable[[Sequence[str]], tuple[str | int, ...]]:
             "" if missing else digest.hexdigest()[:16],
             len(os.sched_getaffinity(0)),
             shutil.disk_usage("/dev/shm").free,
+            sum(memory[name] for name in ("MemAvailable", "SwapFree")) * 1024,
         )
 
     return look

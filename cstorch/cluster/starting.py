@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from appliance.cluster import Cluster, lanes_on, start_cluster
 from appliance.elaborate import ClusterSize
-from appliance.host_need import check_host
+from appliance.host_need import check_host, check_hosts
 from cstorch.cluster.config import ClusterConfig
 from cstorch.cluster.restored import Restored, load_weights
 from cstorch.remote.weights import Weights
@@ -46,7 +47,7 @@ def start_filled(
     If that fails, no cluster is left.
 
     Raises:
-        ApplianceResourceExhausted: All roles would run on this host, which has too little memory.
+        ApplianceResourceExhausted: A host has too little memory for its roles.
     """
     size, runtime = size_of(config), config.cluster.runtime
     if runtime.kind == "local" or runtime.address == "local":  # all roles are on this host
@@ -62,7 +63,13 @@ def start_filled(
     log.info("Starting %s", what)
     with spinning(f"Starting {what}"):
         cluster = start_cluster(
-            parameters, size, config.cluster, seed, config.record, config.autorestart
+            parameters,
+            size,
+            config.cluster,
+            seed,
+            config.record,
+            config.autorestart,
+            partial(check_hosts, installation, size),
         )
     log.info("Poll ingress success: Job ingress ready")
     log.info("Preparing to execute using %d CSX", size.num_csx)

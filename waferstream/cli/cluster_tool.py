@@ -148,32 +148,60 @@ def _plan(given: argparse.Namespace) -> int:
     spec = _spec(given)
     placement = _placer(spec, given.hosts).place(given.num_csx)
     workers = min(given.num_csx, spec.runtime.input_workers)
-    return show(given, plan_rows(placement, spec.machine.memoryx.weight_servers, workers))
+    num_servers = spec.machine.memoryx.weight_servers
+    needs = None if given.params is None else _needs(given.params, spec, placement)
+    return show(given, plan_rows(placement, num_servers, workers, needs))
 
 
-def plan_rows(placement: Placement, num_servers: int, num_workers: int) -> list[Row]:
+def _needs(path: Path, spec: ClusterSpec, placement: Placement) -> list[int]:
+    """Return the bytes that the training of a params file needs at least on each host."""
+    from appliance.host_need import needs_on, roles_on  # noqa: PLC0415  (torch)
+    from waferstream.config.params import load_params  # noqa: PLC0415
+    from waferstream.simulation.session import captured_studies  # noqa: PLC0415
+
+    (study,) = captured_studies(load_params(path), [spec])
+    costed = study.costed(placement.num_systems)
+    tiers = costed.tiers
+    weights = {"weights": tiers.masters.num_bytes, "state": tiers.state.num_bytes}
+    return [
+        sum(needs_on(roles, weights, costed.program, placement.num_systems).values())
+        for roles in roles_on(placement, spec.machine.memoryx.weight_servers)
+    ]
+
+
+def plan_rows(
+    placement: Placement, num_servers: int, num_workers: int, needs: Sequence[int] | None = None
+) -> list[Row]:
     """Return a row for each host that has roles, with their names by kind.
 
     Args:
         placement: Where the roles run.
         num_servers: Weight servers.
         num_workers: Input workers.
+        needs: Bytes that the roles of each host need at least, if the model is known.
     """
     table = placement.roles(num_servers, num_workers)
-    racks = {host.address: host.rack for host in placement.hosts}
+    hosts = {host.address: host for host in placement.hosts}
+    needed = dict(zip(hosts, map(format_bytes, needs or ()), strict=False))
     kinds = {"COORDINATOR": "crd", "MEMORYX": "wgt", "SWARMX": "br", "CSX": "csx", "WORKERS": "wrk"}
     return [
         {
             "HOST": address,
-            "RACK": racks[address],
+            "RACK": hosts[address].rack,
             **{
                 title: ",".join(name for name in names if name.rpartition("-")[0] == kind)
                 for title, kind in kinds.items()
             },
+            "NEEDS": needed.get(address, ""),
+            "FREE": _shown(hosts[address].free_bytes),
         }
         for address, names in table.items()
         if names
     ]
+
+
+def _shown(num_bytes: int | None) -> str:
+    return "" if num_bytes is None else format_bytes(num_bytes)
 
 
 def _placer(spec: ClusterSpec, hosts: tuple[int, int] | None) -> Placer:
@@ -212,6 +240,7 @@ _CLUSTER = argument("--cluster", type=Path, help="file of the machine (default: 
 _PLAN_FLAGS = (
     _CLUSTER,
     argument("--num_csx", type=int, default=1, help="CS systems (default: 1)"),
+    argument("--params", type=Path, help="training whose need of memory is shown for each host"),
     argument("--hosts", type=_hosts, help="simulated hosts, such as 3x4 (default: those of Ray)"),
     *TABLE_FLAGS,
 )

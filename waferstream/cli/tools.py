@@ -76,7 +76,7 @@ def run_tool(group: str, words: Sequence[str]) -> int:
         WaferStreamError: The command failed.
     """
     given = tool_parser(group).parse_args(words)
-    params = getattr(given, "params", getattr(given, "config", Path()))
+    params = getattr(given, "params", None) or getattr(given, "config", None) or Path()
     with importing_from((params.parent, Path())):
         code: int = given.run(given)
     return code

@@ -64,7 +64,7 @@ def run_simulation(
     counts = counts_of(request, requested)
     check_request(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
-    first, *others = _captured_studies(params, _machines(cluster, request.systems))
+    first, *others = captured_studies(params, _machines(cluster, request.systems))
     init = params.trainer.init
     labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
     result = simulate_study(first, labels, counts, requested, request, params)
@@ -119,7 +119,7 @@ def _machines(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]
     ]
 
 
-def _captured_studies(params: Params, clusters: Sequence[ClusterSpec]) -> list[Study]:
+def captured_studies(params: Params, clusters: Sequence[ClusterSpec]) -> list[Study]:
     """Capture the step once, and return its study on each machine."""
     with restored():
         backend = make_backend(params, clusters[0])

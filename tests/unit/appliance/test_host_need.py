@@ -9,7 +9,16 @@ import pytest
 
 from appliance import host_need
 from appliance.elaborate import ClusterSize
-from appliance.host_need import check_host, needs_of
+from appliance.host_need import (
+    check_host,
+    check_hosts,
+    needs_of,
+    needs_on,
+    roles_on,
+    weight_needs,
+)
+from appliance.placement import Host, Placement, Placer
+from appliance.strategies import ServerStrategy
 from memoryx.flash_spec import FlashSpec
 from tests.support.errors import raises
 from tests.support.local_machine import Regression, compile_model, installation, random_batches, sgd
@@ -48,6 +57,34 @@ def test_host_without_the_memory_is_refused_with_numbers_and_ways_out() -> None:
         check_host(installed(size), size, free=need - 1)
     assert "fp32 weights" in str(caught.value.value)
     assert "--simulate" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("servers", ["PACK", "SPREAD"])
+def test_each_host_must_have_the_memory_of_its_own_roles(servers: ServerStrategy) -> None:
+    """Together the hosts need what one would; the error names the host that lacks it."""
+    size = ClusterSize(2, num_servers=2)
+    whole = installed(size)
+    free = sum(needs_of(whole, size).values())
+
+    def placement(*free_bytes: int) -> Placement:
+        hosts = tuple(
+            Host(f"{i}", f"10.0.0.{i}", 1, free_bytes=n) for i, n in enumerate(free_bytes)
+        )
+        return Placer(hosts, servers=servers).place(2)
+
+    check_hosts(whole, size, placement(free, free))
+    weights = weight_needs(whole, size)
+    needs = [
+        sum(needs_on(roles, weights, whole.program, 2).values())
+        for roles in roles_on(placement(free, free), size.num_servers)
+    ]
+    assert sum(needs) == free
+    check_hosts(whole, size, placement(*needs))
+    for host, address in ((0, "10.0.0.0"), (1, "10.0.0.1")):
+        short = [each - (index == host) for index, each in enumerate(needs)]
+        with raises(ApplianceResourceExhausted, "model-exceeds-host") as caught:
+            check_hosts(whole, size, placement(*short))
+        assert address in str(caught.value.where)
 
 
 def test_run_is_refused_before_its_cluster_starts(

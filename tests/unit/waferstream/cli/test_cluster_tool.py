@@ -13,6 +13,7 @@ from appliance.jobs.registry import Registry
 from appliance.site import SITE_DEFAULTS
 from cstorch import distributed
 from modelzoo.data.worker_cache import cached
+from tests.support.tiny_run import write_run
 from tests.support.tools import rows, tool
 from wsc.core.units import format_bytes
 
@@ -112,6 +113,19 @@ def test_plan_shows_the_roles_of_each_host(
         "csx-4",
     ]
     assert [each["SWARMX"] for each in (first, second, third)] == ["br-0,br-1", "br-2", "br-3"]
+
+
+def test_plan_shows_the_memory_that_each_host_needs(
+    machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The weights lie on the program's host; each host has the activations of its systems."""
+    write_run(tmp_path)
+    params = str(tmp_path / "params.yaml")
+    words = ("--cluster", machine, "--num_csx", "3", "--hosts", "2x2", "--params", params)
+    first, second = rows(capsys, "cluster", "plan", *words)
+    assert first["FREE"] == second["FREE"] == ""
+    assert float(first["NEEDS"].split()[0]) > 0
+    assert first["NEEDS"] != second["NEEDS"]
 
 
 def test_plan_refuses_hosts_that_are_too_few(
