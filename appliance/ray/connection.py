@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -71,6 +73,8 @@ _CONFIG = {
     # would wait five seconds to deliver them.
     "task_events_report_interval_ms": 0,
 }
+
+_RAYS_GENERATOR = random.Random()
 
 _early: Future[str] | None = None
 """The start of a private Ray that nobody has used yet; its result is the address."""
@@ -204,7 +208,19 @@ def _accepts(address: str) -> bool:
     return True
 
 
+def give_ray_a_generator() -> None:
+    """Let the loaded modules of Ray draw random numbers from a generator of their own.
+
+    The global one belongs to the user's program: a step that is traced while Ray starts would seem
+    to draw from it.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("ray.") and getattr(module, "random", None) is random:
+            module.random = _RAYS_GENERATOR  # type: ignore[attr-defined]
+
+
 def _init(address: str) -> None:
+    give_ray_a_generator()
     is_private = address == "local"
     # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
     with ExitStack() as stack:

@@ -1,8 +1,10 @@
 """Joining a Ray cluster that does not exist fails fast; leaving one leaves nothing."""
 
+import random
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -136,3 +138,14 @@ def test_agents_of_a_raylet_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None
         assert agent.wait(10) == -signal.SIGKILL
         assert other.poll() is None
         other.kill()
+
+
+def test_ray_draws_from_a_generator_of_its_own() -> None:
+    """The start of Ray, in its own thread, leaves the global one to a step that is traced."""
+    connection.give_ray_a_generator()
+    loaded = [module for name, module in sys.modules.items() if name.startswith("ray.")]
+    assert ray._raylet in loaded
+    assert not [module for module in loaded if getattr(module, "random", None) is random]
+    before = random.getstate()
+    assert vars(ray._raylet)["random"].getrandbits(8) < 256
+    assert random.getstate() == before
