@@ -82,6 +82,10 @@ def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capt
     assert "Capturing the step" not in out
     assert again["points"] == first["points"]
 
+    code, out, _ = run_here([*flags, "--json"], capsys)
+    assert code == 0
+    assert json.loads(out)["points"] == first["points"]
+
 
 @pytest.mark.parametrize(
     ("section", "key", "values"),

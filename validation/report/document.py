@@ -98,7 +98,7 @@ def _introduction(report: Report) -> str:
     predictions = report.predictions
     return (
         "This page is generated, except its chapter on limits:\n\n"
-        "```\n"
+        "```bash\n"
         "python -m validation --markdown docs/fidelity.md --picture docs/fidelity.png \\\n"
         "    --readme README.md\n"
         "```\n\n"

@@ -160,6 +160,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         options={"type": float},
     ),
     Flag("kwh_price", "price of a kilowatt-hour", options={"type": float}),
+    Flag(
+        "json",
+        "print the simulation as JSON instead of text; the same is in simulation.json",
+        options=_SWITCH,
+    ),
     Flag("debug", "show the stack trace of errors", options=_SWITCH),
 )
 

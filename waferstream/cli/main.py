@@ -179,7 +179,8 @@ def _simulate(arguments: Arguments, request: SimulationRequest, command: str) ->
     from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
     params = load_params(arguments.params, arguments.overrides())
-    _log_to_terminal(params.trainer.init.logging.log_level)
+    level = params.trainer.init.logging.log_level
+    _log_to_terminal("ERROR" if request.prints_json else level)  # stdout is JSON alone
     run_simulation(params, request, arguments.cluster, arguments.trace, command)
 
 

@@ -24,6 +24,8 @@ class SimulationRequest:
     systems: tuple[str, ...] = ()
     """Names of the CS systems to compare; empty for that of cluster.yaml."""
     token_budget: float | None = None
+    prints_json: bool = False
+    """Whether the result is printed as JSON, and nothing else is."""
     prices: PriceSpec = field(default_factory=PriceSpec)
 
 

@@ -53,7 +53,12 @@ def write_json(path: Path, data: Any) -> None:
     JSON has no NaN; a value that is not finite becomes the string "NaN" or "Infinity".
     """
     with replacing(path) as partial:
-        partial.write_bytes(to_json(data, indent=2, inf_nan_mode="strings") + b"\n")
+        partial.write_text(f"{json_text(data)}\n", encoding="utf-8")
+
+
+def json_text(data: Any) -> str:
+    """Return the JSON that ``write_json`` writes."""
+    return to_json(data, indent=2, inf_nan_mode="strings").decode()
 
 
 def _flush(path: Path) -> None:
