@@ -1,0 +1,85 @@
+"""The page of a run in a browser: light and dark, on a phone and on a desk, printed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import matplotlib.image as mpimg
+import numpy as np
+import pytest
+
+from tests.support.tiny_run import write_run
+from waferstream.cli.main import main
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+PROBE = """<script>addEventListener("load", () => {
+  const page = document.documentElement;
+  const wide = [...document.querySelectorAll("main > *")].filter(
+    (one) => one.getBoundingClientRect().right > page.clientWidth + 1);
+  const empty = [...document.querySelectorAll("svg")].filter(
+    (one) => one.getBoundingClientRect().height < 40);
+  document.title = `scroll ${page.scrollWidth - page.clientWidth} wide ${wide.length} `
+    + `empty ${empty.length} drawings ${document.querySelectorAll("svg").length}`;
+})</script>"""
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    loop = {"max_steps": 4, "eval_frequency": 2, "eval_steps": 1}
+    assert main(write_run(folder, init__loop=loop), home=folder) == 0
+    (page,) = (folder / "model_dir").glob("*/report.html")
+    return page
+
+
+def browse(tmp_path: Path, *flags: str) -> str:
+    """Run the browser without a network; return what it prints."""
+    assert BROWSER is not None
+    command = (
+        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}", *flags,
+    )  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def brightness(path: Path) -> float:
+    return float(np.median(mpimg.imread(path)[..., :3]))
+
+
+@pytest.mark.parametrize("width", [500, 1280])
+def test_report_fits_the_width_and_draws_everything(
+    report: Path, tmp_path: Path, width: int
+) -> None:
+    """Tables scroll inside their card; 500 pixels are the least of a window without a screen."""
+    probed = tmp_path / "probed.html"
+    probed.write_text(report.read_text(encoding="utf-8") + PROBE, encoding="utf-8")
+    shown = browse(tmp_path, f"--window-size={width},900", "--dump-dom", probed.as_uri())
+    assert "<title>scroll 0 wide 0 empty 0 drawings 7</title>" in shown
+
+
+def test_report_is_light_or_dark_as_the_reader_prefers(report: Path, tmp_path: Path) -> None:
+    found = []
+    for scheme in (1, 0):
+        picture = tmp_path / f"{scheme}.png"
+        browse(
+            tmp_path, f"--blink-settings=preferredColorScheme={scheme}",
+            "--window-size=1280,900", f"--screenshot={picture}", report.as_uri(),
+        )  # fmt: skip
+        found.append(brightness(picture))
+    light, dark = found
+    assert light > 0.9
+    assert dark < 0.2
+
+
+def test_report_is_printed(report: Path, tmp_path: Path) -> None:
+    paper = tmp_path / "report.pdf"
+    browse(tmp_path, f"--print-to-pdf={paper}", report.as_uri())
+    assert paper.read_bytes().startswith(b"%PDF")
