@@ -12,7 +12,13 @@ from math import prod
 import numpy as np
 import torch
 
-from csnode.engine.order import line_product, local_sums, ring_product, tree_sum
+from csnode.engine.order import (
+    line_product,
+    local_sums,
+    ring_product,
+    sequential_product,
+    tree_sum,
+)
 from csnode.fabric.collectives.reduce import fastest_tree
 from csnode.fabric.collectives.trees import Tree
 from csnode.fabric.program import Program
@@ -40,8 +46,8 @@ class WaferArray:
         """
         batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         flat = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (left, right))
-        products = [line_product(a, b, max(1, b.shape[0])) for a, b in zip(*flat, strict=True)]
-        return torch.stack(products).reshape(*batch, left.shape[-2], right.shape[-1])
+        product = sequential_product(*flat)
+        return product.reshape(*batch, left.shape[-2], right.shape[-1])
 
     def feature_sum(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum over the last dimension, which lies along a row of PEs."""

@@ -18,8 +18,8 @@ from csnode.fabric.dtypes import Array
 from csnode.fabric.region import Fabric
 from timing.hardware.fabric import WSE3
 
-_BLOCK_ELEMENTS = 32768
-"""Sums that are added to at a time: as many as the caches of a core hold."""
+_BLOCK_ELEMENTS = 131072
+"""Sums that are added to at a time: fewer calls against sums in the cache of a core."""
 
 
 class LocalSums:
@@ -125,6 +125,26 @@ def line_product(left: torch.Tensor, right: torch.Tensor, height: int) -> torch.
         for start in starts:
             local.add_to(sums[part], range(start, min(start + height, inner)), part)
     return sums
+
+
+def sequential_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return ``left @ right`` in fp32, the inner terms added one by one in their order.
+
+    Args:
+        left: [batch, rows, inner].
+        right: [batch, inner, columns].
+    """
+    is_exact = left.dtype.itemsize == right.dtype.itemsize == 2
+    wide = torch.float32 if is_exact else torch.float64
+    rows = left.to(wide).movedim(-1, 0).unsqueeze(-1).contiguous()
+    columns = right.to(wide).movedim(-2, 0).unsqueeze(-2).contiguous()
+    total = torch.zeros(left.shape[0], left.shape[1], right.shape[2], dtype=wide)
+    rounded = torch.empty(total.shape)
+    for row, column in zip(rows.unbind(), columns.unbind(), strict=True):
+        total.addcmul_(row, column)
+        if not is_exact:
+            total.copy_(rounded.copy_(total))  # one rounding to fp32 per addition
+    return total.float()
 
 
 def tree_sum(parts: torch.Tensor, tree: Tree) -> torch.Tensor:
