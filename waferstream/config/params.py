@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from pydantic import Field, NonNegativeInt, model_validator
 
 from appliance.spec import AutoRestart
-from cstorch.sparse.configuration import Groups
 from waferstream.config.backend import BackendConfig, DeviceType
 from waferstream.config.callbacks import Callbacks, Loggers
 from waferstream.config.flags import (
@@ -37,6 +36,7 @@ from waferstream.config.sections import (
 from wsc.core.config import load_yaml, validate
 from wsc.core.errors import ConfigError
 from wsc.core.micro_batches import MicroBatchPolicy
+from wsc.core.sparsity_groups import Groups
 
 Kind = TypeVar("Kind", bound=Named)
 Mode = Literal["train", "eval", "train_and_eval", "eval_all"]

@@ -21,7 +21,6 @@ from cstorch.backend import Backend
 from cstorch.optim.optimizer import Optimizer
 from cstorch.optim.scheduler import Scheduler
 from cstorch.sparse.algorithm import Hook
-from cstorch.sparse.configuration import check_updates
 from cstorch.utils.data import DataExecutor, DataLoader
 from cstorch.utils.data.dataloader import BATCHES
 from cstorch.utils.data.profiler import Profiler
@@ -56,6 +55,7 @@ from wsc.core.errors import CheckpointError, ConfigError, NotFiniteStepError
 from wsc.core.hyper_schedules.base import HyperSchedule
 from wsc.core.hyper_schedules.composed import ShiftedLR
 from wsc.core.interrupts import Grace
+from wsc.core.sparsity_groups import check_updates
 
 log = logging.getLogger("waferstream")
 
