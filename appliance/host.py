@@ -46,6 +46,11 @@ class HostCluster(Coordinator):
         """Return the fp32 master of a parameter, which later updates change."""
         return self._server.store.masters[name]
 
+    @property
+    def masked(self) -> frozenset[str]:
+        """The weights that have masks."""
+        return frozenset(self._server.store.masks)
+
     def train_with(self, optimizer: OptimizerSpec) -> None:
         """Let the next steps end with this update."""
         self._server.store.train_with(optimizer)

@@ -29,6 +29,7 @@ PROGRAMS = Path(__file__).parent / "vendor_programs"
 
 PRECISION = {
     "optimizers": 5e-6,  # ten steps in fp32 on weights below 1, in another order of operations
+    "sparsity": 2e-5,  # as optimizers, with losses up to 3
     "schedules": 1e-6,  # the vendor computes in fp32, rates are below 1
     "metrics": 1e-6,  # counts are exact; the vendor divides in fp32
     "data": 0.0,
@@ -48,6 +49,7 @@ KNOWN = {
     "loop-activations": "on CPU the vendor runs step closures after every step, not as on CSX",
     "loop-both": "as loop-activations",
     "sampler-epochs": "the vendor takes an incomplete last batch into the next epoch",
+    "rigl-cosine": "on CPU the vendor's drop fraction stays at its first value",
     "mean-weight": "its update multiplies two results of a micro-batch, which CPU does not have",
 }
 """Cases that differ by decision: most follow the published rule, as torch or Keras do."""

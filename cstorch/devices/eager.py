@@ -119,6 +119,8 @@ class EagerStep:
         if arguments is not given and undo is not None:
             undo()  # the first step has shown its mode only now, and has read another batch
             computed = self._compute(backend, loop, *arguments)
+        if self._makes_masks(backend, computed, undo):
+            computed = self._compute(backend, loop, *arguments)
         self._outputs = computed.outputs
         self.mode, self.batch_size = computed.mode, _rows(arguments)
         step = backend.global_step + 1
@@ -133,6 +135,27 @@ class EagerStep:
         elif backend.check_loss:
             check_values(call.values, computed.mode, step)
         return pytree.tree_map_only(StepValue, lambda value: value.of(call), computed.outputs)
+
+    def _makes_masks(
+        self, backend: HostBackend, computed: _Computed, undo: Callable[[], None] | None
+    ) -> bool:
+        """Return whether a step has shown only now which of its weights are sparse; undo it then.
+
+        Raises:
+            ConfigError: It is not the first step of a loop.
+        """
+        update, state = computed.optimizer, self._recorder.optimizer_state
+        if update is None or not backend.makes_masks(update, state):
+            return False
+        if undo is None:
+            raise ConfigError(
+                "sparsity must be applied to an optimizer before its loop",
+                code="sparsity-in-loop",
+                where="optimizer.apply",
+                rule="the weights of a step have masks before it begins",
+            )
+        undo()
+        return True
 
     def _compute(self, backend: HostBackend, loop: Loop, args: Any, kwargs: Any) -> _Computed:
         model, precision = model_of(backend), stream_precision()

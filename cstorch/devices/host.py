@@ -68,6 +68,26 @@ class HostBackend(Backend):
             for name in weights.local()
         }
 
+    def makes_masks(self, optimizer: OptimizerSpec, state: OptimizerState | None) -> bool:
+        """Let the weight server take an update; return whether that has made masks of weights.
+
+        A step that was computed before has read weights without masks.
+        """
+        sparse = {spec.name for spec in optimizer.sparsity}
+        if sparse <= self._host().masked:
+            return False
+        self._train_with(optimizer, state)
+        return True
+
+    def _train_with(self, optimizer: OptimizerSpec, state: OptimizerState | None) -> None:
+        """Let the next steps end with an update, whose state the weight server takes."""
+        execution, host = self._execution, self._host()
+        if state is not None:
+            execution.held.make_way(state)
+        host.train_with(optimizer)
+        if state is not None:
+            execution.held.take(state, host, execution.restored)
+
     def update(
         self,
         gradients: Mapping[str, torch.Tensor],
@@ -80,11 +100,7 @@ class HostBackend(Backend):
         Returns the next loss scale if it is dynamic.
         """
         step, host = self.global_step + 1, self._host()
-        if state is not None:
-            self._execution.held.make_way(state)
-        host.train_with(optimizer)
-        if state is not None:
-            self._execution.held.take(state, host, self._execution.restored)
+        self._train_with(optimizer, state)
         after = host.update(gradients, optimizer, step, loss_scale)
         self._registered().outdate()
         self.steps.done = step
