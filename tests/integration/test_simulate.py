@@ -76,6 +76,12 @@ def test_sweep_needs_no_data_and_reuses_the_capture(tmp_path: Path, capsys: Capt
     assert other["points"][0]["emulated"]["step_ps"] < first["points"][0]["emulated"]["step_ps"]
     assert first["simulation"]["as_published"]
 
+    assert run_here([*flags, "--weak_scaling"], capsys)[0] == 0
+    weak = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
+    assert (first["weak"], weak["weak"]) == (False, True)
+    rates = [curve["points"][-1]["emulated"]["samples_per_s"] for curve in (first, weak)]
+    assert rates[1] > rates[0]
+
     code, out, _ = run_here(flags, capsys)
     again = json.loads((tmp_path / "model_dir/simulation/simulation.json").read_text())
     assert code == 0

@@ -33,7 +33,7 @@ _NOT_OF_COMMANDS = ("params", "mode", "device")
 _PRICES = {"system_hour_price": "system_hour", "system_kw": "system_kw", "kwh_price": "kwh"}
 """Flag to field of PriceSpec."""
 
-_SIMULATION_FLAGS = ("sweep", "system", "token_budget", "json", *_PRICES)
+_SIMULATION_FLAGS = ("sweep", "weak_scaling", "system", "token_budget", "json", *_PRICES)
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ def _simulation(
     return SimulationRequest(
         sweep=parse_sweep(typed["sweep"], "--sweep") if "sweep" in typed else None,
         systems=tuple(typed.get("system", ())),
+        weak="weak_scaling" in typed,
         token_budget=typed.get("token_budget"),
         prints_json="json" in typed,
         prices=validate(PriceSpec, prices, "command line"),

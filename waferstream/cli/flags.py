@@ -143,6 +143,11 @@ RUN_FLAGS: tuple[Flag, ...] = (
         "or 1-192 or 1-2048:x2 (default: powers of two up to --num_csx)",
     ),
     Flag(
+        "weak_scaling",
+        "simulate a batch that grows: every system gets the batch of the params file",
+        options=_SWITCH,
+    ),
+    Flag(
         "system",
         "CS systems to simulate and compare: CS-2, CS-3 or both (default: that of cluster.yaml)",
         options={"nargs": "+", "choices": tuple(SYSTEMS)},

@@ -23,6 +23,7 @@ data; ``scripts/scaling_curve.py`` trains at every point. Both write it as JSON,
     training        null unless trained: num_steps, weights_sha256 (null if the runs disagree)
     others          curves of the same model and batch on other machines
     gpus            note, curves [{gpu, kind, points}]; null if not compared
+    weak            whether batch_size is that of each system
     configuration   machine of a simulation; params, cluster, num_csx and steps of an experiment
 """
 
@@ -236,6 +237,7 @@ class CurveResult:
     system: str
     model: ModelSummary
     batch_size: int
+    """Samples of a step over all systems or, where ``weak``, of each system."""
     tokens_per_sample: int | None
     micro_batch: int | str
     """Configured micro-batch size, or the name of the policy that chooses it."""
@@ -246,6 +248,8 @@ class CurveResult:
     others: tuple[CurveResult, ...] = ()
     """Curves of the same model and batch on other machines."""
     configuration: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    weak: bool = False
+    """Whether every system gets a batch, so that the batch of a step grows with the systems."""
 
 
 def curve_of_runs(

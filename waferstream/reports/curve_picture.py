@@ -48,7 +48,7 @@ _AXES_SHARE = 0.8  # of the width of new axes that remains beside labels and mar
 _STEP_INCHES = 0.62  # width of a step time above its bar
 _ERROR_ALPHA = 0.3
 _PALE_ALPHA = 0.14  # of points that no published run covers
-_DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
+DOTS: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
 
 
 def curve_picture(path: Path, title: str, result: CurveResult) -> None:
@@ -56,7 +56,7 @@ def curve_picture(path: Path, title: str, result: CurveResult) -> None:
     error_bar = None if result.simulation is None else result.simulation.error_bar
     with style.picture(path, title, 11.0, 4.8) as figure:
         rates, causes = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
-        rate_labels = _draw_rates(rates, result, error_bar)
+        rate_labels = draw_rates(rates, result, error_bar)
         cause_labels = _draw_causes(causes, result)
         figure.draw_without_rendering()
         style.label_ends(rates, rate_labels)
@@ -98,9 +98,7 @@ def _draw_gpu_curve(axes: Axes, curve: GpuCurve, color: str) -> style.EndLabel:
     return style.EndLabel(rates[-1], curve.name, color)
 
 
-def _draw_rates(
-    axes: Axes, result: CurveResult, error_bar: ErrorBar | None
-) -> list[style.EndLabel]:
+def draw_rates(axes: Axes, result: CurveResult, error_bar: ErrorBar | None) -> list[style.EndLabel]:
     """Draw emulated, ideal and measured throughput; returns the labels of the curves."""
     counts = [point.num_csx for point in result.points]
     emulated = [point.emulated.samples_per_s for point in result.points]
@@ -139,7 +137,7 @@ def _draw_rates(
 
 def _dots(counts: Sequence[int]) -> dict[str, Any]:
     """Return the style of dots; none for many points."""
-    return _DOTS if len(counts) <= _MOST_DOTS else {}
+    return DOTS if len(counts) <= _MOST_DOTS else {}
 
 
 def _draw_error_bars(

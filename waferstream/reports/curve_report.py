@@ -49,11 +49,12 @@ CAUSES = {
 def headline(result: CurveResult) -> str:
     """Return model, batch, steps and machine in one line."""
     sequence = f" of {result.tokens_per_sample:,}" if result.tokens_per_sample else ""
+    each = " for each system" if result.weak else ""
     unit = "sequence" if result.tokens_per_sample else "sample"
     steps = "" if result.training is None else f", {counted(result.training.num_steps, 'step')}"
     return (
         f"{result.model.name}, {format_count(result.model.parameters)} parameters, "
-        f"batch of {counted(result.batch_size, unit)}{sequence}{steps}, on {result.system}"
+        f"batch of {counted(result.batch_size, unit)}{sequence}{each}{steps}, on {result.system}"
     )
 
 

@@ -32,7 +32,7 @@ SMALLEST_MODEL = 124_131_840
 NO_TOKENS_NOTE = "No GPU curves: the GPU model covers transformers over tokens only."
 
 
-def compare_with_gpus(params: Params, parameters: int) -> GpuComparison:
+def compare_with_gpus(params: Params, parameters: int, weak: bool = False) -> GpuComparison:
     """Return the curves of GPU clusters that train the same global batch on 1 to 1,024 GPUs.
 
     A curve ends where a GPU would have no sample. There is none for a model below the smallest
@@ -41,6 +41,7 @@ def compare_with_gpus(params: Params, parameters: int) -> GpuComparison:
     Args:
         params: The training configuration.
         parameters: Number of parameters of its model.
+        weak: Whether the batch is that of each GPU instead of all.
 
     Raises:
         ConfigError: The model section is wrong.
@@ -51,12 +52,13 @@ def compare_with_gpus(params: Params, parameters: int) -> GpuComparison:
     if parameters < SMALLEST_MODEL:
         return GpuComparison((), too_small_note(parameters))
     batch = params.trainer.fit.train_dataloader.batch_size
-    counts = gpu_counts(batch)
+    counts = gpu_counts(MOST_GPUS if weak else batch)
+    total, each = (None, batch) if weak else (batch, None)
     curves = tuple(
         GpuCurve(
             cluster.gpu.name,
             kind,
-            tuple(gpu_curve(workload, cluster, CurvePolicy(batch, kinds=(kind,)), counts)),
+            tuple(gpu_curve(workload, cluster, CurvePolicy(total, each, kinds=(kind,)), counts)),
         )
         for cluster in CLUSTERS
         for kind in KINDS

@@ -23,6 +23,8 @@ class SimulationRequest:
     """Numbers of systems; None for powers of two up to ``--num_csx``."""
     systems: tuple[str, ...] = ()
     """Names of the CS systems to compare; empty for that of cluster.yaml."""
+    weak: bool = False
+    """Whether every system gets the batch of the params file."""
     token_budget: float | None = None
     prints_json: bool = False
     """Whether the result is printed as JSON, and nothing else is."""

@@ -65,7 +65,8 @@ def run_simulation(
     counts = counts_of(request, requested)
     check_request(params, request, counts[-1])
     folder = _make_folder(params.trainer.init.model_dir)
-    first, *others = captured_studies(params, _machines(cluster, request.systems))
+    machines = machines_of(cluster, request.systems)
+    first, *others = captured_studies(params, machines, request.weak)
     init = params.trainer.init
     labels = Labels(init.model.label, init.optimizer.class_name if init.optimizer else "none")
     result = simulate_study(first, labels, counts, requested, request, params)
@@ -100,7 +101,8 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
     init, fit = params.trainer.init, params.trainer.fit
     if fit is not None:
         policy = init.micro_batch_policy("train")
-        policy.check(fit.train_dataloader.batch_size, num_csx)
+        systems = num_csx if request.weak else 1
+        policy.check(fit.train_dataloader.batch_size * systems, num_csx)
     model = known_config(init.model.dump(), "trainer.init.model")
     if request.token_budget is not None and not isinstance(model, LanguageConfig):
         raise ConfigError(
@@ -112,7 +114,7 @@ def check_request(params: Params, request: SimulationRequest, num_csx: int) -> N
         )
 
 
-def _machines(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]:
+def machines_of(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]:
     """Return the cluster with each of the named systems in turn, or as it is without a name."""
     if not systems:
         return [cluster]
@@ -123,14 +125,16 @@ def _machines(cluster: ClusterSpec, systems: Sequence[str]) -> list[ClusterSpec]
     ]
 
 
-def captured_studies(params: Params, clusters: Sequence[ClusterSpec]) -> list[Study]:
+def captured_studies(
+    params: Params, clusters: Sequence[ClusterSpec], weak: bool = False
+) -> list[Study]:
     """Capture the step once, and return its study on each machine."""
     with restored():
         backend = make_backend(params, clusters[0])
         try:
             step = capture_step(params, backend)
             num_servers = backend.size().num_servers
-            return [study_of(params, cluster, step, num_servers) for cluster in clusters]
+            return [study_of(params, cluster, step, num_servers, weak) for cluster in clusters]
         finally:
             backend.shutdown()
 
@@ -182,6 +186,7 @@ def simulate_study(
         system=machine.system.name,
         model=ModelSummary(labels.model, num_parameters),
         batch_size=study.batch_size,
+        weak=study.weak,
         tokens_per_sample=study.tokens_per_sample,
         micro_batch=study.policy.label,
         points=tuple(points),
@@ -193,7 +198,7 @@ def simulate_study(
             curve_s=curve_s,
             detail=study.detail(detailed, bill),
         ),
-        gpus=compare_with_gpus(params, num_parameters) if params else None,
+        gpus=compare_with_gpus(params, num_parameters, study.weak) if params else None,
         configuration={
             "machine": machine.model_dump(mode="json"),
             **({"params": params.dump()} if params else {}),

@@ -35,8 +35,15 @@ class Study:
 
     simulator: Simulator
     batch_size: int
+    """Samples of a step over all systems or, where ``weak``, of each system."""
     tokens_per_sample: int | None
     policy: MicroBatchPolicy
+    weak: bool = False
+    """Whether the batch grows with the systems."""
+
+    def batch(self, num_csx: int) -> int:
+        """Return the samples of a step over all systems."""
+        return self.batch_size * num_csx if self.weak else self.batch_size
 
     def curve(self, counts: Sequence[int]) -> tuple[CurvePoint, ...]:
         """Return a point for each number of systems, which must ascend.
@@ -54,11 +61,12 @@ class Study:
 
     def micro_batch_size(self, num_csx: int) -> int:
         """Return the samples of a micro-batch, as the policy chooses them."""
+        batch = self.batch(num_csx)
         if self.policy.range is None:
-            self.policy.check(self.batch_size, num_csx)
-            return self.policy.size(self.batch_size, num_csx, self.simulator.largest_micro_batch)
-        sizes = explored_sizes(self.batch_size, self.policy.range, num_csx)
-        trials = explore(self.simulator, self.batch_size, sizes, num_csx)
+            self.policy.check(batch, num_csx)
+            return self.policy.size(batch, num_csx, self.simulator.largest_micro_batch)
+        sizes = explored_sizes(batch, self.policy.range, num_csx)
+        trials = explore(self.simulator, batch, sizes, num_csx)
         return fastest(trials).micro_batch_size
 
     def effective_batch(self, num_csx: int) -> str:
@@ -67,18 +75,19 @@ class Study:
 
     def filled(self, point: CurvePoint) -> FilledWafer | None:
         """Return the step of a point with larger micro-batches, None if it would not be faster."""
-        size = FILL_WAFER.size(self.batch_size, point.num_csx, self.simulator.largest_micro_batch)
+        batch = self.batch(point.num_csx)
+        size = FILL_WAFER.size(batch, point.num_csx, self.simulator.largest_micro_batch)
         if point.micro_batch_size is None or size <= point.micro_batch_size:
             return None
-        step_ps = self.simulator.predict(self.batch_size, size, point.num_csx).timing.duration_ps
+        step_ps = self.simulator.predict(batch, size, point.num_csx).timing.duration_ps
         if step_ps >= point.emulated.step_ps:
             return None
-        rounds = rounds_of(self.batch_size, point.num_csx, size)
+        rounds = rounds_of(batch, point.num_csx, size)
         return FilledWafer(size, rounds, point.emulated.step_ps / step_ps)
 
     def _point(self, num_csx: int) -> CurvePoint:
         size = self.micro_batch_size(num_csx)
-        prediction = self.simulator.predict(self.batch_size, size, num_csx)
+        prediction = self.simulator.predict(self.batch(num_csx), size, num_csx)
         machine = self.simulator.machine
         sram_plan = self.simulator.sram_plan(size)
         return CurvePoint(
@@ -87,7 +96,7 @@ class Study:
             emulated=Emulated.of([prediction.timing]),
             efficiency=1.0,
             prediction=PredictedStep(
-                num_rounds=rounds_of(self.batch_size, num_csx, size),
+                num_rounds=rounds_of(self.batch(num_csx), num_csx, size),
                 tokens_per_s=self._tokens_per_s(prediction),
                 flops_per_s=prediction.flops_per_s,
                 utilisation=prediction.flops_per_s / (num_csx * machine.system.peak_flops_per_s),
@@ -106,7 +115,7 @@ class Study:
     def costed(self, num_csx: int) -> CostedProgram:
         """Return the step with its costs, as the timing model executes it."""
         size = self.micro_batch_size(num_csx)
-        return self.simulator.costed(self.batch_size, size, num_csx)
+        return self.simulator.costed(self.batch(num_csx), size, num_csx)
 
     def use(self, point: CurvePoint) -> MachineUse:
         """Return what the step of a point uses of the machine."""
@@ -138,7 +147,7 @@ class Study:
             fits_sram=resident_bytes <= data_bytes(machine.system),
             start_up=start_up(machine, num_elements, len(program.segments)),
             layers=group_layers(
-                self.simulator.streams(self.batch_size, size),
+                self.simulator.streams(self.batch(num_csx), size),
                 size,
                 self.simulator.largest_micro_batch,
             ),
@@ -147,8 +156,18 @@ class Study:
         )
 
 
-def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int) -> Study:
-    """Return the study of a captured step on the machine of a cluster."""
+def study_of(
+    params: Params, cluster: ClusterSpec, step: CapturedStep, num_servers: int, weak: bool = False
+) -> Study:
+    """Return the study of a captured step on the machine of a cluster.
+
+    Args:
+        params: The training configuration.
+        cluster: The cluster with the machine.
+        step: The captured step.
+        num_servers: Number of weight servers.
+        weak: Whether every system gets the batch of the configuration.
+    """
     assert params.trainer.fit is not None, "checked when the step was captured"
     simulator = Simulator(
         step.program,
@@ -164,6 +183,7 @@ def study_of(params: Params, cluster: ClusterSpec, step: CapturedStep, num_serve
         params.trainer.fit.train_dataloader.batch_size,
         step.tokens_per_sample,
         params.trainer.init.micro_batch_policy("train"),
+        weak,
     )
 
 

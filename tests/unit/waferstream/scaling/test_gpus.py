@@ -43,6 +43,16 @@ def test_compare_with_gpus_covers_every_strategy_and_gpu() -> None:
     assert comparison.note == ACCURACY_NOTE
 
 
+def test_compare_with_gpus_in_weak_scaling_gives_every_gpu_a_batch() -> None:
+    params = params_of("gpt3_1.3b")
+    weak = compare_with_gpus(params, 1_300_000_000, weak=True)
+    assert max(point.gpus for point in weak.curves[0].points) == 1024
+    (one, *_), (total, *_) = (
+        curves.curves[0].fitting for curves in (weak, compare_with_gpus(params, 1_300_000_000))
+    )
+    assert one.samples_per_s == total.samples_per_s
+
+
 def test_compare_with_gpus_names_strategies_that_never_fit() -> None:
     """Seventy billion parameters with their optimizer state fit no single GPU."""
     comparison = compare_with_gpus(params_of("llama2_70b"), 69_000_000_000)

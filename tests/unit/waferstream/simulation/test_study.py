@@ -65,6 +65,16 @@ def test_curve_points_follow_from_step_time(study: Study) -> None:
         assert prediction.utilisation == pytest.approx(prediction.flops_per_s / peak)
 
 
+def test_weak_scaling_gives_every_system_the_batch(study: Study) -> None:
+    """Four systems pass as many micro-batches as one, of four times the samples."""
+    one, four = replace(study, weak=True).curve((1, 4))
+    assert four.micro_batch_size == one.micro_batch_size
+    assert predicted(four).num_rounds == predicted(one).num_rounds
+    rate = 4 * BATCH / (four.emulated.step_ps * 1e-12)
+    assert four.emulated.samples_per_s == pytest.approx(rate)
+    assert study.curve((1,))[0].emulated == one.emulated
+
+
 def test_curve_efficiency_is_relative_to_the_first_point(study: Study) -> None:
     two, six = study.curve((2, 6))
     assert two.efficiency == 1.0
