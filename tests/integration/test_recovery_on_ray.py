@@ -87,6 +87,27 @@ def test_lost_and_doubled_messages_are_found_at_once(
 @pytest.mark.ray
 @pytest.mark.nightly
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("has_replicas", [False, True], ids=["replay", "replica"])
+def test_killed_weight_server_in_flash_is_replaced(tmp_path: Path, has_replicas: bool) -> None:
+    """Its files end with its process; nothing of them is left."""
+    expected = train_on_cluster(init_config(), LOCAL, FIRST_STEPS, inspect=train_on)
+    (flash := tmp_path / "flash").mkdir()
+    on_ray = replace(
+        LOCAL,
+        kind="ray",
+        restarts=2,
+        faults=("wgt-1@6:kill",),
+        folder=tmp_path,
+        flash=(flash, 64_000),
+        has_replicas=has_replicas,
+    )
+    assert train_on_cluster(init_config(), on_ray, FIRST_STEPS, inspect=train_on) == expected
+    assert not list(flash.iterdir())
+
+
+@pytest.mark.ray
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_system_with_wrong_bits_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

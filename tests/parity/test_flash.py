@@ -1,14 +1,22 @@
 """Weights do not depend on where weight servers keep masters and optimizer state."""
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from memoryx import flash as module
+from tests.support.disks import full_disk
 from tests.support.errors import raises
 from tests.support.tiny_training import GPT, Shape, init_config, train_on_cluster
-from wsc.core.errors import ConfigError
+from wsc.core.errors import (
+    ApplianceResourceExhausted,
+    ApplianceRuntimeServerError,
+    ConfigError,
+)
 
 SHALLOW = GPT | {"num_hidden_layers": 1}
 RESIDENT_BYTES = 16_000
@@ -55,3 +63,29 @@ def test_small_bound_and_missing_folder_are_refused(tmp_path: Path) -> None:
     ):
         with raises(ConfigError, code):
             train_on_cluster(init_config(SHALLOW), Shape(flash=flash), 1)
+
+
+READ_ONLY = Path("/sys")  # for root, too
+
+
+def test_read_only_path_is_refused() -> None:
+    with raises(ConfigError, "flash-path-not-usable") as caught:
+        train_on_cluster(init_config(SHALLOW), Shape(flash=(READ_ONLY, RESIDENT_BYTES)), 1)
+    assert str(READ_ONLY) in str(caught.value.value)
+
+
+def test_path_without_room_is_refused(tmp_path: Path) -> None:
+    """The space is reserved before the first step."""
+    shape = Shape(flash=(tmp_path, RESIDENT_BYTES))
+    with full_disk(largest_bytes=8192), raises(ApplianceResourceExhausted, "flash-path-full"):
+        train_on_cluster(init_config(SHALLOW), shape, 1)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EIO])
+def test_disk_that_fails_while_training_ends_the_run(number: int, tmp_path: Path) -> None:
+    """Weights that were not written are never trained on."""
+    failing = patch.object(module, "_write", side_effect=OSError(number, "the disk fails"))
+    shape = Shape(flash=(tmp_path, RESIDENT_BYTES))
+    with failing, raises(ApplianceRuntimeServerError, "flash-failed") as caught:
+        train_on_cluster(init_config(SHALLOW), shape, 3)
+    assert caught.value.value == "the disk fails"

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
-    """Forbid files of this process to grow: writing raises OSError, as on a full disk."""
+def full_disk(largest_bytes: int = 0) -> Iterator[None]:
+    """Forbid larger files to this process: writing raises OSError, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_bytes, before[1]))
     try:
         yield
     finally:
