@@ -24,7 +24,7 @@ from appliance.ray.actors import signal_processes, wait_until_ended
 from appliance.ray.connection import enter, leave, lost_process
 from appliance.ray.gather import check_ray, gather
 from appliance.ray.hosts import look_at, watch_over
-from appliance.ray.places import on_host
+from appliance.ray.places import on_host, release
 from appliance.ray.recoverable import RecoverableRayRoles
 from appliance.recovery.roles import RecoverableRoles
 from appliance.roles import in_parts
@@ -115,6 +115,7 @@ class RayHosted(Generic[Hosted]):
     ) -> None:
         self.presences: dict[str, Presence] = {}
         self._kept = actors.keys()
+        self._reservation = "" if runtime.address == "local" else session
         self._watch: HealthWatch | None = None
         self._actor: Any = spare
         self._owns_ray = enter(runtime) or owns_ray
@@ -157,6 +158,8 @@ class RayHosted(Generic[Hosted]):
             ending = [one for role, one in self.presences.items() if role not in kept]
             if lost_process() is None:
                 ray.kill(self._actor)
+                if self._reservation:
+                    release(self._reservation)
             else:  # Ray would not do it any more
                 signal_processes(ending)
             wait_until_ended(ending)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
@@ -35,6 +37,7 @@ class Places:
         placer: What places them.
         runtime: Where the cluster runs, and its time limit.
         on_wait: Called while this waits for CPUs, and may raise.
+        session: Name of the reservation, for ``release``.
 
     Raises:
         ClusterJobInitError: The hosts are too few or too small, their CPUs are not free within
@@ -47,11 +50,13 @@ class Places:
         placer: Placer,
         runtime: RuntimeSpec,
         on_wait: Callable[[], None] = lambda: None,
+        session: str = "",
     ) -> None:
         names = list(roles)
         num_systems = sum(role.startswith(_NODE_PREFIX) for role in names)
         self._placement = placer.place(num_systems)
         self._runtime = runtime
+        self._session = session
         self._group: PlacementGroup | None = None
         self._bundles: dict[str, int] = {}
         self._forks: HostForks | None = None
@@ -92,6 +97,7 @@ class Places:
         group: PlacementGroup = placement_group(
             [{"CPU": count} for _, count in used],
             strategy="PACK",
+            name=self._session,
             bundle_label_selector=[{"ray.io/node-id": host.id} for host, _ in used],
         )
         deadline = time.monotonic() + self._runtime.start_timeout_s
@@ -101,6 +107,12 @@ class Places:
                 remove_placement_group(group)
                 raise _no_capacity(used, self._runtime)
         self._group = group
+
+
+def release(session: str) -> None:
+    """Return the CPUs of a killed coordinator; Ray would keep them until the job ends."""
+    with suppress(ValueError, RayError):  # there is none
+        remove_placement_group(ray.util.get_placement_group(session))
 
 
 def on_host(host: str) -> NodeAffinitySchedulingStrategy:

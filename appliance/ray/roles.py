@@ -176,7 +176,9 @@ class RayRoles:
 
     def _place(self) -> None:
         """Start one actor per role, but for those that run."""
-        self._places = Places(self._specs, self._placer, self._runtime, self._on_wait)
+        self._places = Places(
+            self._specs, self._placer, self._runtime, self._on_wait, self._session
+        )
         for role in self._specs:
             started = self._kept.get(role)
             self._actors[role] = started or start_actor(role, self._session, self._places)

@@ -97,11 +97,12 @@ def test_run_goes_on_with_fewer_systems_until_a_host_joins() -> None:
     with MiniatureHosts(4, cpus=[2] * 4) as hosts:
         hosts.start_ray()
         hosts.run(3, ["ray", "stop", "--force"])
-        order = {"num_csx": 6, "steps": LONGER, "restarts": 2}
+        order = {"num_csx": 6, "steps": LONGER, "restarts": 3}
         with start(hosts, **order, save="/tmp/model.mdl", save_every=20) as driver:
             await_steps(driver)
             hosts.kill(2)
             await_line(driver, "The hosts take 4 of 6 systems")
+            await_line(driver, "Recovered in")
             hosts.join(3)
             output, _ = driver.communicate()
     assert "Hosts have joined" in output
