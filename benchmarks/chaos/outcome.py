@@ -47,6 +47,8 @@ def hits_of(course: Course, faults: Iterable[Fault], log: FaultLog) -> list[Hit]
         later = [new for new in news if new >= at]
         if later:
             until = [new for new in later[1:] if new < end] if target in OUTSIDE else []
+            if target in OUTSIDE and later[0] < end < later[-1]:
+                until.append(end)  # what is still missing then is the time of the next fault
             longest = max(b - a for a, b in itertools.pairwise([at, later[0], *until]))
             hits.append(Hit(target, kind, step, longest))
     return hits

@@ -53,6 +53,17 @@ def test_faults_between_two_reports_are_told_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_time_after_a_kill_ends_with_the_next_fault(tmp_path: Path) -> None:
+    """A step goes on after the kill; the next fault comes before a new one is done."""
+    log = FaultLog(tmp_path)
+    assert log.claim(SLOW)
+    (path,) = tmp_path.iterdir()
+    os.utime(path, (150, 150))
+    (tmp_path / "progress").write_text("136 22\n")
+    hits = hits_of(COURSE, [SLOW], log)
+    assert hits == [Hit("driver", "kill", 20, 14.0), Hit("br-0", "slow", 16, 19.0)]
+
+
 def test_progress_is_kept_in_the_order_of_time(tmp_path: Path) -> None:
     log = FaultLog(tmp_path)
     assert log.progress() == []
