@@ -198,6 +198,7 @@ def test_hanging_role_is_named_with_those_that_wait(instance: None) -> None:
         assert str(caught.value.value).endswith("waiting for it: a")
 
 
+@pytest.mark.nightly
 def test_lost_message_names_who_waits_for_whom(instance: None) -> None:
     """Nobody is stopped or busy, but every role waits."""
     with roles_of(players("loses"), RuntimeSpec(stall_timeout_s=1)) as (roles, _):
@@ -238,6 +239,7 @@ def test_stopped_coordinator_is_found(instance: None) -> None:
     assert wait_for_end(pids, timeout_s=10) == set()
 
 
+@pytest.mark.nightly
 def test_coordinator_that_hangs_is_found(instance: None) -> None:
     """One that waits for roles goes on, however long; one that does not return otherwise ends."""
     hosted = RayHosted(Umpire, players("slow"), RuntimeSpec(stall_timeout_s=3), uuid.uuid4().hex)

@@ -77,7 +77,7 @@ def test_fill_wafer_takes_the_fewest_rounds(
     assert sizes()[-1] == size
 
 
-@pytest.mark.parametrize("requested", ["auto", 2])
+@pytest.mark.parametrize("requested", ["auto", pytest.param(2, marks=pytest.mark.nightly)])
 def test_layers_are_recomputed_where_they_do_not_fit(
     requested: Any, sizes: Sizes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -121,7 +121,9 @@ def test_scaling_curve_prints_the_error_of_a_run_first(
     assert "exit code 1" in last
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "signal_number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_scaling_curve_ends_the_run_when_interrupted(home: Path, signal_number: int) -> None:
     """The run has ended when the script ends."""
     (home / "run.py").write_text(WAITING_RUN_PY)

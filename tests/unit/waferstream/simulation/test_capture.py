@@ -38,6 +38,7 @@ def captured(name: str, num_layers: int, size: int = 2) -> Program:
     return compile_step(step, model, inputs, request)[0].program
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["dit"])
 def test_stack_deepened_equals_a_capture_of_all_layers(name: str) -> None:
     """All layers of DiT read one condition, and send gradients to it."""

@@ -72,7 +72,7 @@ def test_error_of_a_background_checkpoint_ends_the_run(
     assert not list((tmp_path / "model_dir").glob(".*partial*"))
 
 
-@pytest.mark.parametrize(("step", "code"), [(3, 0), (4, 1)])
+@pytest.mark.parametrize(("step", "code"), [(3, 0), pytest.param(4, 1, marks=pytest.mark.nightly)])
 def test_protected_run_goes_on_without_a_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int, code: int
 ) -> None:

@@ -70,7 +70,7 @@ def test_recording_for_all_sizes_is_that_of_one(size: int) -> None:
     assert lines(recorded(scaled, 5).at(size)) == lines(expected)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "mixtral"])
+@pytest.mark.parametrize("name", [pytest.param("gemma2", marks=pytest.mark.nightly), "mixtral"])
 def test_model_recorded_for_all_sizes_is_that_of_one(name: str) -> None:
     """Also where numbers of samples are arguments of ops, and where views share memory."""
     sizes = {"name": name, **SIZES, **TINY_MODELS[name]}
