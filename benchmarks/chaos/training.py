@@ -103,9 +103,9 @@ class Training:
                 for line in process.stdout:
                     self._take(line.rstrip(), process.pid)
             finally:
+                process.kill()  # first: a second Ctrl-C may end the rest of this block
                 over.set()
                 noting.join()
-                process.kill()
 
     def _note_processes(self, pid: int, over: threading.Event) -> None:
         while not over.wait(_NOTE_S):
